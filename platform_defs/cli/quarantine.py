@@ -12,7 +12,7 @@ from platform_defs.cli import render
 from platform_defs.cli.arguments import Json
 from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine
-from platform_defs.engine.ingest.quarantine import QuarantinedFile
+from platform_defs.engine.ingest.quarantine_list import QuarantinedFile
 
 app = typer.Typer(help="List quarantined files and rows, and ingest them again after a repair.")
 Source = Annotated[str, typer.Argument(help="A source, e.g. payments.")]
@@ -21,7 +21,7 @@ Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Th
 
 @app.command(name="list")
 def list_(source: Annotated[str | None, typer.Argument(help="A source; by default all.")] = None, as_json: Json = False) -> None:
-    """List the quarantined files, of which no row was read, and the rejected rows by reason."""
+    """List the quarantined files, of which no row was read, and the rejected rows by reason. It starts no Spark."""
     engine = _engine()
     names = [source] if source is not None else [*engine.sources]
     render.show(as_json, {"sources": {name: _quarantined(engine, name) for name in names}}, _print_list)
@@ -49,9 +49,9 @@ def release(
 
 
 def _quarantined(engine: Engine, name: str) -> dict[str, Any]:
-    rows = engine.ingestion.quarantine.rows(name)
+    rows = engine.ingestion.quarantine_list.rows(name)
     return {
-        "files": [_file(f) for f in engine.ingestion.quarantine.files(name)],
+        "files": [_file(f) for f in engine.ingestion.quarantine_list.files(name)],
         "rows": [{"reason": r.reason, "rows": r.rows, "released": r.released} for r in rows],
     }
 

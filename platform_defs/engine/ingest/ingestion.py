@@ -16,6 +16,7 @@ from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.ingest.new_files import Landing, landings
 from platform_defs.engine.ingest.quarantine import Quarantine
+from platform_defs.engine.ingest.quarantine_list import QuarantineList
 from platform_defs.engine.ingest.replay import Replay
 from platform_defs.engine.ingest.stream import OnEntry, OnQuiet, Stream, writer_name
 from platform_defs.engine.lake.tables import Lake
@@ -65,8 +66,13 @@ class Ingestion:
 
     @cached_property
     def quarantine(self) -> Quarantine:
-        """Lists quarantined files and rows, and ingests them again."""
-        return Quarantine(*self._writes, require=self.require, folders=self.folders)
+        """Ingests quarantined files and rows again."""
+        return Quarantine(*self._writes, require=self.require, listed=self.quarantine_list)
+
+    @cached_property
+    def quarantine_list(self) -> QuarantineList:
+        """Lists quarantined files and rows. Needs no session."""
+        return QuarantineList(self.lake, self.ledger, self.sources, self.folders)
 
     @cached_property
     def landings(self) -> Mapping[str, Landing]:

@@ -23,14 +23,13 @@ from platform_defs.engine.formats.files import File, hadoop_file, one_path
 from platform_defs.engine.formats.opening import hadoop_path
 from platform_defs.engine.formats.text import header
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
+from platform_defs.engine.ingest.quarantine_list import RELEASED
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.commits import widen
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.known_files import uris_below
 from platform_defs.faults import point
 
-RELEASED = "released"
-"""The quarantine's column with the name of the file in which a row was released; null or absent if it was not."""
 _HIDDEN = ".releasing"
 _NOT_TEXT = "malformed: not UTF-8"
 

@@ -64,6 +64,12 @@ class LakeError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def not_read(cls, tables: Sequence[str], error: Exception) -> "LakeError":
+        """A query without Spark failed, and no data file is the cause."""
+        why = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_WHY]
+        return cls(f"{' and '.join(tables)} cannot be read now ({why}). Nothing was changed; run the command again when the store answers")
+
+    @classmethod
     def newer(cls, root: str, found: int, known: int) -> "LakeError":
         """A later version of Tidemark created the lake."""
         return cls(

@@ -27,7 +27,7 @@ def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
     """
     try:
         yield
-    except (PySparkException, Py4JJavaError, DeltaError, OSError) as error:
+    except (PySparkException, Py4JJavaError, DeltaError, OSError, pa.ArrowException) as error:
         lost = set(_FILE.findall(str(error)))
         for table in tables:
             _blame(lake, table, lost, error)

@@ -61,7 +61,7 @@ def test_files_with_non_utf8_names_are_refused_once_and_ingested_after_a_rename(
     fault = "malformed: its name is not UTF-8, and Spark cannot open it; rename the file"
     assert _quarantine_reasons(engine, "l", 1) == [("m%F6ller.jsonl", fault), ("m%FCller.jsonl", fault)]
     assert engine.ingest() == engine.ingest() == []
-    assert [f.file.path.rpartition("/")[2] for f in engine.ingestion.quarantine.files("l")] == ["m%F6ller.jsonl", "m%FCller.jsonl"]
+    assert [f.file.path.rpartition("/")[2] for f in engine.ingestion.quarantine_list.files("l")] == ["m%F6ller.jsonl", "m%FCller.jsonl"]
     for path, name in zip(latin, ("ü.jsonl", "ö.jsonl"), strict=True):
         path.rename(path.with_name(name))
     [[ingested]] = engine.ingest()

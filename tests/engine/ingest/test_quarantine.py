@@ -5,6 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from assets.contracts import RowRule
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.release import Release, is_named
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
@@ -68,11 +70,12 @@ def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> 
     assert _accepted(engine.ingest()) == [("l", 1, 4)]
     _write(engine, "l", "grown.jsonl", f"{Event('g', 1, 0).line}\n{Event('h', 1, 0).line}\n".encode(), NOON + 1)
     engine.ingest()
-    found = {Path(f.file.path).name: f.reason for f in engine.ingestion.quarantine.files("l")}
+    found = {Path(f.file.path).name: f.reason for f in engine.ingestion.quarantine_list.files("l")}
     assert list(found) == ["1.jsonl.gz", "3.jsonl.gz", "2.jsonl.gz", "empty.jsonl", "grown.jsonl"]
     assert found["1.jsonl.gz"].startswith("malformed: the file cannot be read: IOException: ")
     assert found["grown.jsonl"].startswith("malformed: the file changed after it was read")
-    assert engine.ingestion.quarantine.rows("l") == engine.ingestion.quarantine.files("r") == engine.ingestion.quarantine.rows("r") == []
+    listed = engine.ingestion.quarantine_list
+    assert listed.rows("l") == listed.files("r") == listed.rows("r") == []
 
     with pytest.raises(QuarantineError, match=r"`source` is 'x'; legal: l, r"):
         engine.ingestion.quarantine.retry("x")
@@ -89,7 +92,7 @@ def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> 
     _write(engine, "l", "1.jsonl.gz", _gzipped("a", "b"))
     assert len(engine.ingestion.quarantine.retry("l", ["1.jsonl.gz", "deep/2.jsonl.gz"])) == 2
     assert [(s.kind, s.accepted, len(s.offsets)) for s in engine.ledger.entries()[-1]] == [("retry", 0, 2)]
-    assert [f.asked for f in engine.ingestion.quarantine.files("l")] == [True, False, True, False, False]
+    assert [f.asked for f in engine.ingestion.quarantine_list.files("l")] == [True, False, True, False, False]
     assert engine.ingestion.quarantine.retry("l", ["1.jsonl.gz"]) == []
     assert _accepted(engine.ingest()) == [("l", 2, 1)]
     assert engine.ingest() == []
@@ -100,11 +103,32 @@ def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> 
     assert _accepted(restarted.ingest()) == [("l", 2, 1)]
     assert restarted.ingest() == []
     assert _keys(restarted) == ["a", "b", "c", "d", "g"]
-    assert [Path(f.file.path).name for f in restarted.ingestion.quarantine.files("l")] == ["3.jsonl.gz", "empty.jsonl", "grown.jsonl"]
+    assert [Path(f.file.path).name for f in restarted.ingestion.quarantine_list.files("l")] == ["3.jsonl.gz", "empty.jsonl", "grown.jsonl"]
     _write(restarted, "l", "1.jsonl.gz", _gzipped("a", "b", "c"), NOON + 9)
     assert _accepted(restarted.ingest()) == [("l", 0, 1)]
     assert _keys(restarted) == ["a", "b", "c", "d", "g"]
     assert _counts_add_up(restarted)
+
+
+def test_the_list_needs_no_session_and_names_a_lost_data_file(make_engine: MakeEngine) -> None:
+    def fail() -> Any:
+        raise AssertionError("a session is started")
+
+    engine = make_engine([source("l", rules=STRICT), source("r")], [])
+    land(engine, "l", "1.jsonl", [Event("a", 99, 0).line, Event("b", 50, 0).line, Event("c", 50, 0).line])
+    _write(engine, "l", "2.jsonl.gz", b"torn")
+    engine.ingest()
+    listed = replace(engine, connect=fail).ingestion.quarantine_list
+    assert [(r.reason, r.rows, r.released) for r in listed.rows("l")] == [("rule: v is not 50", 2, 0), ("rule: v is small", 1, 0)]
+    assert [(f.seq, Path(f.file.path).name, f.reason[:9]) for f in listed.files("l")] == [(1, "2.jsonl.gz", "malformed")]
+    assert listed.rows("r") == listed.files("r") == []
+    with pytest.raises(QuarantineError, match=r"`source` is 'x'; legal: l, r"):
+        listed.rows("x")
+    for file in Path(engine.lake.path("quarantine/l")).rglob("*.parquet"):
+        file.unlink()
+    for read in (listed.rows, listed.files):
+        with pytest.raises(LakeError, match=r"quarantine/l lacks a data file: .*\.parquet \(ledger batch 1\)"):
+            read("l")
 
 
 STRICT = (RowRule("v is small", "v < 90"), RowRule("v is not 50", "v != 50"))
@@ -133,7 +157,7 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     _land_rows(engine)
     assert engine.ingestion.quarantine.release("l") == []
     assert sorted(_accepted(engine.ingest())) == [("c", 1, 3), ("l", 1, 6), ("p", 1, 1)]
-    counts = [(r.reason, r.rows, r.released) for r in engine.ingestion.quarantine.rows("l")]
+    counts = [(r.reason, r.rows, r.released) for r in engine.ingestion.quarantine_list.rows("l")]
     assert counts == [
         ("rule: v is not 50", 2, 0),
         ("malformed: not UTF-8", 1, 0),
@@ -152,7 +176,7 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     assert rows_of(fixed.reading.log("c", fixed.ledger.head), "k", "v") == [("a", 1), ("b||b", None), ("c", None)]
     raw_times = fixed.views.table("events/p").selectExpr("unix_micros(event_time_raw) AS t", "k", "v")
     assert rows_of(raw_times) == [(START * 1000 + 1, "a", 1), (START * 1000 + 999_999, "b", 99)]
-    assert [(r.reason, r.rows, r.released) for r in fixed.ingestion.quarantine.rows("l")] == [
+    assert [(r.reason, r.rows, r.released) for r in fixed.ingestion.quarantine_list.rows("l")] == [
         ("malformed: not UTF-8", 2, 1),
         ("rule: v is not 50", 2, 2),
         ("malformed: not a JSON object", 1, 0),

@@ -10,8 +10,8 @@ from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.engine.ingest.quarantine import QuarantinedFile, RejectedRows
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
+from platform_defs.engine.ingest.quarantine_list import QuarantinedFile, RejectedRows
 from platform_defs.engine.ingest.release import Released
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.platform_defs.cli.test_commands import tidemark
@@ -51,7 +51,7 @@ class _Quarantine:
 @pytest.fixture
 def quarantine(monkeypatch: pytest.MonkeyPatch) -> _Quarantine:
     fake = _Quarantine()
-    ingestion = SimpleNamespace(quarantine=fake)
+    ingestion = SimpleNamespace(quarantine=fake, quarantine_list=fake)
     engine = SimpleNamespace(ingestion=ingestion, sources={"orders": None, "payments": None}, folders={"orders": "/in", "payments": "/in"})
     monkeypatch.setattr(quarantine_cli, "_engine", lambda: engine)
     return fake

@@ -1,0 +1,142 @@
+"""Lists the quarantine of a lake: the files of which no row was read, and the rejected rows by reason. It needs no Spark session."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from assets.contracts import SourceContract
+from operators.contract import SEQ
+from platform_defs.engine.formats.files import RETRY, UNREAD, File, decoded, one_path
+from platform_defs.engine.ingest.quarantine_error import QuarantineError
+from platform_defs.engine.lake.sql_rows import sql_rows
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger.known_files import uris_below
+from platform_defs.engine.ledger.ledger import Ledger
+
+RELEASED = "released"
+"""The quarantine's column with the name of the file in which a row was released; null or absent if it was not."""
+_MOST_REASONS = 1_000
+
+
+@dataclass(frozen=True)
+class QuarantinedFile:
+    """A file of which no row was read.
+
+    Args:
+        file: the file in its state at that time.
+        seq: the number of the batch that quarantined it.
+        reason: the reason in the quarantine.
+        asked: whether a retry was requested.
+    """
+
+    file: File
+    seq: int
+    reason: str = ""
+    asked: bool = False
+
+
+@dataclass(frozen=True)
+class RejectedRows:
+    """The rows that were rejected for one reason.
+
+    Args:
+        source: their source.
+        reason: the reason.
+        rows: the number of rows.
+        released: the number of them that were released.
+    """
+
+    source: str
+    reason: str
+    rows: int
+    released: int
+
+
+@dataclass(frozen=True)
+class QuarantineList:
+    """Lists quarantined files and rows.
+
+    Args:
+        lake: the lake.
+        ledger: its ledger.
+        contracts: the sources, by name.
+        folders: each source's folder.
+    """
+
+    lake: Lake
+    ledger: Ledger
+    contracts: Mapping[str, SourceContract]
+    folders: Mapping[str, str]
+
+    def files(self, source: str) -> list[QuarantinedFile]:
+        """The files of which no row was read so far, ordered by path; a file that was read later is not included.
+
+        Raises:
+            QuarantineError: no source has the name.
+            LakeError: the quarantine lacks a data file.
+        """
+        contract = self.contract(source)
+        found = _quarantined(self.ledger.offsets_in_order(source), source, self.folders[source])
+        reasons = self._reasons(contract, {f.seq for f in found})
+        return [replace(f, reason=reasons.get((f.seq, f.file.path), "unknown")) for f in found]
+
+    def rows(self, source: str) -> list[RejectedRows]:
+        """Rejected rows by reason, the most frequent first, without the rows that stand for a whole file.
+
+        Raises:
+            QuarantineError: no source has the name.
+            LakeError: the quarantine lacks a data file.
+        """
+        table = self.contract(source).quarantine
+        if self.lake.delta(table) is None:
+            return []
+        released = f"count({RELEASED})" if RELEASED in self.lake.schema(table).fieldNames() else "0"
+        counts = f"SELECT reason, count(*) AS n, {released} AS released FROM quarantined"
+        rejected = f"WHERE {SEQ} <= {self.ledger.head} AND raw <> path"
+        most = f"GROUP BY reason ORDER BY n DESC, reason LIMIT {_MOST_REASONS}"
+        by_reason = sql_rows(self.lake, {"quarantined": table}, f"{counts} {rejected} {most}").to_pylist()
+        return [RejectedRows(source, r["reason"], r["n"], r["released"]) for r in by_reason]
+
+    def contract(self, source: str) -> SourceContract:
+        """The contract of a source.
+
+        Raises:
+            QuarantineError: no source has the name.
+        """
+        if source not in self.contracts:
+            raise QuarantineError.no_source(source, self.contracts)
+        return self.contracts[source]
+
+    def _reasons(self, contract: SourceContract, seqs: set[int]) -> dict[tuple[int, str], str]:
+        if not seqs or self.lake.delta(contract.quarantine) is None:
+            return {}
+        batches = ", ".join(map(str, sorted(seqs)))
+        sql = f"SELECT {SEQ}, path, reason FROM quarantined WHERE {SEQ} IN ({batches}) AND raw = path"
+        files = sql_rows(self.lake, {"quarantined": contract.quarantine}, sql).to_pylist()
+        paths = uris_below([row["path"] for row in files], self.folders[contract.name])
+        return {(row[SEQ], _one_slash(path)): row["reason"] for row, path in zip(files, paths, strict=True)}
+
+
+def _quarantined(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> list[QuarantinedFile]:
+    """The quarantined files according to the ledger's newest record of each, ordered by path.
+
+    Args:
+        offsets: the recorded offsets with their batch numbers, ordered by batch.
+        source: the source.
+        folder: the source's present folder.
+    """
+    found: dict[str, QuarantinedFile] = {}
+    paths = uris_below([offset.split("|")[0] for _, offset in offsets], folder)
+    for (seq, offset), path in zip(offsets, paths, strict=True):
+        _, modified, length, *mark = offset.split("|")
+        plain, file = decoded(path), File(int(modified), path, int(length), source, folder=one_path(folder))
+        if not mark:
+            found.pop(plain, None)
+        elif mark[0] == UNREAD:
+            found[plain] = QuarantinedFile(file, seq)
+        elif mark[0] == RETRY and plain in found:
+            found[plain] = replace(found[plain], asked=True)
+    return [found[plain] for plain in sorted(found)]
+
+
+def _one_slash(path: str) -> str:
+    return File(0, path, 0, "").path

@@ -1,0 +1,33 @@
+"""SQL over tables of the lake without a Spark session, by Apache DataFusion, which deltalake contains."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from deltalake import QueryBuilder
+from deltalake.exceptions import DeltaError
+
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.missing_files import naming_lost_files
+from platform_defs.engine.lake.tables import Lake
+
+
+def sql_rows(lake: Lake, tables: Mapping[str, str], sql: str) -> pa.Table:
+    """The result of a query.
+
+    Args:
+        lake: the lake, or a snapshot of it.
+        tables: by the name that the query uses, a lower-case one, the path in the lake of a table that exists.
+        sql: the query. It contains no text from data.
+
+    Raises:
+        LakeError: a data file of a table is missing or damaged, or a table cannot be read for another reason.
+    """
+    try:
+        with naming_lost_files(lake, tables.values()):
+            builder = QueryBuilder()
+            for name, table in tables.items():
+                if (delta := lake.delta(table)) is not None:
+                    builder.register(name, delta)
+            return pa.table(pa.RecordBatchReader.from_stream(builder.execute(sql)))
+    except (DeltaError, pa.ArrowException) as error:
+        raise LakeError.not_read([*tables.values()], error) from error
