@@ -10,7 +10,7 @@ from pyspark.sql.types import DoubleType, FloatType
 
 from operators._support.aggregate_expressions import Aggregates
 from operators.columns import check_distinct, check_present, names, temporary
-from operators.contract import ARRIVAL, SEQ, ByKey, NewRows, Upsert
+from operators.contract import ARRIVAL, NEVER_LATE, SEQ, ByKey, NewRows, Upsert
 from operators.errors import OperatorError, StreamingError
 
 _PREVIOUS, _VALUES, _NTH, _POSITION = (temporary(name) for name in ("previous", "values", "nth", "position"))
@@ -86,6 +86,10 @@ class Aggregate:
     def late(self, event_time: Column, watermark: Column) -> Column:
         """No row is late."""
         return F.lit(False)
+
+    def late_before(self, watermark: int) -> int:
+        """No row is late (see `BoundsLateness`)."""
+        return NEVER_LATE
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Aggregate a frame.

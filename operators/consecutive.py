@@ -6,7 +6,7 @@ from typing import cast
 from pyspark.sql import Column, DataFrame
 
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import EVENT_TIME, Append, ByTimeRange, Operator, ReportsFinality
+from operators.contract import EVENT_TIME, Append, ByTimeRange, Operator, ReportsFinality, late_before
 from operators.errors import OperatorError
 
 
@@ -62,6 +62,10 @@ class Consecutive:
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Whether a row is late for the first operator."""
         return self.of.late(event_time, watermark)
+
+    def late_before(self, watermark: int) -> int | None:
+        """The bound of the first operator (see `BoundsLateness`); None if it has none."""
+        return late_before(self.of, watermark)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Run one operator after the other. The second gets the results of the first with `result_time` as `event_time`.

@@ -253,6 +253,37 @@ class NamesColumns(Operator, Protocol):
         ...
 
 
+NEVER_LATE = -(1 << 63)
+"""The bound of `BoundsLateness` for which no row is late."""
+
+
+@runtime_checkable
+class BoundsLateness(Operator, Protocol):
+    """An operator for which a row is late if its event time is before a bound, so that late rows are found without a Spark session."""
+
+    def late_before(self, watermark: int) -> int | None:
+        """The bound, in epoch ms: `late` is true for `event_time < bound`, for event times in whole ms.
+
+        Args:
+            watermark: the operator's watermark before the row's batch, in epoch ms.
+
+        Returns:
+            The bound; `NEVER_LATE` if no row is late; None if lateness depends on more than a bound, as for sessions.
+        """
+        ...
+
+
+def late_before(operator: Operator, watermark: int) -> int | None:
+    """The bound before which rows are late for an operator at a watermark; None if it gives none (see `BoundsLateness`).
+
+    A subclass that overrides only `late` gives none: the bound that it inherits is that of the other `late`.
+    """
+    if not isinstance(operator, BoundsLateness):
+        return None
+    first = next(vars(c) for c in type(operator).__mro__ if "late" in vars(c) or "late_before" in vars(c))
+    return operator.late_before(watermark) if "late_before" in first else None
+
+
 @runtime_checkable
 class Incremental(Operator, Protocol):
     """An operator that reads `NewRows`: it merges new rows into its own current rows."""

@@ -111,6 +111,10 @@ class Deduplicate:
         """With a window, whether all windows of a row had closed; else `event_time <= watermark`, for first rows by event time only."""
         return self._scope.late(event_time, watermark)
 
+    def late_before(self, watermark: int) -> int | None:
+        """The bound of `late` (see `BoundsLateness`); None if there are gaps between windows."""
+        return self._scope.late_before(watermark)
+
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Deduplicate a frame.
 

@@ -117,6 +117,10 @@ class IntervalJoin:
         """`event_time < watermark`, strictly, as in Flink's DataStream join."""
         return F.coalesce(event_time < watermark, F.lit(False))
 
+    def late_before(self, watermark: int) -> int:
+        """The watermark (see `BoundsLateness`)."""
+        return watermark
+
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When a row is final: its `final_at` if unmatched, which is at or after that of each of its pairs (see `ReportsFinality`)."""
         frames_by_side = [

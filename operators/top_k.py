@@ -109,6 +109,10 @@ class TopK:
         """Whether all windows of a row had closed; never without `window`: a derived table's rows are never late."""
         return self._windows.late(event_time, watermark)
 
+    def late_before(self, watermark: int) -> int | None:
+        """The time before which all windows of a row had closed (see `BoundsLateness`); None if there are gaps between windows."""
+        return self._windows.late_before(watermark)
+
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Rank a frame.
 

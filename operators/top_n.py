@@ -12,7 +12,7 @@ from operators._support.ordering import Ordering
 from operators._support.top_n_execution import check_rows, rank_again, rank_all, without_ranks
 from operators._support.top_n_plan import Function, Strategy, TimeToLive, TopNQuery
 from operators.columns import RANK, names
-from operators.contract import ARRIVAL, ASIDE, SEQ, ByKey, NewRows, TimeKind, Upsert, plain
+from operators.contract import ARRIVAL, ASIDE, NEVER_LATE, SEQ, ByKey, NewRows, TimeKind, Upsert, plain
 from operators.errors import OperatorError, StreamingError, is_count
 from operators.timing import Duration, length_ms
 
@@ -184,6 +184,10 @@ class TopN:
     def late(self, event_time: Column, watermark: Column) -> Column:
         """No row is late."""
         return F.lit(False)
+
+    def late_before(self, watermark: int) -> int:
+        """No row is late (see `BoundsLateness`)."""
+        return NEVER_LATE
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Rank a frame.

@@ -6,9 +6,10 @@ Time is divided into panes of equal length such that no window starts or ends in
 many windows overlap there, and panes are then assigned to windows.
 
 `Tumbling`, `Sliding` and `Cumulative` windows do not depend on the rows. Each has, in milliseconds, the length of its `longest`
-window, the length of its `pane` and an `origin` at which a pane starts. `of_pane` gives the windows that contain a pane, as an array of
-`start` and `end` (bigint) in rising order, and `last_end` the largest of their ends, or null if no window contains the pane. The
-`result_time` and `final_at` of such a window are its last millisecond, `end - 1 ms`, as in Flink.
+window, the length of its `pane`, an `origin` at which a pane starts, and the `period` between the starts of its longest windows.
+`of_pane` gives the windows that contain a pane, as an array of `start` and `end` (bigint) in rising order, and `last_end` the largest of
+their ends, or null if no window contains the pane. The `result_time` and `final_at` of such a window are its last millisecond,
+`end - 1 ms`, as in Flink.
 
 A `Session` depends on the rows of a key, has no panes, and is final at its `end`.
 """
@@ -81,6 +82,11 @@ class Tumbling(_Shifted):
         """The size in ms."""
         return self.pane
 
+    @property
+    def period(self) -> int:
+        """The size in ms."""
+        return self.pane
+
     def of_pane(self, pane: Column) -> Column:
         """The one window."""
         return F.array(window_of(pane, pane + self.pane))
@@ -124,6 +130,11 @@ class Sliding(_Shifted):
     def step(self) -> int:
         """The slide in ms."""
         return positive_ms(self.slide, "slide")
+
+    @property
+    def period(self) -> int:
+        """The slide in ms."""
+        return self.step
 
     @cached_property
     def pane(self) -> int:
@@ -186,6 +197,11 @@ class Cumulative(_Shifted):
     def longest(self) -> int:
         """The size in ms."""
         return positive_ms(self.size, "size")
+
+    @property
+    def period(self) -> int:
+        """The size in ms."""
+        return self.longest
 
     @cached_property
     def pane(self) -> int:

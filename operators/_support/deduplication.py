@@ -11,7 +11,7 @@ from operators._support.panes import WINDOW
 from operators._support.row_windows import AssignedWindows
 from operators._support.window_assignment import window_bounds, window_times
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
-from operators.contract import Append, ByTimeRange, NewRows, Upsert, plain, tie_breakers
+from operators.contract import NEVER_LATE, Append, ByTimeRange, NewRows, Upsert, plain, tie_breakers
 
 Keep = Literal["first", "last"]
 By = Literal["event_time", "arrival"]
@@ -71,8 +71,16 @@ class StreamDeduplication:
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """`event_time <= watermark` for first rows by event time, else never."""
-        is_decided = (self.choice.keep, self.choice.order) == ("first", "event_time")
-        return F.coalesce(event_time <= watermark, F.lit(False)) if is_decided else F.lit(False)
+        return F.coalesce(event_time <= watermark, F.lit(False)) if self._is_decided else F.lit(False)
+
+    def late_before(self, watermark: int) -> int:
+        """The time after the watermark for first rows by event time, else `NEVER_LATE`."""
+        return watermark + 1 if self._is_decided else NEVER_LATE
+
+    @property
+    def _is_decided(self) -> bool:
+        """Whether a key's row is final once the watermark has passed it."""
+        return (self.choice.keep, self.choice.order) == ("first", "event_time")
 
     def final_at(self) -> Column:
         """Never: null."""
@@ -112,6 +120,10 @@ class WindowDeduplication:
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Whether all windows of a row had closed."""
         return self.windows.late(event_time, watermark)
+
+    def late_before(self, watermark: int) -> int | None:
+        """The time before which all windows of a row had closed; None if there are gaps between windows."""
+        return self.windows.late_before(watermark)
 
     def final_at(self) -> Column:
         """When the last window of a row is final; null in a gap between windows."""

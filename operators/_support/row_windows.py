@@ -8,9 +8,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators._support.lateness import Lateness
-from operators._support.window_assignment import assign_windows, is_missed, last_final_at, reads_windows
+from operators._support.window_assignment import assign_windows, is_missed, last_final_at, missed_before, reads_windows
 from operators.columns import WINDOW_END, WINDOW_START, check_time
-from operators.contract import EVENT_TIME, ByTimeRange, plain
+from operators.contract import EVENT_TIME, NEVER_LATE, ByTimeRange, plain
 from operators.windows import Aligned
 
 
@@ -24,6 +24,10 @@ class RowWindows(Protocol):
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Whether all windows of a row had closed."""
+        ...
+
+    def late_before(self, watermark: int) -> int | None:
+        """The time before which all windows of a row had closed; None if there are gaps between windows."""
         ...
 
     def final_at(self) -> Column:
@@ -58,6 +62,10 @@ class AssignedWindows:
         """Whether all windows of a row had closed."""
         return is_missed(self.window, event_time, watermark, self.lateness)
 
+    def late_before(self, watermark: int) -> int | None:
+        """The time before which all windows of a row had closed; None if there are gaps between windows."""
+        return missed_before(self.window, watermark, self.lateness)
+
     def final_at(self) -> Column:
         """When the last window of a row is final; null in a gap between windows."""
         return last_final_at(self.window, F.col(self.time))
@@ -82,6 +90,10 @@ class ResultWindows:
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Never: the operator that made the windows has decided the lateness of their rows."""
         return F.lit(False)
+
+    def late_before(self, watermark: int) -> int:
+        """No row is late."""
+        return NEVER_LATE
 
     def final_at(self) -> Column:
         """The result's own time."""

@@ -61,6 +61,14 @@ def is_missed(window: AnyWindow, event_time: Column, watermark: Column, lateness
     return F.coalesce(lateness.has_closed(last, millis(watermark)), F.lit(False))
 
 
+def missed_before(window: Aligned, watermark: int, lateness: Lateness) -> int | None:
+    """The time (epoch ms) before which `is_missed` holds; None if there are gaps between windows, whose rows are not late."""
+    if window.period > window.longest:
+        return None
+    newest_start = watermark + 1 - lateness.ms - window.longest - window.origin
+    return window.origin + (newest_start // window.period + 1) * window.period
+
+
 def last_final_at(window: Aligned, time: Column) -> Column:
     """When the last window that holds a time is final: its last millisecond; null in a gap."""
     return timestamp(_last_millisecond(window, time))

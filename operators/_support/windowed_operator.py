@@ -9,7 +9,14 @@ from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW
 from operators._support.session_lateness import lateness_decisions
 from operators._support.session_windows import TIME
-from operators._support.window_assignment import assign_shared_windows, is_missed, last_final_at, lateness_columns, reads_windows
+from operators._support.window_assignment import (
+    assign_shared_windows,
+    is_missed,
+    last_final_at,
+    lateness_columns,
+    missed_before,
+    reads_windows,
+)
 from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, NEW, SEQ, SESSION, WHICH, Append, ByTimeRange
 from operators.errors import OperatorError
 from operators.timing import Duration, timestamp
@@ -53,6 +60,10 @@ class WindowedOperator:
         For sessions, whether the row would be late as the only one of its session; `lateness_decisions` gives the decision.
         """
         return is_missed(self.window, event_time, watermark, self.lateness)
+
+    def late_before(self, watermark: int) -> int | None:
+        """The time before which all windows of a row had closed (see `BoundsLateness`); None for sessions, or if there are gaps."""
+        return None if isinstance(self.window, Session) else missed_before(self.window, watermark, self.lateness)
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The columns that group the rows of input `which`, with the same names for all inputs, and the input's event time."""

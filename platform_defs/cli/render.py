@@ -99,6 +99,9 @@ def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
     summary: dict[str, Any] = {"source": source, "asset": asset, "total": 0, "rows": []}
     if not engine.ledger.head:
         return summary
+    if (found := engine.late_rows(asset, source, limit)) is not None:
+        total, rows = found
+        return summary | {"total": total, "rows": rows}
     return summary | head_of(engine.views.late(asset, source).orderBy("seq", "arrival"), limit)
 
 

@@ -30,6 +30,7 @@ from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.ledger import Entry, Ledger
 from platform_defs.engine.ledger.snapshot import LedgerView
+from platform_defs.engine.operations.late_rows import LateRows
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance
 from platform_defs.engine.operations.rebuild import Rebuilt, rebuild, remake
 from platform_defs.engine.operations.views import Views
@@ -98,7 +99,12 @@ class Engine:
     @property
     def pending(self) -> PendingWork:
         """The progress of assets, and the work of the next advance; needs no session."""
-        return PendingWork(Reading(None, self.lake, self.ledger, self.sources, self.assets))  # pyright: ignore[reportArgumentType]
+        return PendingWork(self._reading_without_session)
+
+    @property
+    def late_rows(self) -> LateRows:
+        """Finds late rows; needs no session."""
+        return LateRows(lambda asset: snapshot(Advance(self._reading_without_session, self.assets[asset], self.max_step)))
 
     @property
     def accounts(self) -> Accounts:
@@ -187,6 +193,11 @@ class Engine:
         pinned = replace(self, lake=lake)
         pinned.__dict__["ledger"] = LedgerView.of(self.ledger)
         return pinned
+
+    @property
+    def _reading_without_session(self) -> Reading:
+        """Reads commits and the ledger, but no rows."""
+        return Reading(None, self.lake, self.ledger, self.sources, self.assets)  # pyright: ignore[reportArgumentType]
 
     def _maintenance(self, **limits: Any) -> Maintenance:
         return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)

@@ -219,15 +219,18 @@ class Reading:
 
     def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
         """Rows with the lateness decisions that were recorded for them. Those of an earlier generation of the table are not read."""
-        newest = self.lake.newest(asset.decisions, DECIDED)
-        is_current = newest is not None and generation_of(newest.value) == stored_progress(self.lake, asset).generation
-        if is_current:
+        if self.has_decisions(asset):
             decisions = self.lake.read(self.spark, asset.decisions, DECISION_SCHEMA)
         else:
             decisions = self.lake.no_rows(self.spark, DECISION_SCHEMA)
         known = decisions.where(F.col("which") == which).select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED))
         late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
+
+    def has_decisions(self, asset: DerivedAsset) -> bool:
+        """Whether lateness decisions are recorded for the present generation of an asset's table."""
+        newest = self.lake.newest(asset.decisions, DECIDED)
+        return newest is not None and generation_of(newest.value) == stored_progress(self.lake, asset).generation
 
     def table(self, name: str, column: str, span: Span) -> DataFrame:
         """The rows of an existing table whose time in a column lies in a span."""

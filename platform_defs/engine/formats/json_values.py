@@ -1,0 +1,79 @@
+"""Values that were read by Arrow, as the plain data that Spark's `to_json` writes for them."""
+
+import base64
+import math
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    FloatType,
+    IntegralType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+_ATOMIC = NumericType | StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType
+
+
+def has_json_value(kind: DataType) -> bool:
+    """Whether `json_value` converts the values of a type. It does not for a map whose keys are neither text nor whole numbers."""
+    if isinstance(kind, StructType):
+        return all(has_json_value(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return has_json_value(kind.elementType)
+    if isinstance(kind, MapType):
+        return isinstance(kind.keyType, StringType | IntegralType) and has_json_value(kind.valueType)
+    return isinstance(kind, _ATOMIC)
+
+
+def json_value(value: Any, kind: DataType) -> Any:
+    """A value as Spark's `to_json` writes it, in UTC, with null fields.
+
+    Args:
+        value: the value as Arrow's `to_pylist` gives it.
+        kind: its type, for which `has_json_value` is true.
+
+    >>> json_value({"at": datetime(2026, 3, 1, 12), "n": Decimal("1.50")}, StructType().add("at", "timestamp").add("n", "decimal(5,2)"))
+    {'at': '2026-03-01T12:00:00.000Z', 'n': 1.5}
+    """
+    if value is None:
+        return None
+    if isinstance(kind, StructType):
+        return {field.name: json_value(value[field.name], field.dataType) for field in kind.fields}
+    if isinstance(kind, ArrayType):
+        return [json_value(element, kind.elementType) for element in value]
+    if isinstance(kind, MapType):
+        return {str(key): json_value(inner, kind.valueType) for key, inner in value}
+    return _atomic(value, kind)
+
+
+def _atomic(value: Any, kind: DataType) -> Any:
+    if isinstance(value, float):
+        return _number(float(str(np.float32(value))) if isinstance(kind, FloatType) else value)
+    if isinstance(value, Decimal):
+        return int(value) if isinstance(kind, DecimalType) and kind.scale == 0 else float(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        zone = "" if isinstance(kind, TimestampNTZType) else "Z"
+        return f"{value.replace(tzinfo=None).isoformat(timespec='milliseconds')}{zone}"
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _number(value: float) -> float | str:
+    """A number; text for those that JSON lacks."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -1,0 +1,126 @@
+"""The late rows of a source, found without a Spark session: by the bounds that operators give, or by recorded lateness decisions."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import StructField, StructType
+
+from operators.contract import ARRIVAL, EVENT_TIME, NEVER_LATE, SEQ, late_before
+from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.formats.json_values import has_json_value, json_value
+from platform_defs.engine.inputs.schemas import event_schema
+from platform_defs.engine.lake.sql_rows import sql_rows
+from platform_defs.engine.ledger import watermarks
+from platform_defs.engine.ledger.snapshot import last_with_rows
+
+_EVENTS, _DECISIONS, _BOUNDS = "events", "decisions", "bounds"
+
+
+@dataclass(frozen=True)
+class LateRows:
+    """Finds late rows.
+
+    Args:
+        snapshot: returns a snapshot of an asset and its inputs, which needs no session.
+    """
+
+    snapshot: Callable[[str], Advance]
+
+    def __call__(self, asset: str, source: str, limit: int) -> tuple[int, list[dict[str, Any]]] | None:
+        """The number of a source's rows that arrived too late for an asset, and the first of them.
+
+        Args:
+            asset: the asset.
+            source: a source that it reads.
+            limit: the maximum number of rows.
+
+        Returns:
+            The number of rows, and rows ordered by `seq` and `arrival`, as plain data that equals the JSON of `Views.late`. None if
+            only Spark can find them: some rows may be late, and the asset prepares the source, its operator gives no bound
+            (see `BoundsLateness`), or a column has a type or a value that only Spark converts.
+
+        Raises:
+            LakeError: the event log lacks a data file.
+            LedgerError: the ledger lacks a batch that the asset has handled.
+            ProgressError: the asset's table was made with other settings, or an input was replaced since.
+        """
+        advance = self.snapshot(asset)
+        query = _recorded(advance, source) if advance.asset.operator.reads.recorded else _bounded(advance, source)
+        if query is None:
+            return 0, []
+        if source in advance.asset.prepare or not query.is_complete:
+            return None
+        return query.rows(advance, source, limit)
+
+
+@dataclass(frozen=True)
+class _Query:
+    """A query of the late rows.
+
+    Args:
+        tables: the tables that it reads in addition to the event log.
+        sql: the rest of the query, from its first join.
+        is_complete: whether it finds all late rows; if not, only Spark does.
+    """
+
+    tables: Mapping[str, str]
+    sql: str
+    is_complete: bool = True
+
+    def rows(self, advance: Advance, source: str, limit: int) -> tuple[int, list[dict[str, Any]]] | None:
+        """The number of late rows and the first of them; None if only Spark converts the rows."""
+        lake, contract = advance.reading.lake, advance.reading.sources[source]
+        tables = {_EVENTS: contract.log, **self.tables}
+        stored = {field.name.lower(): field for field in lake.schema(contract.log).fields}
+        schema = StructType([StructField(f.name, stored.get(f.name.lower(), f).dataType) for f in event_schema(contract).fields])
+        if not has_json_value(schema):
+            return None
+        columns = [f"{_stored(stored.get(name.lower()))} AS {_quoted(name)}" for name in schema.fieldNames()]
+        condition = f"{self.sql} AND {_EVENTS}.{SEQ} <= {last_with_rows(advance.reading.ledger, source)}"
+        [counted] = sql_rows(lake, tables, f"SELECT count(*) AS n FROM {_EVENTS} {condition}").to_pylist()
+        first = f"ORDER BY {_EVENTS}.{SEQ}, {_EVENTS}.{ARRIVAL} LIMIT {limit}"
+        found = sql_rows(lake, tables, f"SELECT {', '.join(columns)} FROM {_EVENTS} {condition} {first}")
+        try:
+            return counted["n"], [json_value(row, schema) for row in found.to_pylist()]
+        except (ValueError, OverflowError):  # a time that Python does not represent
+            return None
+
+
+def _stored(column: StructField | None) -> str:
+    """A column of the event log in SQL; null if the log lacks it."""
+    return "NULL" if column is None else f"{_EVENTS}.{_quoted(column.name)}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _bounded(advance: Advance, source: str) -> _Query | None:
+    """The rows before the bound of their batch; None if there can be none."""
+    reading, operator = advance.reading, advance.asset.operator
+    marks = watermarks.possibly_late(reading.ledger.source(source), reading.operator_timeline(advance.asset), 0, reading.ledger.head)
+    bounds = {seq: late_before(operator, mark) for seq, mark in marks.items()}
+    if None in bounds.values():
+        return _Query({}, "", is_complete=False)
+    found = {seq: bound for seq, bound in bounds.items() if bound is not None and bound != NEVER_LATE}
+    if not found:
+        return None
+    values = ", ".join(f"({seq}, {_instant(bound)})" for seq, bound in found.items())
+    joined = f"JOIN (VALUES {values}) AS {_BOUNDS} (batch, late_before) ON {_EVENTS}.{SEQ} = {_BOUNDS}.batch"
+    pruned = f"{_EVENTS}.{SEQ} >= {min(found)} AND {_EVENTS}.{EVENT_TIME} < {_instant(max(found.values()))}"
+    return _Query({}, f"{joined} WHERE {_EVENTS}.{EVENT_TIME} < {_BOUNDS}.late_before AND {pruned}")
+
+
+def _recorded(advance: Advance, source: str) -> _Query | None:
+    """The rows that were recorded as late; None if there are none."""
+    if not advance.reading.has_decisions(advance.asset):
+        return None
+    joined = f"JOIN {_DECISIONS} ON {_EVENTS}.{SEQ} = {_DECISIONS}.{SEQ} AND {_EVENTS}.{ARRIVAL} = {_DECISIONS}.{ARRIVAL}"
+    is_late = f"{_DECISIONS}.which = {advance.asset.inputs.index(source)} AND {_DECISIONS}.session IS NULL"
+    return _Query({_DECISIONS: advance.asset.decisions}, f"{joined} WHERE {is_late}")
+
+
+def _instant(epoch_ms: int) -> str:
+    """An instant in SQL, of the type of a log's event times."""
+    return f"""arrow_cast({epoch_ms * 1000}, 'Timestamp(Microsecond, Some("UTC"))')"""

@@ -1,0 +1,54 @@
+"""Values read by Arrow become the same plain data as by Spark's `to_json`."""
+
+import json
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from assets.ddl import schema_of
+from platform_defs.engine.formats.json_values import has_json_value, json_value
+
+VALUES = [
+    "'ü'",
+    "CAST(NULL AS STRING)",
+    "7Y",
+    "9000000000000000000L",
+    "true",
+    "CAST('1.1' AS FLOAT)",
+    "CAST('3.4028235e38' AS FLOAT)",
+    "0.1D",
+    "1e-300D",
+    "-0.0D",
+    "CAST('NaN' AS DOUBLE)",
+    "CAST('-Infinity' AS FLOAT)",
+    "1.50BD",
+    "CAST(12 AS DECIMAL(38, 0))",
+    "CAST('0.0000000001' AS DECIMAL(20, 10))",
+    "X'00FF'",
+    "DATE'0001-01-02'",
+    "TIMESTAMP'2026-03-01 12:00:00.123999'",
+    "TIMESTAMP'1969-12-31 23:59:59.999999'",
+    "TIMESTAMP_NTZ'0099-03-01 12:00:00'",
+    "named_struct('a', 1, 'b', CAST(NULL AS DATE))",
+    "array(named_struct('t', TIMESTAMP'2026-03-01 12:00:00'))",
+    "array(1, NULL)",
+    "map('k', CAST(1 AS DECIMAL(5, 2)), 'l', NULL)",
+    "map(1, array(X'01'))",
+    "CAST(array() AS ARRAY<INT>)",
+]
+
+
+def test_a_value_equals_that_of_spark(spark: SparkSession) -> None:
+    rows = spark.sql(f"SELECT {', '.join(f'{sql} AS c{n}' for n, sql in enumerate(VALUES))}")
+    [(text,)] = rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
+    assert has_json_value(rows.schema)
+    [row] = rows.toArrow().to_pylist()
+    found, expected = json_value(row, rows.schema), json.loads(text)
+    assert {sql: repr(found[f"c{n}"]) for n, sql in enumerate(VALUES)} == {sql: repr(expected[f"c{n}"]) for n, sql in enumerate(VALUES)}
+
+
+@pytest.mark.parametrize("kind", ["map<date,int>", "array<map<struct<a:int>,int>>", "struct<v:variant>"])
+def test_types_that_only_spark_converts(kind: str) -> None:
+    assert not has_json_value(schema_of(f"c {kind}") or StructType())

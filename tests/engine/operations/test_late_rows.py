@@ -1,0 +1,100 @@
+"""Late rows are found without a session, and are those that Spark finds; where only Spark can find them, it does."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from assets.preparation import Preparation
+from operators import Aggregate, Deduplicate, Session, Sliding, Tumbling, WindowedAggregate
+from platform_defs.cli import render
+from platform_defs.engine import Engine
+from platform_defs.engine.lake.errors import LakeError
+from tests.conftest import MakeEngine
+from tests.support.small_sources import DAY, HOUR, MINUTE, Event, join, replay, source
+
+COUNT = WindowedAggregate(by="k", window=Tumbling(size="2 minutes"), aggregates={"n": "count(*)"}, allowed_lateness="1 minute")
+PAIRS = join()
+
+
+def _of_l(name: str, operator: Any, **changes: Any) -> DerivedAsset:
+    return DerivedAsset(name=name, inputs=("l",), operator=operator, **changes)
+
+
+ASSETS = [
+    PAIRS,
+    _of_l("counts", COUNT),
+    _of_l("firsts", Deduplicate(by="k")),
+    _of_l("visits", replace(COUNT, window=Session(gap="1 minute"), allowed_lateness=0)),
+    _of_l("totals", Aggregate(by="k", aggregates={"n": "count(*)"})),
+]
+SPARKS = [
+    replace(PAIRS, name="prepared", prepare={"l": Preparation(where="v > 1")}),
+    _of_l("in_gaps", replace(COUNT, window=Sliding(size="1 minute", slide="3 minutes"))),
+]
+LATE = {("pairs", "l"): 5, ("pairs", "r"): 1, ("counts", "l"): 5, ("firsts", "l"): 6, ("visits", "l"): 5, ("totals", "l"): 0}
+
+
+@pytest.fixture(scope="module")
+def engine(make_module_engine: MakeEngine) -> Engine:
+    engine = make_module_engine([source("l"), source("r")], [*ASSETS, *SPARKS])
+    late = [Event("a", n, at) for n, at in enumerate((0, 5 * MINUTE, 55 * MINUTE, 57 * MINUTE, HOUR - MINUTE - 1, HOUR - MINUTE))]
+    replay(
+        engine,
+        [
+            {"l": [Event("a", 1, 0), Event(None, 2, HOUR)], "r": [Event("a", 3, HOUR)]},
+            {"l": [*late, Event("b", 9, 2 * HOUR)], "r": [Event("c", 4, 0), Event("b", 9, 2 * HOUR)]},
+            {"l": [Event("d", 8, HOUR), Event("e", 7, DAY)]},
+        ],
+    )
+    for name in engine.assets:
+        engine.advance(name)
+    return engine
+
+
+def _without_session(engine: Engine) -> Engine:
+    def fail() -> Any:
+        raise AssertionError("a session is started")
+
+    return replace(engine, connect=fail)
+
+
+def _by_spark(engine: Engine, asset: str, source: str, limit: int) -> tuple[int, list[dict[str, Any]]]:
+    found = render.head_of(engine.views.late(asset, source).orderBy("seq", "arrival"), limit)
+    return found["total"], found["rows"]
+
+
+@pytest.mark.parametrize(("asset", "of"), LATE)
+def test_late_rows_equal_those_of_spark(engine: Engine, asset: str, of: str) -> None:
+    without = _without_session(engine)
+    found = without.late_rows(asset, of, 1_000)
+    assert found == _by_spark(engine, asset, of, 1_000)
+    assert found is not None
+    assert found[0] == LATE[asset, of] == len(found[1])
+    assert without.late_rows(asset, of, 2) == (found[0], found[1][:2])
+
+
+@pytest.mark.parametrize("asset", [a.name for a in SPARKS])
+def test_only_spark_finds_the_late_rows_of_a_prepared_source_or_of_windows_with_gaps(engine: Engine, asset: str) -> None:
+    assert _without_session(engine).late_rows(asset, "l", 1_000) is None
+    report = render.late(engine, "l", asset, 1_000)
+    assert (report["total"], report["rows"]) == _by_spark(engine, asset, "l", 1_000)
+    assert report["total"] > 0
+
+
+def test_a_source_without_late_rows_needs_no_session(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l"), source("r")], [*ASSETS, *SPARKS])
+    replay(engine, [{"l": [Event("a", 1, 0)]}, {"l": [Event("b", 1, HOUR)]}])
+    found = {(name, of): _without_session(engine).late_rows(name, of, 9) for name, a in engine.assets.items() for of in a.inputs}
+    assert {*map(str, found.values())} == {"(0, [])"}
+
+
+def test_a_lost_data_file_is_named(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [_of_l("firsts", Deduplicate(by="k"))])
+    replay(engine, [{"l": [Event("a", 1, HOUR)]}, {"l": [Event("a", 1, 0)]}])
+    for file in Path(engine.lake.path("events/l")).rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(LakeError, match=r"events/l lacks a data file: .*\.parquet"):
+        _without_session(engine).late_rows("firsts", "l", 9)

@@ -1,0 +1,75 @@
+"""The bound before which rows are late equals the lateness decision of Spark, for every operator that has one."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from operators import (
+    Aggregate,
+    Consecutive,
+    Cumulative,
+    Deduplicate,
+    IntervalJoin,
+    Session,
+    Sliding,
+    TopK,
+    TopN,
+    Tumbling,
+    WindowedAggregate,
+    WindowJoin,
+)
+from operators.contract import NEVER_LATE, late_before
+from operators.timing import timestamp
+
+COUNT = WindowedAggregate(by="k", window=Tumbling(size=7, offset=-3), aggregates={"n": "count(*)"})
+FIRST = Deduplicate(by="k")
+OPERATORS: dict[str, Any] = {
+    "interval join": IntervalJoin(on="k", lower=-5, upper=5),
+    "tumbling": COUNT,
+    "tumbling, with allowed lateness": replace(COUNT, allowed_lateness=4),
+    "overlapping": WindowJoin(on="k", window=Sliding(size=10, slide=4, offset=1)),
+    "as long as the slide": replace(COUNT, window=Sliding(size=4, slide=4)),
+    "cumulative": replace(COUNT, window=Cumulative(size=9, step=3, offset=2), allowed_lateness=1),
+    "top k": TopK(k=1, by="k", order_by=["v"], window=Tumbling(size=5)),
+    "first row": FIRST,
+    "last row": replace(FIRST, keep="last"),
+    "first row by arrival": replace(FIRST, order="arrival"),
+    "first row of a window": replace(FIRST, window=Tumbling(size=5)),
+    "consecutive": Consecutive(of=COUNT, then=TopK(k=1, order_by=["n"])),
+    "aggregate": Aggregate(by="k", aggregates={"n": "count(*)"}),
+    "top n": TopN(by="k", order_by="v", rank_end=1),
+}
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+def test_a_bound_is_the_decision_of_spark(spark: SparkSession, operator: Any) -> None:
+    marks = range(-12, 13)
+    times = spark.range(-40, 40).join(spark.range(marks.start, marks.stop).withColumnRenamed("id", "mark"))
+    late = operator.late(timestamp(F.col("id")), timestamp(F.col("mark")))
+    decided = {(row["mark"], row["id"]) for row in times.where(late).collect()}
+    bounds = {mark: late_before(operator, mark) for mark in marks}
+    assert all(bound is not None for bound in bounds.values())
+    assert decided == {(mark, time) for mark, bound in bounds.items() for time in range(-40, 40) if bound is not None and time < bound}
+
+
+@dataclass(frozen=True)
+class _NeverLate(IntervalJoin):
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        return F.lit(False)
+
+
+@dataclass(frozen=True)
+class _BothChanged(_NeverLate):
+    def late_before(self, watermark: int) -> int:
+        return NEVER_LATE
+
+
+def test_an_operator_without_a_bound_has_none() -> None:
+    assert late_before(replace(COUNT, window=Session(gap=5)), 0) is None
+    assert late_before(replace(COUNT, window=Sliding(size=2, slide=5)), 0) is None, "rows in a gap are not late"
+    join = {"on": "k", "lower": -5, "upper": 5}
+    assert late_before(_NeverLate(**join), 0) is None, "the inherited bound is that of another decision"
+    assert late_before(_BothChanged(**join), 0) == NEVER_LATE
