@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assets.days import moment
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.maintenance import Maintained
@@ -105,6 +105,20 @@ def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
     return summary | head_of(engine.views.late(asset, source).orderBy("seq", "arrival"), limit)
 
 
+def late_counts(engine: Engine, assets: Sequence[str]) -> dict[str, Any]:
+    """The number of late rows of each source that assets read; None for an asset that is refused."""
+    engine = engine.snapshot()
+    pairs = [(source, asset) for source in engine.sources for asset in assets if source in engine.assets[asset].inputs]
+    return {"late": [{"source": source, "asset": asset, "total": _late_count(engine, source, asset)} for source, asset in pairs]}
+
+
+def _late_count(engine: Engine, source: str, asset: str) -> int | None:
+    try:
+        return late(engine, source, asset, 0)["total"]
+    except ProgressError:
+        return None
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows below a title and the columns' names."""
     _print_title(title)
@@ -187,6 +201,18 @@ def print_late(report: dict[str, Any]) -> None:
         out.print(f"No row of {plain(report['source'])} is late for {plain(report['asset'])}.", highlight=False)
         return
     _print_rows(f"Late rows of {report['source']} for {report['asset']}", report)
+
+
+def print_late_counts(report: dict[str, Any]) -> None:
+    """The number of late rows of each source and asset, and the command that shows the rows."""
+    rows = [[n["source"], n["asset"], "unknown" if n["total"] is None else n["total"]] for n in report["late"]]
+    if not rows:
+        out.print("No asset reads a source, so no row is late.")
+        return
+    print_table("Late rows", ["source", "asset", "rows"], rows)
+    if refused := [n["asset"] for n in report["late"] if n["total"] is None]:
+        out.print(f"Refused: {plain(', '.join(dict.fromkeys(refused)))}. `tidemark status` gives the reason.", soft_wrap=True)
+    out.print("`tidemark late SOURCE --asset ASSET` shows the rows.", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_rows(report: dict[str, Any]) -> None:

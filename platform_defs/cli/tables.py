@@ -88,21 +88,29 @@ def publish(
 
 @app.command()
 def late(
-    source: Annotated[str, typer.Argument(help="A source, e.g. payments.")],
-    asset: Annotated[str | None, typer.Option(help="The asset for which rows are late; by default the first that reads it.")] = None,
+    source: Annotated[str | None, typer.Argument(help="A source, e.g. payments; without it, the late rows of all are counted.")] = None,
+    asset: Annotated[
+        str | None, typer.Option(help="The asset for which rows are late; by default the first that reads the source, or all of them.")
+    ] = None,
     limit: Annotated[int, typer.Option(help="The number of rows to show.", min=1, max=100_000)] = 20,
     as_json: Json = False,
 ) -> None:
-    """Show the late rows of a source for an asset: their number, and the first of them."""
+    """Show the late rows of a source for an asset: their number, and the first of them. Without a source, count those of all sources.
+
+    It starts Spark only to find late rows of a source that an asset prepares, of windows with gaps, or of an operator of your own.
+    """
     engine = _engine()
-    require_known("source", source, [name for name in engine.sources if any(name in a.inputs for a in engine.assets.values())])
-    readers = [name for name, a in engine.assets.items() if source in a.inputs]
-    asset = readers[0] if asset is None else asset
-    require_known("asset", asset, readers)
+    if source is not None:
+        require_known("source", source, [name for name in engine.sources if any(name in a.inputs for a in engine.assets.values())])
+    readers = [name for name, a in engine.assets.items() if (engine.sources.keys() if source is None else {source}) & {*a.inputs}]
+    if asset is not None:
+        require_known("asset", asset, readers)
     if not engine.ledger.head and not as_json:
         render.out.print("Nothing was ingested yet.")
-        return
-    render.show(as_json, render.late(engine, source, asset, limit), render.print_late)
+    elif source is None:
+        render.show(as_json, render.late_counts(engine, readers if asset is None else [asset]), render.print_late_counts)
+    else:
+        render.show(as_json, render.late(engine, source, asset or readers[0], limit), render.print_late)
 
 
 def _print_export(done: dict[str, Any]) -> None:
