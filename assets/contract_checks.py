@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.types import StructField, StructType
 
 from assets.names import MOST_COLUMNS, column_fault, first_twice, folded, is_key, is_stored, name_fault, nested_fields
+from assets.reader_options import option_fault
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError, did_you_mean
 from operators.timing import DAY_MS, Duration, length_ms
@@ -36,6 +37,11 @@ class ContractError(OperatorError):
         """A column has the name of a column that the engine adds."""
         legal = f"names other than {', '.join(ENGINE_COLUMNS)} in any case, not starting with '_', which the engine uses; rename it"
         return cls.bad_value("schema", column, legal)
+
+    @classmethod
+    def option(cls, option: object, of: str, why: str) -> "ContractError":
+        """A source has a reader option that it may not have."""
+        return cls(f"`options` of {of} has {option!r}, which {why}")
 
 
 def check_name(parameter: str, name: object) -> None:
@@ -127,10 +133,17 @@ def check_key(key: Sequence[str], schema: StructType, of: str) -> None:
         raise ContractError.bad_value("unique_key", key, "each column once")
 
 
-def check_options(options: Mapping[str, object]) -> None:
-    """Raise `ContractError` if an option conflicts with how the engine reads lines, with unparsable rows in quarantine."""
+def check_options(options: Mapping[str, object], of: str) -> None:
+    """Raise `ContractError` if an option is unknown or has no effect, or conflicts with how the engine reads lines.
+
+    Args:
+        options: the options.
+        of: whose options these are, for the error.
+    """
     for option, value in options.items():
-        name = option.lower()
+        name = str(option).lower()
+        if name != "columnnameofcorruptrecord" and (why := option_fault(option)) is not None:
+            raise ContractError.option(option, of, why)
         if name == "columnnameofcorruptrecord" or (name == "mode" and str(value).upper() != "PERMISSIVE"):
             raise ContractError.bad_value("options", {option: value}, "other options: the engine quarantines rows that cannot be parsed")
         if name == "header" and str(value).lower() not in ("true", "false"):

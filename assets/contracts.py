@@ -135,7 +135,8 @@ class SourceContract:
         rules: row rules.
         options: options for Spark's `from_csv` / `from_json`. `header` is `"true"` by default: CSV columns are matched by the header's
             names. With `"false"`, the fields are the schema's columns, in its order. Columns are read as text and cast afterwards, in
-            UTC, so options for the formats of times and numbers have no effect.
+            UTC, so options for the formats of times and numbers have an effect only on nested columns of JSON. An option that Spark
+            does not have, or that does not concern the parsing of one line, such as `encoding` or `multiLine`, is refused.
         new_columns: what happens to columns that the schema does not name. `ignore` leaves them out; `quarantine` quarantines the rows
             that have them; `refuse` stops the ingest before anything of the micro-batch is committed; `add` adds them to the event log
             from then on, as text, or with Parquet's own types (whole numbers as bigint, floats as double). Operators see only the
@@ -174,7 +175,7 @@ class SourceContract:
             check_length(parameter, getattr(self, parameter))
         if (again := first_twice([r.name for r in self.rules])) is not None:
             raise ContractError.bad_value("rules", again, "names that differ in more than case: rows are counted by rule name")
-        check_options(self.options)
+        check_options(self.options, f"source {self.name!r}")
 
     def _check_expressions(self) -> None:
         """Raise `ContractError` if an expression reads a column that the schema does not have."""

@@ -1,7 +1,7 @@
 """The errors of the operators. Each says what is wrong, what is legal and how to fix it; class methods contain the wording."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 
@@ -18,13 +18,18 @@ class OperatorError(TidemarkError, ValueError):
         return cls(f"`{parameter}` is {value!r}; legal: {legal}")
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
     """The end of an error for an unknown name: the most similar of the known names, ignoring case; empty if none is similar.
+
+    Args:
+        name: the unknown name.
+        known: the known names.
+        other_names: further names to compare with, each with the known name that it stands for.
 
     >>> did_you_mean("paymentz", ["orders", "Payments"])
     "; did you mean 'Payments'?"
     """
-    by_lower_case = {one.lower(): one for one in known}
+    by_lower_case = {other.lower(): one for other, one in (other_names or {}).items()} | {one.lower(): one for one in known}
     nearest = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1)
     return f"; did you mean {by_lower_case[nearest[0]]!r}?" if nearest else ""
 

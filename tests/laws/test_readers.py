@@ -82,13 +82,11 @@ _OPTIONS = st.fixed_dictionaries(
         "emptyValue": st.just("-"),
         "comment": st.just("#"),
         "mode": st.just("PERMISSIVE"),
-        "multiLine": st.just("true"),
         "header": st.just("true"),
         "ignoreLeadingWhiteSpace": st.just("true"),
         "ignoreTrailingWhiteSpace": st.just("true"),
         "allowSingleQuotes": st.just("false"),
         "allowUnquotedFieldNames": st.just("true"),
-        "primitivesAsString": st.just("true"),
         "unescapedQuoteHandling": st.sampled_from(["BACK_TO_DELIMITER", "SKIP_VALUE", "RAISE_ERROR"]),
     },
 )

@@ -64,4 +64,4 @@ def test_the_same_attempt_is_recognized_later_except_in_processing_time() -> Non
     assert attempts.attempt_of(3, source("l"), FILES, 5) == attempts.attempt_of(3, source("l"), FILES, 6)
     by_arrival = source("l", event_time="ingested_at")
     assert _input(by_arrival, now=5) != _input(by_arrival, now=6)
-    assert _input(source("l", options={"a": "1", "b": "2"})) == _input(source("l", options={"b": "2", "a": "1"}))
+    assert _input(source("l", options={"sep": "1", "quote": "2"})) == _input(source("l", options={"quote": "2", "sep": "1"}))
