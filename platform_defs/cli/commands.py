@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import nullcontext
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -101,7 +102,7 @@ def ingest(
         str | None,
         typer.Option(
             help="Run continuously: look for files at this interval, e.g. '30 seconds', and advance after each batch. "
-            "Each step of an interval join of sources is checked against the conservation law."
+            "Each step of an interval join of sources is checked against the conservation law. Ctrl-C ends it."
         ),
     ] = None,
     as_json: Json = False,
@@ -110,7 +111,8 @@ def ingest(
     every_text = interval("--every", every)
     engine = _engine()
     output = StreamOutput(engine, _reads(engine), _print_line, _report_failed)
-    with _progress() as bar, ends_in_order():
+    framed = output.framed(without_credentials(settings().landing_root), " ".join(every.split())) if every else nullcontext()
+    with _progress() as bar, ends_in_order(), framed:
         task = bar.add_task("ledger batches", total=None)
 
         def on_batch(batch: Entry) -> None:

@@ -62,6 +62,15 @@ def heading(count: str) -> str:
     return "read" if count == "rows_read" else count
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun in the singular or the plural.
+
+    >>> counted(1_000, "batch")
+    '1,000 batches'
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
 def show(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
     """Print a report: as JSON, or by a function that prints it for a terminal."""
     print(json.dumps(report, default=str, indent=2)) if as_json else table(report)

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from assets.days import day_end, day_of
 from assets.ports import TERMS
-from platform_defs.cli.render import COUNTS, RARE, heading, instant, out, plain, print_table, seconds
+from platform_defs.cli.render import COUNTS, RARE, counted, heading, instant, out, plain, print_table, seconds
 from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.accounting.day_accounts import longest_wait
 from platform_defs.engine.accounting.recorded_account import RecordedAccount
@@ -84,13 +84,13 @@ def _recounted(engine: Engine, name: str) -> dict[str, Any]:
         accounts, pairs = engine.accounts.days(name), engine.accounts.pairs(name)
     except ProgressError as error:
         return summary | {"law": {"holds": False, "broken": [], "refused": str(error)}}
-    counted = (
+    results = (
         {"results": engine.views.table(name).count() if engine.lake.delta(name) is not None else 0} if pairs is None else {"pairs": pairs}
     )
     differences = engine.accounts.count_differences(name)
     engine.accounts.record(name, accounts, differences)
     law = _law(accounts, differences)
-    return summary | counted | {**_by_side(accounts), "law": law | _repair(engine, name, law["broken"])}
+    return summary | results | {**_by_side(accounts), "law": law | _repair(engine, name, law["broken"])}
 
 
 def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
@@ -182,7 +182,7 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
         print_table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
     else:
         _print_name(name)
-    made = _counted(asset["pairs"], "pair") if "pairs" in asset else _counted(asset["results"], "result")
+    made = counted(asset["pairs"], "pair") if "pairs" in asset else counted(asset["results"], "result")
     closed = f"finalized up to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
     handled = f"all of ledger batch {asset['ledger_entry']} handled" if asset["steps"] else "nothing is finalized yet"
     progress = closed if asset["closed_to"] else handled
@@ -203,10 +203,6 @@ _EQUAL = "[green]The table equals a recomputation[/] from the changelog that it 
 def _print_name(name: str) -> None:
     """The name of a table without an account by side: its input is the changelog of another table."""
     out.print(f"[bold]{plain(name)}[/]", highlight=False)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _print_broken(name: str, law: dict[str, Any]) -> None:

@@ -1,8 +1,9 @@
-"""Advances tables while a stream ingests, and prints what each batch has ingested and which rows it has added to tables."""
+"""Advances tables while a stream ingests, and prints what each batch has ingested and how it has changed tables."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 
 from platform_defs.cli import render
 from platform_defs.engine import Engine
@@ -28,11 +29,28 @@ class StreamOutput:
         print_line: Callable[[str], None],
         report: Callable[[str, Failed], None],
     ) -> None:
-        self._engine, self._print, self._added = engine, print_line, Counter[str]()
+        self._engine, self._print, self._written = engine, print_line, Counter[str]()
         self._advance = AdvanceAll(self._steps, reads, report)
+        self._batches, self._accepted = 0, 0
+
+    @contextmanager
+    def framed(self, landing: str, every: str) -> Iterator[None]:
+        """Print a line before the stream starts, and one when it has ended.
+
+        Args:
+            landing: the folder that has the sources' folders.
+            every: the interval, as the user wrote it.
+        """
+        self._print(f"Watching {landing} for files of {', '.join(self._engine.sources)} every {every}. Ctrl-C ends it.")
+        try:
+            yield
+        finally:
+            self._print(f"Ended after {render.counted(self._batches, 'batch')} with {render.counted(self._accepted, 'accepted row')}.")
 
     def after(self, batch: Entry) -> None:
         """Print a batch, and advance the tables."""
+        self._batches += 1
+        self._accepted += sum(of_source.accepted for of_source in batch)
         self._print(render.batch_line(batch))
         self._printing(self._advance)
 
@@ -43,12 +61,18 @@ class StreamOutput:
     def _printing(self, advance: Callable[[], None]) -> None:
         began = time.monotonic()
         advance()
-        tables = ", ".join(f"{name} {rows:,}" for name, rows in self._added.items() if rows)
-        if tables:
-            self._print(f"  rows added: {tables}; {time.monotonic() - began:.1f} s")
-        self._added.clear()
+        upserted = {name for name in self._written if self._engine.assets[name].operator.emits.upserts}
+        added, changed = (self._tables(names) for names in (self._written.keys() - upserted, upserted))
+        parts = [*([f"rows added: {added}"] if added else []), *([f"changes: {changed}"] if changed else [])]
+        if parts:
+            self._print(f"  {'; '.join(parts)}; {time.monotonic() - began:.1f} s")
+        self._written.clear()
+
+    def _tables(self, names: Set[str]) -> str:
+        """The tables among some names with written rows, each with their number."""
+        return ", ".join(f"{name} {rows:,}" for name, rows in self._written.items() if name in names and rows)
 
     def _steps(self, name: str) -> Generator[Step]:
         for step in self._engine.steps(name, checked=True):
-            self._added[name] += step.rows
+            self._written[name] += step.rows
             yield step

@@ -12,13 +12,15 @@ from typer.testing import CliRunner
 
 from assets.contracts import DerivedAsset
 from assets.ports import TERMS
-from operators import Aggregate, TopN
+from operators import Aggregate, IntervalJoin, TopN
 from platform_defs.cli import commands as cli
 from platform_defs.cli.failures import AdvanceError, StatusError
 from platform_defs.engine import MaintenanceError, StepError
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.jobs import maintenance_job
+from platform_defs.settings import settings
+from tests.platform_defs.cli.test_commands import tidemark
 
 TOTAL = Aggregate(by="k", aggregates={"n": "count(*)"})
 BEST = TopN(by="k", order_by="n", rank_end=1, unique_key="k", change="change")
@@ -36,6 +38,7 @@ class FakeEngine:
     error: Exception | None = OVERFLOW
     called: list[str] = field(default_factory=list)
     assets: dict[str, DerivedAsset] = field(default_factory=lambda: ASSETS)
+    sources: tuple[str, ...] = ("l", "r")
     reading: None = None
     entries: int = 3
     fixed_at: int = 99
@@ -92,12 +95,28 @@ def test_assets_that_do_not_read_a_failed_one_are_advanced(monkeypatch: pytest.M
     assert "ARITHMETIC_OVERFLOW" in str(error_raised)
 
 
-def test_a_stream_prints_what_each_batch_has_ingested_and_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    out, _ = run(monkeypatch, FakeEngine(entries=2, error=None), "ingest", "--every", "1 second")
+def test_a_stream_prints_what_each_batch_has_ingested_and_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = DerivedAsset(name="joined", inputs=("l", "r"), operator=IntervalJoin(on="k", lower=0, upper=1))
+    engine = FakeEngine(entries=2, error=None, assets={"joined": joined, "good": ASSETS["good"]})
+    out, _ = run(monkeypatch, engine, "ingest", "--every", "1 second")
     lines = [line for line in out.splitlines() if line.strip()]
-    assert lines[0] == "batch 1: l 1,200 rows read, 1,199 accepted, 1 quarantined, watermark 1970-01-01 00:00:00.000Z"
-    assert re.fullmatch(r"  rows added: (\w+ 1, ){3}\w+ 1; \d\.\d s", lines[1])
-    assert lines[2].startswith("batch 2: l ")
+    assert lines[0] == f"Watching {settings().landing_root} for files of l, r every 1 second. Ctrl-C ends it."
+    assert lines[1] == "batch 1: l 1,200 rows read, 1,199 accepted, 1 quarantined, watermark 1970-01-01 00:00:00.000Z"
+    assert re.fullmatch(r"  rows added: joined 1; changes: good 1; \d\.\d s", lines[2])
+    assert lines[3].startswith("batch 2: l ")
+
+
+def test_an_interrupted_stream_prints_its_batches_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ingest(_: object, on_batch: Callable[[Entry], None], __: object) -> list[Any]:
+        on_batch((SourceEntry(seq=1, kind="rows", ingested_at=1, source="l", rows_read=1_200, accepted=1_199),))
+        raise KeyboardInterrupt
+
+    engine = FakeEngine(assets={})
+    monkeypatch.setattr(engine, "ingest", ingest)
+    monkeypatch.setattr(cli, "_engine", lambda: engine)
+    result = tidemark("ingest", "--every", "1 second")
+    assert result.code == 130
+    assert result.err.strip().splitlines()[-1] == "Ended after 1 batch with 1,199 accepted rows."
 
 
 LOST = {"source": "l", "seq": 1, "ledger": 3, "log": 2}
