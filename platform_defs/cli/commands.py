@@ -1,8 +1,8 @@
 """The command line: `tidemark`."""
 
 import sys
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order
+from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
@@ -270,6 +271,18 @@ def _without_rows(error: PySparkException | Py4JJavaError) -> str:
     return f"Spark failed with {spark_condition(error)}; {why}"
 
 
+@contextmanager
+def _naming_a_lost_jvm() -> Iterator[None]:
+    """Raise `JvmLostError` in place of any error that is raised after the JVM has ended; with `TIDEMARK_TRACEBACK=1`, that error itself."""
+    try:
+        yield
+    except Exception as error:
+        lost = lost_jvm(error)
+        if lost is None or settings().traceback:
+            raise
+        raise lost from error
+
+
 def main() -> None:
     """Run the command line. Errors that a user can fix, and errors of Spark, are printed in one line.
 
@@ -277,7 +290,8 @@ def main() -> None:
     """
     warn_of_unloaded_settings(sys.argv[1:], _print_warning)
     try:
-        code = typer.main.get_command(app).main(standalone_mode=False)
+        with _naming_a_lost_jvm():
+            code = typer.main.get_command(app).main(standalone_mode=False)
     except _UsageError as error:
         _exit_with_usage_error(cast(Any, error))
     except typer.Abort:

@@ -41,12 +41,13 @@ def make_fewer_calls(gateway: Any) -> None:
 
 
 def delete_all(gateway: Any) -> None:
-    """Delete all objects of this process in the JVM, which can then make no more calls."""
+    """Delete all objects of this process in the JVM, if it is running; this process can then make no more calls."""
     known = [reference() for reference in [*ThreadSafeFinalizer.finalizers.values()]]
     names = [java_object._target_id for java_object in known if java_object is not None]
     waiting = gateway._gateway_client.finalizer_deque
     names += [waiting.pop()[1] for _ in range(len(waiting))]
-    _delete(gateway, names)
+    with suppress(Py4JError, OSError):
+        _delete(gateway, names)
 
 
 class _Lists:

@@ -9,6 +9,7 @@ from functools import partial
 
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import Entry
 
@@ -54,12 +55,15 @@ class Turns:
 
         Raises:
             LedgerError: the ledger is corrupted, so that a retry cannot succeed.
+            JvmLostError: the JVM has ended.
         """
         try:
             entry = self.idle()
         except LedgerError:
             raise
         except Exception as error:
+            if (lost := lost_jvm(error)) is not None:
+                raise lost from error
             why = str(error) if isinstance(error, LakeError) else type(error).__name__  # Spark's text may quote rows
             _log.warning("idle sources are recorded at the next interval: %s", why)
             return

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
 
@@ -36,7 +37,7 @@ class AdvanceAll:
     """Advances assets in parallel, each after its inputs, and as far as its watermark allows.
 
     An asset that fails is reported and waits for 1 s, and for twice as long after each further failure, up to 5 minutes. Other assets
-    go on; those that read the failed one read the results that it has. Errors of `FATAL` are raised.
+    go on; those that read the failed one read the results that it has. Errors of `FATAL` are raised, and the end of the JVM.
 
     Args:
         steps: advances one asset; called in several threads.
@@ -57,6 +58,7 @@ class AdvanceAll:
         Raises:
             LedgerError: the ledger is corrupted.
             LawError: a step broke the conservation law.
+            JvmLostError: the JVM has ended.
         """
         names = [name for name in self.reads if name not in self.failed or self.now() >= self.failed[name].until]
         advance_in_parallel(self.reads, names, self._steps)
@@ -75,6 +77,8 @@ class AdvanceAll:
         except FATAL:
             raise
         except Exception as error:
+            if (lost := lost_jvm(error)) is not None:
+                raise lost from error
             tries = self.failed[name].tries + 1 if name in self.failed else 1
             wait_s = min(_FIRST_WAIT_S * 2 ** min(tries - 1, 30), _LONGEST_WAIT_S)
             self.failed[name] = Failed(error, tries, wait_s, self.now() + wait_s)
