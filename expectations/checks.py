@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, StructType, TimestampType
 
 from assets.factories.partitions import Days, run_days
 from assets.factories.pool import SPARK
+from assets.factories.sentences import from_to
 from assets.ports import EnginePort, LogPort
 from expectations.finding import Finding, Row, check_name
 from expectations.new_rows import CHECKED, FULL, checked, checked_to, of_new_rows
@@ -70,7 +71,7 @@ def suite_checks(
             yield from (_absent(asset_key, name, e) for name, e in wanted.items())
             return
         yield from (
-            _result(asset_key, wanted[name], finding, found, {"days": f"{days[0]} to {days[1]}"} if days else found.new_rows(wanted[name]))
+            _result(asset_key, wanted[name], finding, found, {"days": from_to(*days)} if days else found.new_rows(wanted[name]))
             for name, finding in found.by_check.items()
         )
 
@@ -99,7 +100,7 @@ class Findings:
         if self.log is None or name not in self.starts:
             return {}
         start, head = self.starts[name], self.log.head
-        batches = f"{start + 1} to {head}" if start < head else "none is new"
+        batches = from_to(start + 1, head) if start < head else "none is new"
         return {"batches": batches, CHECKED: checked(expectation, self.log, head if self.by_check[name].passed else start)}
 
 
@@ -201,17 +202,9 @@ def _result(
         check_name=check_name(expectation),
         passed=finding.passed,
         severity=dg.AssetCheckSeverity.ERROR if finding.error else _severity(expectation),
-        description=_words(finding),
+        description=finding.description,
         metadata={**_metadata(expectation, finding, found.schema), **rows},
     )
-
-
-def _words(finding: Finding) -> str:
-    if finding.error:
-        return f"could not be evaluated: {finding.error}"
-    if finding.evaluated is None:
-        return f"observed {finding.observed}"
-    return f"{finding.unexpected:,} of {finding.evaluated:,} rows fail"
 
 
 def _metadata(expectation: Expectation, finding: Finding, schema: StructType) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from typing import Any
 
 from great_expectations.expectations.expectation import Expectation
 
+from assets.factories.sentences import count
+
 Row = Mapping[str, Any]
 
 
@@ -30,6 +32,17 @@ class Finding:
     observed: Any = None
     sample: Sequence[Row] = field(default=(), repr=False)
     error: str | None = None
+
+    @property
+    def description(self) -> str:
+        """The result in a few words, such as `1 of 4 rows fails`."""
+        if self.error:
+            return f"could not be evaluated: {self.error}"
+        if self.evaluated is None:
+            return f"observed {self.observed}"
+        if self.evaluated == 0:
+            return "no rows to check"
+        return f"{self.unexpected:,} of {count(self.evaluated, 'row')} {'fails' if 1 in (self.unexpected, self.evaluated) else 'fail'}"
 
 
 def check_name(expectation: Expectation) -> str:

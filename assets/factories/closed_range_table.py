@@ -1,6 +1,6 @@
 """The factory of derived assets with daily partitions: partitions, checks, metadata and lineage from one definition."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from functools import partial
 from typing import Any
@@ -13,8 +13,9 @@ from assets.factories.daily_checks import log_days
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
 from assets.factories.metadata import moment
-from assets.factories.partitions import Days, days_of, range_of, span
+from assets.factories.partitions import Days, days_of, range_of
 from assets.factories.pool import SPARK
+from assets.factories.sentences import count, day_range, listed, sides_and_days
 from assets.factories.work import Advanced, Worker
 from assets.ports import TERMS, AccountPort, EnginePort
 from operators.contract import TracesInputs
@@ -106,7 +107,7 @@ def event_time_asset(
 
 def _rebuilt(engine: EnginePort, name: str, first: date, last: date) -> dict[str, Any]:
     rebuilt = engine.rebuild(name, first, last)
-    return {"rebuilt": span(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
+    return {"rebuilt": day_range(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
 
 
 def _work(derived: DerivedAsset, engine: EnginePort, days: Days | None) -> Advanced:
@@ -160,21 +161,28 @@ def law_check(advanced: Advanced) -> dg.AssetCheckResult:
     """The conservation law over a table's accounts, and the comparison of the ledger's counts with the log's rows."""
     accounts = advanced.accounts
     broken = [a for a in accounts if not a.holds]
-    differing = [
-        f"{source}, batch {seq}: the ledger counts {in_ledger} rows, the log contains {held}"
-        for (source, seq), (in_ledger, held) in advanced.count_differences.items()
-    ]
     return dg.AssetCheckResult(
         check_name=LAW,
         passed=advanced.holds,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=", ".join([*(f"{a.side} {a.day}" for a in broken[:10]), *differing[:10]]) or "every row is accounted for",
+        description=_law_sentence(broken, advanced.count_differences),
         metadata={
             "broken": dg.MetadataValue.json([_row(a) for a in broken[:10]]),
             "days": len({a.day for a in accounts}),
             **_sum(accounts),
         },
     )
+
+
+def _law_sentence(broken: Sequence[AccountPort], differences: Mapping[tuple[str, int], tuple[int, int]]) -> str:
+    """The sides and days that violate the law, and the batches with other numbers of rows in the ledger than in the log."""
+    batches = [
+        f"{source}, batch {seq} ({count(in_ledger, 'row')} in the ledger, {count(in_log, 'row')} in the log)"
+        for (source, seq), (in_ledger, in_log) in differences.items()
+    ]
+    parts = [f"the account does not add up: {sides_and_days(broken)}"] if broken else []
+    parts += [f"ledger and log differ: {listed(batches)}"] if batches else []
+    return "; ".join(parts) or "every row is accounted for"
 
 
 def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
@@ -194,7 +202,7 @@ def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) 
         metadata={
             "oldest_event_time": moment(times[0] if times else None),
             "newest_event_time": moment(times[1] if times else None),
-            "days": span(known or ()),
+            "days": day_range(known or ()),
         },
     )
 
@@ -210,11 +218,15 @@ def _finalized(context: dg.AssetExecutionContext, closed_to: int | None) -> dg.A
         check_name=FINALIZED,
         passed=not remaining,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{span([remaining[0], remaining[-1]])} not finalized" if remaining else "all days are finalized",
+        description=_not_finalized(remaining) if remaining else "all days are finalized",
         metadata=shown,
     )
     log_days(context, result, {str(day): (passed, dict(shown)) for day, passed in is_final.items()})
     return result
+
+
+def _not_finalized(remaining: Sequence[date]) -> str:
+    return f"{day_range(remaining)} {'is' if len(remaining) == 1 else 'are'} not finalized"
 
 
 def _completeness(context: dg.AssetExecutionContext, accounts: Sequence[AccountPort], least: float) -> dg.AssetCheckResult:
@@ -224,7 +236,7 @@ def _completeness(context: dg.AssetExecutionContext, accounts: Sequence[AccountP
         check_name=COMPLETENESS,
         passed=not poor,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{len(poor)} days and sides below {least:.0%}" if poor else f"no day below {least:.0%}",
+        description=f"below {least:.0%}: {sides_and_days(poor)}" if poor else f"no side is below {least:.0%} on any day",
         metadata={
             "worst": f"{worst.side} {worst.day}: {worst.completeness:.1%}" if worst else "no rows",
             "poor": [_row(a) for a in poor[:10]],

@@ -1,6 +1,6 @@
 """The daily partitions of derived assets: one for each day of `final_at`, UTC."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 
 import dagster as dg
@@ -53,8 +53,3 @@ def days_of(context: dg.AssetExecutionContext) -> tuple[date, date]:
     """The first and last day of a run."""
     window = context.partition_key_range
     return date.fromisoformat(window.start), date.fromisoformat(window.end)
-
-
-def span(days: Sequence[date]) -> str:
-    """A range of days as text."""
-    return f"{min(days)} to {max(days)}" if days else "no days"

@@ -241,7 +241,7 @@ def test_a_failed_check_reports_the_count_the_rows_and_the_expectation(frame, sp
     evaluations = run(FakeEngine(spark, {ORDER_LOG.table: frame(ORDER_LOG, rows)}), ORDER_LOG.checks, ORDER_LOG.key)
     assert [name for name, e in evaluations.items() if not e.passed] == ["amount_not_negative"]
     evaluation = evaluations["amount_not_negative"]
-    assert evaluation.description == "1 of 4 rows fail"
+    assert evaluation.description == "1 of 4 rows fails"
     assert evaluation.metadata["unexpected_percent"].value == 25.0
     assert evaluation.metadata["expectation"].value == {"type": "expect_column_values_to_be_between", "column": "amount", "min_value": 0.0}
     assert failing(evaluation, "amount") == ["-0.01"]

@@ -145,6 +145,33 @@ def _advance(instance: dg.DagsterInstance, engine: Any, last_asset: Any, tags: M
     return dg.materialize([table, last_asset], **run)
 
 
+@pytest.mark.parametrize(
+    ("check", "engine", "description"),
+    [
+        (LAW, {"rows": _accounts(MARCH)}, "every row is accounted for"),
+        (LAW, {"rows": _accounts(MARCH, violated=MARCH[:1])}, "the account does not add up: l on 2026-03-01"),
+        (LAW, {"rows": _accounts(MARCH, violated=MARCH[:2])}, "the account does not add up: l on 2026-03-01, l on 2026-03-02"),
+        (
+            LAW,
+            {"rows": _accounts(MARCH, violated=MARCH[:1]), "differences": {("l", 1): (1, 2), ("r", 3): (2_000, 0)}},
+            "the account does not add up: l on 2026-03-01; ledger and log differ: l, batch 1 (1 row in the ledger, 2 rows in the log), "
+            "r, batch 3 (2,000 rows in the ledger, 0 rows in the log)",
+        ),
+        (COMPLETENESS, {"rows": _accounts(MARCH)}, "no side is below 50% on any day"),
+        (COMPLETENESS, {"rows": _accounts(MARCH, unmatched=MARCH[:1])}, "below 50%: l on 2026-03-01"),
+        (COMPLETENESS, {"rows": _accounts(MARCH, unmatched=MARCH[:2])}, "below 50%: l on 2026-03-01, l on 2026-03-02"),
+        (FINALIZED, {"closed_to": START + 3 * DAY}, "all days are finalized"),
+        (FINALIZED, {"closed_to": START + 2 * DAY}, "2026-03-03 is not finalized"),
+        (FINALIZED, {"closed_to": START}, "2026-03-01 to 2026-03-03 are not finalized"),
+    ],
+)
+def test_the_description_of_a_check_names_sides_and_days(check: str, engine: dict[str, Any], description: str) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = _advance(instance, Engine(**{"times": (START, START + DAY), **engine}), upserted_table, range_tags(MARCH[0], MARCH[-1]))
+    found = [e.asset_check_evaluation_data for e in done.all_events if e.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION]
+    assert [e.description for e in found if e.check_name == check and e.partition is None] == [description]
+
+
 def _materialized(run: dg.ExecuteInProcessResult) -> set[str]:
     return {e.asset_key.to_user_string() for e in run.get_asset_materialization_events() if e.asset_key}
 

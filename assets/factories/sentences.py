@@ -1,0 +1,34 @@
+"""Parts of the descriptions of check results, which read well for none, one and many."""
+
+from collections.abc import Sequence
+from datetime import date
+
+from assets.ports import AccountPort
+
+_MOST = 10
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun, such as `1 row` or `2,000 rows`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def listed(items: Sequence[str]) -> str:
+    """The first ten items, and how many more there are."""
+    more = [f"and {len(items) - _MOST:,} more"] if len(items) > _MOST else []
+    return ", ".join([*items[:_MOST], *more])
+
+
+def sides_and_days(accounts: Sequence[AccountPort]) -> str:
+    """The sides and days of accounts, such as `orders on 2026-03-01, payments on 2026-03-02`."""
+    return listed([f"{account.side} on {account.day}" for account in accounts])
+
+
+def from_to(first: object, last: object) -> str:
+    """A range, such as `2026-03-01 to 2026-03-03`; its only member if it has one."""
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def day_range(days: Sequence[date]) -> str:
+    """The range from the first to the last of some days."""
+    return from_to(min(days), max(days)) if days else "no days"
