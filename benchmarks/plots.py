@@ -100,11 +100,19 @@ def _age(records: Sequence[Record], path: Path) -> Path:
     bounds = range(0, len(seconds) + 1, max(1, len(seconds) // 100))
     with _figure(path, 8, 3, 2) as (times, counts):
         _draw_line(times, [b for _, b in pairwise(bounds)], [median(seconds[a:b]) for a, b in pairwise(bounds)], "step", "step, s")
-        for name in [n for n in files[-1] if n != "step"] if files else []:
-            counts.plot([f["step"] for f in files], [f.get(name, 0) for f in files], label=name)
+        for names, numbers in _equal_lines(files).items():
+            counts.plot([f["step"] for f in files], numbers, label=names)
         counts.set(xlabel="step", ylabel="files", ylim=(0, None))
-        counts.legend(frameon=False)
+        counts.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1))  # above the axes: the lines fill them
     return path
+
+
+def _equal_lines(files: Sequence[Record]) -> dict[str, list[int]]:
+    """The numbers of files of each table, by its name. Tables with equal numbers share a line: else the last one drawn hides the others."""
+    names: dict[tuple[int, ...], list[str]] = {}
+    for name in [n for n in files[-1] if n != "step"] if files else []:
+        names.setdefault(tuple(f.get(name, 0) for f in files), []).append(name)
+    return {", ".join(equal): list(numbers) for numbers, equal in names.items()}
 
 
 def _sorted_columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
@@ -114,7 +122,8 @@ def _sorted_columns(points: Sequence[tuple[float, float]]) -> tuple[list[float],
 
 def _draw_line(axes: Axes, x: Sequence[float], y: Sequence[float], x_label: str, y_label: str) -> None:
     axes.plot(x, y, marker="o", markersize=3, color=OURS)
-    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, None))
+    # matplotlib's own margin is a share of the range of y, so a line that is nearly level would lose half of its markers
+    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, 1.1 * max(y, default=1)))
 
 
 PLOTS = {
