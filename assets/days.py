@@ -30,6 +30,11 @@ def day_of(epoch_ms: int) -> date:
     return _EPOCH.date() + timedelta(days=_clamped(epoch_ms) // DAY_MS)
 
 
+def days_from(first: date, last: date) -> list[date]:
+    """The days from a first to a last one."""
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
+
+
 def moment(epoch_ms: int) -> datetime:
     """An instant as a datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=_clamped(epoch_ms))

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.contracts import DerivedAsset
-from assets.days import day_end, day_of, day_start
+from assets.days import day_end, day_of, day_start, days_from
 from assets.factories.daily_checks import log_days
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
@@ -93,12 +93,13 @@ def event_time_asset(
         selected = first, last = days_of(context)
         rebuilt = _rebuilt(engine, derived.name, first, last) if config.rebuild else {}
         done = worker.do(context, engine, derived.name, selected)
-        accounts = done.accounts
-        _add_days(context, derived.name, accounts, first, last)
+        accounts, closed_to = done.accounts, engine.pending.described(derived.name)["closed_to"]
+        is_final = {day: closed_to is not None and closed_to >= day_end(day) for day in days_from(first, last)}
+        _add_days(context, derived.name, accounts, is_final)
         law = law_check(done)
         _log(context, law, accounts, {a.day for a in accounts if not a.holds})
         checks = [law, _in_days(engine.pending.event_times(derived.name), days)]
-        checks.append(_finalized(context, engine.pending.described(derived.name)["closed_to"]))
+        checks.append(_finalized(context, is_final, closed_to))
         checks += [_completeness(context, accounts, completeness)] if joins else []
         yield dg.MaterializeResult(metadata={**done.metadata, **rebuilt}, check_results=checks)
 
@@ -152,9 +153,13 @@ def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:
     return {(side, term): sum(getattr(a, term) for a in accounts if a.side == side) for side in names for term in TERMS}
 
 
-def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[AccountPort], first: date, last: date) -> None:
-    for day in sorted({a.day for a in accounts if first <= a.day <= last}):
-        context.add_asset_metadata(_sum([a for a in accounts if a.day == day]), asset_key=name, partition_key=str(day))
+def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[AccountPort], is_final: Mapping[date, bool]) -> None:
+    """Add to each day's materialisation whether the day is finalized, and its account: the UI shows each day of a run as materialised."""
+    by_day: dict[date, list[AccountPort]] = {day: [] for day in is_final}
+    for account in accounts:
+        by_day.get(account.day, []).append(account)
+    for day, own in by_day.items():
+        context.add_asset_metadata({"finalized": is_final[day], **_sum(own)}, asset_key=name, partition_key=str(day))
 
 
 def law_check(advanced: Advanced) -> dg.AssetCheckResult:
@@ -207,12 +212,9 @@ def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) 
     )
 
 
-def _finalized(context: dg.AssetExecutionContext, closed_to: int | None) -> dg.AssetCheckResult:
+def _finalized(context: dg.AssetExecutionContext, is_final: Mapping[date, bool], closed_to: int | None) -> dg.AssetCheckResult:
     """Whether the days of a run are finalized, and for each day up to when it is: Dagster shows a day as materialised in any case."""
-    first, last = days_of(context)
     shown: dict[str, dg.MetadataValue] = {"finalized_up_to": moment(closed_to)}
-    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
-    is_final = {day: closed_to is not None and closed_to >= day_end(day) for day in days}
     remaining = [day for day, passed in is_final.items() if not passed]
     result = dg.AssetCheckResult(
         check_name=FINALIZED,

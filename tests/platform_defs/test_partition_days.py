@@ -108,6 +108,21 @@ def test_a_day_that_is_finalized_in_part_fails_with_a_warning(closed_to: int | N
     assert {e.severity for e in (whole, *by_day.values())} == {dg.AssetCheckSeverity.WARN}
 
 
+def test_the_materialisation_of_a_day_shows_whether_the_day_is_finalized() -> None:
+    """Dagster shows each partition of a run as materialised, also a day that is finalized in part or has no rows."""
+    engine: Any = Engine((START, START + DAY), START + DAY + HOUR, [DayAccount("l", date(2026, 3, 1), accepted=1, matched=1)])
+    table = event_time_asset(join("pairs"), sources=["l", "r"], days=DAYS, worker=ParallelWork())
+    done = dg.materialize([table], tags=range_tags("2026-03-01", "2026-03-03"), resources={"engine": engine})
+    made = {m.partition: m.metadata for m in done.asset_materializations_for_node("pairs")}
+    assert {day: metadata["finalized"].value for day, metadata in made.items()} == {
+        "2026-03-01": True,
+        "2026-03-02": False,
+        "2026-03-03": False,
+    }
+    assert made["2026-03-01"]["accepted l"].value == 1
+    assert made["2026-03-02"]["closed_to"].value == (START + DAY + HOUR) / 1000
+
+
 def test_a_range_of_days_is_limited_to_existing_partitions() -> None:
     first, last = date(2026, 2, 27), date(2026, 3, 4)
     assert within(DAYS, first, last) == (first, last)
