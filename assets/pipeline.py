@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # its import takes seconds, and only asset checks need it
 Suites = Mapping[str, "ExpectationSuite"]
 DEFAULT_COMPLETENESS = 0.5
 EARLIEST_DAY, LATEST_DAY = date(1900, 1, 1), date(2100, 1, 1)
-"""The days with which the daily partitions may begin."""
+"""The days with which the daily partitions may begin, and the data may end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,8 @@ class Pipeline:
         completeness: by the name of a table that joins sources, the least share of matched rows among the finalized ones of each
             day and side; a day below it is a warning. One number holds for all tables; by default 0.5.
         first_day: the first daily partition, such as `"2026-01-01"`. None for the first day of the year of the oldest event in the lake.
+        last_day: the last day of the events, for data that are complete. The daily partitions end with the last day on which a result of
+            such an event can become final. Runs of Dagster finalize no later results. None for partitions up to the present day.
 
     Raises:
         ContractError: a name is used twice or is unknown, tables read each other in a circle, or an operator does not accept the columns
@@ -59,6 +61,7 @@ class Pipeline:
     suites: Suites | Callable[[], Suites] = field(default_factory=dict)
     completeness: float | Mapping[str, float] = DEFAULT_COMPLETENESS
     first_day: str | None = None
+    last_day: str | None = None
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -69,8 +72,11 @@ class Pipeline:
         self._check_completeness()
         if not callable(self.suites):
             self.check_suites(self.suites)
-        if self.first_day is not None:
-            _check_day(self.first_day)
+        for parameter in ("first_day", "last_day"):
+            if (day := getattr(self, parameter)) is not None:
+                _check_day(parameter, day)
+        if self.first_day and self.last_day and self.last_day < self.first_day:
+            raise ContractError.bad_value("last_day", self.last_day, f"`first_day`, {self.first_day!r}, or a later day")
 
     def _check_completeness(self) -> None:
         given = self.completeness if isinstance(self.completeness, Mapping) else {}
@@ -119,23 +125,28 @@ class Pipeline:
 
     @property
     def ahead_ms(self) -> int:
-        """How far `final_at` may be ahead of the wall clock, in ms: a source's future skew, and the lookbacks of consecutive operators."""
+        """How far `final_at` may be ahead of the wall clock, in ms: a source's future skew, and `final_after_ms`."""
         skews = [length_ms(s.future_skew, "future_skew") for s in self.sources if s.future_skew is not None]
+        return max(skews, default=0) + self.final_after_ms
+
+    @property
+    def final_after_ms(self) -> int:
+        """How far a result's `final_at` may be after its events, in ms: the lookbacks of consecutive operators."""
         after_event: dict[str, int] = {}
         for table in self.tables:
             before = max(after_event.get(name, 0) for name in table.inputs)
             after_event[table.name] = before + table.operator.reads.longest_lookback
-        return max(skews, default=0) + max(after_event.values(), default=0)
+        return max(after_event.values(), default=0)
 
 
-def _check_day(day: object) -> None:
+def _check_day(parameter: str, day: object) -> None:
     legal = f"a day, YYYY-MM-DD, from {EARLIEST_DAY} to {LATEST_DAY}; each day is a partition"
     try:
         found = date.fromisoformat(day)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):
-        raise ContractError.bad_value("first_day", day, legal) from None
+        raise ContractError.bad_value(parameter, day, legal) from None
     if str(found) != day or not EARLIEST_DAY <= found <= LATEST_DAY:
-        raise ContractError.bad_value("first_day", day, legal)
+        raise ContractError.bad_value(parameter, day, legal)
 
 
 def _values(parameter: str, values: Sequence[Any], kind: type) -> tuple[Any, ...]:

@@ -7,12 +7,11 @@ import dagster as dg
 
 from assets.factories.closed_range_table import event_time_asset
 from assets.factories.event_log import event_logs
-from assets.factories.partitions import daily
 from assets.factories.upserted_table import upserted_asset
 from assets.pipeline import Pipeline
 from expectations import all_checks
 from expectations.new_rows import FULL
-from platform_defs.first_day import first_day
+from platform_defs.daily_partitions import daily_partitions
 from platform_defs.jobs import ADVANCE, RETRIES, export_job, ingest_job, land_changes_job, maintenance_job
 from platform_defs.parallel_work import ParallelWork
 from platform_defs.pipelines import configured_pipeline
@@ -31,7 +30,7 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
         pipeline: the pipeline; by default the one that the settings name.
     """
     pipeline = configured_pipeline(values) if pipeline is None else pipeline
-    days = daily(first_day(values, pipeline), pipeline.ahead_ms)
+    days = daily_partitions(values, pipeline)
     names = [s.name for s in pipeline.sources]
     worker = ParallelWork()
     tables = [

@@ -111,6 +111,14 @@ def partition_days(repository: dg.RepositoryDefinition | None) -> dg.DailyPartit
     return days if isinstance(days, dg.DailyPartitionsDefinition) else None
 
 
+def later_days(engine: Engine, days: dg.DailyPartitionsDefinition | None) -> str | None:
+    """Why no run is requested although days are open: they are after the last partition. None if there are none."""
+    known, wanted = range_of(days) if days else None, engine.pending.all_days()
+    if known is None or wanted is None or wanted[0] <= known[1]:
+        return None
+    return f"the tables are behind, but the days from {wanted[0]} on are after the last daily partition, {known[1]}"
+
+
 def advance_request(
     engine: Engine,
     run_key: str | None = None,

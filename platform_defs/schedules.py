@@ -3,7 +3,7 @@
 import dagster as dg
 
 from platform_defs.engine import Engine
-from platform_defs.jobs import advance_request, maintenance_job, partition_days
+from platform_defs.jobs import advance_request, later_days, maintenance_job, partition_days
 
 
 @dg.schedule(
@@ -14,9 +14,9 @@ from platform_defs.jobs import advance_request, maintenance_job, partition_days
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """Every night at 02:30 UTC."""
-    return advance_request(engine, days=partition_days(_repository(context))) or dg.SkipReason(
-        "every table is advanced up to its watermark"
-    )
+    days = partition_days(_repository(context))
+    request = advance_request(engine, days=days)
+    return request or dg.SkipReason(later_days(engine, days) or "every table is advanced up to its watermark")
 
 
 def _repository(context: dg.ScheduleEvaluationContext) -> dg.RepositoryDefinition | None:

@@ -11,7 +11,7 @@ import dagster as dg
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
-from platform_defs.jobs import advance_request, partition_days
+from platform_defs.jobs import advance_request, later_days, partition_days
 from platform_defs.tries import Tries, tries
 
 
@@ -47,8 +47,10 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
         return dg.SensorResult(skip_reason=f"all tables are advanced up to batch {head}", cursor=cursor)
     if before.wait:
         return dg.SkipReason(before.wait)
-    request = advance_request(engine, before.key, partition_days(context.repository_def), before.tags)
-    return dg.SensorResult(run_requests=[request]) if request else dg.SensorResult(skip_reason="no table has pending work", cursor=cursor)
+    days = partition_days(context.repository_def)
+    if request := advance_request(engine, before.key, days, before.tags):
+        return dg.SensorResult(run_requests=[request])
+    return dg.SensorResult(skip_reason=later_days(engine, days) or "no table has pending work", cursor=cursor)
 
 
 def configuration(engine: Engine) -> str:

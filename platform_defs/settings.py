@@ -123,6 +123,11 @@ class Settings(BaseSettings):
         default=None,
         description="the first daily partition; when unset, `first_day` of the pipeline, or the first day of the year of the oldest event",
     )
+    last_day: Day | None = Field(
+        default=None,
+        description="the last day of the events, if the data are complete: daily partitions end with the last day on which their results "
+        "can become final, and runs of Dagster finalize no later ones; when unset, `last_day` of the pipeline, or partitions up to today",
+    )
     traceback: bool = Field(
         default=False,
         description="whether an error of your pipeline's code is shown with its traceback, and an error of Spark with its traceback and "

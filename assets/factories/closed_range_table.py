@@ -31,7 +31,8 @@ FINALIZED_DESCRIPTION = (
     "All results of the days are final. A day that is finalized in part fails with a warning until the watermark has passed it."
 )
 IN_DAYS_DESCRIPTION = (
-    "No event is before the first or after the last daily partition: its results would be in the table, but in no partition."
+    "No event is before the first or after the last daily partition. Results of earlier events are finalized with the first partition, "
+    "but are in none; results of later ones are not finalized."
 )
 
 
@@ -191,19 +192,17 @@ def _law_sentence(broken: Sequence[AccountPort], differences: Mapping[tuple[str,
 
 
 def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
-    """Report events outside the partitions, by the ledger's times: they are processed as all others, but belong to no day."""
-    known = range_of(days)
-    outside = times is not None and (known is None or times[0] < day_start(known[0]) or times[1] > day_end(known[1]))
-    description = (
-        "some events are outside the daily partitions: their results are in the table, but in no partition"
-        if outside
-        else "all events are in the daily partitions"
-    )
+    """Report events outside the partitions, by the ledger's times: results of earlier ones are in no partition, later ones stay open."""
+    known, found = range_of(days), list[str]()
+    if times is not None and (known is None or times[0] < day_start(known[0])):
+        found.append("some events are before the first daily partition: their results are in the table, but in no partition")
+    if times is not None and (known is None or times[1] > day_end(known[1])):
+        found.append("some events are after the last daily partition: no run finalizes their results")
     return dg.AssetCheckResult(
         check_name=IN_DAYS,
-        passed=not outside,
+        passed=not found,
         severity=dg.AssetCheckSeverity.WARN,
-        description=description,
+        description="; ".join(found) or "all events are in the daily partitions",
         metadata={
             "oldest_event_time": moment(times[0] if times else None),
             "newest_event_time": moment(times[1] if times else None),

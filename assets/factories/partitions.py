@@ -1,7 +1,7 @@
 """The daily partitions of derived assets: one for each day of `final_at`, UTC."""
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, timedelta
 
 import dagster as dg
 
@@ -14,14 +14,16 @@ Days = tuple[date, date]
 """The first and the last day of a run over partitions."""
 
 
-def daily(first_day: str, ahead_ms: int) -> dg.DailyPartitionsDefinition:
-    """Days from the first one to today, and as far ahead as a result may become final.
+def daily(first_day: str, ahead_ms: int, last_day: date | None = None) -> dg.DailyPartitionsDefinition:
+    """Days from the first one to today, and as far ahead as a result may become final, but not after a last one.
 
     Args:
         first_day: the first day, ISO.
         ahead_ms: how far a result's `final_at` may be ahead of the wall clock: the future skew and the lookback.
+        last_day: the last partition; None for no end.
     """
-    return dg.DailyPartitionsDefinition(start_date=first_day, end_offset=1 + -(-ahead_ms // DAY_MS))
+    end = None if last_day is None else str(last_day + timedelta(days=1))
+    return dg.DailyPartitionsDefinition(start_date=first_day, end_date=end, end_offset=1 + -(-ahead_ms // DAY_MS))
 
 
 def range_of(days: dg.DailyPartitionsDefinition) -> tuple[date, date] | None:

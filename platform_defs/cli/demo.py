@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 import dagster as dg
 
+from assets.days import day_of
 from assets.factories.partitions import range_tags
 from assets.shop.names import PAYMENT_ORDER_WIDE
+from operators.timing import duration_ms
 from platform_defs.cli import status
 from platform_defs.cli.demo_lake import FOLDER, PREPARED_FOLDER, DemoLake
 from platform_defs.configured_engine import make_engine
@@ -66,10 +68,16 @@ def run(
 
 
 def _settings(data: Path | None, folder: DemoLake) -> Settings:
-    """The demo's settings. For Olist the payment bound is 72 hours, unless the environment sets another one."""
+    """The demo's settings: daily partitions for the simulated day; for Olist, a payment bound of 72 hours if the environment has none."""
     values = settings()
-    wanted = {} if data is None or "payment_within" in values.model_fields_set else {"payment_within": "72 hours"}
-    return folder.settings(values, **wanted)
+    if data is None:
+        day = _shop(values)
+        return folder.settings(values, first_day=day.day, last_day=str(day_of(day.start + day.span)))
+    return folder.settings(values, **({} if "payment_within" in values.model_fields_set else {"payment_within": "72 hours"}))
+
+
+def _shop(values: Settings, **parameters: Any) -> Shop:
+    return Shop(within_ms=duration_ms(values.payment_within, "payment_within"), **parameters)
 
 
 def _instance(values: Settings) -> dg.DagsterInstance:
@@ -80,9 +88,7 @@ def _instance(values: Settings) -> dg.DagsterInstance:
 
 
 def _simulated(values: Settings, folder: DemoLake, orders: int, parts: int, seed: int, planned: dict[str, Any]) -> Callable[[int], object]:
-    from operators.timing import duration_ms
-
-    day = simulate(Shop(seed=seed, orders=orders, parts=parts, within_ms=duration_ms(values.payment_within, "payment_within")))
+    day = simulate(_shop(values, seed=seed, orders=orders, parts=parts))
     truth = asdict(day.truth)
     planned.update({source: dict(truth[source]) for source in SOURCES})
     return lambda part: _land(folder, SOURCES, f"part-{part:05d}.jsonl", lambda: drop(day, folder.landing, part, parts))
@@ -138,6 +144,9 @@ def _ui(values: Settings) -> str:
     user = settings()
     changed = {"TIDEMARK_LAKE": values.lake, "TIDEMARK_DAGSTER_HOME": values.dagster_home}
     changed |= {"TIDEMARK_LANDING": values.landing_root} if user.landing else {}
+    changed |= {
+        f"TIDEMARK_{name.upper()}": day for name in ("first_day", "last_day") if (day := getattr(values, name)) != getattr(user, name)
+    }
     changed |= {"TIDEMARK_PAYMENT_WITHIN": values.payment_within} if values.payment_within != user.payment_within else {}
     shop = ["env", "-u", "TIDEMARK_PIPELINE"] if user.pipeline is not None else []
     return " ".join([*shop, *[f"{name}={shlex.quote(value)}" for name, value in changed.items()], "make ui"])

@@ -80,6 +80,9 @@ class Document(Strict):
         description="the least share of matched rows of a join, for each day and side: a number, or one by the name of a table",
     )
     first_day: str | None = Field(None, description="the first daily partition; by default the first day of the year of the oldest event")
+    last_day: str | None = Field(
+        None, description="the last day of the events, if the data are complete; by default partitions go on to today"
+    )
 
     def pipeline(self) -> Pipeline:
         """The pipeline.
@@ -95,6 +98,7 @@ class Document(Strict):
             suites=self._suites,
             completeness=self.completeness,
             first_day=self.first_day,
+            last_day=self.last_day,
         )
         made.check_suites(self.suites)
         return made

@@ -50,6 +50,11 @@ def test_one_completeness_holds_for_all_tables_and_a_mapping_for_those_that_it_n
         ),
         ({"completeness": 1.5}, r"`completeness` is 1.5; legal: a share from 0 to 1"),
         ({"first_day": "soon"}, r"`first_day` is 'soon'; legal: a day, YYYY-MM-DD"),
+        ({"last_day": "soon"}, r"`last_day` is 'soon'; legal: a day, YYYY-MM-DD"),
+        (
+            {"first_day": "2026-03-02", "last_day": "2026-03-01"},
+            r"`last_day` is '2026-03-01'; legal: `first_day`, '2026-03-02', or a later day",
+        ),
         ({"first_day": 20200101}, r"`first_day` is 20200101; legal: a day, YYYY-MM-DD"),
         ({"first_day": "20200101"}, r"`first_day` is '20200101'; legal: a day, YYYY-MM-DD"),
         ({"first_day": "0001-01-01"}, r"`first_day` is '0001-01-01'; legal: a day, YYYY-MM-DD, from 1900-01-01 to 2100-01-01"),

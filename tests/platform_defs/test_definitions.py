@@ -358,6 +358,20 @@ def test_ledger_moved_requests_existing_partitions_only(instance, engine, values
     assert days.has_partition_key(request.tags["dagster/asset_partition_range_end"])
 
 
+def test_a_sensor_states_that_the_open_days_are_after_the_last_partition(instance, engine, values):
+    _commit(engine.ledger, mark=START + 9 * DAY)
+    made = {last: build(values.model_copy(update={"first_day": "2026-02-01", "last_day": last})) for last in ("2026-02-25", "2026-03-01")}
+    ticks = {}
+    for last, definitions in made.items():
+        with dg.build_sensor_context(instance=instance, definitions=definitions, resources={"engine": engine}) as context:
+            ticks[last] = ledger_moved.evaluate_tick(context)
+    early = ticks["2026-02-25"]
+    message = "the tables are behind, but the days from 2026-03-01 on are after the last daily partition, 2026-02-27"
+    assert (early.run_requests, early.skip_message) == ([], message)
+    (request,) = ticks["2026-03-01"].run_requests
+    assert request.tags["dagster/asset_partition_range_end"] == "2026-03-03"
+
+
 def _cursor(engine: Engine, seq: int) -> str:
     return f"{lake_identity(engine)}:{seq}:{configuration(engine)}"
 

@@ -79,6 +79,14 @@ def test_rows_outside_the_partitions_are_reported_and_do_not_fail_a_run(times: t
     assert [name for name, _ in engine.advanced] == ["pairs", "more"], "downstream runs"
     found = {(c.asset_key.to_user_string(), c.check_name): c for c in done.get_asset_check_evaluations() if c.check_name == IN_DAYS}
     assert {key[0]: c.passed for key, c in found.items()} == {"pairs": passed, "more": passed}
+    descriptions = {c.description for c in found.values()}
+    assert descriptions == {
+        "all events are in the daily partitions"
+        if passed
+        else "some events are before the first daily partition: their results are in the table, but in no partition"
+        if times[0] < START
+        else "some events are after the last daily partition: no run finalizes their results"
+    }
     assert {c.severity for c in found.values()} == {dg.AssetCheckSeverity.WARN}
 
 

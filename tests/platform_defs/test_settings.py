@@ -38,6 +38,7 @@ LEGAL = {
     "max_step": ("1000", 1000),
     "max_files": ("3", 3),
     "first_day": ("2020-02-29", "2020-02-29"),
+    "last_day": ("2020-03-01", "2020-03-01"),
     "pipeline": ("/data/rides.py:made", "/data/rides.py:made"),
     "completeness": ("0.9", 0.9),
 }
@@ -59,6 +60,7 @@ ILLEGAL = [
     ("early_results", "every so often"),
     ("first_day", "1 March 2026"),
     ("first_day", "2026-02-30"),
+    ("last_day", "2026-02-30"),
     ("pipeline", "rides/pipeline"),
     ("pipeline", "a-b:c"),
     ("pipeline", "rides.py:"),

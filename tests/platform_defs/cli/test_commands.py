@@ -142,7 +142,8 @@ def test_the_demo_lists_its_tables_and_the_ui_command(demo):
     assert {"ledger", "events/orders", "events/payments", *ASSETS, *LEADERBOARDS} <= set(demo["tables"])
     assert all((Path(path) / "_delta_log").is_dir() for path in demo["tables"].values())
     lake = demo["status"]["lake"]
-    assert demo["ui"] == f"TIDEMARK_LAKE={lake} TIDEMARK_DAGSTER_HOME={lake}/_dagster make ui"
+    days = "TIDEMARK_FIRST_DAY=2026-03-01 TIDEMARK_LAST_DAY=2026-03-02"
+    assert demo["ui"] == f"TIDEMARK_LAKE={lake} TIDEMARK_DAGSTER_HOME={lake}/_dagster {days} make ui"
 
 
 def test_the_demo_recognizes_its_own_lake(demo):

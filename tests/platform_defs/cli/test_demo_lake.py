@@ -246,7 +246,9 @@ def test_the_demo_replaces_the_lake_landing_and_dagster_home_of_the_user(monkeyp
     values = demo._settings(None, DemoLake(HOME / "demo"))
     assert (values.lake, values.landing_root) == (f"{HOME}/demo", f"{HOME}/demo/landing")
     assert values.dagster_home == f"{HOME}/demo/_dagster"
-    command = f"TIDEMARK_LAKE={HOME}/demo TIDEMARK_DAGSTER_HOME={HOME}/demo/_dagster TIDEMARK_LANDING={HOME}/demo/landing make ui"
+    assert (values.first_day, values.last_day) == ("2026-03-01", "2026-03-02"), "the simulated day, and the rest of the payments' bound"
+    folders = f"TIDEMARK_LAKE={HOME}/demo TIDEMARK_DAGSTER_HOME={HOME}/demo/_dagster TIDEMARK_LANDING={HOME}/demo/landing"
+    command = f"{folders} TIDEMARK_FIRST_DAY=2026-03-01 TIDEMARK_LAST_DAY=2026-03-02 make ui"
     assert demo._ui(values) == command
 
 
