@@ -34,6 +34,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
     @dg.asset(
         name=derived.name,
         deps=input_keys(derived.inputs, sources),
+        backfill_policy=dg.BackfillPolicy.single_run(),  # else Dagster's command line refuses a range of days for `advance`
         check_specs=[dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=HANDLED)],
         group_name=derived.group,
         kinds={"spark", "delta"},
