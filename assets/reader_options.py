@@ -31,6 +31,9 @@ _JSON = (
     "allowNonNumericNumbers",
     "allowBackslashEscapingAnyCharacter",
     "allowUnquotedControlChars",
+    "maxNestingDepth",
+    "maxNumLen",
+    "maxStringLen",
 )
 _FORMATS_OF_VALUES = (
     "nanValue",

@@ -4,7 +4,20 @@ from operators.aggregate import Aggregate
 from operators.changelog import difference, fold
 from operators.cogroup import CoGroup
 from operators.consecutive import Consecutive
-from operators.contract import Append, ByKey, ByTimeRange, DecidesLateness, Early, Incremental, NewRows, Operator, TracesInputs, Upsert
+from operators.contract import (
+    NEVER_LATE,
+    Append,
+    BoundsLateness,
+    ByKey,
+    ByTimeRange,
+    DecidesLateness,
+    Early,
+    Incremental,
+    NewRows,
+    Operator,
+    TracesInputs,
+    Upsert,
+)
 from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, TidemarkError, WindowError
 from operators.evictors import CountEvictor, TimeEvictor
@@ -18,8 +31,10 @@ from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import Cumulative, Session, Sliding, Tumbling
 
 __all__ = [
+    "NEVER_LATE",
     "Aggregate",
     "Append",
+    "BoundsLateness",
     "ByKey",
     "ByTimeRange",
     "ClosedRange",

@@ -32,8 +32,8 @@ def daily_partitions(values: Settings, pipeline: Pipeline) -> dg.DailyPartitions
 def last_partition(last_day: str, pipeline: Pipeline) -> date:
     """The last daily partition of data that end with a day: the last day on which a result of an event of that day can become final.
 
-    The end does not follow the data by itself: sensors have the partitions as of the load of the code location, and request no days after
-    them. With such an end they would leave out the days of rows that arrive after the load.
+    The end is not taken from the data. A sensor knows the partitions as of the load of the code location, so it would request no run for
+    rows that arrive after the load and are newer.
 
     Args:
         last_day: the last day of the events, ISO.
@@ -45,8 +45,9 @@ def last_partition(last_day: str, pipeline: Pipeline) -> date:
 def first_day(values: Settings, pipeline: Pipeline, now: Callable[[], int] = wall_clock) -> str:
     """The first daily partition, ISO: that of the setting, else that of the pipeline, else the first day of a year.
 
-    It is the year of the oldest event in the lake, or while there is none, this year or that of the last day. A run determines it again
-    when it starts, so it must not become later between the load of the code location and the run: the oldest event's own day could.
+    It is the year of the oldest event in the lake, or this year while there is none, but never a later year than that of the last day. A
+    run determines it again when it starts, so it must not become later between the load of the code location and the run: the oldest
+    event's own day could.
 
     Args:
         values: the settings.

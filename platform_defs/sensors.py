@@ -43,14 +43,15 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     if busy := engine.pending.busy():
         return dg.SkipReason(busy)
     before = _tries(context, engine, "advance", f"advance:{head}:{configured}")
-    if before.succeeded:
-        return dg.SensorResult(skip_reason=f"all tables are advanced up to batch {head}", cursor=cursor)
-    if before.wait:
-        return dg.SkipReason(before.wait)
     days = partition_days(context.repository_def)
-    if request := advance_request(engine, before.key, days, before.tags):
-        return dg.SensorResult(run_requests=[request])
-    return dg.SensorResult(skip_reason=later_days(engine, days) or "no table has pending work", cursor=cursor)
+    if not before.succeeded:
+        if before.wait:
+            return dg.SkipReason(before.wait)
+        if request := advance_request(engine, before.key, days, before.tags):
+            return dg.SensorResult(run_requests=[request])
+    if why := later_days(engine, days):
+        return dg.SkipReason(why)  # the cursor stays, since the partitions may change without a new batch
+    return dg.SensorResult(skip_reason=f"all tables are advanced up to batch {head}", cursor=cursor)
 
 
 def configuration(engine: Engine) -> str:

@@ -31,8 +31,8 @@ FINALIZED_DESCRIPTION = (
     "All results of the days are final. A day that is finalized in part fails with a warning until the watermark has passed it."
 )
 IN_DAYS_DESCRIPTION = (
-    "No event is before the first or after the last daily partition. Results of earlier events are finalized with the first partition, "
-    "but are in none; results of later ones are not finalized."
+    "No event is before the first or after the last daily partition. Results of earlier events are finalized, but belong to no partition. "
+    "Runs of Dagster finalize results of later events only when their days are partitions."
 )
 
 
@@ -197,7 +197,9 @@ def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) 
     if times is not None and (known is None or times[0] < day_start(known[0])):
         found.append("some events are before the first daily partition: their results are in the table, but in no partition")
     if times is not None and (known is None or times[1] > day_end(known[1])):
-        found.append("some events are after the last daily partition: no run finalizes their results")
+        found.append(
+            "some events are after the last daily partition: no run of Dagster finalizes their results until their days are partitions"
+        )
     return dg.AssetCheckResult(
         check_name=IN_DAYS,
         passed=not found,

@@ -9,8 +9,8 @@ _MOST = 10
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun, such as `1 row` or `2,000 rows`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """A number with its noun, such as `1 row`, `2,000 rows` or `0 batches`."""
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def listed(items: Sequence[str]) -> str:

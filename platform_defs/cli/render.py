@@ -17,6 +17,7 @@ from rich.text import Text
 from assets.days import moment
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.engine.operations.rebuild import Rebuilt
@@ -60,15 +61,6 @@ def seconds(instant_text: str | None) -> str | None:
 def heading(count: str) -> str:
     """The heading of a count in a table of sources."""
     return "read" if count == "rows_read" else count
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun in the singular or the plural.
-
-    >>> counted(1_000, "batch")
-    '1,000 batches'
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def show(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
@@ -115,7 +107,7 @@ def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
 
 
 def late_counts(engine: Engine, assets: Sequence[str]) -> dict[str, Any]:
-    """The number of late rows of each source that assets read; None for an asset that is refused."""
+    """The number of late rows of each source that assets read; None for an asset whose tables are refused or cannot be read."""
     engine = engine.snapshot()
     pairs = [(source, asset) for source in engine.sources for asset in assets if source in engine.assets[asset].inputs]
     return {"late": [{"source": source, "asset": asset, "total": _late_count(engine, source, asset)} for source, asset in pairs]}
@@ -124,7 +116,7 @@ def late_counts(engine: Engine, assets: Sequence[str]) -> dict[str, Any]:
 def _late_count(engine: Engine, source: str, asset: str) -> int | None:
     try:
         return late(engine, source, asset, 0)["total"]
-    except ProgressError:
+    except (ProgressError, LakeError):
         return None
 
 
@@ -220,7 +212,7 @@ def print_late_counts(report: dict[str, Any]) -> None:
         return
     print_table("Late rows", ["source", "asset", "rows"], rows)
     if refused := [n["asset"] for n in report["late"] if n["total"] is None]:
-        out.print(f"Refused: {plain(', '.join(dict.fromkeys(refused)))}. `tidemark status` gives the reason.", soft_wrap=True)
+        out.print(f"Not counted: {plain(', '.join(dict.fromkeys(refused)))}. `tidemark status` gives the reason.", soft_wrap=True)
     out.print("`tidemark late SOURCE --asset ASSET` shows the rows.", markup=False, highlight=False, soft_wrap=True)
 
 

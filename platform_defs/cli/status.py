@@ -8,8 +8,9 @@ from typing import Any
 from rich.markup import escape
 
 from assets.days import day_end, day_of
+from assets.factories.sentences import count
 from assets.ports import TERMS
-from platform_defs.cli.render import COUNTS, RARE, counted, heading, instant, out, plain, print_table, seconds
+from platform_defs.cli.render import COUNTS, RARE, heading, instant, out, plain, print_table, seconds
 from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.accounting.day_accounts import longest_wait
 from platform_defs.engine.accounting.recorded_account import RecordedAccount
@@ -182,7 +183,7 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
         print_table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
     else:
         _print_name(name)
-    made = counted(asset["pairs"], "pair") if "pairs" in asset else counted(asset["results"], "result")
+    made = count(asset["pairs"], "pair") if "pairs" in asset else count(asset["results"], "result")
     closed = f"finalized up to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
     handled = f"all of ledger batch {asset['ledger_entry']} handled" if asset["steps"] else "nothing is finalized yet"
     progress = closed if asset["closed_to"] else handled

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 
+from assets.factories.sentences import count
 from platform_defs.cli import render
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
@@ -45,7 +46,7 @@ class StreamOutput:
         try:
             yield
         finally:
-            self._print(f"Ended after {render.counted(self._batches, 'batch')} with {render.counted(self._accepted, 'accepted row')}.")
+            self._print(f"Ended after {count(self._batches, 'batch')} with {count(self._accepted, 'accepted row')}.")
 
     def after(self, batch: Entry) -> None:
         """Print a batch, and advance the tables."""

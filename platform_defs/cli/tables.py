@@ -92,7 +92,7 @@ def late(
     asset: Annotated[
         str | None, typer.Option(help="The asset for which rows are late; by default the first that reads the source, or all of them.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="The number of rows to show.", min=1, max=100_000)] = 20,
+    limit: Annotated[int, typer.Option(help="The number of rows to show; without a source, none are shown.", min=1, max=100_000)] = 20,
     as_json: Json = False,
 ) -> None:
     """Show the late rows of a source for an asset: their number, and the first of them. Without a source, count those of all sources.

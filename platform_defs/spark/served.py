@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.interrupts import cancel_jobs, ends_in_order
+from platform_defs.engine.lake.lost_jvm import JvmLostError
 from platform_defs.spark.java_calls import delete_all
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -92,11 +93,11 @@ def serve(session: SparkSession, config: Mapping[str, str], file: Path, ready: C
 
     Raises:
         ServeError: another process serves a session by this file.
+        JvmLostError: the JVM has ended.
     """
     with suppress(KeyboardInterrupt), ends_in_order(), published(session, config, file):
         ready()
-        while True:
-            signal.pause()
+        raise JvmLostError.own(cast(Any, session.sparkContext)._gateway.proc.wait())
 
 
 def check_free(file: Path) -> None:

@@ -13,6 +13,7 @@ DAYS = [date(2026, 3, 1) + timedelta(days=n) for n in range(12)]
 @pytest.mark.parametrize(("number", "text"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (1_000, "1,000 rows")])
 def test_a_number_agrees_with_its_noun(number: int, text: str) -> None:
     assert count(number, "row") == text
+    assert count(number, "batch") == text.replace("rows", "batches").replace("row", "batch")
 
 
 def test_at_most_ten_sides_and_days_are_listed() -> None:

@@ -362,10 +362,11 @@ def test_ledger_moved_requests_existing_partitions_only(instance, engine, values
 def test_a_sensor_states_that_the_open_days_are_after_the_last_partition(instance, engine, values):
     _commit(engine.ledger, mark=START + 9 * DAY)
     made = {last: build(values.model_copy(update={"first_day": "2026-02-01", "last_day": last})) for last in ("2026-02-25", "2026-03-01")}
-    ticks = {}
+    ticks, cursor = {}, None
     for last, definitions in made.items():
-        with dg.build_sensor_context(instance=instance, definitions=definitions, resources={"engine": engine}) as context:
+        with dg.build_sensor_context(instance=instance, definitions=definitions, resources={"engine": engine}, cursor=cursor) as context:
             ticks[last] = ledger_moved.evaluate_tick(context)
+        cursor = ticks[last].cursor
     early = ticks["2026-02-25"]
     message = "the tables are behind, but the days from 2026-03-01 on are after the last daily partition, 2026-02-27"
     assert (early.run_requests, early.skip_message) == ([], message)

@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from platform_defs import sensors
 from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
@@ -158,6 +159,16 @@ def test_the_cursor_of_an_advance_moves_after_it_succeeds(daemon: Daemon) -> Non
     assert daemon.tick(ledger_moved) == "the ledger has no batch after 1"
     _commit(daemon.engine, START, START + 3 * DAY)
     assert daemon.tick(ledger_moved) == "requested", "a run for an earlier batch does not delay one for a later batch"
+
+
+def test_the_cursor_stays_while_days_after_the_last_partition_are_open(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run has advanced the days up to the last partition; the others are requested as soon as they are partitions."""
+    _commit(daemon.engine, START, START + 2 * DAY)
+    assert daemon.tick(ledger_moved) == "requested"
+    daemon.end_run(dg.DagsterRunStatus.SUCCESS)
+    monkeypatch.setattr(sensors, "later_days", lambda *_: "the tables are behind")
+    assert daemon.tick(ledger_moved) == "the tables are behind"
+    assert daemon.cursor is None
 
 
 def test_a_restored_asset_is_advanced_without_a_new_batch(daemon: Daemon) -> None:

@@ -1,7 +1,7 @@
-"""Tells an error because the JVM of this process has ended from all other errors.
+"""Recognizes errors that are caused by the end of this process's JVM.
 
-A call into a JVM that has ended fails with an error of Py4J or of a socket, which names neither the JVM nor a way out. Code that handles
-errors of files or tables could then report the input as the cause.
+A call into a JVM that has ended fails with an error of Py4J or of a socket, which names neither the JVM nor a way out. Without this check,
+code that handles errors of files or tables could report the input as the cause.
 """
 
 import signal
@@ -85,13 +85,15 @@ def _exit_code(process: "Popen[bytes]", wait_s: float) -> int | None:
 
 
 def _is_closed(port: int, wait_s: float) -> bool:
-    """Whether a port of this machine accepts no connection after the wait."""
+    """Whether a port of this machine refuses connections after the wait; any other failure to connect says nothing about the JVM."""
     until = time.monotonic() + wait_s
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), _CONNECT_S).close()
-        except OSError:
+        except (ConnectionRefusedError, ConnectionResetError):
             return True
+        except OSError:
+            return False
         if time.monotonic() >= until:
             return False
         time.sleep(0.1)

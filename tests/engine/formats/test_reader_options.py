@@ -13,6 +13,8 @@ _OF_SPARK = {
     "Parquet": "org.apache.spark.sql.execution.datasources.parquet.ParquetOptions",
 }
 _REFUSED_BY_THE_CONTRACT = {"columnNameOfCorruptRecord"}
+_UNREGISTERED = {"maxNestingDepth", "maxNumLen", "maxStringLen"}
+"""`JSONOptions` reads these without registering them."""
 
 
 @pytest.mark.parametrize("kind", _OF_SPARK)
@@ -24,5 +26,6 @@ def test_every_option_of_spark_is_known(spark: SparkSession, kind: str) -> None:
 
 
 def test_an_option_is_either_legal_or_without_effect() -> None:
+    assert {*LEGAL} > _UNREGISTERED
     assert {*LEGAL}.isdisjoint(NO_EFFECT)
     assert len({name.lower() for name in [*LEGAL, *NO_EFFECT]}) == len(LEGAL) + len(NO_EFFECT)

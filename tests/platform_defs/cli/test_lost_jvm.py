@@ -1,12 +1,14 @@
 """A JVM that ends while a command uses it is named in one line, with the way out; no file and no table is blamed."""
 
+import errno
 import os
 import signal
 import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,9 +39,11 @@ def _use_jvm(patch: pytest.MonkeyPatch, process: Any = None, port: int = 0) -> N
 
 
 @pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+def free_port() -> Iterator[int]:
+    """A port that refuses connections, and that no other process can get."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 def _fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Any:
@@ -101,6 +105,15 @@ def test_an_error_while_the_jvm_is_running_is_unchanged(monkeypatch: pytest.Monk
     assert lost_jvm.lost_jvm(BROKEN[1]) is None
 
 
+def test_a_failure_to_connect_for_another_reason_is_no_end_of_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*_: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    _use_jvm(monkeypatch, port=1)
+    monkeypatch.setattr(lost_jvm, "socket", SimpleNamespace(create_connection=connect))
+    assert lost_jvm.lost_jvm(OSError(errno.EMFILE, "too many open files")) is None
+
+
 def test_a_stream_ends_with_its_jvm(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
     def steps(_: str) -> Generator[Any]:
         raise BROKEN[2]
@@ -120,13 +133,16 @@ def test_a_stream_ends_with_its_jvm(monkeypatch: pytest.MonkeyPatch, free_port: 
 SLOW = """
 import os, sys, time
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 from pyspark import SparkContext
 from platform_defs.cli import commands
 from platform_defs.settings import settings
 from platform_defs.spark.served import published
 from platform_defs.spark.session import session, spark_config
 
+limit = Timer(120, os._exit, (9,))
+limit.daemon = True
+limit.start()
 spark = session(settings())
 process = SparkContext._gateway.proc
 
@@ -156,15 +172,24 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.spark
 def test_commands_report_the_end_of_their_jvm_and_nothing_else(environment: dict[str, str]) -> None:
-    own = _command(SERVER, environment)
-    assert own.stdout is not None
-    pid = int(own.stdout.readline())
-    attached = _command("commands.main()", environment)
-    assert attached.stdout is not None
-    assert attached.stdout.readline() == "None\n", "it has no JVM of its own"
-    os.kill(pid, signal.SIGKILL)
-    for process, message in ((own, KILLED), (attached, SERVED)):
-        out, err = process.communicate(timeout=60)
-        assert (process.returncode, out) == (1, "")
-        assert err.splitlines()[-1].startswith(message), err
-        assert "Traceback" not in err
+    with ExitStack() as ends:
+        own = ends.enter_context(_command(SERVER, environment))
+        ends.callback(own.kill)
+        assert own.stdout is not None
+        pid = int(own.stdout.readline())
+        ends.callback(_end, pid)
+        attached = ends.enter_context(_command("commands.main()", environment))
+        ends.callback(attached.kill)
+        assert attached.stdout is not None
+        assert attached.stdout.readline() == "None\n", "it has no JVM of its own"
+        os.kill(pid, signal.SIGKILL)
+        for process, message in ((own, KILLED), (attached, SERVED)):
+            out, err = process.communicate(timeout=60)
+            assert (process.returncode, out) == (1, "")
+            assert err.splitlines()[-1].startswith(message), err
+            assert "Traceback" not in err
+
+
+def _end(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
