@@ -54,6 +54,8 @@ def _fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Any:
     return tidemark("status")
 
 
+UNHANDLED = "signal.signal(15, signal.SIG_DFL)"
+"""The processes of pytest-xdist ignore SIGTERM, and so do processes that they start."""
 BROKEN = Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "Connection refused"), Py4JError("o12.count")
 
 
@@ -62,7 +64,10 @@ BROKEN = Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedEr
     ("script", "message"),
     [
         ("import os; os.kill(os.getpid(), 9)", KILLED + "; if it happens again, free memory, or lower TIDEMARK_DRIVER_MEMORY or"),
-        ("import os; os.kill(os.getpid(), 15)", f"error: the JVM of this command was ended by SIGTERM. {SAFE}\n"),
+        (
+            "import os, signal; signal.signal(15, signal.SIG_DFL); os.kill(os.getpid(), 15)",
+            f"error: the JVM of this command was ended by SIGTERM. {SAFE}\n",
+        ),
         ("raise SystemExit(52)", "has ended because its heap was full. " + SAFE + " with more TIDEMARK_DRIVER_MEMORY, or a lower TIDEMARK"),
         ("raise SystemExit(1)", f"the JVM of this command has ended with exit code 1. {SAFE}\n"),
     ],
