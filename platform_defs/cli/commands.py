@@ -1,12 +1,11 @@
 """The command line: `tidemark`."""
 
-import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import nullcontext
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, cast
+from typing import Annotated, Any, Literal
 
 import typer
 from py4j.protocol import Py4JJavaError
@@ -15,7 +14,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from assets.days import day_end
-from operators.errors import TidemarkError
 from platform_defs.cli import new as new_cli
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import query as query_cli
@@ -25,23 +23,19 @@ from platform_defs.cli import status as status_report
 from platform_defs.cli import tables as tables_cli
 from platform_defs.cli import watch as watch_cli
 from platform_defs.cli.arguments import ArgumentError, AssetNames, Json, canonical_folder, interval, known_assets
-from platform_defs.cli.failures import Failures, StatusError
+from platform_defs.cli.failures import Failures, StatusError, without_rows
 from platform_defs.cli.stream_output import StreamOutput
-from platform_defs.cli.unloaded_settings import warn_of_unloaded_settings
 from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.interrupts import ends_in_order
-from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.paths import canonical_local
 from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings
-from platform_defs.user_code import UserCodeError
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."
@@ -54,15 +48,11 @@ app.add_typer(watch_cli.app)
 app.add_typer(serve_cli.app)
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
-_UsageError = cast(type[Exception], typer.BadParameter.__base__)
-"""The error that Typer raises for a command line that it cannot parse."""
-
-errors = render.Terminal(stderr=True, emoji=False)
 
 
 def _progress() -> Progress:
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    return Progress(*columns, console=errors, transient=True)
+    return Progress(*columns, console=render.errors, transient=True)
 
 
 @app.command()
@@ -131,25 +121,21 @@ def ingest(
 
 
 def _print_line(text: str) -> None:
-    errors.print(escape(text), highlight=False, soft_wrap=True)
+    render.errors.print(escape(text), highlight=False, soft_wrap=True)
 
 
 def _report_failed(asset: str, failed: Failed) -> None:
     error = failed.error
-    reason = _without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
+    reason = without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
     tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
-    _print_warning(f"{asset} does not advance ({tries}): {reason}. The next try is in {failed.wait_s:.0f} s; other assets continue")
-
-
-def _print_warning(text: str) -> None:
-    errors.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    render.print_warning(f"{asset} does not advance ({tries}): {reason}. The next try is in {failed.wait_s:.0f} s; other assets continue")
 
 
 @app.command()
 def advance(assets: AssetNames = None, as_json: Json = False) -> None:
     """Advance derived tables as far as their watermarks allow. If one fails, only the tables that read it are skipped."""
     engine = _engine()
-    failures = Failures(engine.assets, _without_rows)
+    failures = Failures(engine.assets, without_rows)
     steps = _advance_all(engine, None, known_assets(engine.assets, assets), failures)
     render.show(as_json, {"steps": steps}, partial(render.print_steps, complete=not failures.found))
     failures.check()
@@ -193,7 +179,7 @@ def backfill(
     if from_day > to_day:
         raise ArgumentError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
     engine = _engine()
-    failures, rebuilt = Failures(engine.assets, _without_rows), list[dict[str, Any]]()
+    failures, rebuilt = Failures(engine.assets, without_rows), list[dict[str, Any]]()
     for name in engine.assets if rebuild else ():
         if not failures.is_blocked(name):
             with failures.recorded(name):
@@ -222,7 +208,7 @@ def drain(assets: AssetNames = None, as_json: Json = False) -> None:
     engine = _engine()
     names = known_assets(engine.assets, assets)
     entry = engine.drain()
-    failures = Failures(engine.assets, _without_rows)
+    failures = Failures(engine.assets, without_rows)
     steps = _advance_all(engine, None, names, failures)
     render.show(
         as_json,
@@ -265,63 +251,4 @@ def _day(option: str, text: str) -> date:
     return day
 
 
-def _without_rows(error: PySparkException | Py4JJavaError) -> str:
-    """An error of Spark by class and condition, without its text, which may quote rows."""
-    why = "its text may quote rows, so it is not shown. TIDEMARK_TRACEBACK=1 shows it, with the traceback"
-    return f"Spark failed with {spark_condition(error)}; {why}"
-
-
-@contextmanager
-def _naming_a_lost_jvm() -> Iterator[None]:
-    """Raise `JvmLostError` in place of any error that is raised after the JVM has ended; with `TIDEMARK_TRACEBACK=1`, that error itself."""
-    try:
-        yield
-    except Exception as error:
-        lost = lost_jvm(error)
-        if lost is None or settings().traceback:
-            raise
-        raise lost from error
-
-
-def main() -> None:
-    """Run the command line. Errors that a user can fix, and errors of Spark, are printed in one line.
-
-    `TIDEMARK_TRACEBACK=1` shows errors of Spark, and of the code of the user's pipeline, with the traceback.
-    """
-    warn_of_unloaded_settings(sys.argv[1:], _print_warning)
-    try:
-        with _naming_a_lost_jvm():
-            code = typer.main.get_command(app).main(standalone_mode=False)
-    except _UsageError as error:
-        _exit_with_usage_error(cast(Any, error))
-    except typer.Abort:
-        _exit_with_error("interrupted")
-    except (PySparkException, Py4JJavaError, UserCodeError) as error:  # first: some of PySpark's are a ValueError too
-        if settings().traceback:
-            raise
-        _exit_with_error(str(error) if isinstance(error, UserCodeError) else _without_rows(error))
-    except TidemarkError as error:
-        _exit_with_error(str(error))
-    else:
-        if code:
-            raise SystemExit(code)
-
-
-def _exit_with_usage_error(error: Any) -> NoReturn:
-    """Exit with the error of an illegal command line, or with the help if there is no command."""
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        raise SystemExit(error.exit_code)
-    commands = getattr(error.ctx.command, "commands", {}) if error.ctx else {}
-    text = error.format_message().replace("\n", " ")
-    if text == "Missing command." and commands:
-        text = f"`{error.ctx.command_path}` needs a command; legal: {', '.join(sorted(commands))}"
-    _exit_with_error(text, error.exit_code)
-
-
-def _exit_with_error(message: str, code: int = 1) -> NoReturn:
-    errors.print(f"[bold red]error:[/] {escape(without_credentials(message))}", highlight=False, soft_wrap=True)
-    raise SystemExit(code) from None
-
-
-__all__ = ["app", "main"]
+__all__ = ["app"]

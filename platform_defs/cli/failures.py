@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from assets.contracts import DerivedAsset
 from operators.errors import TidemarkError
+from platform_defs.engine.lake.errors import spark_condition
 
 
 class AdvanceError(TidemarkError, RuntimeError):
@@ -22,6 +23,12 @@ class AdvanceError(TidemarkError, RuntimeError):
         each = "\n".join(why if why.startswith(asset) else f"{asset}: {why}" for asset, why in failed.items())
         others = "assets that do not read these were advanced"
         return cls(f"{', '.join(failed)} could not be advanced; {others}. Committed steps remain.\n{each}")
+
+
+def without_rows(error: PySparkException | Py4JJavaError) -> str:
+    """An error of Spark by class and condition, without its text, which may quote rows."""
+    why = "its text may quote rows, so it is not shown. TIDEMARK_TRACEBACK=1 shows it, with the traceback"
+    return f"Spark failed with {spark_condition(error)}; {why}"
 
 
 class StatusError(TidemarkError, RuntimeError):

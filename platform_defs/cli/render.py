@@ -41,6 +41,7 @@ class Terminal(Console):
 
 
 out = Terminal(emoji=False)
+errors = Terminal(stderr=True, emoji=False)
 
 
 def plain(value: object) -> str:
@@ -61,6 +62,11 @@ def seconds(instant_text: str | None) -> str | None:
 def heading(count: str) -> str:
     """The heading of a count in a table of sources."""
     return "read" if count == "rows_read" else count
+
+
+def print_warning(text: str) -> None:
+    """Print a warning to standard error."""
+    errors.print(f"[bold yellow]warning:[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def show(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:

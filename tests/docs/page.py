@@ -22,7 +22,7 @@ from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.abstract.lexers import LexerCollection
 from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer, FencedCodeBlockLexer
 
-from platform_defs.cli.commands import main
+from platform_defs.cli.main import main
 from platform_defs.settings import PROJECT, settings
 from tests.docs.commands import check_commands
 from tests.support.modules import forget_modules, modules_of

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException, PySparkValueError
 from examples.olist.prepare import prepare
 from platform_defs.cli import commands as cli
 from platform_defs.cli import render
-from platform_defs.cli.commands import main
 from platform_defs.cli.demo_lake import DemoLake
+from platform_defs.cli.main import main
 from platform_defs.configured_engine import make_engine
 from platform_defs.settings import settings
 from platform_defs.simulator import QUARANTINED, SOURCES, Shop, simulate

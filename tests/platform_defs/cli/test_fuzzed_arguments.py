@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from operators import TidemarkError
 from platform_defs.cli import commands as cli
 from platform_defs.cli import demo, query, tables, watch
+from platform_defs.cli.main import main
 from platform_defs.configured_engine import make_engine
 from platform_defs.settings import Settings, settings
 
@@ -116,7 +117,7 @@ def _run(arguments: list[str]) -> tuple[int | str | None, str, str]:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["tidemark", *arguments])
         try:
-            cli.main()
+            main()
             code = 0
         except Reached:
             code = "reached"

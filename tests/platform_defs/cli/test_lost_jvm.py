@@ -17,6 +17,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 
+from operators.errors import TidemarkError
 from platform_defs.cli import commands as cli
 from platform_defs.engine.ingest.turns import Turns
 from platform_defs.engine.lake import lost_jvm
@@ -59,7 +60,7 @@ UNHANDLED = "signal.signal(15, signal.SIG_DFL)"
 BROKEN = Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "Connection refused"), Py4JError("o12.count")
 
 
-@pytest.mark.parametrize("error", [*BROKEN, cli.TidemarkError("file:/in/a.csv could not be read")], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("error", [*BROKEN, TidemarkError("file:/in/a.csv could not be read")], ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -81,7 +82,7 @@ def test_the_end_of_a_jvm_of_the_command(monkeypatch: pytest.MonkeyPatch, error:
     assert message in result.err
     assert len(result.err.splitlines()) == 1
     monkeypatch.setenv("TIDEMARK_TRACEBACK", "1")
-    if not isinstance(error, cli.TidemarkError):
+    if not isinstance(error, TidemarkError):
         with pytest.raises(type(error)):
             _fail(monkeypatch, error)
 
@@ -98,7 +99,7 @@ def test_an_error_while_the_jvm_is_running_is_unchanged(monkeypatch: pytest.Monk
     with socket.create_server(("127.0.0.1", 0)) as server:
         _use_jvm(monkeypatch, port=server.getsockname()[1])
         assert lost_jvm.lost_jvm(BROKEN[0]) is None
-        assert _fail(monkeypatch, cli.TidemarkError("a file")).err == "error: a file\n"
+        assert _fail(monkeypatch, TidemarkError("a file")).err == "error: a file\n"
     process = _process("import time; time.sleep(60)")
     try:
         _use_jvm(monkeypatch, process)
@@ -141,6 +142,7 @@ from pathlib import Path
 from threading import Thread, Timer
 from pyspark import SparkContext
 from platform_defs.cli import commands
+from platform_defs.cli.main import main
 from platform_defs.settings import settings
 from platform_defs.spark.served import published
 from platform_defs.spark.session import session, spark_config
@@ -160,7 +162,7 @@ sys.argv = ["tidemark", "status"]
 """
 SERVER = """
 with published(spark, spark_config(settings()), Path(settings().session_file)):
-    commands.main()
+    main()
 """
 
 
@@ -183,7 +185,7 @@ def test_commands_report_the_end_of_their_jvm_and_nothing_else(environment: dict
         assert own.stdout is not None
         pid = int(own.stdout.readline())
         ends.callback(_end, pid)
-        attached = ends.enter_context(_command("commands.main()", environment))
+        attached = ends.enter_context(_command("main()", environment))
         ends.callback(attached.kill)
         assert attached.stdout is not None
         assert attached.stdout.readline() == "None\n", "it has no JVM of its own"

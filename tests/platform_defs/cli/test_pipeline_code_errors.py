@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from platform_defs.cli.commands import main
+from platform_defs.cli.main import main
 from platform_defs.settings import settings
 from platform_defs.user_code import UserCodeError
 from tests.support.modules import modules_of

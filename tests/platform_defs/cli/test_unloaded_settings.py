@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from platform_defs.cli.commands import main
+from platform_defs.cli.main import main
 from platform_defs.settings import settings
 
 WARNING = "warning: TIDEMARK_PIPELINE is not set, so this is the example shop; load the settings of this folder: set -a; . ./.env; set +a\n"

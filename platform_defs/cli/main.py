@@ -1,0 +1,80 @@
+"""The entry point of the command line: it runs a command and prints errors."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, cast
+
+import typer
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from rich.markup import escape
+
+from operators.errors import TidemarkError
+from platform_defs.cli.commands import app
+from platform_defs.cli.failures import without_rows
+from platform_defs.cli.render import errors, print_warning
+from platform_defs.cli.unloaded_settings import warn_of_unloaded_settings
+from platform_defs.engine.lake.lost_jvm import lost_jvm
+from platform_defs.safe_text import without_credentials
+from platform_defs.settings import settings
+from platform_defs.user_code import UserCodeError
+
+_UsageError = cast(type[Exception], typer.BadParameter.__base__)
+"""The error that Typer raises for a command line that it cannot parse."""
+
+
+@contextmanager
+def _naming_a_lost_jvm() -> Iterator[None]:
+    """Raise `JvmLostError` in place of any error that is raised after the JVM has ended; with `TIDEMARK_TRACEBACK=1`, that error itself."""
+    try:
+        yield
+    except Exception as error:
+        lost = lost_jvm(error)
+        if lost is None or settings().traceback:
+            raise
+        raise lost from error
+
+
+def main() -> None:
+    """Run the command line. Errors that a user can fix, and errors of Spark, are printed in one line.
+
+    `TIDEMARK_TRACEBACK=1` shows errors of Spark, and of the code of the user's pipeline, with the traceback.
+    """
+    warn_of_unloaded_settings(sys.argv[1:], print_warning)
+    try:
+        with _naming_a_lost_jvm():
+            code = typer.main.get_command(app).main(standalone_mode=False)
+    except _UsageError as error:
+        _exit_with_usage_error(cast(Any, error))
+    except typer.Abort:
+        _exit_with_error("interrupted")
+    except (PySparkException, Py4JJavaError, UserCodeError) as error:  # first: some of PySpark's are a ValueError too
+        if settings().traceback:
+            raise
+        _exit_with_error(str(error) if isinstance(error, UserCodeError) else without_rows(error))
+    except TidemarkError as error:
+        _exit_with_error(str(error))
+    else:
+        if code:
+            raise SystemExit(code)
+
+
+def _exit_with_usage_error(error: Any) -> NoReturn:
+    """Exit with the error of an illegal command line, or with the help if there is no command."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        raise SystemExit(error.exit_code)
+    commands = getattr(error.ctx.command, "commands", {}) if error.ctx else {}
+    text = error.format_message().replace("\n", " ")
+    if text == "Missing command." and commands:
+        text = f"`{error.ctx.command_path}` needs a command; legal: {', '.join(sorted(commands))}"
+    _exit_with_error(text, error.exit_code)
+
+
+def _exit_with_error(message: str, code: int = 1) -> NoReturn:
+    errors.print(f"[bold red]error:[/] {escape(without_credentials(message))}", highlight=False, soft_wrap=True)
+    raise SystemExit(code) from None
+
+
+__all__ = ["main"]
