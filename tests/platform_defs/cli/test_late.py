@@ -59,7 +59,7 @@ def test_the_count_of_a_refused_table_is_unknown(monkeypatch: pytest.MonkeyPatch
     changed = replace(engine, assets={**engine.assets, "firsts": _of_l("firsts", Deduplicate(by="v"))})
     out = _late(monkeypatch, changed)
     assert ["l", "firsts", "unknown"] in [line.split() for line in out.splitlines()]
-    assert "Refused: firsts. `tidemark status` gives the reason." in out
+    assert "Not counted: firsts. `tidemark status` gives the reason." in out
 
 
 def test_the_rows_of_a_source(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
