@@ -56,6 +56,14 @@ class IngestError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def no_store(cls, source: str, folder: str, why: str) -> "IngestError":
+        """Spark has no file system for the URI of a source's folder."""
+        return cls(
+            f"the folder {folder} of source {source!r} cannot be used: Spark has no file system for it ({why}). Nothing was ingested. "
+            "Input files in an object store are not supported yet; legal: a folder on this machine (TIDEMARK_LANDING)"
+        )
+
+    @classmethod
     def miscounted(cls, source: str, counted: int, held: int) -> "IngestError":
         """The number of rows in the table differs from the number that was counted."""
         return cls(

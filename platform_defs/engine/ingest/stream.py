@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from operators.timing import length_ms
-from platform_defs.engine.formats.files import File, is_local, listed, one_path
+from platform_defs.engine.formats.files import File, hadoop_file, is_local, listed, one_path
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
 from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
 from platform_defs.engine.ingest.turns import MOST_KEPT, PATIENCE_S, Turns
+from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry
 
@@ -132,9 +134,10 @@ class Stream:
         self._warned.update(skipped)
 
     def _make_folders(self) -> None:
-        """Create missing local folders; raises `IngestError`, not `LakeError`, if that fails."""
+        """Create missing local folders; raises `IngestError`, not `LakeError`, if that fails, or if Spark cannot read a URI."""
         for source, folder in self.folders.items():
             if not is_local(folder):
+                self._check_store(source, folder)
                 continue
             try:
                 Path(folder).mkdir(parents=True, exist_ok=True)
@@ -142,6 +145,13 @@ class Stream:
                 raise IngestError.no_folder(source, folder, error.strerror or str(error)) from error
             if not os.access(folder, os.R_OK | os.X_OK):
                 raise IngestError.no_folder(source, folder, "it may not be read")
+
+    def _check_store(self, source: str, folder: str) -> None:
+        """Raise `IngestError` if Spark has no file system for a folder's URI, as without the JARs of its store."""
+        try:
+            hadoop_file(self.spark, folder)
+        except Py4JJavaError as error:
+            raise IngestError.no_store(source, folder, spark_condition(error)) from error
 
 
 def writer_name(folders: Mapping[str, str]) -> str:

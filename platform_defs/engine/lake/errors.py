@@ -1,5 +1,6 @@
 """The lake's errors, which say what is wrong and what to do; and the part of a Spark error that is safe to show."""
 
+import re
 from collections.abc import Sequence
 
 from py4j.protocol import Py4JJavaError
@@ -8,6 +9,8 @@ from pyspark.errors import PySparkException
 from operators.errors import TidemarkError
 
 _LONGEST_WHY = 200
+_TREE = re.compile(r"\x1b\[\d*m|↳")
+"""The colors and arrows with which deltalake prints the causes of an error, one per line."""
 
 
 def spark_condition(error: PySparkException | Py4JJavaError) -> str:
@@ -68,6 +71,16 @@ class LakeError(TidemarkError, RuntimeError):
         """A query without Spark failed, and no data file is the cause."""
         why = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_WHY]
         return cls(f"{' and '.join(tables)} cannot be read now ({why}). Nothing was changed; run the command again when the store answers")
+
+    @classmethod
+    def no_store(cls, root: str, error: Exception) -> "LakeError":
+        """The store of a lake behind a URI cannot be opened."""
+        lines = [line for each in str(error).splitlines() if (line := _TREE.sub("", each).strip().rstrip("."))]
+        why = ": ".join(lines)[:_LONGEST_WHY] or type(error).__name__
+        return cls(
+            f"the lake {root} cannot be opened: its store cannot be reached ({why}). Nothing was read or written. "
+            "A lake in an object store is not supported yet; legal: a folder on this machine (TIDEMARK_LAKE)"
+        )
 
     @classmethod
     def newer(cls, root: str, found: int, known: int) -> "LakeError":

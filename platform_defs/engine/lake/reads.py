@@ -53,6 +53,7 @@ class ReadTables(LakeRoot):
 
         Raises:
             UnreadableLogError: a file of its log is missing, damaged or unreachable.
+            LakeError: the lake is behind a URI, and its store cannot be opened.
         """
         try:
             return DeltaTable(self.path(table))
@@ -60,6 +61,10 @@ class ReadTables(LakeRoot):
             return None
         except DeltaError as error:
             raise UnreadableLogError.of(table, self.path(table), error) from error
+        except OSError as error:
+            if self.is_local:
+                raise
+            raise LakeError.no_store(self.root, error) from error
 
     def identity(self, table: str) -> str | None:
         """The table's Delta id, which changes when it is created again; None if it does not exist."""

@@ -124,6 +124,17 @@ def test_a_missing_folder_given_as_a_uri_has_no_files(make_engine: MakeEngine, t
     assert engine.ingest() == []
 
 
+def test_a_folder_in_a_store_without_its_jars_is_refused(make_engine: MakeEngine) -> None:
+    engine = replace(make_engine([source("l")], []), folders={"l": "gs://bucket/l"})
+    with pytest.raises(IngestError, match=r"^the folder gs://bucket/l of source 'l' cannot be used") as raised:
+        engine.ingest()
+    assert str(raised.value) == (
+        "the folder gs://bucket/l of source 'l' cannot be used: Spark has no file system for it "
+        "(org.apache.hadoop.fs.UnsupportedFileSystemException). Nothing was ingested. "
+        "Input files in an object store are not supported yet; legal: a folder on this machine (TIDEMARK_LANDING)"
+    )
+
+
 def test_a_folder_that_cannot_be_created_is_named_with_its_source(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("no folder")
     no_session: Any = None

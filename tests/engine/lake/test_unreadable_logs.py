@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from deltalake import DeltaTable
@@ -9,7 +10,9 @@ from deltalake import DeltaTable
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.lake.errors import UnreadableLogError
+from platform_defs.engine.lake import reads
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.tables import Lake
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.small_sources import HOUR, Event, join, land, law_violations, source
 
@@ -113,3 +116,18 @@ def test_a_commit_that_lost_its_last_lines_stops_every_computation_from_it(engin
             act()
     assert after.ledger.head == 3
     assert after.accounts.count_differences("pairs") == {("l", 3): (2, 0)}
+
+
+def test_a_store_that_cannot_be_reached_is_an_error_with_the_cause_and_what_is_legal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Any) -> NoReturn:
+        raise OSError("Generic S3 error\n          \x1b[31m↳\x1b[0m loading credentials\n           \x1b[31m↳\x1b[0m no permission.\n")
+
+    monkeypatch.setattr(reads, "DeltaTable", fail)
+    with pytest.raises(LakeError, match=r"^the lake s3a://bucket/lake cannot be opened") as raised:
+        Lake("s3a://bucket/lake").delta("ledger")
+    assert str(raised.value) == (
+        "the lake s3a://bucket/lake cannot be opened: its store cannot be reached (Generic S3 error: loading credentials: no permission). "
+        "Nothing was read or written. A lake in an object store is not supported yet; legal: a folder on this machine (TIDEMARK_LAKE)"
+    )
+    with pytest.raises(OSError, match="Generic S3 error"):  # a local lake has no store
+        Lake("/lake").delta("ledger")
