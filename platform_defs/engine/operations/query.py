@@ -26,6 +26,8 @@ from platform_defs.engine.ledger.store import TABLE as LEDGER
 _FIRST_WORDS = ("SELECT", "WITH", "VALUES")
 """The first words of queries. DataFusion also knows COPY and CREATE EXTERNAL TABLE, which write and read files anywhere."""
 
+_NOT_FOUND = re.compile(r"table 'datafusion\.public\.(\w+)' not found")
+
 
 class QueryError(TidemarkError, ValueError):
     """A query cannot be planned or computed."""
@@ -35,6 +37,11 @@ class QueryError(TidemarkError, ValueError):
         """DataFusion's own message, which names the position, the column or the value, and the tables that can be queried."""
         why = " ".join(str(error).removeprefix("Error during planning: ").split()).rstrip(".")
         return cls(f"The query failed: {why}. Tables: {', '.join(names) or 'none yet'}. The SQL is Apache DataFusion's")
+
+    @classmethod
+    def no_rows(cls, name: str, command: str | None) -> "QueryError":
+        """The query reads a table of the pipeline that does not exist yet; `command` makes it."""
+        return cls(f"{name} has no rows yet{'' if command is None else f': `tidemark {command}` makes it'}. Nothing was run")
 
     @classmethod
     def no_query(cls, first: str) -> "QueryError":
@@ -127,7 +134,16 @@ class Query:
         for name, table in self._tables().items():
             with suppress(TidemarkError):
                 existing += [] if self.lake.delta(table.path) is None else [name]
+        missing = _NOT_FOUND.search(str(error))
+        if missing is not None and missing[1] in self._tables():
+            raise QueryError.no_rows(missing[1], self._command(missing[1])) from error
         raise QueryError.failed(error, existing) from error
+
+    def _command(self, name: str) -> str | None:
+        """The command that makes a table; None for a quarantine or a changelog, which may stay without rows."""
+        if name in self.assets:
+            return f"advance {name}"
+        return "ingest" if name in self.sources or name == LEDGER else None
 
 
 def _require_query(sql: str) -> None:

@@ -91,6 +91,22 @@ def test_an_error_says_what_is_wrong_and_names_the_tables(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT * FROM total", "total has no rows yet: `tidemark advance total` makes it. Nothing was run"),
+        ("SELECT * FROM l", "l has no rows yet: `tidemark ingest` makes it. Nothing was run"),
+        ("SELECT * FROM ledger", "ledger has no rows yet: `tidemark ingest` makes it. Nothing was run"),
+        ("SELECT * FROM quarantine_l", "quarantine_l has no rows yet. Nothing was run"),
+    ],
+)
+def test_a_table_without_rows_is_named_with_the_command_that_makes_it(
+    monkeypatch: pytest.MonkeyPatch, make_engine: MakeEngine, sql: str, message: str
+) -> None:
+    with pytest.raises(QueryError, match=f"^{message}$"):
+        _query(monkeypatch, make_engine([source("l")], [TOTAL]), sql)
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         "COPY (SELECT 1 AS a) TO '{file}' STORED AS CSV",
