@@ -31,8 +31,9 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show rows of a table: its present state, an earlier state, or with early results."""
-    view = view_of(table, early, as_of, event_times_to)  # first: a wrong argument needs no Spark session
-    rows = _engine().views.show(view)
+    view, engine = view_of(table, early, as_of, event_times_to), _engine()
+    view.check(engine.lake, engine.assets)  # first: a wrong argument needs no Spark session
+    rows = engine.views.show(view)
     render.show(as_json, {"table": table} | render.head_of(rows, limit), render.print_rows)
 
 
@@ -47,8 +48,9 @@ def export(
 ) -> None:
     """Write a table to a separate Delta table: its present state, an earlier state, or with early results."""
     target = canonical_folder("folder", folder, canonical)
-    view = view_of(table, early, as_of, event_times_to)
-    done = _engine().views.export(view, target)
+    view, engine = view_of(table, early, as_of, event_times_to), _engine()
+    view.check(engine.lake, engine.assets)
+    done = engine.views.export(view, target)
     render.show(as_json, {"table": table, **done}, _print_export)
 
 

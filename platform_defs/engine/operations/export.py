@@ -1,5 +1,6 @@
 """Views of a table (its present or earlier rows, or its rows with early results), and their export as a Delta table."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -58,6 +59,14 @@ class View:
     early: bool = False
     as_of: int | None = None
     event_times_to: int | None = None
+
+    def check(self, lake: Lake, tables: Iterable[str]) -> None:
+        """Raise `ViewError` if no derived table has the name, or if its present rows are asked for and it has no step yet."""
+        if self.table not in tables:
+            raise ViewError.no_table(self.table, [*tables])
+        is_present = not self.early and self.as_of is None and self.event_times_to is None
+        if is_present and lake.delta(self.table) is None:
+            raise ViewError.no_rows(self.table)
 
     def __post_init__(self) -> None:
         chosen = [name for name in ("early", "as_of", "event_times_to") if getattr(self, name) not in (None, False)]

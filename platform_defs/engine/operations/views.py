@@ -19,7 +19,7 @@ from platform_defs.engine.inputs.reader import FILTERED, LATE, Reading
 from platform_defs.engine.lake.small_queries import planned
 from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.ledger.snapshot import last_with_rows
-from platform_defs.engine.operations.export import View, ViewError, export
+from platform_defs.engine.operations.export import View, export
 from platform_defs.engine.operations.metrics import table_metrics
 from platform_defs.engine.operations.publish import publish
 from platform_defs.engine.operations.time_travel import UpsertedSnapshot, as_known_now, as_of, newest
@@ -96,16 +96,13 @@ class Views:
             ViewError: no derived table has the name, or it has no step yet.
             OperatorError: an earlier state is asked for, and the table has no changelog.
         """
-        if view.table not in self.reading.assets:
-            raise ViewError.no_table(view.table, [*self.reading.assets])
+        view.check(self.reading.lake, self.reading.assets)
         if view.early:
             return self.with_early(view.table)
         if view.as_of is not None:
             return self.as_of(view.table, view.as_of)
         if view.event_times_to is not None:
             return self.of_event_times_to(view.table, view.event_times_to)
-        if self.reading.lake.delta(view.table) is None:
-            raise ViewError.no_rows(view.table)
         return self.table(view.table)
 
     def export(self, view: View, folder: str) -> dict[str, Any]:

@@ -1,11 +1,16 @@
 """Views of a table: its present state, an earlier state, or with early results; and the Delta table that an export writes."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from assets.contracts import DerivedAsset
 from operators import EveryStep, OperatorError, Tumbling, WindowedAggregate
+from platform_defs.cli import tables as cli
+from platform_defs.cli.commands import app
 from platform_defs.engine.operations.export import View, ViewError, view_of
 from platform_defs.engine.operations.publish import PublishError
 from tests.conftest import MakeEngine
@@ -70,3 +75,17 @@ def test_a_table_is_shown_and_exported_in_its_present_state_an_earlier_one_and_w
         engine.views.show(View("counts", as_of=NOON))
     with pytest.raises(ViewError, match="legal: a folder outside the lake"):
         engine.views.export(View("total"), engine.lake.path("mine"))
+
+
+@pytest.mark.parametrize("command", [["show"], ["export"]])
+@pytest.mark.parametrize(("table", "message"), [("totl", "`table` is 'totl'; legal: total, counts"), ("counts", "counts has no rows yet")])
+def test_a_command_refuses_a_table_without_rows_without_a_session(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: list[str], table: str, message: str
+) -> None:
+    def fail() -> Any:
+        raise AssertionError("a session is started")
+
+    engine = replace(make_engine([source("l")], ASSETS), connect=fail)
+    monkeypatch.setattr(cli, "_engine", lambda: engine)
+    with pytest.raises(ViewError, match=message):
+        CliRunner().invoke(app, [*command, table, *[str(tmp_path / "out")] * (command == ["export"])], catch_exceptions=False)
