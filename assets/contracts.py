@@ -21,7 +21,7 @@ from assets.contract_checks import (
     check_sql,
     check_tags,
 )
-from assets.ddl import schema_of
+from assets.ddl import misspelled_type, schema_of
 from assets.expressions import check_expression
 from assets.names import first_twice
 from assets.preparation import Preparation
@@ -193,7 +193,9 @@ class SourceContract:
             return self.schema
         found = schema_of(self.schema) if isinstance(self.schema, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         if found is None:
-            raise ContractError.bad_value("schema", self.schema, "a StructType, or DDL such as 'order_id STRING NOT NULL, amount INT'")
+            wrong = misspelled_type(self.schema) if isinstance(self.schema, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
+            legal = f"a StructType, or DDL such as 'order_id STRING NOT NULL, amount INT'{wrong}"
+            raise ContractError.bad_value("schema", self.schema, legal)
         return found
 
     @property

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from operators.errors import TidemarkError
+from operators.errors import TidemarkError, did_you_mean
 
 _ATOMIC: dict[str, type[DataType]] = {
     "string": StringType,
@@ -61,6 +61,10 @@ class _NotValidError(TidemarkError, ValueError):
     """The text is not in the part of Spark's grammar that this module reads."""
 
 
+class _UnknownTypeError(_NotValidError):
+    """A type has a name that this module does not read."""
+
+
 def schema_of(ddl: str) -> StructType | None:
     """The schema that a DDL text describes, as Spark reads it; None if the text is not valid.
 
@@ -70,6 +74,22 @@ def schema_of(ddl: str) -> StructType | None:
         return _Reader(ddl).schema()
     except _NotValidError:
         return _by_spark(ddl)
+
+
+def misspelled_type(ddl: str) -> str:
+    """The end of an error for a text with an unknown type: the type, and the most similar one; empty if there is no similar one.
+
+    >>> misspelled_type("id STRING, amount INTT")
+    "; 'INTT' is no type; did you mean 'int'?"
+    """
+    try:
+        _Reader(ddl).schema()
+    except _UnknownTypeError as error:
+        hint = did_you_mean(error, [*_ATOMIC, *_DECIMALS, "array", "map", "struct"])
+        return f"; {str(error)!r} is no type{hint}" if hint else ""
+    except _NotValidError:
+        pass
+    return ""
 
 
 def _by_spark(ddl: str) -> StructType | None:
@@ -130,7 +150,7 @@ class _Reader:
             [length] = self._sizes(1, 1)
             return VarcharType(length) if name == "varchar" else CharType(length)
         if name not in ("array", "map", "struct"):
-            raise _NotValidError(name)
+            raise _UnknownTypeError(self._tokens[self._at - 1])
         self._expect("<")
         made: DataType
         if name == "struct":

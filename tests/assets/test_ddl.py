@@ -1,5 +1,7 @@
 """DDL is read without a Spark session, and as Spark reads it."""
 
+import re
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -46,4 +48,18 @@ def test_other_types_and_forms_need_a_session(ddl, monkeypatch):
 @pytest.mark.parametrize("ddl", INVALID)
 def test_a_schema_that_is_not_valid_is_refused(ddl):
     with pytest.raises(ContractError, match=r"`schema` is .*; legal: (a StructType, or DDL such as|1 to 1000 columns)"):
+        SourceContract(name="l", schema=ddl, event_time="a")
+
+
+@pytest.mark.parametrize(
+    ("ddl", "end"),
+    [
+        ("id STRING, a INTT", "amount INT'; 'INTT' is no type; did you mean 'int'?"),
+        ("a ARRAY<timestmp>", "amount INT'; 'timestmp' is no type; did you mean 'timestamp'?"),
+        ("a QQQ", "amount INT'"),
+        ("a INT,", "amount INT'"),
+    ],
+)
+def test_a_misspelled_type_is_named(ddl, end):
+    with pytest.raises(ContractError, match=f"{re.escape(end)}$"):
         SourceContract(name="l", schema=ddl, event_time="a")
