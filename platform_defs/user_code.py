@@ -26,12 +26,7 @@ class UserCodeError(TidemarkError):
             file: the user's file; None for the first one that the error's traceback has.
             error: the error.
         """
-        lines = [
-            (Path(frame.f_code.co_filename), line)
-            for frame, line in traceback.walk_tb(error.__traceback__)
-            if _is_users(frame.f_code.co_filename)
-        ]
-        text = str(error)
+        lines, text = _lines(error), str(error)
         if isinstance(error, SyntaxError) and error.filename and (not lines or _is_same(Path(error.filename), file)):
             lines, text = [(Path(error.filename), error.lineno or 1)], error.msg
         file = file or next((of for of, _ in lines), None)
@@ -44,14 +39,27 @@ class UserCodeError(TidemarkError):
 def located(variable: str, target: str, file: Path | None) -> Iterator[None]:
     """Raise an error of the user's code as a `UserCodeError` with it as the cause; see `UserCodeError.of` for the arguments.
 
-    Errors of Tidemark are raised as they are, as they name a parameter, and so are those of Spark, whose text may quote rows.
+    Errors of Tidemark are raised as they are, as they name a parameter, with a note of the line in the user's file. Errors of Spark,
+    whose text may quote rows, are raised as they are.
     """
     try:
         yield
-    except (TidemarkError, PySparkException, Py4JJavaError):
+    except TidemarkError as error:
+        lines = _lines(error)
+        users = file or next((of for of, _ in lines), None)
+        for line in [line for of, line in lines if _is_same(of, users)][-1:]:
+            error.add_note(f"{users}, line {line}")
+        raise
+    except (PySparkException, Py4JJavaError):
         raise
     except Exception as error:
         raise UserCodeError.of(variable, target, file, error) from error
+
+
+def _lines(error: Exception) -> list[tuple[Path, int]]:
+    """The files and lines of the user's code that led to an error, the outermost first."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    return [(Path(file), line) for file, line in frames if _is_users(file)]
 
 
 def _is_users(file: str) -> bool:

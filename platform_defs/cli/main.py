@@ -54,7 +54,7 @@ def main() -> None:
             raise
         _exit_with_error(str(error) if isinstance(error, UserCodeError) else without_rows(error))
     except TidemarkError as error:
-        _exit_with_error(str(error))
+        _exit_with_error(" ".join([str(error), *(f"({note})" for note in getattr(error, "__notes__", ()))]))
     else:
         if code:
             raise SystemExit(code)

@@ -37,3 +37,10 @@ def test_the_error_is_raised_with_its_cause_on_request(file: Path, monkeypatch: 
     with pytest.raises(UserCodeError, match="line 2: NameError") as raised:
         main()
     assert isinstance(raised.value.__cause__, NameError)
+
+
+def test_an_error_of_a_parameter_ends_with_the_line_in_the_users_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("from operators import IntervalJoin\n\njoin = IntervalJoin(\n    on='k', lower=0, upper='1 hour', how='outer'\n)\n")
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main()
+    assert capsys.readouterr().err == f"error: `how` is 'outer'; legal: inner, left, right, full ({file}, line 3)\n"
