@@ -79,6 +79,8 @@ class LakeRoot:
                 raise LakeError.full(self.root, full[0]) from error
             if closed := re.search("Read-only file system|Permission denied|Not a directory|File exists", text):
                 raise LakeError.unusable(self.root, closed[0]) from error
+            if isinstance(error, OSError) and error.errno is None and not self.is_local:  # of the store, not of a file of this machine
+                raise LakeError.no_store(self.root, error) from error
             raise
 
     @contextmanager

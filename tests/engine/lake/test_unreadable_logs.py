@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.lake import reads
+from platform_defs.engine.lake import locks, reads
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import CopyEngine, MakeEngine
@@ -129,5 +129,8 @@ def test_a_store_that_cannot_be_reached_is_an_error_with_the_cause_and_what_is_l
         "the lake s3a://bucket/lake cannot be opened: its store cannot be reached (Generic S3 error: loading credentials: no permission). "
         "Nothing was read or written. A lake in an object store is not supported yet; legal: a folder on this machine (TIDEMARK_LAKE)"
     )
+    monkeypatch.setattr(locks, "DeltaTable", fail)
+    with pytest.raises(LakeError, match="its store cannot be reached"), Lake("s3a://bucket/lake").writer("ledger"):
+        pass
     with pytest.raises(OSError, match="Generic S3 error"):  # a local lake has no store
         Lake("/lake").delta("ledger")
