@@ -234,7 +234,7 @@ def print_result(report: dict[str, Any]) -> None:
     """The rows of a query's result, and whether there are more."""
     rows = report["rows"]
     more = ", and more (--limit)" if report["has_more"] else ""
-    _print_cells(f"Result: {len(rows):,} rows{more}", rows) if rows else out.print("The result has no rows.")
+    _print_cells(f"Result: {counted(len(rows), 'row')}{more}", rows) if rows else out.print("The result has no rows.")
 
 
 def _print_rows(title: str, report: dict[str, Any]) -> None:

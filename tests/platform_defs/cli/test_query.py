@@ -70,6 +70,7 @@ def test_every_table_is_read_by_its_name(monkeypatch: pytest.MonkeyPatch, engine
 def test_the_first_rows_are_printed_with_the_number_of_all(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
     out = _query(monkeypatch, engine, "SELECT v FROM r ORDER BY v", "--limit", "2")
     assert "Result: 2 rows, and more (--limit)" in out
+    assert "Result: 1 row\n" in _query(monkeypatch, engine, "SELECT count(*) AS n FROM r")
     assert "Result: 4 rows\n" in _query(monkeypatch, engine, "SELECT v FROM r ORDER BY v", "--limit", "4")
     assert _query(monkeypatch, engine, "SELECT v FROM r WHERE v > 99") == "The result has no rows.\n"
 
