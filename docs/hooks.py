@@ -1,4 +1,4 @@
-"""Generates the parts of pages that the code defines, where a page has `<!-- generated: NAME -->`, and lets long names in tables break."""
+"""Generates the parts of pages that the code defines, where a page has `<!-- generated: NAME -->`, and says where code may break."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +17,9 @@ from platform_defs.settings import OF_THE_SHOP, PREFIX, Settings
 _MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
 _LONG_NAME = re.compile(r"(?<=<code>)[^<>\s]{32,}(?=</code>)")
 """A name in code, such as the path of a test, that would make a column of a table too wide."""
+_CODE = re.compile(r"(?<=<code>)[^<>]+(?=</code>)")
+_WHOLE = re.compile(r"(?<![\w-])--[a-z][a-z-]*|\d{4}-\d\d-\d\d(?:\.{3}\d{4}-\d\d-\d\d)?")
+"""A part of code that is read as one word: an option of a command, a date, a range of dates. Browsers break lines after a hyphen."""
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
@@ -25,8 +28,9 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Let the long names in tables break after punctuation or before an underscore, and not within a word."""
-    return re.sub(r"<td.*?</td>", lambda cell: _LONG_NAME.sub(lambda name: _breakable(name[0]), cell[0]), html, flags=re.DOTALL)
+    """Let the long names in tables break after punctuation or before an underscore, and not within a word; keep options and dates whole."""
+    html = re.sub(r"<td.*?</td>", lambda cell: _LONG_NAME.sub(lambda name: _breakable(name[0]), cell[0]), html, flags=re.DOTALL)
+    return _CODE.sub(lambda code: _WHOLE.sub(r'<span class="whole">\g<0></span>', code[0]), html)
 
 
 def _breakable(name: str) -> str:

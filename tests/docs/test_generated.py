@@ -64,6 +64,12 @@ def test_a_long_name_in_a_table_may_break(html: str, shown: str) -> None:
     assert hooks.on_page_content(html) == shown
 
 
+def test_options_and_dates_in_code_do_not_break() -> None:
+    shown = hooks.on_page_content("<p>a --b <code>run --partition-range 2026-03-01...2026-03-04 a-b</code></p>")
+    whole = [f'<span class="whole">{part}</span>' for part in ("--partition-range", "2026-03-01...2026-03-04")]
+    assert shown == f"<p>a --b <code>run {' '.join(whole)} a-b</code></p>"
+
+
 def test_each_mark_of_a_page_names_a_part() -> None:
     marks = {mark for page in Path(PROJECT / "docs").rglob("*.md") for mark in hooks._MARK.findall(page.read_text("utf-8"))}
     assert marks == {*hooks.PARTS}
