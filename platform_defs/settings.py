@@ -126,7 +126,7 @@ class Settings(BaseSettings):
     last_day: Day | None = Field(
         default=None,
         description="the last day of the events, if the data are complete: daily partitions end with the last day on which their results "
-        "can become final, and runs of Dagster finalize no later ones; when unset, `last_day` of the pipeline, or partitions up to today",
+        "can become final, and runs of Dagster finalize no later ones; when unset, `last_day` of the pipeline, or no end",
     )
     traceback: bool = Field(
         default=False,

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assets.days import moment
+from assets.factories.sentences import count
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.errors import LakeError
@@ -234,7 +235,7 @@ def print_result(report: dict[str, Any]) -> None:
     """The rows of a query's result, and whether there are more."""
     rows = report["rows"]
     more = ", and more (--limit)" if report["has_more"] else ""
-    _print_cells(f"Result: {counted(len(rows), 'row')}{more}", rows) if rows else out.print("The result has no rows.")
+    _print_cells(f"Result: {count(len(rows), 'row')}{more}", rows) if rows else out.print("The result has no rows.")
 
 
 def _print_rows(title: str, report: dict[str, Any]) -> None:

@@ -81,7 +81,7 @@ class Document(Strict):
     )
     first_day: str | None = Field(None, description="the first daily partition; by default the first day of the year of the oldest event")
     last_day: str | None = Field(
-        None, description="the last day of the events, if the data are complete; by default partitions go on to today"
+        None, description="the last day of the events, if the data are complete; by default the partitions have no end"
     )
 
     def pipeline(self) -> Pipeline:
