@@ -28,7 +28,7 @@ def log_days(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, day
         return
     shown = [(passed, day, metadata) for day, (passed, metadata) in days.items() if len(days) <= _MOST_DAYS or not passed]
     for passed, day, metadata in sorted(shown, key=lambda one: (not one[0], one[1]))[-_MOST_DAYS:]:
-        words = None if passed else result.description
+        words = result.description if result.passed or not passed else None
         evaluation = AssetCheckEvaluation(
             context.asset_key, result.check_name, passed, metadata, severity=result.severity, description=words, partition=day
         )

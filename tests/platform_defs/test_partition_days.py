@@ -193,6 +193,8 @@ def test_the_description_of_a_check_names_sides_and_days(check: str, engine: dic
         done = _advance(instance, Engine(**{"times": (START, START + DAY), **engine}), upserted_table, range_tags(MARCH[0], MARCH[-1]))
     found = [e.asset_check_evaluation_data for e in done.all_events if e.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION]
     assert [e.description for e in found if e.check_name == check and e.partition is None] == [description]
+    [*_, newest_day] = [e for e in found if e.check_name == check and e.partition is not None]
+    assert newest_day.description == description, "the UI opens with the newest result"
 
 
 def _materialized(run: dg.ExecuteInProcessResult) -> set[str]:

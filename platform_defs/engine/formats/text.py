@@ -42,6 +42,7 @@ _TEXTS, _DIGITS = temporary("texts"), temporary("digits")
 # Not configurable by a contract: with another mode a bad row would be dropped, or would stop the ingest.
 _LENIENT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
 _NO_OBJECT = "not a JSON object"
+_NO_HEADER = "for files without a header, set the source's option `header` to `false`"
 _HUGE = "holds a decimal with an exponent of five digits or more"
 _BLANK = " \t\f\v"
 _LONGEST_HEADER = 1 << 20
@@ -177,7 +178,8 @@ def _header_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
     lower = [c.lower() for c in found]
     missing = [f.name for f in contract.struct.fields if f.name.lower() not in lower and not contract.is_added(f)]
     if missing:
-        return f"the file's header lacks {', '.join(missing)}"
+        way_out = f"; {_NO_HEADER}" if {f.name.lower() for f in contract.struct.fields}.isdisjoint(lower) else ""
+        return f"the file's header lacks {', '.join(missing)}{way_out}"
     return "the file's header holds a name twice" if len(set(lower)) != len(lower) else None
 
 

@@ -229,6 +229,7 @@ JSON = [
 ]
 
 HEADER, LACKS = "k,v,ts,note", "malformed: the file's header lacks "
+LACKS_ALL = f"{LACKS}k, v, ts, note; for files without a header, set the source's option `header` to `false`"
 COUNT = "malformed: not 4 fields, as its file's header has"
 OPEN = "malformed: a quoted field does not end on its line; a field may not hold a line break"
 CSV = [
@@ -239,12 +240,12 @@ CSV = [
         b'\xef\xbb\xbf"k",v,ts,note\n' + _lines(f"marked,1,{TIME},n"),
         ("marked",),
     ),
-    InputFile("a wrong header", "csv/wrong.csv", _lines("id,value", "1,2"), reasons=(f"{LACKS}k, v, ts, note",) * 2),
+    InputFile("a wrong header", "csv/wrong.csv", _lines("id,value", "1,2"), reasons=(LACKS_ALL,) * 2),
     InputFile(
         "no header: its first row is quarantined too",
         "csv/none.csv",
         _lines(f"a,1,{TIME},n", f"b,2,{TIME},n"),
-        reasons=(f"{LACKS}k, v, ts, note",) * 2,
+        reasons=(LACKS_ALL,) * 2,
     ),
     InputFile("a missing column", "csv/lacks.csv", _lines("k,ts,note", f"a,{TIME},n"), reasons=(f"{LACKS}v",) * 2),
     InputFile("only a header", "csv/head.csv", _lines(HEADER)),
@@ -270,8 +271,8 @@ CSV = [
         "a field of 10 MB", "csv/long.csv", _lines(HEADER, f"long,1,{TIME},{'x' * 10_000_000}", f"after,1,{TIME},n"), ("long", "after")
     ),
     InputFile("30,001 fields", "csv/commas.csv", _lines(HEADER, "," * 30_000, f"good,1,{TIME},n"), ("good",), (COUNT,)),
-    InputFile("a first line of 2 MB", "csv/head2mb.csv", _lines("k" * 2_000_000, "a"), reasons=(f"{LACKS}k, v, ts, note",) * 2),
-    InputFile("UTF-16", "csv/wide.csv", f"{HEADER}\na,1,{TIME},n\n".encode("utf-16"), reasons=(f"{LACKS}k, v, ts, note",) * 3),
+    InputFile("a first line of 2 MB", "csv/head2mb.csv", _lines("k" * 2_000_000, "a"), reasons=(LACKS_ALL,) * 2),
+    InputFile("UTF-16", "csv/wide.csv", f"{HEADER}\na,1,{TIME},n\n".encode("utf-16"), reasons=(LACKS_ALL,) * 3),
     InputFile(
         "Latin-1 in one row", "csv/latin.csv", f"{HEADER}\ncafé,1,{TIME},n\nplain,1,{TIME},n\n".encode("latin-1"), ("plain",), (NO_UTF8,)
     ),
