@@ -9,33 +9,26 @@ from typing import Any
 import numpy as np
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
-    BooleanType,
     DataType,
-    DateType,
     DecimalType,
     FloatType,
     IntegralType,
     MapType,
-    NumericType,
     StringType,
     StructType,
     TimestampNTZType,
-    TimestampType,
 )
 
-_ATOMIC = NumericType | StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType
+from platform_defs.engine.formats.values import COMMON_TYPES, parts
+
+_KEYS = StringType | IntegralType
 
 
 def has_json_value(kind: DataType) -> bool:
     """Whether `json_value` converts the values of a type. It does not for a map whose keys are neither text nor whole numbers."""
-    if isinstance(kind, StructType):
-        return all(has_json_value(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return has_json_value(kind.elementType)
-    if isinstance(kind, MapType):
-        return isinstance(kind.keyType, StringType | IntegralType) and has_json_value(kind.valueType)
-    return isinstance(kind, _ATOMIC)
+    return all(
+        isinstance(part, COMMON_TYPES) and (not isinstance(part, MapType) or isinstance(part.keyType, _KEYS)) for part in parts(kind)
+    )
 
 
 def json_value(value: Any, kind: DataType) -> Any:

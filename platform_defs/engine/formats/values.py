@@ -1,23 +1,33 @@
 """Converts values to a column's declared type. A value that cannot be converted becomes null; `is_lost` finds such values."""
 
+from collections.abc import Iterator
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     AtomicType,
     BinaryType,
+    BooleanType,
     DataType,
     DatetimeType,
     DateType,
     DecimalType,
     MapType,
+    NumericType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 from operators.columns import balanced
 
+COMMON_TYPES = (
+    StructType | ArrayType | MapType | NumericType | StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType
+)
+"""The types whose values Arrow, Parquet and Spark have in common."""
 _HUGE_EXPONENT = r"[eE][+-]?\p{Nd}{5}"
 _DATE_AND_NO_TIME = "[0-9][ T]+(?!(?:[01]?[0-9]|2[0-4])(?:$|[:Z+-]))[^ ]"
 _BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # characters that Spark's cast from text to a time trims
@@ -34,6 +44,22 @@ def nullable(type_: DataType) -> DataType:
             return MapType(nullable(type_.keyType), nullable(type_.valueType))
         case _:
             return type_
+
+
+def parts(type_: DataType) -> Iterator[DataType]:
+    """A type, and every type that it contains."""
+    yield type_
+    match type_:
+        case StructType():
+            inner = [f.dataType for f in type_.fields]
+        case ArrayType():
+            inner = [type_.elementType]
+        case MapType():
+            inner = [type_.keyType, type_.valueType]
+        case _:
+            inner = []
+    for one in inner:
+        yield from parts(one)
 
 
 def parsed_text(text: Column, type_: DataType) -> Column:

@@ -18,19 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
     DataType,
-    DateType,
-    MapType,
-    NumericType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
+from platform_defs.engine.formats.values import COMMON_TYPES, parts
 from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
@@ -176,13 +167,7 @@ def is_small(frame: DataFrame) -> bool:
 
 def is_arrow_type(kind: DataType) -> bool:
     """Whether the values of a type are the same when they are written to Parquet by Arrow and by Spark."""
-    if isinstance(kind, StructType):
-        return all(is_arrow_type(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return is_arrow_type(kind.elementType)
-    if isinstance(kind, MapType):
-        return is_arrow_type(kind.keyType) and is_arrow_type(kind.valueType)
-    return isinstance(kind, NumericType | StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType)
+    return all(isinstance(part, COMMON_TYPES) for part in parts(kind))
 
 
 def _number_in_partition() -> Column:
