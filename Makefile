@@ -4,6 +4,7 @@ MAKEFLAGS += --no-print-directory
 UV_VERSION := 0.13.8
 BIN := .venv/bin
 STAMP := .tidemark/setup.stamp
+CLASSES := .tidemark/classes.stamp
 DIR ?= ../shared/oracle
 SUITABLE := import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit(1); print(sys.executable)
 LONG := oracle_all or chaos or soak or bench
@@ -22,8 +23,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## install uv, .venv from uv.lock, and the JARs of Spark; quick if nothing has changed
+setup: $(STAMP) ## install uv, .venv from uv.lock, the JARs of Spark and its class archive; quick if nothing has changed
 	@$(BIN)/python -m platform_defs.setup.jars
+	@[ $(CLASSES) -nt $(STAMP) ] || { $(BIN)/python -m platform_defs.spark.archive_classes 2>/dev/null && touch $(CLASSES); }
 
 $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 	@set -e; mkdir -p $(@D); uv=$$(command -v uv || true); \
@@ -124,5 +126,5 @@ ui: setup ## open Dagster's UI on this project
 	DAGSTER_HOME="$$home" exec $(BIN)/dg dev -w workspace.yaml $(ARGS)
 
 clean: ## remove caches and Spark's temporary files; keeps .venv, the JARs and the lake
-	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log dist site $(STAMP)
+	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log dist site $(STAMP) $(CLASSES) .tidemark/classes-*.jsa
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

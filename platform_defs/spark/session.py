@@ -14,6 +14,7 @@ from platform_defs.engine.lake.compaction import SMALL_BYTES
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths
 from platform_defs.setup.java import find_java
+from platform_defs.spark.class_archive import archive_option
 from platform_defs.spark.java_calls import make_fewer_calls
 from platform_defs.spark.served import attached
 
@@ -65,6 +66,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
     """The configuration of a session with Delta that starts without a network."""
     local = settings.spark_master.startswith("local")
     here = _LOCAL if local else {}
+    gc = " -XX:+UseParallelGC" if local else ""
     return (
         here
         | PINNED
@@ -87,7 +89,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.ui.enabled": str(settings.spark_ui).lower(),
             "spark.ui.showConsoleProgress": "false",
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack walk and two calls into the JVM for each column expression
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{' -XX:+UseParallelGC' if local else ''}",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{gc}{archive_option(find_java())}",
         }
     )
 

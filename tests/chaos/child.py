@@ -192,7 +192,7 @@ def main() -> None:
 
     ledger_store.MANY_FILES, compaction.MANY_FILES = 5, 3  # so that a short trial compacts its tables
     option = "ArchiveClassesAtExit" if instructions.make_archive else "SharedArchiveFile"
-    spark = quick_session(f"-XX:{option}={instructions.archive}" if instructions.archive else "")
+    spark = quick_session(f"-XX:{option}={instructions.archive}" if instructions.archive else None)
     Child(instructions, send, lambda: spark).run()
     spark.stop()
 

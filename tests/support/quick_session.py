@@ -4,21 +4,21 @@ from pyspark.sql import SparkSession
 
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths
+from platform_defs.setup.java import find_java
+from platform_defs.spark.class_archive import archive_option
 from platform_defs.spark.session import LOGGING, session
 
 
-def quick_session(java: str = "", **more: str) -> SparkSession:
+def quick_session(java: str | None = None, **more: str) -> SparkSession:
     """The session of this process: one core, interpreted plans, and a JVM that compiles little.
 
     Args:
-        java: further options of the JVM.
+        java: the JVM's option for a class archive of all JARs; by default it uses that of `make setup`, which has Spark's.
         more: further Spark configuration, by its dotted names.
     """
-    flags = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable {java}"
+    flags = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable"
     quick = {
-        "spark.driver.extraJavaOptions": flags,
-        "spark.driver.extraClassPath": ":".join(jar_paths()),  # only what is on the class path can be in a class data archive
-        "spark.jars": "",
+        "spark.driver.extraJavaOptions": f"{flags}{archive_option(find_java())}" if java is None else f"{flags} {java}",
         "spark.default.parallelism": "1",
         "spark.sql.leafNodeDefaultParallelism": "2",  # as in the session of the tests
         "spark.sql.adaptive.enabled": "false",
@@ -26,4 +26,6 @@ def quick_session(java: str = "", **more: str) -> SparkSession:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.databricks.delta.snapshotPartitions": "1",
     }
+    if java is not None:  # a class archive has only what is on the class path
+        quick |= {"spark.driver.extraClassPath": ":".join(jar_paths()), "spark.jars": ""}
     return session(Settings(spark_master="local[1]", driver_memory="1g", shuffle_partitions=1), **quick | more)

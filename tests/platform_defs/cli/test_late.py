@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +13,7 @@ from platform_defs.cli import tables as cli
 from platform_defs.cli.commands import app
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
+from tests.support.no_session import without_session
 from tests.support.small_sources import HOUR, Event, join, replay, source
 
 
@@ -35,10 +35,7 @@ def engine(make_module_engine: MakeEngine) -> Engine:
 
 
 def _late(monkeypatch: pytest.MonkeyPatch, engine: Engine, *arguments: str) -> str:
-    def fail() -> Any:
-        raise AssertionError("a session is started")
-
-    monkeypatch.setattr(cli, "_engine", lambda: replace(engine, connect=fail))
+    monkeypatch.setattr(cli, "_engine", lambda: without_session(engine))
     return CliRunner().invoke(app, ["late", *arguments], catch_exceptions=False, env={"COLUMNS": "80"}).output
 
 

@@ -17,6 +17,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.operations.query import QueryError
 from tests.conftest import MakeEngine
 from tests.support.file_walk import landed_files
+from tests.support.no_session import without_session
 from tests.support.small_sources import MINUTE, Event, join, land, source
 
 pytestmark = pytest.mark.compiled  # interpreted plans cannot write deletion vectors
@@ -36,10 +37,7 @@ def engine(make_module_engine: MakeEngine) -> Engine:
 
 
 def _query(monkeypatch: pytest.MonkeyPatch, engine: Engine, *arguments: str) -> Any:
-    def fail() -> Any:
-        raise AssertionError("a session is started")
-
-    monkeypatch.setattr(cli, "_engine", lambda: replace(engine, connect=fail))
+    monkeypatch.setattr(cli, "_engine", lambda: without_session(engine))
     return CliRunner().invoke(cli.app, [*arguments], catch_exceptions=False).output
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from delta.tables import DeltaTable
@@ -21,6 +20,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.recorded_account import FOLDER
 from tests.conftest import CopyEngine, MakeEngine
+from tests.support.no_session import without_session
 from tests.support.small_sources import DAY, MINUTE, Event, join, replay, source
 
 STREAM = [
@@ -48,15 +48,6 @@ def _status(monkeypatch: pytest.MonkeyPatch, engine: Engine, *options: str) -> t
     return result.output, result.exception
 
 
-def _without_session(engine: Engine) -> Engine:
-    """The engine of a process that has no session and cannot start one."""
-
-    def fail() -> Any:
-        raise AssertionError("a session is started")
-
-    return replace(engine, connect=fail)
-
-
 TERMS = {
     "accepted": {"l": 3, "r": 2},
     "matched": {"l": 1, "r": 1},
@@ -67,7 +58,7 @@ TERMS = {
 
 
 def test_the_status_shows_the_recorded_account_without_a_session(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    other = _without_session(engine)
+    other = without_session(engine)
     out, error = _status(monkeypatch, other)
     assert error is None
     assert "never" in out
@@ -88,23 +79,23 @@ def test_the_status_shows_the_recorded_account_without_a_session(monkeypatch: py
 def test_the_status_fails_while_the_last_account_is_violated(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
     DeltaTable.forPath(engine.spark, engine.lake.path("pairs")).delete("left_v = 1")
     assert isinstance(_status(monkeypatch, engine, "--recount")[1], StatusError)
-    out, error = _status(monkeypatch, _without_session(engine))
+    out, error = _status(monkeypatch, without_session(engine))
     assert isinstance(error, StatusError)
     assert "`tidemark backfill --from 2026-03-01 --to 2026-03-02 --rebuild` repairs the tables; after a repair, run" in str(error)
     assert "pairs: the law is violated for l on 2026-03-01: accepted 2, " in out
     assert "missing 1, extra 0" in out
     engine.rebuild("pairs")  # repairs the rows, so the account is one of other rows
-    out, error = _status(monkeypatch, _without_session(engine))
+    out, error = _status(monkeypatch, without_session(engine))
     assert error is None
     assert "unknown" in out
     assert _status(monkeypatch, engine, "--recount")[1] is None
     engine.rebuild("pairs")  # finds no difference
-    assert "holds" in _status(monkeypatch, _without_session(engine))[0]
+    assert "holds" in _status(monkeypatch, without_session(engine))[0]
 
 
 def test_a_table_that_is_refused_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch, engine: Engine, make_engine: MakeEngine) -> None:
     assert _status(monkeypatch, engine, "--recount")[1] is None
-    out, error = _status(monkeypatch, _without_session(make_engine([source("l"), source("r")], [join(upper="20 minutes")])))
+    out, error = _status(monkeypatch, without_session(make_engine([source("l"), source("r")], [join(upper="20 minutes")])))
     assert isinstance(error, StatusError)
     assert "upper was 600000, and is 1200000" in out
     assert "violated" not in out, "the last account held"
@@ -142,12 +133,12 @@ def test_an_account_of_ten_years_is_recorded(engine: Engine) -> None:
 
 def test_a_table_without_an_account_by_day_holds(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
     engine.accounts.record("pairs", [], {})
-    assert "holds   2026-03-01 12:00" in _status(monkeypatch, _without_session(engine))[0]
+    assert "holds   2026-03-01 12:00" in _status(monkeypatch, without_session(engine))[0]
 
 
 def test_a_difference_between_ledger_and_log_is_shown(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
     engine.accounts.record("pairs", _accounts(FIRST), {("l", 1): (3, 2)})
-    out, error = _status(monkeypatch, _without_session(engine))
+    out, error = _status(monkeypatch, without_session(engine))
     assert isinstance(error, StatusError)
     assert "pairs: ledger and log differ for l, batch 1: 3 rows in the ledger, 2 in the log" in out
     engine.accounts.record("pairs", [], {("r", 1): (3, 0)}, (SECOND, SECOND))
@@ -158,7 +149,7 @@ def test_a_difference_between_ledger_and_log_is_shown(monkeypatch: pytest.Monkey
 
 def test_a_violation_on_the_last_day_of_the_calendar_names_that_day(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
     engine.accounts.record("pairs", _accounts(date.max, matched=0), {})
-    error = _status(monkeypatch, _without_session(engine))[1]
+    error = _status(monkeypatch, without_session(engine))[1]
     assert "`tidemark backfill --from 9999-12-31 --to 9999-12-31 --rebuild`" in str(error)
 
 
@@ -174,7 +165,7 @@ def test_a_damaged_file_is_ignored_and_replaced(monkeypatch: pytest.MonkeyPatch,
     engine.accounts.record("pairs", _accounts(FIRST), {})
     [file] = (Path(engine.lake.root) / FOLDER).iterdir()
     file.write_bytes(damage)
-    assert "never" in _status(monkeypatch, _without_session(engine))[0]
+    assert "never" in _status(monkeypatch, without_session(engine))[0]
     engine.accounts.record("pairs", _accounts(FIRST), {}, (FIRST, FIRST))
     assert engine.accounts.recorded("pairs").holds
 
@@ -204,7 +195,7 @@ def test_an_account_is_recorded_in_a_lake_behind_a_uri(engine: Engine) -> None:
 
 
 def test_watch_refreshes_the_status_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    shown, slept = _without_session(engine), list[float]()
+    shown, slept = without_session(engine), list[float]()
     commit = max((Path(engine.lake.path("pairs")) / "_delta_log").glob("0*.json"))
     whole = commit.read_text()
 

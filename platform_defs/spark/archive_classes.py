@@ -1,0 +1,87 @@
+"""Write the class archive, if there is none: `make setup` calls this."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from operators.errors import TidemarkError
+from platform_defs.settings import HOME, settings
+from platform_defs.setup.java import find_java
+from platform_defs.spark.class_archive import NO_WARNINGS, class_archive
+from platform_defs.spark.session import own_session, spark_config
+
+_OPTIONS = "spark.driver.extraJavaOptions"
+_COMPILE_LITTLE = "-XX:TieredStopAtLevel=1"
+_WAIT_S = 120
+
+
+def archive_classes(folder: Path = HOME) -> Path | None:
+    """Write the class archive of the present Java and PySpark; archives of others are deleted.
+
+    Args:
+        folder: the folder of the file.
+
+    Returns:
+        The file; None if the JVM has written none.
+
+    Raises:
+        JavaNotFound: there is no Java.
+        JarError: a pinned JAR is missing.
+    """
+    file = class_archive(find_java(), folder)
+    if file.is_file():
+        return file
+    config = spark_config(settings()) | {"spark.master": "local[2]", "spark.ui.enabled": "false"}
+    with tempfile.TemporaryDirectory(prefix=".classes-", dir=folder) as scratch:
+        written = Path(scratch, file.name)
+        config[_OPTIONS] += f" {_COMPILE_LITTLE} -XX:ArchiveClassesAtExit={written} {NO_WARNINGS}"
+        spark = own_session(config)
+        _load_classes(spark, f"{scratch}/table")
+        _end(spark)
+        if not written.is_file():
+            return None
+        for other in folder.glob("classes-*.jsa"):
+            other.unlink()
+        return written.replace(file)
+
+
+def _load_classes(spark: SparkSession, table: str) -> None:
+    """Do what a pipeline does, in small: the JVM archives the classes that are loaded when it ends."""
+    rows = spark.range(100).select(
+        F.col("id").cast("string").alias("key"),
+        F.timestamp_seconds("id").alias("event_time"),
+        F.from_json(F.lit('{"a": 1}'), "a long").alias("value"),
+    )
+    rows.write.format("delta").save(table)
+    rows.write.format("delta").mode("append").save(table)
+    stored = spark.read.format("delta").load(table)
+    windows = stored.groupBy("key", F.window("event_time", "10 seconds")).agg(F.count("*").alias("n"), F.max("value.a").alias("a"))
+    joined = stored.alias("l").join(windows.alias("r"), F.expr("l.key = r.key AND l.event_time >= r.window.start"), "full_outer")
+    joined.select("l.key", F.expr("row_number() OVER (PARTITION BY r.n ORDER BY l.event_time)")).orderBy("key").toArrow()
+
+
+def _end(spark: SparkSession) -> None:
+    """End the JVM in its own order, with which it writes the archive."""
+    context: Any = spark.sparkContext
+    process = context._gateway.proc
+    process.stdin.close()
+    process.wait(_WAIT_S)
+
+
+def main() -> int:
+    """Write the archive and print its path. The platform works without it, so a failure is a note and the exit status is 0."""
+    try:
+        file = archive_classes()
+    except (TidemarkError, OSError) as error:
+        sys.stdout.write(f"class archive: not written, sessions start without it: {error}\n")
+        return 0
+    sys.stdout.write(f"class archive: {file}\n" if file else "class archive: this Java writes none, sessions start without it\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

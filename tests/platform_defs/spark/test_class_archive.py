@@ -1,0 +1,52 @@
+"""The class archive: which file a session uses, and that the JVM accepts the file that `make setup` has written."""
+
+import subprocess
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from platform_defs.setup.java import find_java
+from platform_defs.spark.archive_classes import archive_classes
+from platform_defs.spark.class_archive import archive_option, class_archive
+
+
+def _java(folder: Path, release: str) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / "release").write_text(f'JAVA_VERSION="{release}"\n')
+    return str(folder)
+
+
+def test_an_archive_belongs_to_one_build_of_java(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    first = class_archive(_java(java, "17.0.14"), tmp_path)
+    assert class_archive(_java(java, "17.0.14"), tmp_path) == first
+    assert class_archive(_java(java, "17.0.15"), tmp_path) != first
+    assert class_archive(_java(tmp_path / "other", "17.0.15"), tmp_path) != class_archive(_java(java, "17.0.15"), tmp_path)
+
+
+def test_a_session_uses_the_archive_only_if_there_is_one(tmp_path: Path) -> None:
+    java = _java(tmp_path / "java", "17.0.15")
+    assert archive_option(java, tmp_path) == ""
+    file = class_archive(java, tmp_path)
+    file.touch()
+    assert f"-XX:SharedArchiveFile={file}" in archive_option(java, tmp_path)
+
+
+def test_an_archive_is_written_once(tmp_path: Path) -> None:
+    file = class_archive(find_java(), tmp_path)
+    file.write_text("the archive")
+    assert archive_classes(tmp_path) == file
+    assert file.read_text() == "the archive"
+
+
+def test_the_jvm_loads_spark_from_the_archive(spark: SparkSession) -> None:
+    java = find_java()
+    if not archive_option(java):
+        pytest.skip("there is no class archive; `make setup` writes it")
+    class_path = cast(Any, spark._jvm).System.getProperty("java.class.path")
+    command = [f"{java}/bin/java", *archive_option(java).split(), "-Xlog:class+load", "-cp", class_path]
+    printed = subprocess.run([*command, "org.apache.spark.deploy.SparkSubmit", "--version"], capture_output=True, text=True, check=True)
+    loaded = [line for line in printed.stdout.splitlines() if " org.apache.spark.deploy.SparkSubmit " in line]
+    assert [line.partition("source: ")[2] for line in loaded] == ["shared objects file (top)"]
