@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -46,8 +47,19 @@ INTERPRETED_PLANS = {
 """Settings for interpreted plans. Planning and compiling stages takes most of the time of a step over ten rows."""
 
 
+_IN_MEMORY, _ENOUGH = Path("/dev/shm"), 6 << 30
+
+
+def _keep_temporary_files_in_memory() -> None:
+    """Put temporary folders into memory, if there is enough: tests commit thousands of times, and a commit waits for the disk."""
+    if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free >= _ENOUGH:
+        os.environ["TMPDIR"] = os.environ["SPARK_LOCAL_DIRS"] = tempfile.tempdir = str(_IN_MEMORY)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Start the JVM that pytest's processes share, unless no test needs Spark."""
+    if not hasattr(config, "workerinput"):
+        _keep_temporary_files_in_memory()
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput") and "not spark" not in config.option.markexpr:
         stack = config.stash[SHARED] = ExitStack()
         stack.enter_context(shared_jvm(Path(stack.enter_context(TemporaryDirectory()))))

@@ -93,7 +93,7 @@ def ingest(
         str | None,
         typer.Option(
             help="Run continuously: look for files at this interval, e.g. '30 seconds', and advance after each batch. "
-            "Each step of an interval join of sources is checked against the conservation law. Ctrl-C ends it."
+            "The tables that have changed are held to the conservation law in turn, in 15% of the time. Ctrl-C ends it."
         ),
     ] = None,
     as_json: Json = False,
@@ -101,7 +101,7 @@ def ingest(
     """Ingest the files that have landed."""
     every_text = interval("--every", every)
     engine = _engine()
-    output = StreamOutput(engine, _reads(engine), _print_line, _report_failed)
+    output = StreamOutput(engine, _reads(engine), _print_line, _report_failed, _report_account)
     framed = output.framed(without_credentials(settings().landing_root), " ".join(every.split())) if every else nullcontext()
     with _progress() as bar, ends_in_order(), framed:
         task = bar.add_task("ledger batches", total=None)
@@ -125,10 +125,18 @@ def _print_line(text: str) -> None:
 
 
 def _report_failed(asset: str, failed: Failed) -> None:
-    error = failed.error
-    reason = without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
     tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
-    render.print_warning(f"{asset} does not advance ({tries}): {reason}. The next try is in {failed.wait_s:.0f} s; other assets continue")
+    render.print_warning(
+        f"{asset} does not advance ({tries}): {_reason(failed.error)}. The next try is in {failed.wait_s:.0f} s; other assets continue"
+    )
+
+
+def _report_account(asset: str, error: Exception) -> None:
+    render.print_warning(f"{asset} could not be accounted for: {_reason(error)}. It is tried again after a later batch")
+
+
+def _reason(error: Exception) -> str:
+    return without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
 
 
 @app.command()

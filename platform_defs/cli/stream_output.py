@@ -11,6 +11,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
+from platform_defs.engine.operations.law_in_turn import LawInTurn
 
 
 class StreamOutput:
@@ -21,6 +22,7 @@ class StreamOutput:
         reads: the inputs of each table.
         print_line: prints one line.
         report: called when a table failed.
+        report_account: called when a table could not be accounted for.
     """
 
     def __init__(
@@ -29,9 +31,11 @@ class StreamOutput:
         reads: Mapping[str, Sequence[str]],
         print_line: Callable[[str], None],
         report: Callable[[str, Failed], None],
+        report_account: Callable[[str, Exception], None],
     ) -> None:
         self._engine, self._print, self._written = engine, print_line, Counter[str]()
         self._advance = AdvanceAll(self._steps, reads, report)
+        self._law = LawInTurn(engine.accounts.check, report_account)
         self._batches, self._accepted = 0, 0
 
     @contextmanager
@@ -68,6 +72,9 @@ class StreamOutput:
         if parts:
             self._print(f"  {'; '.join(parts)}; {time.monotonic() - began:.1f} s")
         self._written.clear()
+        began = time.monotonic()
+        if held := self._law():
+            self._print(f"  the conservation law holds: {', '.join(held)}; {time.monotonic() - began:.1f} s")
 
     def _tables(self, names: Set[str]) -> str:
         """The tables among some names with written rows, each with their number."""
@@ -76,4 +83,5 @@ class StreamOutput:
     def _steps(self, name: str) -> Generator[Step]:
         for step in self._engine.steps(name, checked=True):
             self._written[name] += step.rows
+            self._law.changed(name, step)
             yield step

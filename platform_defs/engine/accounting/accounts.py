@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import date
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine.accounting.account import account, count_differences, pairs
 from platform_defs.engine.accounting.day_accounts import DayAccount
-from platform_defs.engine.accounting.one_step import account_step
+from platform_defs.engine.accounting.days_of_step import Days, days_of_step
+from platform_defs.engine.accounting.one_step import LawError, account_step
 from platform_defs.engine.accounting.recorded_account import RecordedAccount, forget, record, recorded
 from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance, Step
@@ -38,7 +38,7 @@ class Accounts:
         asset: str,
         accounts: Iterable[DayAccount],
         differences: Mapping[tuple[str, int], tuple[int, int]],
-        days: tuple[date, date] | None = None,
+        days: Days | None = None,
     ) -> None:
         """Keep accounts of days (None: of all days) in place of earlier ones, so that `recorded` returns them.
 
@@ -58,7 +58,7 @@ class Accounts:
         """Delete the recorded accounts of an asset, because its rows were repaired since."""
         forget(self.lake, self.assets[asset])
 
-    def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
+    def days(self, asset: str, days: Days | None = None) -> list[DayAccount]:
         """Account for the rows by side and by the day of their event time; see `account`.
 
         Raises:
@@ -72,13 +72,27 @@ class Accounts:
         with self.naming_lost_files():
             return account_step(self.snapshot(asset), step)
 
+    def check(self, asset: str, step: Step) -> None:
+        """Account for the days that a step has changed, and record the account. For an upserted table these are all days.
+
+        Raises:
+            LawError: the conservation law does not hold, or ledger and log differ in their number of rows.
+            ProgressError: the asset's table was made with other settings.
+        """
+        days = days_of_step(self.snapshot(asset), step)
+        accounts, differences = self.days(asset, days), self.count_differences(asset, days)
+        self.record(asset, accounts, differences, days)
+        broken = [account for account in accounts if not account.holds]
+        if broken or differences:
+            raise LawError.broken(asset, broken, differences)
+
     def pairs(self, asset: str) -> int | None:
         """The number of results with a row of every input; None if results do not name rows of sources."""
         with self.naming_lost_files():
             advance = self.snapshot(asset)
             return pairs(advance) if names_rows(advance) else None
 
-    def count_differences(self, asset: str, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
+    def count_differences(self, asset: str, days: Days | None = None) -> dict[tuple[str, int], tuple[int, int]]:
         """The batches for which ledger and log differ in their number of rows; see `count_differences` of `account`."""
         with self.naming_lost_files():
             return count_differences(self.snapshot(asset), days)

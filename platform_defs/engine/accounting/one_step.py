@@ -6,7 +6,7 @@ whole days (`account`), this one does not compare row by row, and recomputes not
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import reduce
 
@@ -30,17 +30,23 @@ class LawError(TidemarkError, RuntimeError):
     """A step broke the conservation law. The step is committed, and no other table has read it yet."""
 
     @classmethod
-    def broken(cls, asset: str, accounts: Sequence[DayAccount]) -> "LawError":
-        """The sides and days on which rows are missing or counted twice."""
-        described = "; ".join(
-            f"{a.side} {a.day}: {a.accepted} accepted, but {a.matched} matched + {a.unmatched} unmatched + {a.late} late + "
-            f"{a.filtered} filtered"
-            for a in accounts[:5]
-        )
+    def broken(cls, asset: str, accounts: Sequence[DayAccount], differences: Mapping[tuple[str, int], tuple[int, int]]) -> "LawError":
+        """The sides and days on which rows are missing or counted twice, and the batches whose row counts differ in ledger and log."""
+        parts = [_described(a) for a in accounts[:5]]
+        parts += [
+            f"{side}, batch {seq}: {held} rows in the ledger, {logged} in the log" for (side, seq), (held, logged) in differences.items()
+        ]
         return cls(
-            f"{asset} breaks the conservation law: {described}. The step is committed, and the stream has stopped before "
+            f"{asset} breaks the conservation law: {'; '.join(parts)}. The step is committed, and the stream has stopped before "
             "the next; `tidemark status --recount` shows the whole account, `tidemark backfill --rebuild` repairs the days"
         )
+
+
+def _described(account: DayAccount) -> str:
+    a = account
+    terms = f"{a.matched} matched + {a.unmatched} unmatched + {a.pending} pending + {a.late} late + {a.filtered} filtered"
+    results = f" (results: {a.missing} missing, {a.extra} too many)" if a.missing or a.extra else ""
+    return f"{a.side} {a.day}: {a.accepted} accepted, {terms}{results}"
 
 
 def account_step(advance: Advance, step: Step) -> list[DayAccount]:

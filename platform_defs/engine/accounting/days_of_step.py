@@ -1,0 +1,27 @@
+"""The days whose account a step changes."""
+
+from datetime import date
+
+from assets.days import day_of
+from platform_defs.engine.accounting.day_accounts import longest_wait
+from platform_defs.engine.advance.advance import Advance, Step
+
+Days = tuple[date, date]
+
+
+def days_of_step(advance: Advance, step: Step) -> Days | None:
+    """The first and the last day of event time with rows that a step finalized or made pending; None for all days.
+
+    Args:
+        advance: the asset.
+        step: a committed step of it. A step of an upserted table may change any day.
+    """
+    closed_to, reached = step.before.closed_to, step.after.closed_to
+    if advance.asset.operator.emits.upserts or closed_to is None or reached is None:
+        return None
+    times = [closed_to + 1 - longest_wait(advance.asset), reached]
+    for name in advance.asset.inputs:
+        if name in advance.reading.sources:
+            batches = advance.reading.ledger.source(name).batches_with_rows(step.before.seq, step.after.seq)
+            times += batches["first_event_time"].to_pylist() + batches["last_event_time"].to_pylist()
+    return day_of(min(times)), day_of(max(times))

@@ -1,0 +1,89 @@
+"""The conservation law for all tables of a stream: their accounts are taken in turn, within a share of the stream's time.
+
+A whole account may cost as much as a step, or more, and a stream makes small steps. So the tables that have changed wait for their account,
+the one that has waited longest is next, and accounts stop when they have used their share of the time. A table is accounted for less
+often if its account is expensive, but each one that has changed is.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from platform_defs.engine.accounting.one_step import LawError
+from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.lake.lost_jvm import lost_jvm
+
+SHARE = 0.15
+"""The share of the stream's time that accounts may take."""
+MOST_SAVED_S = 10.0
+"""The most unused time that is kept for later accounts, so that a quiet night is not followed by a long pause."""
+
+
+@dataclass
+class LawInTurn:
+    """Accounts for the changed tables of a stream.
+
+    Args:
+        account: accounts for the days that a step of a table has changed; raises `LawError` if the law does not hold.
+        report: called when an account failed for another reason than a broken law; it is tried again in a later turn.
+        share: the share of the time that accounts may take.
+        most_saved_s: the most unused time that is kept for later accounts, in seconds.
+        now: a monotonic clock, in seconds.
+    """
+
+    account: Callable[[str, Step], object]
+    report: Callable[[str, Exception], None]
+    share: float = SHARE
+    most_saved_s: float = MOST_SAVED_S
+    now: Callable[[], float] = time.monotonic
+    _waiting: dict[str, Step] = field(default_factory=dict, init=False)
+    _saved_s: float = field(default=0.0, init=False)
+    _seen: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._seen = self.now()
+
+    def changed(self, asset: str, step: Step) -> None:
+        """A table has made a step. Its account waits; several steps that wait are accounted for as one."""
+        first = self._waiting.get(asset, step)
+        self._waiting[asset] = step if first is step else Step(first.before, step.after, first.rows + step.rows)
+
+    def __call__(self) -> list[str]:
+        """Account for changed tables as long as there is time for it.
+
+        Returns:
+            The tables for which the law holds.
+
+        Raises:
+            LawError: the law does not hold for a table.
+            JvmLostError: the JVM has ended.
+        """
+        self._save(self.share)
+        held = list[str]()
+        for asset in [*self._waiting]:
+            if self._saved_s <= 0:
+                break
+            if self._holds(asset):
+                held.append(asset)
+            self._save(-1.0)
+        return held
+
+    def _save(self, share: float) -> None:
+        """Add a share of the time since the last call to the time that accounts may take; time that an account took is subtracted."""
+        now = self.now()
+        self._saved_s = min(self._saved_s + share * (now - self._seen), self.most_saved_s)
+        self._seen = now
+
+    def _holds(self, asset: str) -> bool:
+        step = self._waiting.pop(asset)
+        try:
+            self.account(asset, step)
+        except LawError:
+            raise
+        except Exception as error:
+            if (lost := lost_jvm(error)) is not None:
+                raise lost from error
+            self.changed(asset, step)
+            self.report(asset, error)
+            return False
+        return True
