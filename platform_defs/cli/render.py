@@ -94,7 +94,7 @@ def step(asset: str, done: Step) -> dict[str, Any]:
 
 def rebuilt(asset: str, done: Rebuilt) -> dict[str, Any]:
     """The result of a rebuild."""
-    return {"asset": asset, "days_put_right": [str(d) for d in done.days], "missing": done.missing, "extra": done.extra}
+    return {"asset": asset, "days_corrected": [str(d) for d in done.days], "missing": done.missing, "extra": done.extra}
 
 
 def maintained(done: Maintained) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def print_rebuild(report: dict[str, Any]) -> None:
 def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
     """The result of a backfill; for `complete` see `print_steps`."""
     for done in report["rebuilt"]:
-        days, missing, extra = ", ".join(done["days_put_right"]) or "the whole table", done["missing"], done["extra"]
+        days, missing, extra = ", ".join(done["days_corrected"]) or "the whole table", done["missing"], done["extra"]
         repaired = f"repaired: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, no difference"
         out.print(f"{plain(done['asset'])}: {repaired}")
     print_steps(report, complete=complete)

@@ -220,7 +220,7 @@ def test_control_sequences_in_a_row_are_escaped(demo, monkeypatch):
 def test_rebuilding_a_correct_day_repairs_nothing(demo):
     report = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
     assert report == {
-        "rebuilt": [{"asset": name, "days_put_right": [], "missing": 0, "extra": 0} for name in ALL],
+        "rebuilt": [{"asset": name, "days_corrected": [], "missing": 0, "extra": 0} for name in ALL],
         "steps": [],
     }
     _check_unchanged_status(demo)
@@ -299,7 +299,7 @@ def test_an_empty_lake_is_reported_by_every_command(spark, lake):
     assert "Nothing new has landed." in tidemark("ingest").out
     report = tidemark("backfill", "--from", "2026-03-01", "--to", "2026-03-01", "--rebuild", "--json").json
     assert report == {
-        "rebuilt": [{"asset": name, "days_put_right": [], "missing": 0, "extra": 0} for name in ALL],
+        "rebuilt": [{"asset": name, "days_corrected": [], "missing": 0, "extra": 0} for name in ALL],
         "steps": [],
     }
 

@@ -1,10 +1,12 @@
 """The command line prints rows escaped, complete and within the terminal's width. No test starts Spark."""
 
+from datetime import date
 from typing import Any
 
 import pytest
 
 from platform_defs.cli import render, status
+from platform_defs.engine.operations.rebuild import Rebuilt
 
 EVIL = "\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07\\"
 ESCAPED = r"\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07"
@@ -104,3 +106,13 @@ def test_a_table_of_sources_fits_80_columns(monkeypatch, capsys) -> None:
     out = capsys.readouterr().out
     assert "…" not in out
     assert "Idle sources: order_updates" in out
+
+
+def test_a_rebuild_names_the_days_that_it_corrected() -> None:
+    day = date(2026, 3, 1)
+    assert render.rebuilt("pairs", Rebuilt(day, day, (day,), 1, 2)) == {
+        "asset": "pairs",
+        "days_corrected": ["2026-03-01"],
+        "missing": 1,
+        "extra": 2,
+    }
