@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from assets.contracts import DerivedAsset
 from operators.errors import TidemarkError
 from platform_defs.engine.inputs.identity import differences
+from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.table_columns import differing_columns
 from platform_defs.engine.lake.tables import Lake
 
@@ -218,14 +219,30 @@ def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
 
 def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
     """The `id` of one of an asset's steps; None if its table's log no longer has the step."""
-    now = stored_progress(lake, asset)
-    if now.step == step:
-        return now.id
-    for commit in lake.commits(results_table(asset), PROGRESS):
-        found = Progress.recorded(results_table(asset), commit.value)
-        if found.step <= step:
-            return found.id if found.step == step else None
+    table = results_table(asset)
+    newest = lake.newest(table, PROGRESS)
+    if newest is None:
+        return None
+    found = _earlier(lake, table, newest, step)
+    if found is not None:
+        return found.id
+    for commit in lake.commits(table, PROGRESS):
+        if (reached := Progress.recorded(table, commit.value)).step <= step:
+            return reached.id if reached.step == step else None
     return None
+
+
+def _earlier(lake: Lake, table: str, newest: Commit, step: int) -> Progress | None:
+    """A step of the newest generation, found without reading all commits since; None if it is not found so.
+
+    Each step is a commit of its own, so a step is at least as many versions before a later one as its number is lower.
+    """
+    commit: Commit | None = newest
+    now = found = Progress.recorded(table, newest.value)
+    while commit is not None and found.step > step and found.generation == now.generation:
+        commit = next(lake.commits(table, PROGRESS, commit.version - (found.step - step)), None)
+        found = found if commit is None else Progress.recorded(table, commit.value)
+    return found if found.step == step and found.generation == now.generation else None
 
 
 def results_table(asset: DerivedAsset) -> str:

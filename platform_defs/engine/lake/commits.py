@@ -49,8 +49,8 @@ def change_rows(delta: DeltaTable, properties: CommitProperties, change: Callabl
         delta.create_write_transaction([], "append", delta.schema(), commit_properties=properties)
 
 
-def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The version and the `commitInfo` of each commit, from the opened version backwards, as far as the log goes back.
+def commit_infos(delta: DeltaTable, upto: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The version and the `commitInfo` of each commit, from a version backwards, by default the opened one, as far as the log goes back.
 
     `DeltaTable.history` lists the newest log: after another writer's commit it counts version numbers from the wrong version.
 
@@ -58,7 +58,7 @@ def commit_infos(delta: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
         DeltaError: a commit lists fewer rows than it recorded: its file lost lines at its end.
     """
     files = filesystem(delta.table_uri)
-    for version in range(delta.version(), -1, -1):
+    for version in range(delta.version() if upto is None else upto, -1, -1):
         try:
             with files.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
                 lines = stream.read().splitlines()

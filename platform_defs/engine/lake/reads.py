@@ -164,10 +164,10 @@ class ReadTables(LakeRoot):
         delta = self.delta(table)
         return None if delta is None else newest_commit(delta, table, key)
 
-    def commits(self, table: str, key: str) -> Iterator[Commit]:
-        """The commits with this key in their metadata, the newest first, as far as the table's log goes back."""
+    def commits(self, table: str, key: str, upto: int | None = None) -> Iterator[Commit]:
+        """The commits with this key in their metadata up to a version, the newest first, as far as the table's log goes back."""
         delta = self.delta(table)
-        return iter(()) if delta is None else commits_with(delta, table, key)
+        return iter(()) if delta is None else commits_with(delta, table, key, upto)
 
     def version(self, table: str) -> int | None:
         """The table's newest version."""
@@ -187,14 +187,14 @@ def newest_commit(delta: DeltaTable, table: str, key: str) -> Commit:
     return found
 
 
-def commits_with(delta: DeltaTable, table: str, key: str) -> Iterator[Commit]:
-    """The commits of an opened table with a key, the newest first; commits without it and compactions are skipped.
+def commits_with(delta: DeltaTable, table: str, key: str, upto: int | None = None) -> Iterator[Commit]:
+    """The commits of an opened table with a key up to a version, the newest first; commits without it and compactions are skipped.
 
     Raises:
         UnreadableLogError: the file of a commit is damaged.
     """
     try:
-        for version, info in commits.commit_infos(delta):
+        for version, info in commits.commit_infos(delta, upto):
             metadata = commits.metadata_of(info)
             if key in metadata and info.get("operation") != "OPTIMIZE":
                 written = info.get("operationMetrics", {}).get("numOutputRows", 0)

@@ -1,7 +1,8 @@
 """The identity of an asset as text, and its progress from its own commits."""
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from assets.contracts import DerivedAsset
 from operators import Deduplicate, IntervalJoin, Sliding, TopK, Tumbling, WindowedAggregate
 from operators.contract import Operator
 from platform_defs.engine.inputs.identity import differences, identity_of
-from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, stored_progress
+from platform_defs.engine.inputs.progress import PROGRESS, Progress, ProgressError, progress, step_id, stored_progress
+from platform_defs.engine.lake import reads
 from platform_defs.engine.lake.tables import Lake
 from tests.support.example_operators import RunningTotal, Spread
 from tests.support.small_sources import join
@@ -121,3 +123,57 @@ def test_the_error_of_changed_parameters_names_both_values(tmp_path: Path) -> No
     with pytest.raises(ProgressError, match=message):
         progress(lake, other)
     assert stored_progress(lake, other).operator == identity_of(asset)
+
+
+def _commit(lake: Lake, *steps: Progress | None) -> None:
+    """Commit steps to the table of `join()`; None stands for a commit of another writer."""
+    for made in steps:
+        lake.append_small(pa.table({"a": [1]}), "pairs", {"other": 1} if made is None else {PROGRESS: asdict(made)})
+
+
+@pytest.fixture
+def read_versions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The versions of the commits that are read."""
+    found, infos = list[int](), reads.commits.commit_infos
+
+    def recorded(*of: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+        for version, info in infos(*of):
+            found.append(version)
+            yield version, info
+
+    monkeypatch.setattr(reads.commits, "commit_infos", recorded)
+    return found
+
+
+def test_an_early_step_is_found_without_reading_all_commits_since(tmp_path: Path, read_versions: list[int]) -> None:
+    lake = Lake(str(tmp_path))
+    _commit(lake, *[Progress(step, id=f"id {step}") for step in range(1, 41)])
+    assert [step_id(lake, join(), step) for step in (40, 3, 41)] == ["id 40", "id 3", None]
+    read_versions.clear()
+    assert step_id(lake, join(), 3) == "id 3"
+    assert read_versions == [39, 2]
+
+
+def test_a_step_is_found_among_commits_of_other_writers(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    for step in range(1, 9):
+        _commit(lake, *[None] * (step % 3), Progress(step, id=f"id {step}"), *[None] * (step % 2))
+    assert [step_id(lake, join(), step) for step in range(1, 9)] == [f"id {step}" for step in range(1, 9)]
+    assert step_id(lake, join(), 0) is None
+
+
+def test_a_step_of_an_earlier_generation_is_found_as_by_reading_all_commits(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    _commit(lake, *[Progress(step, id=f"old {step}") for step in (1, 2, 3, 7, 8)])
+    _commit(lake, *[Progress(step, generation=1, id=f"new {step}") for step in (5, 6, 9, 10)])
+    found = [step_id(lake, join(), step) for step in range(1, 11)]
+    assert found == ["old 1", "old 2", "old 3", None, "new 5", "new 6", None, None, "new 9", "new 10"]
+
+
+def test_a_step_before_the_oldest_commit_in_the_log_is_not_found(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path))
+    _commit(lake, *[Progress(step, id=f"id {step}") for step in range(1, 6)])
+    lake.delta("pairs").create_checkpoint()  # pyright: ignore[reportOptionalMemberAccess]
+    for version in range(3):
+        (tmp_path / "pairs/_delta_log" / f"{version:020}.json").unlink()
+    assert [step_id(lake, join(), step) for step in range(1, 6)] == [None, None, None, "id 4", "id 5"]
