@@ -19,7 +19,9 @@ from assets.factories.sentences import count
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.first_rows import first_rows
 from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.operations.export import View
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.engine.operations.rebuild import Rebuilt
 from platform_defs.safe_text import one_line, printable, shortened
@@ -100,6 +102,14 @@ def rebuilt(asset: str, done: Rebuilt) -> dict[str, Any]:
 def maintained(done: Maintained) -> dict[str, Any]:
     """The result of a table's maintenance."""
     return asdict(done)
+
+
+def rows_of_view(engine: Engine, view: View, limit: int) -> dict[str, Any]:
+    """The number of rows of a view, and the first of them; present rows of types that Arrow converts need no session."""
+    if view.is_present and (found := first_rows(engine.lake, view.table, limit)) is not None:
+        total, first = found
+        return {"table": view.table, "total": total, "rows": first}
+    return {"table": view.table} | head_of(engine.views.show(view), limit)
 
 
 def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:

@@ -30,11 +30,13 @@ def show(
     event_times_to: EventTimesTo = None,
     as_json: Json = False,
 ) -> None:
-    """Show rows of a table: its present state, an earlier state, or with early results."""
+    """Show rows of a table: its present state, an earlier state, or with early results.
+
+    The present rows need no Spark, unless a column has a type or a value that only Spark converts, such as a map with dates as keys.
+    """
     view, engine = view_of(table, early, as_of, event_times_to), _engine()
     view.check(engine.lake, engine.assets)  # first: a wrong argument needs no Spark session
-    rows = engine.views.show(view)
-    render.show(as_json, {"table": table} | render.head_of(rows, limit), render.print_rows)
+    render.show(as_json, render.rows_of_view(engine, view, limit), render.print_rows)
 
 
 @app.command()

@@ -27,7 +27,7 @@ Ranges = Mapping[str, Ends | list[Ends]]
 """By column, the lowest and the highest value, or several such ranges; None for an open end. Timestamps are epoch ms."""
 
 _MOST_RELATIONS, _MOST_FILES = 256, 64
-_HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+_HARMLESS, _VECTORS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}, "deletionVectors"
 
 
 def rows_of_matching_files(
@@ -68,11 +68,12 @@ _kept_files_of = lru_cache(maxsize=_MOST_RELATIONS)(_files_of)
 
 def _have_sizes(delta: DeltaTable, sizes: Mapping[str, int]) -> bool:
     """Whether all files exist with these sizes."""
-    found = _store_of(delta).get_file_info([*sizes])
+    found = store_of(delta).get_file_info([*sizes])
     return all(info.type == pa_fs.FileType.File and info.size == size for info, size in zip(found, sizes.values(), strict=True))
 
 
-def _store_of(delta: DeltaTable) -> pa_fs.PyFileSystem:
+def store_of(delta: DeltaTable) -> pa_fs.PyFileSystem:
+    """The file system of a table's folder."""
     return pa_fs.PyFileSystem(DeltaStorageHandler.from_table(delta._table))  # pyright: ignore[reportPrivateUsage]
 
 
@@ -117,7 +118,7 @@ def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArra
     files = _can_contain(actions, within)
     if sum(_of_files(actions, "size_bytes", files)) > SMALL_INPUT_BYTES:
         return None
-    store = _store_of(delta)
+    store = store_of(delta)
     try:
         read = [pq.read_table(path, columns=[column], filesystem=store) for path in _of_files(actions, "path", files)]
         return pa.chunked_array([chunk for table in read for chunk in table[column].chunks], pa.int64())
@@ -166,10 +167,16 @@ def _not_matching(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[
     return above | {n for n, bound in enumerate(most) if None not in (bound, low) and bound < low}
 
 
-def is_plain(delta: DeltaTable) -> bool:
-    """Whether the rows of a table are those of its Parquet files, by their column names."""
+def is_plain(delta: DeltaTable, *, with_vectors: bool = False) -> bool:
+    """Whether the rows of a table are those of its Parquet files, by their column names.
+
+    Args:
+        delta: the table.
+        with_vectors: whether the table may have deletion vectors, which the caller applies.
+    """
     protocol, metadata = delta.protocol(), delta.metadata()
-    features = protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= _HARMLESS
+    known = _HARMLESS | ({_VECTORS} if with_vectors else set[str]())
+    features = protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= known
     mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
     return (protocol.min_reader_version == 1 or features) and not mapped and not metadata.partition_columns
 

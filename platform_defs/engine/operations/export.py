@@ -64,9 +64,13 @@ class View:
         """Raise `ViewError` if no derived table has the name, or if its present rows are asked for and it has no step yet."""
         if self.table not in tables:
             raise ViewError.no_table(self.table, [*tables])
-        is_present = not self.early and self.as_of is None and self.event_times_to is None
-        if is_present and lake.delta(self.table) is None:
+        if self.is_present and lake.delta(self.table) is None:
             raise ViewError.no_rows(self.table)
+
+    @property
+    def is_present(self) -> bool:
+        """Whether the view is the table's present rows."""
+        return not self.early and self.as_of is None and self.event_times_to is None
 
     def __post_init__(self) -> None:
         chosen = [name for name in ("early", "as_of", "event_times_to") if getattr(self, name) not in (None, False)]
