@@ -22,6 +22,8 @@ from pyspark.sql.types import (
 from platform_defs.engine.formats.values import COMMON_TYPES, parts
 
 _KEYS = StringType | IntegralType
+_SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 1e7
+"""Between these, every version of Java writes a float with the fewest digits that identify it, as NumPy does."""
 
 
 def has_json_value(kind: DataType) -> bool:
@@ -37,6 +39,9 @@ def json_value(value: Any, kind: DataType) -> Any:
     Args:
         value: the value as Arrow's `to_pylist` gives it.
         kind: its type, for which `has_json_value` is true.
+
+    Raises:
+        ValueError: the value is a float whose digits depend on the version of Java.
 
     >>> json_value({"at": datetime(2026, 3, 1, 12), "n": Decimal("1.50")}, StructType().add("at", "timestamp").add("n", "decimal(5,2)"))
     {'at': '2026-03-01T12:00:00.000Z', 'n': 1.5}
@@ -54,7 +59,7 @@ def json_value(value: Any, kind: DataType) -> Any:
 
 def _atomic(value: Any, kind: DataType) -> Any:
     if isinstance(value, float):
-        return _number(float(str(np.float32(value))) if isinstance(kind, FloatType) else value)
+        return _number(_short(value) if isinstance(kind, FloatType) else value)
     if isinstance(value, Decimal):
         return int(value) if isinstance(kind, DecimalType) and kind.scale == 0 else float(value)
     if isinstance(value, bytes):
@@ -63,6 +68,13 @@ def _atomic(value: Any, kind: DataType) -> Any:
         zone = "" if isinstance(kind, TimestampNTZType) else "Z"
         return f"{value.replace(tzinfo=None).isoformat(timespec='milliseconds')}{zone}"
     return value.isoformat() if isinstance(value, date) else value
+
+
+def _short(value: float) -> float:
+    """A float with the digits that Java writes: Java 17 writes more than are needed for large ones, such as 1.15805232E8."""
+    if value and math.isfinite(value) and not _SMALLEST_FLOAT <= abs(value) < _LARGEST_FLOAT:
+        raise ValueError(value)
+    return float(str(np.float32(value)))
 
 
 def _number(value: float) -> float | str:

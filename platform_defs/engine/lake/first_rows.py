@@ -137,7 +137,7 @@ def _as_json(batch: pa.RecordBatch, schema: StructType, columns: Mapping[str, st
     try:
         values = {column: [None] * batch.num_rows if name is None else batch[name].to_pylist() for column, name in columns.items()}
         return [json_value(dict(zip(values, row, strict=True)), schema) for row in zip(*values.values(), strict=True)]
-    except (ValueError, OverflowError):  # a time that Python does not represent, or text that is not UTF-8
+    except (ValueError, OverflowError):  # such as a year after 9999, or text that is not UTF-8
         return None
 
 

@@ -83,7 +83,7 @@ class _Query:
         found = sql_rows(lake, tables, f"SELECT {', '.join(columns)} FROM {_EVENTS} {condition} {first}")
         try:
             return counted["n"], [json_value(row, schema) for row in found.to_pylist()]
-        except (ValueError, OverflowError):  # a time that Python does not represent
+        except (ValueError, OverflowError):  # a time that Python does not represent, or a float that Java versions write differently
             return None
 
 

@@ -1,11 +1,12 @@
 """Values read by Arrow become the same plain data as by Spark's `to_json`."""
 
 import json
+import re
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import FloatType, StructType
 
 from assets.ddl import schema_of
 from platform_defs.engine.formats.json_values import has_json_value, json_value
@@ -17,7 +18,8 @@ VALUES = [
     "9000000000000000000L",
     "true",
     "CAST('1.1' AS FLOAT)",
-    "CAST('3.4028235e38' AS FLOAT)",
+    "CAST('9999999' AS FLOAT)",
+    "CAST('-1.2e-38' AS FLOAT)",
     "0.1D",
     "1e-300D",
     "-0.0D",
@@ -52,3 +54,10 @@ def test_a_value_equals_that_of_spark(spark: SparkSession) -> None:
 @pytest.mark.parametrize("kind", ["map<date,int>", "array<map<struct<a:int>,int>>", "struct<v:variant>"])
 def test_types_that_only_spark_converts(kind: str) -> None:
     assert not has_json_value(schema_of(f"c {kind}") or StructType())
+
+
+@pytest.mark.parametrize("value", [1e7, -115805232.0, 3.4028234663852886e38, 1.401298464324817e-45])
+def test_floats_whose_digits_depend_on_the_version_of_java_are_left_to_spark(value: float) -> None:
+    """Java 17 writes 1.15805232E8 for 115805230."""
+    with pytest.raises(ValueError, match=re.escape(str(value))):
+        json_value(value, FloatType())

@@ -117,6 +117,7 @@ def test_an_empty_table_has_no_rows(spark: SparkSession, lake: Lake) -> None:
         "date'+10000-01-01'",
         "array(timestamp'-0001-01-01 00:00:00Z')",
         "cast(X'FF' as string)",
+        "cast(115805232 as float)",
     ],
 )
 def test_what_only_spark_converts_is_left_to_it(spark: SparkSession, lake: Lake, column: str) -> None:

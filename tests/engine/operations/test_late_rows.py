@@ -13,7 +13,8 @@ from platform_defs.cli import render
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import MakeEngine
-from tests.support.small_sources import DAY, HOUR, MINUTE, Event, join, replay, source
+from tests.support.no_session import without_session
+from tests.support.small_sources import DAY, HOUR, MINUTE, Event, join, land, replay, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="2 minutes"), aggregates={"n": "count(*)"}, allowed_lateness="1 minute")
 PAIRS = join()
@@ -54,13 +55,6 @@ def engine(make_module_engine: MakeEngine) -> Engine:
     return engine
 
 
-def _without_session(engine: Engine) -> Engine:
-    def fail() -> Any:
-        raise AssertionError("a session is started")
-
-    return replace(engine, connect=fail)
-
-
 def _by_spark(engine: Engine, asset: str, source: str, limit: int) -> tuple[int, list[dict[str, Any]]]:
     found = render.head_of(engine.views.late(asset, source).orderBy("seq", "arrival"), limit)
     return found["total"], found["rows"]
@@ -68,7 +62,7 @@ def _by_spark(engine: Engine, asset: str, source: str, limit: int) -> tuple[int,
 
 @pytest.mark.parametrize(("asset", "of"), LATE)
 def test_late_rows_equal_those_of_spark(engine: Engine, asset: str, of: str) -> None:
-    without = _without_session(engine)
+    without = without_session(engine)
     found = without.late_rows(asset, of, 1_000)
     assert found == _by_spark(engine, asset, of, 1_000)
     assert found is not None
@@ -76,9 +70,51 @@ def test_late_rows_equal_those_of_spark(engine: Engine, asset: str, of: str) -> 
     assert without.late_rows(asset, of, 2) == (found[0], found[1][:2])
 
 
+WIDE = """k STRING, ts TIMESTAMP, local TIMESTAMP_NTZ, day DATE, exact DECIMAL(38,18), whole DECIMAL(20,0), single FLOAT, number DOUBLE,
+bytes BINARY, prices MAP<STRING, DECIMAL(9,2)>, times MAP<STRING, ARRAY<TIMESTAMP>>,
+item STRUCT<id: INT, at: TIMESTAMP, tags: MAP<STRING, STRUCT<d: DATE, x: DOUBLE>>>, items ARRAY<STRUCT<n: DECIMAL(6,3), flag: BOOLEAN>>"""
+LATE_LINES = [
+    '{"k": "1969", "ts": "1969-07-20T20:17:40.123456Z", "local": "1969-12-31T23:59:59.9999", "day": "1969-12-31"}',
+    '{"k": "first", "ts": "0001-01-01T00:00:00Z", "local": "1582-10-04T00:00:00", "day": "1582-10-04", "exact": -0.000000000000000001}',
+    '{"k": "numbers", "ts": "1969-12-31T23:59:59.999Z", "exact": 12345678901234567890.5, "whole": 12345678901234567890, "single": 0.1, '
+    '"number": 1e-300, "bytes": "AP8="}',
+    '{"k": "nested", "ts": "1969-01-01T00:00:00Z", "prices": {"a": 1.10, "b": null}, "times": {"7": ["1969-07-20T20:17:40.5Z", null]}, '
+    '"item": {"id": 1, "at": "1969-07-20T20:17:40Z", "tags": {"x": {"d": "1969-07-20", "x": -0.0}, "y": null}}, '
+    '"items": [{"n": 1.5, "flag": true}, null, {}]}',
+    '{"k": "empty", "ts": "1969-01-01T00:00:00Z", "prices": {}, "item": {}, "items": []}',
+]
+
+
+def test_late_rows_of_every_type_equal_those_of_spark(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", schema=WIDE)], [_of_l("firsts", Deduplicate(by="k"))])
+    land(engine, "l", "1.jsonl", ['{"k": "new", "ts": "1970-01-02T00:00:00Z"}'])
+    engine.ingest()
+    land(engine, "l", "2.jsonl", LATE_LINES)
+    engine.ingest()
+    found = without_session(engine).late_rows("firsts", "l", 1_000)
+    assert repr(found) == repr(_by_spark(engine, "firsts", "l", 1_000))
+    assert found is not None
+    assert found[0] == len(LATE_LINES)
+    rows = {row["k"]: row for row in found[1]}
+    assert (rows["1969"]["ts"], rows["1969"]["local"]) == ("1969-07-20T20:17:40.123Z", "1969-12-31T23:59:59.999")
+    assert rows["nested"]["prices"] == {"a": 1.1, "b": None}
+    assert rows["nested"]["item"]["tags"] == {"x": {"d": "1969-07-20", "x": -0.0}, "y": None}
+
+
+@pytest.mark.parametrize("value", ["1.5e8", '"NaN"'])
+def test_a_float_that_only_spark_writes_is_left_to_it(make_engine: MakeEngine, value: str) -> None:
+    engine = make_engine([source("l", schema="k STRING, ts TIMESTAMP, f FLOAT")], [_of_l("firsts", Deduplicate(by="k"))])
+    land(engine, "l", "1.jsonl", ['{"k": "new", "ts": "1970-01-02T00:00:00Z"}'])
+    engine.ingest()
+    land(engine, "l", "2.jsonl", [f'{{"k": "late", "ts": "1969-01-01T00:00:00Z", "f": {value}}}'])
+    engine.ingest()
+    found = without_session(engine).late_rows("firsts", "l", 9)
+    assert found is None if value == "1.5e8" else found == _by_spark(engine, "firsts", "l", 9)
+
+
 @pytest.mark.parametrize("asset", [a.name for a in SPARKS])
 def test_only_spark_finds_the_late_rows_of_a_prepared_source_or_of_windows_with_gaps(engine: Engine, asset: str) -> None:
-    assert _without_session(engine).late_rows(asset, "l", 1_000) is None
+    assert without_session(engine).late_rows(asset, "l", 1_000) is None
     report = render.late(engine, "l", asset, 1_000)
     assert (report["total"], report["rows"]) == _by_spark(engine, asset, "l", 1_000)
     assert report["total"] > 0
@@ -87,7 +123,7 @@ def test_only_spark_finds_the_late_rows_of_a_prepared_source_or_of_windows_with_
 def test_a_source_without_late_rows_needs_no_session(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [*ASSETS, *SPARKS])
     replay(engine, [{"l": [Event("a", 1, 0)]}, {"l": [Event("b", 1, HOUR)]}])
-    found = {(name, of): _without_session(engine).late_rows(name, of, 9) for name, a in engine.assets.items() for of in a.inputs}
+    found = {(name, of): without_session(engine).late_rows(name, of, 9) for name, a in engine.assets.items() for of in a.inputs}
     assert {*map(str, found.values())} == {"(0, [])"}
 
 
@@ -97,4 +133,4 @@ def test_a_lost_data_file_is_named(make_engine: MakeEngine) -> None:
     for file in Path(engine.lake.path("events/l")).rglob("*.parquet"):
         file.unlink()
     with pytest.raises(LakeError, match=r"events/l lacks a data file: .*\.parquet"):
-        _without_session(engine).late_rows("firsts", "l", 9)
+        without_session(engine).late_rows("firsts", "l", 9)
