@@ -93,7 +93,7 @@ class _File:
 
 def _files(delta: DeltaTable) -> list[_File]:
     """The files of a table in the order in which Spark reads them."""
-    actions = pa.table(delta.get_add_actions(flatten=True))
+    actions = delta.get_add_actions(flatten=True)  # `pyarrow.table` of it loads pandas
     sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
     vectors, store, none = _vectors(delta), store_of(delta), np.ones(0, bool)
 

@@ -28,6 +28,6 @@ def sql_rows(lake: Lake, tables: Mapping[str, str], sql: str) -> pa.Table:
             for name, table in tables.items():
                 if (delta := lake.delta(table)) is not None:
                     builder.register(name, delta)
-            return pa.table(pa.RecordBatchReader.from_stream(builder.execute(sql)))
+            return pa.RecordBatchReader.from_stream(builder.execute(sql)).read_all()  # `pyarrow.table` loads pandas
     except (DeltaError, pa.ArrowException) as error:
         raise LakeError.not_read([*tables.values()], error) from error

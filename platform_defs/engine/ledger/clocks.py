@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 
+from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
 
 CLOCK_STEP = 60_000
@@ -18,8 +19,8 @@ def processing_times(clocks: pa.ChunkedArray) -> pa.Array:
         clocks: the wall clocks of the batches.
     """
     if not len(clocks):
-        return pa.array([], pa.int64())
-    backwards = pa.array(range(len(clocks) - 1, -1, -1), pa.int64())
+        return arrow_array([], pa.int64())
+    backwards = arrow_array(range(len(clocks) - 1, -1, -1), pa.int64())
     least = pc.cumulative_min(pa.chunked_array(clocks.take(backwards).chunks, pa.int64()).combine_chunks())
     return least.take(backwards)
 
@@ -50,4 +51,4 @@ def time_of_batch(clocks: Column, seq: int, now: int) -> int:
     if known is not None and known <= now:
         return known
     before = clocks.between(0, seq - 1)
-    return pc.max(before.filter(pc.less_equal(before, now))).as_py() or now
+    return pc.max(before.filter(pc.less_equal(before, arrow_scalar(now, pa.int64())))).as_py() or now

@@ -1,6 +1,6 @@
 """The history of a ledger's batches: columns for each source, which are validated as they are read.
 
-With a Python value as an operand, Arrow loads pandas, which takes longer than opening a ledger; so operands here are Arrow scalars.
+Operands are Arrow scalars: see `arrow_values`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
 from platform_defs.engine.ledger.rows import Entry, SourceEntry, as_ints, table_of
 
@@ -37,9 +38,9 @@ _KEPT = {
     "last_event_time": _INT,
     "accepted": _INT,
 }
-_SILENT, _RETRY = pa.scalar("silent"), pa.scalar("retry")
-_UNCHANGED = pa.scalar(None, _BOOL)
-_SETS_WATERMARK = pa.array(["watermark", "drain"])
+_SILENT, _RETRY = (arrow_scalar(kind, pa.string()) for kind in ("silent", "retry"))
+_UNCHANGED, _ZERO = arrow_scalar(None, _BOOL), arrow_scalar(0, _INT)
+_SETS_WATERMARK = arrow_array(["watermark", "drain"], pa.string())
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,15 @@ class SourceHistory:
     def batches_with_rows(self, after: int, upto: int | None = None) -> pa.Table:
         """The batches with accepted rows: `seq`, `first_event_time`, `last_event_time`, `accepted`."""
         found = self.table(["seq", "first_event_time", "last_event_time", "accepted"], after, upto)
-        return found.filter(pc.and_(pc.greater(found["accepted"], 0), pc.is_valid(found["first_event_time"])))
+        return found.filter(pc.and_(pc.greater(found["accepted"], _ZERO), pc.is_valid(found["first_event_time"])))
 
     def oldest_since(self, since: int) -> int | None:
         """The oldest known event time at or after `since`; for a batch that starts before it, its last one. None if there is none."""
         rows = self.batches_with_rows(0)
-        rows = rows.filter(pc.greater_equal(rows["last_event_time"], pa.scalar(since, _INT)))
+        start = arrow_scalar(since, _INT)
+        rows = rows.filter(pc.greater_equal(rows["last_event_time"], start))
         first, last = rows["first_event_time"], rows["last_event_time"]
-        return pc.min(pc.if_else(pc.greater_equal(first, pa.scalar(since, _INT)), first, last)).as_py()
+        return pc.min(pc.if_else(pc.greater_equal(first, start), first, last)).as_py()
 
     def spreads(self, seqs: pa.ChunkedArray) -> dict[int, list[int]]:
         """The recorded quantiles of event times of some batches, by batch number."""

@@ -5,10 +5,11 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 
 from platform_defs.engine.formats.files import File, Known, decoded, decoded_name, mark_of, one_path, uri_below, without_scheme
+from platform_defs.engine.ledger.arrow_values import arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
 
 _TEXT, _INT, _MARK = pa.string(), pa.int64(), pa.int32()
-_READ = pa.scalar(0, _MARK)
+_READ = arrow_scalar(0, _MARK)
 
 
 class KnownFiles:

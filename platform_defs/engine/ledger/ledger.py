@@ -15,6 +15,7 @@ import pyarrow as pa
 from platform_defs.engine.formats.files import File, Known
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger.arrow_values import arrow_scalar
 from platform_defs.engine.ledger.batches import Entries, together
 from platform_defs.engine.ledger.clocks import CLOCK_STEP, first_time, is_set_back, processing_times, time_of_batch
 from platform_defs.engine.ledger.columns import pc
@@ -147,7 +148,7 @@ class Ledger:
         """The counts of a source, over all of its batches."""
         sums: dict[str, int] = dict.fromkeys(COUNTS, 0)
         for part in self._store.rows(["seq", "source", *COUNTS], 0, self.head):
-            of = part.filter(pc.equal(part["source"], source))
+            of = part.filter(pc.equal(part["source"], arrow_scalar(source, pa.string())))
             sums = {name: known + (pc.sum(of[name]).as_py() or 0) for name, known in sums.items()}
         return sums
 
@@ -155,14 +156,15 @@ class Ledger:
         """All recorded offsets of a source, read from the store. Use `known` to check whether files are known."""
         found: set[str] = set()
         for part in self._store.rows(["seq", "source", "offsets"], 0, self.head):
-            found.update(pc.list_flatten(part.filter(pc.equal(part["source"], source))["offsets"]).to_pylist())
+            of = part.filter(pc.equal(part["source"], arrow_scalar(source, pa.string())))
+            found.update(pc.list_flatten(of["offsets"]).to_pylist())
         return found
 
     def offsets_in_order(self, source: str) -> list[tuple[int, str]]:
         """All recorded offsets of a source, each with its batch number, ordered by batch."""
         found: list[tuple[int, str]] = []
         for part in self._store.rows(["seq", "source", "offsets"], 0, self.head):
-            of = part.filter(pc.equal(part["source"], source))
+            of = part.filter(pc.equal(part["source"], arrow_scalar(source, pa.string())))
             found += [(seq, o) for seq, some in zip(of["seq"].to_pylist(), of["offsets"].to_pylist(), strict=True) for o in some or ()]
         return sorted(found, key=lambda pair: pair[0])
 

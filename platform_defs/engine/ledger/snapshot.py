@@ -1,5 +1,8 @@
 """A snapshot of the ledger at one batch, from which a step, an account and a status are computed."""
 
+import pyarrow as pa
+
+from platform_defs.engine.ledger.arrow_values import arrow_scalar
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
@@ -45,4 +48,4 @@ def last_with_rows(ledger: Ledger, source: str, head: int | None = None) -> int:
     before the source is removed from the pipeline for a while.
     """
     rows = ledger.source(source).table(["seq", "accepted"], 0, head)
-    return pc.max(rows["seq"].filter(pc.greater(rows["accepted"], 0))).as_py() or 0
+    return pc.max(rows["seq"].filter(pc.greater(rows["accepted"], arrow_scalar(0, pa.int64())))).as_py() or 0

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
 from platform_defs.engine.ledger.history import SourceHistory
 
 _MARK, _IDLE = pa.int64(), pa.bool_()
-_BEFORE_ALL, _AFTER_ALL = -(1 << 63), (1 << 63) - 1
+_BEFORE_ALL, _AFTER_ALL = (arrow_scalar(bound, _MARK) for bound in (-(1 << 63), (1 << 63) - 1))
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,13 @@ def of_source(history: SourceHistory, head: int, known: Timeline = NOTHING) -> T
     """
     first = max(1, len(known.after))
     rows = history.table(["seq", "watermark", "idle"], first - 1, head)
-    index = pc.index_in(pa.array(range(first, head + 1), pa.int32()), value_set=rows["seq"])
+    index = pc.index_in(arrow_array(range(first, head + 1), pa.int32()), value_set=rows["seq"])
     marks, idle = (rows[name].take(index).combine_chunks() for name in ("watermark", "idle"))
     marks, idle = (_column(values, kind) for values, kind in ((marks, _MARK), (idle, _IDLE)))
     start = [] if len(known.after) else [None]
     after = _running(known.after[-1] if len(known.after) else None, marks)
     idle = _filled(known.idle[-1] if len(known.idle) else False, idle)
-    return _extended(known, _joined(pa.array(start, _MARK), after), _joined(pa.array([False][: len(start)], _IDLE), idle))
+    return _extended(known, _joined(arrow_array(start, _MARK), after), _joined(arrow_array([False][: len(start)], _IDLE), idle))
 
 
 def passed_on(sources: Sequence[SourceHistory], head: int) -> pa.Array:
@@ -60,12 +61,12 @@ def passed_on(sources: Sequence[SourceHistory], head: int) -> pa.Array:
     from a batch in which such a version recorded the last of the sources as idle (not of kind `silent`) up to the next batch that records
     one of the sources. Batches of kind `retry` do not count.
     """
-    found = pa.array([bool(sources)] * (head + 1), _IDLE)
+    found = pc.fill_null(pa.nulls(head + 1, _IDLE), arrow_scalar(bool(sources), _IDLE))
     for history in sources:
         rows = history.table(["seq", "idle_by_old_rule"], 0, head)
-        index = pc.index_in(pa.array(range(1, head + 1), pa.int32()), value_set=rows["seq"])
+        index = pc.index_in(arrow_array(range(1, head + 1), pa.int32()), value_set=rows["seq"])
         idle = _column(rows["idle_by_old_rule"].take(index).combine_chunks(), _IDLE)
-        found = pc.and_(found, _joined(pa.array([False], _IDLE), _filled(False, idle)))
+        found = pc.and_(found, _joined(arrow_array([False], _IDLE), _filled(False, idle)))
     return found
 
 
@@ -86,7 +87,7 @@ def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeli
     marks = [pc.if_else(away, _AFTER_ALL, mark) for away, mark in zip(idle, marks, strict=True)]
     least = pc.min_element_wise(*marks)
     held = pc.or_(pc.equal(least, _AFTER_ALL), pc.equal(least, _BEFORE_ALL))
-    after = _running(known.after[-1] if first else None, pc.if_else(held, pa.scalar(None, _MARK), least))
+    after = _running(known.after[-1] if first else None, pc.if_else(held, arrow_scalar(None, _MARK), least))
     every = idle[0]
     for away in idle[1:]:
         every = pc.and_(every, away)
@@ -96,31 +97,32 @@ def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeli
 def delayed(timeline: Timeline, delay: int, known: Timeline = NOTHING) -> Timeline:
     """The output watermark of an operator: its watermark less its output watermark delay."""
     first = len(known.after)
-    return _extended(known, pc.subtract(_values(timeline.after, _MARK, first), delay), _values(timeline.idle, _IDLE, first))
+    after = pc.subtract(_values(timeline.after, _MARK, first), arrow_scalar(delay, _MARK))
+    return _extended(known, after, _values(timeline.idle, _IDLE, first))
 
 
 def _running(before: int | None, marks: pa.Array) -> pa.Array:
     """The running maximum, starting from a value; None is below all values."""
-    running = pc.cumulative_max(_joined(pa.array([before], _MARK), marks), skip_nulls=True)
+    running = pc.cumulative_max(_joined(arrow_array([before], _MARK), marks), skip_nulls=True)
     return pc.fill_null_forward(running)[1:]
 
 
 def _filled(before: bool, idle: pa.Array) -> pa.Array:
-    return pc.fill_null_forward(_joined(pa.array([before], _IDLE), idle))[1:]
+    return pc.fill_null_forward(_joined(arrow_array([before], _IDLE), idle))[1:]
 
 
 def _extended(known: Timeline, after: pa.Array, idle: pa.Array) -> Timeline:
-    marks, away = (c if isinstance(c, Column) else Column(k, [pa.array(c, k)]) for c, k in ((known.after, _MARK), (known.idle, _IDLE)))
+    marks, away = (c if isinstance(c, Column) else Column(k, [arrow_array(c, k)]) for c, k in ((known.after, _MARK), (known.idle, _IDLE)))
     return Timeline(marks.extended(after), away.extended(idle))
 
 
 def _values(values: Sequence[int | None] | Sequence[bool], kind: pa.DataType, first: int, end: int | None = None) -> pa.Array:
-    found = values.between(first, end) if isinstance(values, Column) else pa.chunked_array([pa.array(values[first:end], kind)])
+    found = values.between(first, end) if isinstance(values, Column) else pa.chunked_array([arrow_array(values[first:end], kind)])
     return _column(found.combine_chunks(), kind)
 
 
 def _column(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    return values if isinstance(values, pa.Array) else pa.concat_arrays([pa.array([], kind), *values.chunks])
+    return values if isinstance(values, pa.Array) else pa.concat_arrays([arrow_array([], kind), *values.chunks])
 
 
 def _joined(one: pa.Array, other: pa.Array) -> pa.Array:
@@ -142,10 +144,10 @@ def possibly_late(
     rows = history.batches_with_rows(after, head)
     first, last = span
     if first is not None:
-        rows = rows.filter(pc.greater_equal(rows["last_event_time"], first))
+        rows = rows.filter(pc.greater_equal(rows["last_event_time"], arrow_scalar(first, _MARK)))
     if last is not None:
-        rows = rows.filter(pc.less_equal(rows["first_event_time"], last))
-    before = _values(operator.after, _MARK, 0).take(pc.subtract(rows["seq"].combine_chunks(), 1))
+        rows = rows.filter(pc.less_equal(rows["first_event_time"], arrow_scalar(last, _MARK)))
+    before = _values(operator.after, _MARK, 0).take(pc.subtract(rows["seq"].combine_chunks(), arrow_scalar(1, pa.int32())))
     rows = rows.append_column("before", before)
     late = rows.filter(pc.less_equal(rows["first_event_time"], rows["before"]))
     return dict(zip(late["seq"].to_pylist(), late["before"].to_pylist(), strict=True))

@@ -1,0 +1,41 @@
+"""Python values as Arrow arrays and scalars.
+
+`pyarrow.array` and `pyarrow.scalar` load pandas if it is installed, and so does a function of Arrow with a Python value as an operand. That
+takes longer than opening a ledger. Here the buffers of an array are written by Python.
+"""
+
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+
+def arrow_array(values: Sequence[int | bool | str | None], kind: pa.DataType) -> pa.Array:
+    """An array of whole numbers of 32 or 64 bits, of booleans, or of texts."""
+    if isinstance(values, range) and values:
+        return pa.arange(values.start, values.stop, values.step).cast(kind)
+    known = [value is not None for value in values]
+    return pa.Array.from_buffers(kind, len(known), [None if all(known) else _bits(known), *_data(values, kind)])
+
+
+def arrow_scalar(value: int | bool | str | None, kind: pa.DataType) -> pa.Scalar:
+    """A scalar of a type that `arrow_array` knows."""
+    return arrow_array([value], kind)[0]
+
+
+def _data(values: Sequence[int | bool | str | None], kind: pa.DataType) -> list[pa.Buffer]:
+    if pa.types.is_boolean(kind):
+        return [_bits([bool(value) for value in values])]
+    if pa.types.is_string(kind):
+        texts = [str(value or "").encode() for value in values]
+        return [pa.py_buffer(array("i", accumulate(map(len, texts), initial=0))), pa.py_buffer(b"".join(texts))]
+    return [pa.py_buffer(array("i" if kind == pa.int32() else "q", [int(value or 0) for value in values]))]
+
+
+def _bits(values: Sequence[bool]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(np.asarray(values, bool), bitorder="little"))
+
+
+__all__ = ["arrow_array", "arrow_scalar"]
