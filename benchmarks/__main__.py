@@ -157,6 +157,7 @@ def cycle(
     cycles: Annotated[int, typer.Option(help="Cycles; the last one counts.", min=1)] = 6,
     checks: Annotated[bool, typer.Option("--checks", help="Run the suites of Great Expectations too.")] = False,
     tables: Annotated[bool, typer.Option("--tables", help="Process one table at a time, and print the cost of each.")] = False,
+    dagster: Annotated[bool, typer.Option("--dagster", help="Run Dagster's jobs in this process, always with the suites.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the costs of the last cycle as JSON, in the last line.")] = False,
     heap: Annotated[str, typer.Option(help="The driver's heap.")] = "3g",
     work: Work = WORK,
@@ -167,7 +168,7 @@ def cycle(
 
     folder = work / "cycle"
     shutil.rmtree(folder, ignore_errors=True)
-    last, empty = run(folder, rows, cycles, checks=checks, by_table=tables, cores=cores, heap=heap, note=print)
+    last, empty = run(folder, rows, cycles, checks=checks, by_table=tables, dagster=dagster, cores=cores, heap=heap, note=print)
     for name, cost in last.tables.items() if tables else ():
         print(f"{name}: {cost}")
     if as_json:

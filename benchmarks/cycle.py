@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import dagster as dg
 import psutil
 from great_expectations.expectations.expectation import Expectation
 from pyspark.sql import SparkSession
@@ -21,7 +22,10 @@ from assets.ports import LogPort
 from expectations import table_suites
 from expectations.checks import findings, log_findings
 from expectations.finding import check_name
+from platform_defs.cli.demo import advance_in_dagster, ingest_in_dagster
 from platform_defs.configured_engine import make_engine
+from platform_defs.dagster_home import prepare
+from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.operations.in_parallel import advance_in_parallel, compute_in_parallel
@@ -133,8 +137,29 @@ class Meter:
         return sum(1 for _ in self._root.rglob("_delta_log/*.json"))
 
 
+class _Jobs:
+    """Dagster's jobs, which are run in this process on an instance of their own.
+
+    Args:
+        work: the folder of the benchmark.
+        values: the settings.
+        engine: the engine.
+    """
+
+    def __init__(self, work: Path, values: Settings, engine: Engine) -> None:
+        self._definitions, self._engine = build(values, shop(values)), engine
+        self._instance = dg.DagsterInstance.from_config(str(prepare(str(work / "dagster"))))
+
+    def run_cycle(self, meter: Meter, cycle: Cycle) -> None:
+        """Run the job that ingests, and the one that advances, accounts and checks."""
+        with meter.part(cycle, "ingest", "all"):
+            ingest_in_dagster(self._definitions, self._instance)
+        with meter.part(cycle, "advance", "all"):
+            advance_in_dagster(self._definitions, self._engine, self._instance)
+
+
 def run(
-    work: Path, rows: int, cycles: int, *, checks: bool, by_table: bool, cores: int, heap: str, note: Callable[[str], object]
+    work: Path, rows: int, cycles: int, *, checks: bool, by_table: bool, dagster: bool, cores: int, heap: str, note: Callable[[str], object]
 ) -> tuple[Cycle, Cycle]:
     """Run cycles on a new lake, and then a cycle for which nothing has landed; returns the last cycle with rows, and the empty one.
 
@@ -144,6 +169,7 @@ def run(
         cycles: how many cycles.
         checks: whether to run the suites of Great Expectations too.
         by_table: whether to work on one table after the other, and so measure each.
+        dagster: whether to run Dagster's jobs in this process; the job `advance` accounts and checks too.
         cores: the cores of the Spark session.
         heap: the heap of its JVM.
         note: called with one line for each cycle.
@@ -153,9 +179,13 @@ def run(
     spark = session(values)
     engine = replace(make_engine(values), connect=lambda: spark)
     meter, done, passed = Meter(spark, work / "lake"), list[Cycle](), dict[str, int]()
+    jobs = _Jobs(work, values, engine) if dagster else None
     for part in range(cycles + 1):
         cycle = Cycle(sum(drop(day, Path(values.landing_root), part, cycles).values()) if part < cycles else 0)
-        _run_cycle(engine, meter, cycle, values if checks else None, passed, by_table=by_table)
+        if jobs:
+            jobs.run_cycle(meter, cycle)
+        else:
+            _run_cycle(engine, meter, cycle, values if checks else None, passed, by_table=by_table)
         note(f"cycle {part + 1}: {cycle.summary}")
         done.append(cycle)
     return done[-2], done[-1]

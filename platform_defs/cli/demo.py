@@ -58,7 +58,7 @@ def run(
     for part in range(parts):
         tick(f"micro-batch {part + 1} of {parts}")
         land_part(part)
-        definitions.resolve_job_def("ingest").execute_in_process(instance=instance, run_config=_QUIET_LOGS)
+        ingest_in_dagster(definitions, instance)
         _advance(definitions, engine, instance, bool(data))
     tick("accounting")
     if data:
@@ -116,20 +116,33 @@ def _land(folder: DemoLake, sources: Iterable[str], name: str, put: Callable[[],
     folder.landed()
 
 
+def ingest_in_dagster(definitions: dg.Definitions, instance: dg.DagsterInstance) -> None:
+    """Ingest what has landed, in a run of Dagster in this process."""
+    definitions.resolve_job_def("ingest").execute_in_process(instance=instance, run_config=_QUIET_LOGS)
+
+
+def advance_in_dagster(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance) -> None:
+    """Advance every asset, account for it and check it, in a run of Dagster in this process."""
+    days, job = engine.pending.all_days(), definitions.resolve_job_def("advance")
+    if days:
+        job.execute_in_process(instance=instance, run_config=_QUIET_LOGS, tags=range_tags(*days))
+    elif upserted := engine.pending.upserted_tables():
+        job.execute_in_process(instance=instance, run_config=_QUIET_LOGS, asset_selection=[dg.AssetKey(name) for name in upserted])
+
+
 def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance, has_years: bool) -> None:
     """Advance every asset through Dagster; if the input has several years, only the joined payments.
 
     Dagster stores several events for each asset and day of a run, which takes minutes for all assets over Olist's two years. The
     engine advances the other assets, as in a stream.
     """
-    days = engine.pending.days(PAYMENT_ORDER_WIDE) if has_years else engine.pending.all_days()
-    only = [dg.AssetKey(PAYMENT_ORDER_WIDE)] if has_years else None
-    job = definitions.resolve_job_def("advance")
-    if days:
+    if not has_years:
+        advance_in_dagster(definitions, engine, instance)
+        return
+    if days := engine.pending.days(PAYMENT_ORDER_WIDE):
+        job, only = definitions.resolve_job_def("advance"), [dg.AssetKey(PAYMENT_ORDER_WIDE)]
         job.execute_in_process(instance=instance, run_config=_QUIET_LOGS, tags=range_tags(*days), asset_selection=only)
-    elif not has_years and (upserted := engine.pending.upserted_tables()):
-        job.execute_in_process(instance=instance, run_config=_QUIET_LOGS, asset_selection=[dg.AssetKey(name) for name in upserted])
-    for name in engine.assets if has_years else ():
+    for name in engine.assets:
         for _ in engine.steps(name, checked=True):
             pass
 

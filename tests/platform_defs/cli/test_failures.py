@@ -16,6 +16,8 @@ from operators import Aggregate, IntervalJoin, TopN
 from platform_defs.cli import commands as cli
 from platform_defs.cli.failures import AdvanceError, StatusError
 from platform_defs.engine import MaintenanceError, StepError
+from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.jobs import maintenance_job
@@ -47,6 +49,13 @@ class FakeEngine:
     def pending(self) -> "FakeEngine":
         return self
 
+    @property
+    def accounts(self) -> "FakeEngine":
+        return self
+
+    def check(self, name: str, step: Any) -> None:
+        return None
+
     def described(self, name: str) -> dict[str, int]:
         return {"lag_ms": 0}
 
@@ -54,7 +63,7 @@ class FakeEngine:
         self.called.append(name)
         if name == "bad" and self.error:
             raise self.error
-        yield SimpleNamespace(after=SimpleNamespace(step=1, seq=1, closed_to=None), rows=1)
+        yield Step(Progress(), Progress(step=1, seq=1), 1)
 
     def rebuild(self, name: str, first: object, last: object) -> Any:
         next(self.steps(f"rebuild {name}" if name != "bad" else name))
@@ -103,7 +112,8 @@ def test_a_stream_prints_what_each_batch_has_ingested_and_changed(monkeypatch: p
     assert lines[0] == f"Watching {settings().landing_root} for files of l, r every 1 second. Ctrl-C ends it."
     assert lines[1] == "batch 1: l 1,200 rows read, 1,199 accepted, 1 quarantined, watermark 1970-01-01 00:00:00.000Z"
     assert re.fullmatch(r"  rows added: joined 1; changes: good 1; \d\.\d s", lines[2])
-    assert lines[3].startswith("batch 2: l ")
+    assert re.fullmatch(r"  the conservation law holds: (joined, good|good, joined); \d\.\d s", lines[3])
+    assert lines[4].startswith("batch 2: l ")
 
 
 def test_an_interrupted_stream_prints_its_batches_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
