@@ -35,7 +35,7 @@ class StreamOutput:
     ) -> None:
         self._engine, self._print, self._written = engine, print_line, Counter[str]()
         self._advance = AdvanceAll(self._steps, reads, report)
-        self._law = LawInTurn(engine.accounts.check, report_account)
+        self._law = LawInTurn(self._account, report_account)
         self._batches, self._accepted = 0, 0
 
     @contextmanager
@@ -85,3 +85,6 @@ class StreamOutput:
             self._written[name] += step.rows
             self._law.changed(name, step)
             yield step
+
+    def _account(self, name: str, step: Step) -> None:
+        self._engine.accounts.check(name, step)

@@ -67,10 +67,11 @@ class SimTables(Lake):
         seen: Any = self.delta(table)
         return None if seen is None else seen.newest(table, key)
 
-    def commits(self, table: str, key: str) -> Iterator[Commit]:
+    def commits(self, table: str, key: str, upto: int | None = None) -> Iterator[Commit]:
         seen: Any = self.delta(table)
         versions = () if seen is None else reversed(seen.versions)
-        yield from (Commit(v.number, v.metadata[key], v.written) for v in versions if key in v.metadata)
+        known = (v for v in versions if upto is None or v.number <= upto)
+        yield from (Commit(v.number, v.metadata[key], v.written) for v in known if key in v.metadata)
 
     def no_rows(self, spark: Any, schema: Any) -> Any:
         return Rows((), ())
