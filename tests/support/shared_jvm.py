@@ -22,8 +22,6 @@ _LATE_COMPILATION = " ".join(
     for name, value in {"Invocation": 50_000, "MinInvocation": 10_000, "Compile": 150_000, "BackEdge": 400_000}.items()
 )
 """The JVM compiles code with all optimizations only after ten times as many calls: much of a test's code runs too seldom to be worth it."""
-_LARGE_PAGES = "-XX:+UseTransparentHugePages"
-"""Large pages of memory save 6 % of the JVM's CPU time, as measured with a small query over Delta tables."""
 _FEW_CACHED_TABLES = {"spark.databricks.delta.delta.log.cacheSize": "64"}
 """Tests use thousands of tables; with all of them cached, the JVM would soon do little else than collect garbage."""
 
@@ -65,7 +63,7 @@ def _configuration(file: str | None) -> tuple[Settings, dict[str, str]]:
     """
     memory, name = ("4g", file) if file else ("3g", "none")
     values = Settings(driver_memory=memory, shuffle_partitions=2, session_file=name)  # pyright: ignore[reportCallIssue]
-    return values, _FEW_CACHED_TABLES | {_JAVA_OPTIONS: f"{spark_config(values)[_JAVA_OPTIONS]} {_LATE_COMPILATION} {_LARGE_PAGES}"}
+    return values, _FEW_CACHED_TABLES | {_JAVA_OPTIONS: f"{spark_config(values)[_JAVA_OPTIONS]} {_LATE_COMPILATION}"}
 
 
 def _serve(file: str) -> None:
