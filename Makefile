@@ -25,7 +25,7 @@ help: ## list the tasks
 
 setup: $(STAMP) ## install uv, .venv from uv.lock, the JARs of Spark and its class archive; quick if nothing has changed
 	@$(BIN)/python -m platform_defs.setup.jars
-	@[ $(CLASSES) -nt $(STAMP) ] || { $(BIN)/python -m platform_defs.spark.archive_classes 2>/dev/null && touch $(CLASSES); }
+	@[ $(CLASSES) -nt $(STAMP) ] || { $(BIN)/python -m platform_defs.spark.archive_classes 2>/dev/null || true; touch $(CLASSES); }
 
 $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 	@set -e; mkdir -p $(@D); uv=$$(command -v uv || true); \

@@ -52,7 +52,9 @@ _IN_MEMORY, _ENOUGH = Path("/dev/shm"), 6 << 30
 
 def _keep_temporary_files_in_memory() -> None:
     """Put temporary folders into memory, if there is enough: tests commit thousands of times, and a commit waits for the disk."""
-    if "TMPDIR" not in os.environ and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free >= _ENOUGH:
+    if "TMPDIR" in os.environ or not os.access(_IN_MEMORY, os.W_OK) or os.statvfs(_IN_MEMORY).f_flag & os.ST_NOEXEC:
+        return
+    if shutil.disk_usage(_IN_MEMORY).free >= _ENOUGH:
         os.environ["TMPDIR"] = os.environ["SPARK_LOCAL_DIRS"] = tempfile.tempdir = str(_IN_MEMORY)
 
 

@@ -132,7 +132,7 @@ def _report_failed(asset: str, failed: Failed) -> None:
 
 
 def _report_account(asset: str, error: Exception) -> None:
-    render.print_warning(f"{asset} could not be accounted for: {_reason(error)}. It is tried again after a later batch")
+    render.print_warning(f"{asset} could not be accounted for: {_reason(error)}. The next try is after its next step")
 
 
 def _reason(error: Exception) -> str:

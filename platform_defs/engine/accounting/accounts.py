@@ -79,12 +79,14 @@ class Accounts:
             LawError: the conservation law does not hold, or ledger and log differ in their number of rows.
             ProgressError: the asset's table was made with other settings.
         """
-        days = days_of_step(self.snapshot(asset), step)
-        accounts, differences = self.days(asset, days), self.count_differences(asset, days)
+        with self.naming_lost_files():
+            advance = self.snapshot(asset)
+            days = days_of_step(advance, step)
+            accounts, differences = account(advance, days), count_differences(advance, days)
         self.record(asset, accounts, differences, days)
-        broken = [account for account in accounts if not account.holds]
+        broken = [one for one in accounts if not one.holds]
         if broken or differences:
-            raise LawError.broken(asset, broken, differences)
+            raise LawError.of_table(asset, broken, differences)
 
     def pairs(self, asset: str) -> int | None:
         """The number of results with a row of every input; None if results do not name rows of sources."""

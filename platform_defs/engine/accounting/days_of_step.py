@@ -10,16 +10,22 @@ Days = tuple[date, date]
 
 
 def days_of_step(advance: Advance, step: Step) -> Days | None:
-    """The first and the last day of event time with rows that a step finalized or made pending; None for all days.
+    """The first and the last day of event time with rows that a step finalized, made pending, or whose results it corrected.
 
     Args:
         advance: the asset.
-        step: a committed step of it. A step of an upserted table may change any day.
+        step: a committed step of it.
+
+    Returns:
+        None for all days: an upserted table may change any day.
     """
     closed_to, reached = step.before.closed_to, step.after.closed_to
     if advance.asset.operator.emits.upserts or closed_to is None or reached is None:
         return None
-    times = [closed_to + 1 - longest_wait(advance.asset), reached]
+    wait = longest_wait(advance.asset)
+    times = [closed_to + 1 - wait, reached]
+    for number, first, last in step.after.corrected:
+        times += [first - wait, last] if number > step.before.step else []
     for name in advance.asset.inputs:
         if name in advance.reading.sources:
             batches = advance.reading.ledger.source(name).batches_with_rows(step.before.seq, step.after.seq)

@@ -23,27 +23,47 @@ from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
 from platform_defs.engine.lake.small_queries import collected
 
+_SHOWN = 5
+_SEE, _REPAIR = "`tidemark status --recount` shows the whole account", "`tidemark backfill --rebuild` repairs the days"
 _COUNTED = ("accepted", "late", "filtered", "matched", "unmatched")
 
 
 class LawError(TidemarkError, RuntimeError):
-    """A step broke the conservation law. The step is committed, and no other table has read it yet."""
+    """The conservation law does not hold for a table."""
 
     @classmethod
-    def broken(cls, asset: str, accounts: Sequence[DayAccount], differences: Mapping[tuple[str, int], tuple[int, int]]) -> "LawError":
-        """The sides and days on which rows are missing or counted twice, and the batches whose row counts differ in ledger and log."""
-        parts = [_described(a) for a in accounts[:5]]
-        parts += [
-            f"{side}, batch {seq}: {held} rows in the ledger, {logged} in the log" for (side, seq), (held, logged) in differences.items()
-        ]
+    def of_step(cls, asset: str, accounts: Sequence[DayAccount]) -> "LawError":
+        """A step broke the law: the sides and days on which rows are missing or counted twice. No other table has read the step yet."""
         return cls(
-            f"{asset} breaks the conservation law: {'; '.join(parts)}. The step is committed, and the stream has stopped before "
-            "the next; `tidemark status --recount` shows the whole account, `tidemark backfill --rebuild` repairs the days"
+            f"{asset} breaks the conservation law: {_days(accounts)}. The step is committed, and the stream has stopped before "
+            f"the next; {_SEE}, {_REPAIR}"
+        )
+
+    @classmethod
+    def of_table(cls, asset: str, accounts: Sequence[DayAccount], differences: Mapping[tuple[str, int], tuple[int, int]]) -> "LawError":
+        """A table's account does not add up. Other tables may have read the wrong results.
+
+        Args:
+            asset: the table.
+            accounts: the sides and days on which rows are missing or counted twice, or results are missing or superfluous.
+            differences: by source and batch, the ledger's and the log's number of rows, if they differ.
+        """
+        batches = [
+            f"{source}, batch {seq}: {held} rows in the ledger, {logged} in the log"
+            for (source, seq), (held, logged) in [*differences.items()][:_SHOWN]
+        ]
+        found = "; ".join([_days(accounts), *batches] if accounts else batches)
+        ways_out = f"{_SEE}, {_REPAIR}" if accounts else _SEE
+        return cls(
+            f"{asset} breaks the conservation law: {found}. The stream has stopped, and other tables may have read {asset}; {ways_out}"
         )
 
 
-def _described(account: DayAccount) -> str:
-    a = account
+def _days(accounts: Sequence[DayAccount]) -> str:
+    return "; ".join(map(_described, accounts[:_SHOWN]))
+
+
+def _described(a: DayAccount) -> str:
     terms = f"{a.matched} matched + {a.unmatched} unmatched + {a.pending} pending + {a.late} late + {a.filtered} filtered"
     results = f" (results: {a.missing} missing, {a.extra} too many)" if a.missing or a.extra else ""
     return f"{a.side} {a.day}: {a.accepted} accepted, {terms}{results}"

@@ -233,9 +233,9 @@ def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
 
 
 def _earlier(lake: Lake, table: str, newest: Commit, step: int) -> Progress | None:
-    """A step of the newest generation, found without reading all commits since; None if it is not found so.
+    """A step of the newest generation, found without reading all commits since; None if this search does not find it.
 
-    Each step is a commit of its own, so a step is at least as many versions before a later one as its number is lower.
+    Each step is one commit, so step n - d is at least d versions before step n.
     """
     commit: Commit | None = newest
     now = found = Progress.recorded(table, newest.value)

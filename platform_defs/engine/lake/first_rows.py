@@ -27,7 +27,7 @@ _BATCH_ROWS = 1_024
 def first_rows(lake: Lake, table: str, limit: int) -> tuple[int, list[dict[str, Any]]] | None:
     """The number of a table's rows, and the first of them as plain data that equals Spark's JSON of them.
 
-    The files are read in Spark's order, the largest first.
+    The largest file is read first, as Spark does.
 
     Args:
         lake: the lake, or a snapshot of it.
@@ -35,8 +35,8 @@ def first_rows(lake: Lake, table: str, limit: int) -> tuple[int, list[dict[str, 
         limit: the maximum number of rows.
 
     Returns:
-        None if the table does not exist, or if only Spark reads or converts its rows: it has column mapping or partitions, a file has a
-        column of another type than the table, or a column has a type or a value that only Spark converts.
+        None if the table does not exist, or if Arrow does not read or convert its rows as Spark does: it has column mapping or
+        partitions, a file has a column of another type than the table, or a column has a type or a value that only Spark converts.
 
     Raises:
         LakeError: a data file is missing or damaged.
@@ -47,6 +47,8 @@ def first_rows(lake: Lake, table: str, limit: int) -> tuple[int, list[dict[str, 
         return None
     with naming_lost_files(lake, [table]):
         files = _files(delta)
+        if files is None:
+            return None
         return None if (rows := _first(files, schema, limit)) is None else (sum(file.rows for file in files), rows)
 
 
@@ -58,7 +60,7 @@ class _File:
         path: its path below the table.
         store: the table's file system.
         footer: its metadata.
-        kept: for each of its first rows, whether a deletion vector keeps it; all later rows are kept.
+        kept: a mask over its first rows, which is false for rows that a deletion vector removes; later rows are kept.
     """
 
     path: str
@@ -91,11 +93,13 @@ class _File:
         return found if is_same else None
 
 
-def _files(delta: DeltaTable) -> list[_File]:
-    """The files of a table in the order in which Spark reads them."""
+def _files(delta: DeltaTable) -> list[_File] | None:
+    """The files of a table, the largest first, as Spark reads them; None if a deletion vector is of none of them."""
     actions = delta.get_add_actions(flatten=True)  # `pyarrow.table` of it loads pandas
     sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
     vectors, store, none = _vectors(delta), store_of(delta), np.ones(0, bool)
+    if not vectors.keys() <= sizes.keys():
+        return None
 
     def opened(path: str) -> _File:
         with _named(path):

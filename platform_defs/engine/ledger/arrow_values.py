@@ -36,6 +36,3 @@ def _data(values: Sequence[int | bool | str | None], kind: pa.DataType) -> list[
 
 def _bits(values: Sequence[bool]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(np.asarray(values, bool), bitorder="little"))
-
-
-__all__ = ["arrow_array", "arrow_scalar"]

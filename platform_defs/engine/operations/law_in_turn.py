@@ -1,8 +1,8 @@
 """The conservation law for all tables of a stream: their accounts are taken in turn, within a share of the stream's time.
 
 A whole account may cost as much as a step, or more, and a stream makes small steps. So the tables that have changed wait for their account,
-the one that has waited longest is next, and accounts stop when they have used their share of the time. A table is accounted for less
-often if its account is expensive, but each one that has changed is.
+the one that has waited longest is next, and accounts stop when they have used their share of the time. Expensive accounts make all of
+them less frequent. Tables that wait when the stream ends are forgotten, until they change again.
 """
 
 import time
@@ -14,9 +14,9 @@ from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.lost_jvm import lost_jvm
 
 SHARE = 0.15
-"""The share of the stream's time that accounts may take."""
+"""The share of the stream's time that accounts may take on average; time in which the stream waits for files counts too."""
 MOST_SAVED_S = 10.0
-"""The most unused time that is kept for later accounts, so that a quiet night is not followed by a long pause."""
+"""The most unused time that accounts may use later, in seconds. Without a limit, a long pause would follow a quiet night."""
 
 
 @dataclass
@@ -25,9 +25,9 @@ class LawInTurn:
 
     Args:
         account: accounts for the days that a step of a table has changed; raises `LawError` if the law does not hold.
-        report: called when an account failed for another reason than a broken law; it is tried again in a later turn.
+        report: called when an account failed for another reason than a broken law; the next try is after the table's next step.
         share: the share of the time that accounts may take.
-        most_saved_s: the most unused time that is kept for later accounts, in seconds.
+        most_saved_s: the most unused time that accounts may use later, in seconds.
         now: a monotonic clock, in seconds.
     """
 
@@ -37,6 +37,7 @@ class LawInTurn:
     most_saved_s: float = MOST_SAVED_S
     now: Callable[[], float] = time.monotonic
     _waiting: dict[str, Step] = field(default_factory=dict, init=False)
+    _failed: dict[str, Step] = field(default_factory=dict, init=False)
     _saved_s: float = field(default=0.0, init=False)
     _seen: float = field(default=0.0, init=False)
 
@@ -45,8 +46,8 @@ class LawInTurn:
 
     def changed(self, asset: str, step: Step) -> None:
         """A table has made a step. Its account waits; several steps that wait are accounted for as one."""
-        first = self._waiting.get(asset, step)
-        self._waiting[asset] = step if first is step else Step(first.before, step.after, first.rows + step.rows)
+        earlier = self._waiting.get(asset) or self._failed.pop(asset, None)
+        self._waiting[asset] = step if earlier is None else Step(earlier.before, step.after, earlier.rows + step.rows)
 
     def __call__(self) -> list[str]:
         """Account for changed tables as long as there is time for it.
@@ -58,21 +59,20 @@ class LawInTurn:
             LawError: the law does not hold for a table.
             JvmLostError: the JVM has ended.
         """
-        self._save(self.share)
+        self._saved_s = min(self._saved_s + self.share * self._elapsed(), self.most_saved_s)
         held = list[str]()
         for asset in [*self._waiting]:
             if self._saved_s <= 0:
                 break
             if self._holds(asset):
                 held.append(asset)
-            self._save(-1.0)
+            self._saved_s -= self._elapsed()
         return held
 
-    def _save(self, share: float) -> None:
-        """Add a share of the time since the last call to the time that accounts may take; time that an account took is subtracted."""
-        now = self.now()
-        self._saved_s = min(self._saved_s + share * (now - self._seen), self.most_saved_s)
-        self._seen = now
+    def _elapsed(self) -> float:
+        """The seconds since the last call."""
+        before, self._seen = self._seen, self.now()
+        return self._seen - before
 
     def _holds(self, asset: str) -> bool:
         step = self._waiting.pop(asset)
@@ -83,7 +83,7 @@ class LawInTurn:
         except Exception as error:
             if (lost := lost_jvm(error)) is not None:
                 raise lost from error
-            self.changed(asset, step)
+            self._failed[asset] = step
             self.report(asset, error)
             return False
         return True

@@ -89,8 +89,14 @@ def test_an_account_that_fails_is_reported_and_tried_again_but_a_broken_law_is_r
     for _ in range(2):
         stream.time += 10
         assert law() == []
-    assert stream.errors == ["a: disk", "a: disk"]
-    stream.fails = LawError.broken("a", [], {("l", 3): (4, 5)})
+    assert stream.errors == ["a: disk"], "it is tried again after the next step"
+    stream.fails = None
+    law.changed("a", _step(2))
+    stream.time += 10
+    assert law() == ["a"]
+    assert stream.accounts == [("a", 0, 2)]
+    stream.fails = LawError.of_table("a", [], {("l", 3): (4, 5)})
+    law.changed("a", _step(3))
     stream.time += 10
     with pytest.raises(LawError, match=r"a breaks the conservation law: l, batch 3: 4 rows in the ledger, 5 in the log"):
         law()

@@ -7,9 +7,11 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
+from platform_defs.settings import settings
 from platform_defs.setup.java import find_java
 from platform_defs.spark.archive_classes import archive_classes
 from platform_defs.spark.class_archive import archive_option, class_archive
+from platform_defs.spark.session import spark_config
 
 
 def _java(folder: Path, release: str) -> str:
@@ -50,3 +52,13 @@ def test_the_jvm_loads_spark_from_the_archive(spark: SparkSession) -> None:
     printed = subprocess.run([*command, "org.apache.spark.deploy.SparkSubmit", "--version"], capture_output=True, text=True, check=True)
     loaded = [line for line in printed.stdout.splitlines() if " org.apache.spark.deploy.SparkSubmit " in line]
     assert [line.partition("source: ")[2] for line in loaded] == ["shared objects file (top)"]
+
+
+def test_the_archive_is_no_part_of_the_configuration_by_which_processes_share_a_session() -> None:
+    assert ".jsa" not in spark_config(settings())["spark.driver.extraJavaOptions"]
+
+
+def test_no_archive_is_written_below_a_path_with_a_space(tmp_path: Path) -> None:
+    folder = tmp_path / "my projects"
+    folder.mkdir()
+    assert archive_classes(folder) is None
