@@ -86,7 +86,9 @@ def publish(
     render.show(
         as_json,
         published,
-        lambda t: render.out.print(f"{render.plain(t['folder'])} contains {t['asset']} up to step {t['step']}", highlight=False),
+        lambda t: render.out.print(
+            f"{render.plain(t['folder'])} contains {t['asset']} up to step {t['step']}", highlight=False, soft_wrap=True
+        ),
     )
 
 

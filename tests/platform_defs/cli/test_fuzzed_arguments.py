@@ -183,4 +183,4 @@ def test_a_relative_publish_folder_is_resolved_from_the_working_directory(monkey
     monkeypatch.setattr("platform_defs.engine.Engine.views", views)
     code, out, _ = _run(["publish", "seller_leaderboard", "[out]"])
     assert (code, folders) == (0, [f"{tmp_path}/[out]"])
-    assert "[out]" in out
+    assert f"{tmp_path}/[out] contains seller_leaderboard up to step 3\n" in out, "a path is not broken at the width of the terminal"
