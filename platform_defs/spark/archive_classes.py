@@ -13,9 +13,8 @@ from platform_defs.safe_text import printable, without_credentials
 from platform_defs.settings import HOME, settings
 from platform_defs.setup.java import find_java
 from platform_defs.spark.class_archive import NO_WARNINGS, class_archive
-from platform_defs.spark.session import own_session, spark_config
+from platform_defs.spark.session import JAVA_OPTIONS, own_session, spark_config
 
-_OPTIONS = "spark.driver.extraJavaOptions"
 _COMPILE_LITTLE = "-XX:TieredStopAtLevel=1"
 _WAIT_S = 120
 
@@ -41,7 +40,7 @@ def archive_classes(folder: Path = HOME) -> Path | None:
     config = spark_config(settings()) | {"spark.master": "local[2]", "spark.ui.enabled": "false"}
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=folder) as scratch:
         written = Path(scratch, file.name)
-        config[_OPTIONS] += f" {_COMPILE_LITTLE} -XX:ArchiveClassesAtExit={written} {NO_WARNINGS}"
+        config[JAVA_OPTIONS] += f" {_COMPILE_LITTLE} -XX:ArchiveClassesAtExit={written} {NO_WARNINGS}"
         spark = own_session(config)
         _load_classes(spark, f"{scratch}/table")
         _end(spark)
@@ -85,7 +84,11 @@ def main() -> int:
     except Exception as error:
         sys.stdout.write(f"class archive: not written, sessions start without it: {printable(without_credentials(str(error)))}\n")
         return 0
-    sys.stdout.write(f"class archive: {file}\n" if file else "class archive: this Java writes none, sessions start without it\n")
+    sys.stdout.write(
+        f"class archive: {file}\n"
+        if file
+        else "class archive: none, as this Java writes none or the path has a space; sessions start without it\n"
+    )
     return 0
 
 

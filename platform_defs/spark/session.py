@@ -41,7 +41,7 @@ PINNED = {
 """The configuration on which results depend; it is set for each session, so that a cluster's defaults have no effect."""
 _LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 """Linux's setting of large pages. They save 5 to 9 % of the CPU time of a cycle; Java prints a warning where they are not allowed."""
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers that log an exception's text, which may quote rows; the caller gets the exception itself."""
@@ -92,7 +92,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.ui.enabled": str(settings.spark_ui).lower(),
             "spark.ui.showConsoleProgress": "false",
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack walk and two calls into the JVM for each column expression
-            _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{jvm}",
+            JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{jvm}",
         }
     )
 
@@ -108,8 +108,8 @@ def own_session(config: Mapping[str, str]) -> SparkSession:
 
     os.environ["JAVA_HOME"] = java = find_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    options = config[_JAVA_OPTIONS]
-    return spark_session_from_config({**config, _JAVA_OPTIONS: options if ".jsa" in options else f"{options}{archive_option(java)}"})
+    options = config[JAVA_OPTIONS]
+    return spark_session_from_config({**config, JAVA_OPTIONS: options if ".jsa" in options else f"{options}{archive_option(java)}"})
 
 
 def session(settings: Settings, **more: str) -> SparkSession:

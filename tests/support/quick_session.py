@@ -4,8 +4,6 @@ from pyspark.sql import SparkSession
 
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths
-from platform_defs.setup.java import find_java
-from platform_defs.spark.class_archive import archive_option
 from platform_defs.spark.session import LOGGING, session
 
 
@@ -18,7 +16,7 @@ def quick_session(java: str | None = None, **more: str) -> SparkSession:
     """
     flags = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable"
     quick = {
-        "spark.driver.extraJavaOptions": f"{flags}{archive_option(find_java())}" if java is None else f"{flags} {java}",
+        "spark.driver.extraJavaOptions": flags if java is None else f"{flags} {java}",
         "spark.default.parallelism": "1",
         "spark.sql.leafNodeDefaultParallelism": "2",  # as in the session of the tests
         "spark.sql.adaptive.enabled": "false",

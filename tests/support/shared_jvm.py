@@ -12,11 +12,10 @@ from pyspark.sql import SparkSession
 
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.spark.served import serve, served
-from platform_defs.spark.session import own_session, session, spark_config
+from platform_defs.spark.session import JAVA_OPTIONS, own_session, session, spark_config
 
 _FILE = "TESTS_SESSION_FILE"
 _WAIT_S = 180
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LATE_COMPILATION = " ".join(
     f"-XX:Tier4{name}Threshold={value}"
     for name, value in {"Invocation": 50_000, "MinInvocation": 10_000, "Compile": 150_000, "BackEdge": 400_000}.items()
@@ -63,7 +62,7 @@ def _configuration(file: str | None) -> tuple[Settings, dict[str, str]]:
     """
     memory, name = ("4g", file) if file else ("3g", "none")
     values = Settings(driver_memory=memory, shuffle_partitions=2, session_file=name)  # pyright: ignore[reportCallIssue]
-    return values, _FEW_CACHED_TABLES | {_JAVA_OPTIONS: f"{spark_config(values)[_JAVA_OPTIONS]} {_LATE_COMPILATION}"}
+    return values, _FEW_CACHED_TABLES | {JAVA_OPTIONS: f"{spark_config(values)[JAVA_OPTIONS]} {_LATE_COMPILATION}"}
 
 
 def _serve(file: str) -> None:

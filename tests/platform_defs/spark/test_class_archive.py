@@ -11,7 +11,7 @@ from platform_defs.settings import settings
 from platform_defs.setup.java import find_java
 from platform_defs.spark.archive_classes import archive_classes
 from platform_defs.spark.class_archive import archive_option, class_archive
-from platform_defs.spark.session import spark_config
+from platform_defs.spark.session import JAVA_OPTIONS, spark_config
 
 
 def _java(folder: Path, release: str) -> str:
@@ -55,7 +55,7 @@ def test_the_jvm_loads_spark_from_the_archive(spark: SparkSession) -> None:
 
 
 def test_the_archive_is_no_part_of_the_configuration_by_which_processes_share_a_session() -> None:
-    assert ".jsa" not in spark_config(settings())["spark.driver.extraJavaOptions"]
+    assert ".jsa" not in spark_config(settings())[JAVA_OPTIONS]
 
 
 def test_no_archive_is_written_below_a_path_with_a_space(tmp_path: Path) -> None:
