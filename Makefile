@@ -18,7 +18,7 @@ unexport VIRTUAL_ENV
 # Each process imports some 7,000 modules; compiling them without cached byte code takes 7 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup docs docs-serve docs-setup chaos ui clean FORCE
+.PHONY: help setup setup-kafka setup-s3 demo test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup docs docs-serve docs-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -26,6 +26,12 @@ help: ## list the tasks
 setup: $(STAMP) ## install uv, .venv from uv.lock, the JARs of Spark and its class archive; quick if nothing has changed
 	@$(BIN)/python -m platform_defs.setup.jars
 	@[ $(CLASSES) -nt $(STAMP) ] || { $(BIN)/python -m platform_defs.spark.archive_classes 2>/dev/null || true; touch $(CLASSES); }
+
+setup-kafka: setup ## fetch the JARs of Kafka's connector and of Avro
+	@$(BIN)/python -m platform_defs.setup.jars kafka
+
+setup-s3: setup ## fetch the JARs of Hadoop's S3 file system
+	@$(BIN)/python -m platform_defs.setup.jars s3
 
 $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 	@set -e; mkdir -p $(@D); uv=$$(command -v uv || true); \

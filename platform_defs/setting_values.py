@@ -105,6 +105,12 @@ def _jar_folder(value: str) -> str:
     return found
 
 
+def _yaml_file(value: str) -> str:
+    if not value.endswith(YAML_ENDINGS):
+        raise ValueError("legal: the path of a file that ends in .yaml or .yml")
+    return _canonical(value, canonical_local)
+
+
 def _pipeline_name(value: str) -> str:
     """`MODULE:NAME`, or a file's canonical path; that of a Python file with an optional `:NAME`."""
     if value.endswith(YAML_ENDINGS):
@@ -135,5 +141,6 @@ Master = Annotated[str, AfterValidator(_checked_master)]
 Mirror = Annotated[str, AfterValidator(_checked_mirror)]
 LocalFolder = Annotated[str, AfterValidator(_folder)]
 JarFolder = Annotated[str, AfterValidator(_jar_folder)]
+YamlFile = Annotated[str, AfterValidator(_yaml_file)]
 InputFolder = Annotated[str, AfterValidator(_input_folder)]
 LakeFolder = Annotated[str, AfterValidator(_lake_folder)]

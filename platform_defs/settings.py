@@ -35,6 +35,7 @@ from platform_defs.setting_values import (
     Mirror,
     PipelineName,
     Trigger,
+    YamlFile,
 )
 
 HOME = PROJECT / ".tidemark"
@@ -72,6 +73,9 @@ class Settings(BaseSettings):
         default=str(HOME / "dagster"),
         validation_alias=AliasChoices("TIDEMARK_DAGSTER_HOME", "DAGSTER_HOME"),
         description="folder of Dagster's runs and events",
+    )
+    connections: YamlFile | None = Field(
+        default=None, description="YAML file with what the deployment connects to: further Spark options, JARs, object stores, Kafka"
     )
     spark_master: Master = Field(default="local[*]", description="the Spark master")
     driver_memory: Memory = Field(default="3g", description="heap of the Spark driver")
@@ -212,6 +216,11 @@ def settings() -> Settings:
         return Settings()  # pyright: ignore[reportCallIssue]  # pyright misses a default that is passed by position
     except ValidationError as error:
         raise SettingsError("; ".join(_message(e["loc"], e["input"], e["msg"]) for e in error.errors())) from None
+
+
+def environment_value(name: str) -> str | None:
+    """The value of an environment variable that a file of the settings names; None if it is not set."""
+    return os.environ.get(name)
 
 
 def is_set(field: str) -> bool:

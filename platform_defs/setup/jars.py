@@ -1,7 +1,8 @@
 """The pinned JARs, which are fetched once at set-up; a Spark session that starts resolves nothing.
 
-`jars.toml` is the only list of them. Ivy, which PySpark includes, fetches each JAR by its coordinates alone, with its own settings and
-cache, so that the content of `~/.m2` and `~/.ivy2` has no effect.
+`jars.toml` is the only list of them. Every session needs its set `spark`; comments in the file say what the other sets are for. Ivy, which
+PySpark includes, fetches each JAR by its coordinates alone, with its own settings and cache, so that the content of `~/.m2` and `~/.ivy2`
+has no effect.
 """
 
 import hashlib
@@ -43,10 +44,10 @@ class JarError(TidemarkError, RuntimeError):
     """A pinned JAR is missing, or is not the pinned file."""
 
     @classmethod
-    def missing(cls, jars: Iterable[Jar], folder: Path) -> "JarError":
+    def missing(cls, jars: Iterable[Jar], folder: Path, set_up: str = "make setup") -> "JarError":
         """The folder lacks a pinned JAR."""
         return cls(
-            f"missing, or not the pinned file, in {folder}: {_names(jars)}. Run `make setup`, which fetches them; "
+            f"missing, or not the pinned file, in {folder}: {_names(jars)}. Run `{set_up}`, which fetches them; "
             f"or set TIDEMARK_JARS to a folder with the files that {PINS} lists with checksums"
         )
 
@@ -68,15 +69,35 @@ class JarError(TidemarkError, RuntimeError):
             f"(list and checksums: {PINS}). Ivy printed:\n{_tail(_without_secrets(log))}"
         )
 
+    @classmethod
+    def no_set(cls, name: str) -> "JarError":
+        """No set of JARs has the name."""
+        return cls(f"there is no set of JARs {printable(name)!r}; legal: {', '.join(_sets())}")
+
 
 Download = Callable[[Sequence[Jar], Path], str]
 """A function that downloads JARs into a folder under their file names, and returns its log."""
 
 
+SPARK = "spark"
+"""The set of JARs that every session needs."""
+
+
 @lru_cache
-def pinned() -> tuple[Jar, ...]:
-    """Read the pinned JARs from `jars.toml`."""
-    return tuple(Jar(**entry) for entry in tomllib.loads(PINS.read_text(encoding="utf-8"))["jar"])
+def _sets() -> dict[str, tuple[Jar, ...]]:
+    listed = tomllib.loads(PINS.read_text(encoding="utf-8"))
+    return {name: tuple(Jar(**entry) for entry in jars) for name, jars in listed.items()}
+
+
+def pinned(name: str = SPARK) -> tuple[Jar, ...]:
+    """The pinned JARs of a set, from `jars.toml`.
+
+    Raises:
+        JarError: there is no such set.
+    """
+    if name not in _sets():
+        raise JarError.no_set(name)
+    return _sets()[name]
 
 
 def jars_folder() -> Path:
@@ -84,17 +105,22 @@ def jars_folder() -> Path:
     return Path(settings().jars)
 
 
-def jar_paths() -> list[str]:
-    """List the pinned JARs as absolute paths, for `spark.jars`.
+def jar_paths(*sets: str) -> list[str]:
+    """List the pinned JARs of some sets as absolute paths, for `spark.jars`.
+
+    Args:
+        sets: the names of the sets; by default `spark`.
 
     Raises:
         JarError: one is missing, or differs from the pinned file.
     """
-    folder = jars_folder()
-    absent = _absent(pinned(), folder)
-    if absent:
-        raise JarError.missing(absent, folder)
-    return [str(folder / jar.file_name) for jar in pinned()]
+    folder, paths = jars_folder(), list[str]()
+    for name in sets or [SPARK]:
+        absent = _absent(pinned(name), folder)
+        if absent:
+            raise JarError.missing(absent, folder, "make setup" if name == SPARK else f"make setup-{name}")
+        paths += [str(folder / jar.file_name) for jar in pinned(name)]
+    return paths
 
 
 def fetch(folder: Path | None = None, jars: Sequence[Jar] | None = None, download: Download | None = None) -> list[Jar]:
@@ -102,7 +128,7 @@ def fetch(folder: Path | None = None, jars: Sequence[Jar] | None = None, downloa
 
     Args:
         folder: the target folder; by default `settings().jars`.
-        jars: the JARs; by default all that are pinned.
+        jars: the JARs; by default those of the set `spark`.
         download: how to download them; by default with PySpark's Ivy.
 
     Returns:
@@ -207,17 +233,18 @@ def _tail(log: str) -> str:
     return "\n".join(lines[-15:])
 
 
-def main() -> int:
-    """Fetch the missing JARs and print them; the exit status is 1 if that fails."""
+def main(*sets: str) -> int:
+    """Fetch the missing JARs of some sets, by default `spark`, and print them; the exit status is 1 if that fails."""
     try:
-        fetched = fetch()
+        wanted = [jar for name in sets or [SPARK] for jar in pinned(name)]
+        fetched = fetch(jars=wanted)
     except (JarError, JavaNotFound, ValueError, OSError) as error:  # a wrong setting, or a folder that cannot be written to
         sys.stderr.write(f"{printable(without_credentials(str(error)))}\n")
         return 1
-    done = f"fetched {_names(fetched)}" if fetched else f"all {len(pinned())} are present"
+    done = f"fetched {_names(fetched)}" if fetched else f"all {len(wanted)} are present"
     sys.stdout.write(f"jars: {done}, in {jars_folder()}\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from platform_defs.connections import connections
 from platform_defs.engine.lake.compaction import SMALL_BYTES
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths
@@ -66,7 +67,14 @@ class _Members:
 
 
 def spark_config(settings: Settings) -> dict[str, str]:
-    """The configuration of a session with Delta that starts without a network."""
+    """The configuration of a session with Delta that starts without a network.
+
+    Raises:
+        JarError: a pinned JAR is missing.
+        ConnectionsError: the connections are not legal.
+    """
+    connected = connections(settings)
+    connected.check_options(PINNED)
     local = settings.spark_master.startswith("local")
     here = _LOCAL if local else {}
     jvm = f" -XX:+UseParallelGC{_large_pages()}" if local else ""
@@ -77,7 +85,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.app.name": "tidemark",
             "spark.master": settings.spark_master,
             "spark.driver.memory": settings.driver_memory,
-            "spark.jars": ",".join(jar_paths()),
+            "spark.jars": ",".join([*jar_paths(*connected.jar_sets), *connected.jars]),
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
@@ -94,6 +102,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack walk and two calls into the JVM for each column expression
             JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{jvm}",
         }
+        | connected.spark_options
     )
 
 

@@ -93,7 +93,7 @@ def test_a_failed_fetch_names_the_cause_and_the_fix(folder: Path):
 
 
 def test_missing_jars_are_named_in_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(jars, "pinned", lambda: (A, B, jar("c", b"C")))
+    monkeypatch.setattr(jars, "pinned", lambda _: (A, B, jar("c", b"C")))
     write_jar(folder, A, b"A")
     write_jar(folder, B, b"not the pinned file")
     with pytest.raises(JarError, match=r"b-1\.0\.jar, c-1\.0\.jar\. Run `make setup`.*TIDEMARK_JARS"):
@@ -101,10 +101,22 @@ def test_missing_jars_are_named_in_one_error(folder: Path, monkeypatch: pytest.M
 
 
 def test_jar_paths_are_absolute_and_in_the_order_of_the_list(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(jars, "pinned", lambda: (B, A))
+    monkeypatch.setattr(jars, "pinned", {"spark": (B,), "kafka": (A,)}.get)
     write_jar(folder, A, b"A")
     write_jar(folder, B, b"B")
-    assert jars.jar_paths() == [str(folder / "b-1.0.jar"), str(folder / "a-1.0.jar")]
+    assert jars.jar_paths() == [str(folder / "b-1.0.jar")]
+    assert jars.jar_paths("spark", "kafka") == [str(folder / "b-1.0.jar"), str(folder / "a-1.0.jar")]
+
+
+def test_the_command_that_fetches_a_set_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jars, "pinned", lambda _: (A,))
+    with pytest.raises(JarError, match=r"a-1\.0\.jar\. Run `make setup-kafka`"):
+        jars.jar_paths("kafka")
+
+
+def test_an_unknown_set_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]):
+    assert jars.main("kafak") == 1
+    assert capsys.readouterr().err == "there is no set of JARs 'kafak'; legal: spark, kafka, s3, broker\n"
 
 
 def test_a_relative_folder_is_resolved_from_the_project(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -146,8 +158,8 @@ def test_ivy_prints_no_password_of_an_unreachable_mirror(folder: Path, monkeypat
 
 
 def test_the_list_is_complete_and_has_checksums():
-    pins = jars.pinned()
-    assert {"delta-spark_4.1_2.13", "delta-storage", "unitycatalog-client"} <= {pin.artifact for pin in pins}
+    pins = [pin for name in ("spark", "kafka", "s3", "broker") for pin in jars.pinned(name)]
+    assert {"delta-spark_4.1_2.13", "delta-storage", "unitycatalog-client", "hadoop-aws", "kafka_2.13"} <= {pin.artifact for pin in pins}
     assert len({pin.file_name for pin in pins}) == len(pins)
     assert all(re.fullmatch("[0-9a-f]{64}", pin.sha256) for pin in pins)
 
@@ -180,7 +192,7 @@ def test_the_ivy_inside_pyspark_is_found():
 def test_the_command_fails_with_only_the_message(
     error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def fails() -> list[Jar]:
+    def fails(**_: object) -> list[Jar]:
         raise error
 
     monkeypatch.setattr(jars, "fetch", fails)

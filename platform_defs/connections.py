@@ -1,0 +1,153 @@
+"""What a deployment connects to: further Spark options and JARs, from the YAML file of the setting `TIDEMARK_CONNECTIONS`.
+
+A value that must stay secret is written as `{env: NAME}`, and read from that environment variable when it is needed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import AfterValidator, Field, ValidationError
+
+from operators.errors import TidemarkError
+from platform_defs.declared.models import Strict
+from platform_defs.declared.pipeline import DeclaredError
+from platform_defs.declared.text import parse
+from platform_defs.settings import Settings, environment_value
+from platform_defs.setup.jars import SPARK
+
+_OWN = ("spark.jars", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+_VARIABLE = "TIDEMARK_CONNECTIONS"
+
+
+class ConnectionsError(TidemarkError, ValueError):
+    """The file of the connections cannot be read, or has other parts or values than its schema."""
+
+    @classmethod
+    def of(cls, file: str, why: object) -> "ConnectionsError":
+        """What is wrong with the file."""
+        return cls(f"{_VARIABLE} is {file!r}: {' '.join(str(why).split())}")
+
+    @classmethod
+    def no_variable(cls, name: str) -> "ConnectionsError":
+        """An environment variable that a value names is not set."""
+        return cls(f"the connections read the environment variable {name}, which is not set or is empty; legal: set it to the value")
+
+
+class Secret(Strict):
+    """A value that is read from an environment variable, and is never printed.
+
+    Args:
+        env: the variable's name.
+    """
+
+    env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+
+Value = str | int | bool | Secret
+
+
+def resolved(values: Mapping[str, Value]) -> dict[str, str]:
+    """Options as text, as Spark takes them.
+
+    Raises:
+        ConnectionsError: an environment variable is not set.
+    """
+    return {name: _text(value) for name, value in values.items()}
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, Secret):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    found = environment_value(value.env)
+    if not found:
+        raise ConnectionsError.no_variable(value.env)
+    return found
+
+
+def _jar(path: str) -> str:
+    if not path.endswith(".jar") or set(path) & set(",*?[]{}\\"):
+        raise ValueError("legal: the path of a .jar file, without , * ? [ ] { } and \\")
+    return path
+
+
+def _spark_options(options: dict[str, Value]) -> dict[str, Value]:
+    for name in options:
+        if not name.startswith("spark."):
+            raise ValueError(f"{name!r} is no option of Spark; legal: names that start with 'spark.'")
+        if name in _OWN:
+            raise ValueError(f"{name!r} is set by Tidemark; legal: other options, and for JARs the list `jars`")
+    return options
+
+
+class Connections(Strict):
+    """The connections of a deployment.
+
+    Args:
+        spark: further options of the Spark session, by Spark's names.
+        jars: the paths of further JARs for the session.
+    """
+
+    spark: Annotated[dict[str, Value], AfterValidator(_spark_options)] = Field(default_factory=dict)
+    jars: list[Annotated[str, AfterValidator(_jar)]] = Field(default_factory=list)
+
+    @property
+    def jar_sets(self) -> Sequence[str]:
+        """The sets of pinned JARs that the session needs."""
+        return [SPARK]
+
+    def check_options(self, pinned: Iterable[str]) -> None:
+        """Raise `ConnectionsError` if an option is among those on which results depend, which no deployment may change."""
+        if changed := sorted(set(pinned) & self.spark.keys()):
+            raise ConnectionsError(
+                f"the connections set the Spark options {', '.join(changed)}, which are the same in every deployment, "
+                "since results depend on them; legal: other options of Spark"
+            )
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        """The options of the session as text.
+
+        Raises:
+            ConnectionsError: an environment variable is not set.
+        """
+        return resolved(self.spark)
+
+
+def read(text: str, file: str = "") -> Connections:
+    """The connections of a YAML document.
+
+    Args:
+        text: the document.
+        file: its file, for the error.
+
+    Raises:
+        ConnectionsError: the text is not YAML, or has other parts or values than the schema.
+    """
+    try:
+        found: Any = parse(text)
+        return Connections.model_validate({} if found is None else found)
+    except ValidationError as error:
+        raise ConnectionsError.of(file, DeclaredError.of_values(error, found)) from None  # pydantic's own text quotes values
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConnectionsError.of(file, f"it is not one YAML document: {error}") from error
+
+
+@lru_cache
+def _of_file(file: str) -> Connections:
+    try:
+        text = Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConnectionsError.of(file, f"it cannot be read: {error}") from error
+    return read(text, file)
+
+
+def connections(values: Settings) -> Connections:
+    """The connections of the settings; without a file there are none.
+
+    Raises:
+        ConnectionsError: the file cannot be read, or is not legal.
+    """
+    return Connections() if values.connections is None else _of_file(values.connections)
