@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 from assets.pipeline import Pipeline
 from operators.timing import length_ms
+from platform_defs.connections import connections
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.pipelines import configured_pipeline
@@ -36,6 +37,7 @@ def make_engine(
         max_step=values.max_step,
         folders={s.name: f"{values.landing_root}/{s.name}" for s in pipeline.sources},
         max_files=values.max_files,
+        topics=connections(values).topics(pipeline),
         earlier=earlier,
     )
 

@@ -11,60 +11,17 @@ from typing import Annotated, Any
 import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
-from operators.errors import TidemarkError
+from assets.pipeline import Pipeline
+from platform_defs.connection_values import ConnectionsError, Value, resolved
 from platform_defs.declared.models import Strict
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.text import parse
-from platform_defs.settings import Settings, environment_value
-from platform_defs.setup.jars import SPARK
+from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.kafka_sources import Kafka
+from platform_defs.settings import Settings
+from platform_defs.setup.jars import KAFKA, SPARK
 
 _OWN = ("spark.jars", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
-_VARIABLE = "TIDEMARK_CONNECTIONS"
-
-
-class ConnectionsError(TidemarkError, ValueError):
-    """The file of the connections cannot be read, or has other parts or values than its schema."""
-
-    @classmethod
-    def of(cls, file: str, why: object) -> "ConnectionsError":
-        """What is wrong with the file."""
-        return cls(f"{_VARIABLE} is {file!r}: {' '.join(str(why).split())}")
-
-    @classmethod
-    def no_variable(cls, name: str) -> "ConnectionsError":
-        """An environment variable that a value names is not set."""
-        return cls(f"the connections read the environment variable {name}, which is not set or is empty; legal: set it to the value")
-
-
-class Secret(Strict):
-    """A value that is read from an environment variable, and is never printed.
-
-    Args:
-        env: the variable's name.
-    """
-
-    env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-
-
-Value = str | int | bool | Secret
-
-
-def resolved(values: Mapping[str, Value]) -> dict[str, str]:
-    """Options as text, as Spark takes them.
-
-    Raises:
-        ConnectionsError: an environment variable is not set.
-    """
-    return {name: _text(value) for name, value in values.items()}
-
-
-def _text(value: Value) -> str:
-    if not isinstance(value, Secret):
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    found = environment_value(value.env)
-    if not found:
-        raise ConnectionsError.no_variable(value.env)
-    return found
 
 
 def _jar(path: str) -> str:
@@ -88,15 +45,27 @@ class Connections(Strict):
     Args:
         spark: further options of the Spark session, by Spark's names.
         jars: the paths of further JARs for the session.
+        kafka: the topics that sources read from Kafka.
     """
 
     spark: Annotated[dict[str, Value], AfterValidator(_spark_options)] = Field(default_factory=dict)
     jars: list[Annotated[str, AfterValidator(_jar)]] = Field(default_factory=list)
 
+    kafka: Kafka | None = None
+
     @property
     def jar_sets(self) -> Sequence[str]:
         """The sets of pinned JARs that the session needs."""
-        return [SPARK]
+        return [SPARK, *([KAFKA] if self.kafka else [])]
+
+    def topics(self, pipeline: Pipeline) -> Mapping[str, Topics]:
+        """The topics that the sources of a pipeline read.
+
+        Raises:
+            KafkaError: they do not fit to the pipeline.
+            ConnectionsError: an environment variable is not set.
+        """
+        return self.kafka.topics(pipeline) if self.kafka else {}
 
     def check_options(self, pinned: Iterable[str]) -> None:
         """Raise `ConnectionsError` if an option is among those on which results depend, which no deployment may change."""

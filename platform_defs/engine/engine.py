@@ -19,6 +19,7 @@ from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.advance.pending_work import PendingWork
 from platform_defs.engine.advance.snapshot import snapshot
 from platform_defs.engine.advance.step_error import naming_step_errors
+from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.stream import OnEntry, OnQuiet
 from platform_defs.engine.inputs.folder_checks import check_folders
@@ -57,6 +58,7 @@ class Engine:
         max_step: the approximate number of rows that a step may read.
         folders: each source's folder of input files.
         max_files: the maximum number of files of a source in one micro-batch.
+        topics: the topics of the sources that read from Kafka, besides their folders.
         earlier: an engine on the same lake and folders, whose cached ledger and folder listings this engine uses.
     """
 
@@ -68,6 +70,7 @@ class Engine:
     max_step: int = 5_000_000
     folders: Mapping[str, str] = field(default_factory=dict)
     max_files: int = 64
+    topics: Mapping[str, Topics] = field(default_factory=dict, repr=False)
     earlier: "Engine | None" = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -94,7 +97,8 @@ class Engine:
         """Finds new files, and commits batches to the ledger."""
         known = self.earlier.ingestion.landings if self.earlier else None
         within = self.sources, self.assets, self.folders, self.max_files
-        return Ingestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches, known)
+        topics = self.topics, self.max_step
+        return Ingestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches, *topics, known)
 
     @property
     def pending(self) -> PendingWork:

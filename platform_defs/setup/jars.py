@@ -79,8 +79,8 @@ Download = Callable[[Sequence[Jar], Path], str]
 """A function that downloads JARs into a folder under their file names, and returns its log."""
 
 
-SPARK = "spark"
-"""The set of JARs that every session needs."""
+SPARK, KAFKA = "spark", "kafka"
+"""The set of JARs that every session needs, and the set of Kafka's connector."""
 
 
 @lru_cache

@@ -176,7 +176,9 @@ class SimIngest(Ingest):
                     held.append((event.uid, event.t))
         return repeated or None
 
-    def _write(self, validated: Any, repeated: Any, contract: SourceContract, counts: Any, batch: Batch, attempt: dict[str, Any]) -> int:
+    def _write(
+        self, validated: Any, repeated: Any, contract: SourceContract, counts: Any, batch: Batch, attempt: dict[str, Any], has_offsets: bool
+    ) -> int:
         seq, duplicates = batch.seq, repeated or set()
         log = [(seq, arrival, e.t, e.k, e.uid) for arrival, e, reason, _ in validated.rows if reason is None and arrival not in duplicates]
         held = self._append(contract, batch, attempt, Rows(LOG, log), contract.log, counts.good - len(duplicates), [])

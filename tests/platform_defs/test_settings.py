@@ -11,6 +11,7 @@ from platform_defs.settings import HOME, PROJECT, Settings, settings
 LEGAL = {
     "lake": ("s3a://bucket/lake", "s3a://bucket/lake"),
     "landing": ("/data/in/", "/data/in"),
+    "connections": ("/etc/tidemark/../connections.yaml", "/etc/connections.yaml"),
     "dagster_home": ("/data/dagster", "/data/dagster"),
     "spark_master": ("local[1]", "local[1]"),
     "driver_memory": ("512m", "512m"),
@@ -73,6 +74,7 @@ ILLEGAL = [
     ("lake", "s3a://key:s3cret@bucket/lake"),
     ("lake", "/data/*"),
     ("landing", ""),
+    ("connections", "connections.json"),
     ("dagster_home", "s3a://bucket/x"),
     ("jars", "/data/a,b"),
     ("jars", "https://user:s3cret@host/jars"),

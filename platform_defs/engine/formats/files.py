@@ -13,12 +13,16 @@ from urllib.parse import quote, unquote
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from platform_defs.engine.formats.kafka_options import Topics
+
 COMPRESSIONS = (".gz",)
 """The compressions for which Spark raises an error when a file is damaged.
 
 Spark reads a damaged `.bz2` as a file without rows. It reads a truncated `.snappy` or `.lz4`, or a `.zst` truncated after its first
 frame, as a shorter file. It reads a `.snappy` or `.lz4` in another framing than Hadoop's as a file without rows.
 """
+TOPIC = "kafka:"
+"""The start of the path of a range of offsets of a Kafka topic; see `topics`."""
 UNREAD, RETRY = "unread", "retry"
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
@@ -28,7 +32,7 @@ _PLAIN_ALONE = re.compile(r"[A-Za-z0-9/:@&=+$,;_\-!.~'()*]*").fullmatch
 
 @dataclass(frozen=True, order=True)
 class File:
-    """One input file, in the state in which it was found.
+    """One input file, in the state in which it was found; or a range of offsets of a Kafka topic, see `topics`.
 
     Args:
         modified: its modification time in epoch ms.
@@ -38,6 +42,7 @@ class File:
         fault: why no row of it is read; None if its rows are read.
         folder: the source's folder; None if it is not known. The ledger has paths relative to it, so that a lake can be moved.
         retries: how often a user has requested that it is read again unchanged.
+        topics: for a range of offsets, the topics of its source and how they are read.
     """
 
     modified: int
@@ -47,6 +52,7 @@ class File:
     fault: str | None = field(default=None, compare=False)
     folder: str | None = field(default=None, compare=False)
     retries: int = field(default=0, compare=False)
+    topics: Topics | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", self.path.replace("file:///", "file:/", 1))
@@ -79,8 +85,15 @@ class File:
         return without_wildcards(unquote(self.path))
 
     @property
+    def is_range(self) -> bool:
+        """Whether it is a range of offsets of a Kafka topic, and no file."""
+        return self.path.startswith(TOPIC)
+
+    @property
     def suffix(self) -> str:
-        """The suffix of its format, without that of a compression."""
+        """The suffix of its format, without that of a compression; `kafka:` for a range of offsets."""
+        if self.is_range:
+            return TOPIC
         suffixes = [s.lower() for s in PurePosixPath(self.path).suffixes if s.lower() not in COMPRESSIONS]
         return suffixes[-1] if suffixes else ""
 

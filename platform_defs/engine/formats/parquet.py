@@ -7,19 +7,16 @@ from itertools import groupby
 from typing import Any, cast
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import AtomicType, BinaryType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from assets.contracts import SourceContract
 from assets.names import is_stored
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.opening import hadoop_path, opened
-from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, new_column_fault, type_fault, union
-from platform_defs.engine.formats.values import converted, is_lost, nullable, to_text
-
-_MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
-_JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]", "timestampNTZFormat": _MICROSECONDS}
+from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, union
+from platform_defs.engine.formats.typed_rows import TypedRows
 
 
 def parquet_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
@@ -70,50 +67,14 @@ def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, fil
     """
     own = {name.lower() for name in contract.struct.fieldNames()}
     stored = StructType([f for f in schema.fields if f.name.lower() in own or is_stored(f.dataType)])
-    names = {c.lower(): c for c in schema.names}
+    typed = TypedRows(contract, schema)
 
     def read_rows(reader: DataFrameReader, paths: list[str]) -> DataFrame:
         rows = reader.schema(stored).parquet(*paths)
         metadata = rows.metadataColumn("_metadata")  # a file may have a column of that name, so not by name
         path = metadata.getField("file_path")
-        columns = [_as_declared(names.get(f.name.lower()), f, schema).alias(f.name) for f in contract.struct.fields]
         position = arrival(files, ordered, path, metadata.getField("row_index"))
-        brings = F.lit(new_column_fault(contract, schema.names)).cast("string")
-        faults = [_type_fault(names.get(f.name.lower()), f, schema) for f in contract.struct.fields]
-        malformed = F.coalesce(brings, *[f for f in faults if f is not None]).alias(MALFORMED)
-        return rows.select(*columns, _as_json(contract, stored.names), path.alias(PATH), malformed, position)
+        malformed = F.coalesce(*typed.faults).alias(MALFORMED)
+        return rows.select(*typed.columns, typed.as_json(stored.names).alias(RAW), path.alias(PATH), malformed, position)
 
     return opened(spark, files, read_rows)
-
-
-def _as_json(contract: SourceContract, columns: Sequence[str]) -> Column:
-    """A row as a JSON object that the JSON reader reads as the same row: with the contract's names and all digits of times."""
-    declared = {name.lower(): name for name in contract.struct.fieldNames()}
-    named = [_column(c).alias(declared.get(c.lower(), c)) for c in columns]
-    return F.to_json(F.struct(*named), _JSON).alias(RAW)
-
-
-def _as_declared(name: str | None, declared: StructField, schema: StructType) -> Column:
-    target = nullable(declared.dataType)
-    if name is None:
-        return F.lit(None).cast(target)
-    if schema[name].dataType == target:
-        return _column(name)
-    given = nullable(schema[name].dataType)
-    return to_text(_column(name), given) if isinstance(target, AtomicType) else converted(_column(name), given, target).cast(target)
-
-
-def _type_fault(name: str | None, declared: StructField, schema: StructType) -> Column | None:
-    """Why a row is rejected if `_as_declared` loses its value; None if it cannot lose one: text keeps every value."""
-    if name is None:
-        return None
-    given, target = nullable(schema[name].dataType), nullable(declared.dataType)
-    is_text = isinstance(target, AtomicType) and not isinstance(given, BinaryType)
-    if given == target or (is_text and not SourceContract.is_added(declared)):
-        return None
-    return F.when(is_lost(_column(name), given, target), F.lit(type_fault(declared, given)))
-
-
-def _column(name: str) -> Column:
-    """A column by its name, which may contain any character."""
-    return F.col(f"`{name.replace('`', '``')}`")

@@ -13,6 +13,8 @@ from platform_defs.engine.formats.values import nullable
 from platform_defs.safe_text import printable, shortened
 
 RAW, PATH, MALFORMED = "_raw", "_path", "_malformed"
+HEX = "hex:"
+"""The start of an original row that is no text: its bytes in hexadecimal follow."""
 HAS_NEW_COLUMNS = "it brings columns that the contract does not name: "
 TYPE_FAULT = "type: "
 """The start of a reader's reason to reject a row for a value of another type; any other reason means that the row cannot be parsed."""
@@ -97,4 +99,4 @@ def is_text() -> Column:
 
 def raw() -> Column:
     """The original line; its bytes in hexadecimal if it is not valid UTF-8."""
-    return F.when(is_text(), F.col("value")).otherwise(F.concat(F.lit("hex:"), F.hex(F.col("value").cast("binary")))).alias(RAW)
+    return F.when(is_text(), F.col("value")).otherwise(F.concat(F.lit(HEX), F.hex(F.col("value").cast("binary")))).alias(RAW)

@@ -8,10 +8,11 @@ from itertools import groupby
 from pyspark.sql import DataFrame, SparkSession
 
 from assets.contracts import SourceContract
-from platform_defs.engine.formats.files import COMPRESSIONS, File
+from platform_defs.engine.formats.files import COMPRESSIONS, TOPIC, File
 from platform_defs.engine.formats.parquet import parquet_rows
 from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, union, whole_files
 from platform_defs.engine.formats.text import csv_rows, json_rows
+from platform_defs.engine.formats.topics import topic_rows
 
 __all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "File", "is_columnar", "is_text_file", "read"]
 
@@ -26,7 +27,7 @@ def is_columnar(files: Sequence[File]) -> bool:
 
 def is_text_file(file: File) -> bool:
     """Whether a file's rows are read from its lines; no file of an unknown format is ever opened."""
-    return file.fault is None and file.suffix in _FORMATS and file.suffix != ".parquet"
+    return file.fault is None and file.suffix in _FORMATS and file.suffix not in (".parquet", TOPIC)
 
 
 def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> DataFrame:
@@ -45,7 +46,7 @@ def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -
 
 
 def _of_known_format(file: File) -> File:
-    legal = f"{', '.join(_FORMATS)}, nor one of these packed as {', '.join(COMPRESSIONS)}"
+    legal = f"{', '.join(f for f in _FORMATS if f != TOPIC)}, nor one of these packed as {', '.join(COMPRESSIONS)}"
     return file if file.fault or file.suffix in _FORMATS else replace(file, fault=f"the file is not {legal}")
 
 
@@ -59,4 +60,5 @@ _FORMATS: dict[str, Callable[[SparkSession, SourceContract, Sequence[File], Sequ
     ".jsonl": json_rows,
     ".ndjson": json_rows,
     ".parquet": parquet_rows,
+    TOPIC: topic_rows,
 }

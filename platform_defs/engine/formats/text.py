@@ -56,19 +56,33 @@ _LONE_SURROGATE = rf"{_ALONE}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
 
 def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
     """The rows of JSON files with one object in each line."""
+    return json_rows_of(lines(spark, files, ordered), contract)
+
+
+def json_rows_of(
+    rows: DataFrame, contract: SourceContract, given: Mapping[str, Column] | None = None, fault: Column | None = None
+) -> DataFrame:
+    """The rows of JSON objects.
+
+    Args:
+        rows: the objects' texts as `value`, with `_path` and `arrival`.
+        contract: the source's contract.
+        given: raw values of columns that are not read from the object.
+        fault: why a row is rejected before it is parsed, or null.
+    """
     schema = as_text(contract.struct).add(_CORRUPT, StringType())
     options = _options(contract, {"allowNonNumericNumbers": "false"})
     is_alone, may_parse = _is_alone(options), F.lit(True)
     if any(has_nested_decimal(f.dataType) for f in contract.struct.fields):
         may_parse = ~F.rlike("value", F.lit(_HUGE_DECIMAL))
-    rows, parsed = lines(spark, files, ordered), F.when(is_alone & may_parse, F.from_json("value", schema, options))
+    parsed = F.when(is_alone & may_parse, F.from_json("value", schema, options))
     if len(exact := decimals(contract.struct)):
         rows = rows.withColumn(_TEXTS, parsed)
         rows = rows.withColumn(_DIGITS, exact_decimals(exact, _TEXTS, options))
         parsed = with_exact_decimals(schema.fieldNames(), exact, _TEXTS, _DIGITS)
     field_of = {c: c for c in contract.struct.fieldNames()}
     why = _json_fault(contract, options, is_alone, may_parse)
-    return _parsed(rows, contract, field_of, parsed, why, _lone_surrogate(), *_strange_names(contract))
+    return _parsed(rows, contract, field_of, parsed, why, _lone_surrogate(), *_strange_names(contract), given=given, first=fault)
 
 
 def _json_fault(contract: SourceContract, options: Mapping[str, str], is_alone: Column, may_parse: Column) -> Column:
@@ -211,7 +225,14 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
 
 
 def _parsed(
-    rows: DataFrame, contract: SourceContract, field_of: Mapping[str, str], parsed: Column, why: Column, *faults: Column
+    rows: DataFrame,
+    contract: SourceContract,
+    field_of: Mapping[str, str],
+    parsed: Column,
+    why: Column,
+    *faults: Column,
+    given: Mapping[str, Column] | None = None,
+    first: Column | None = None,
 ) -> DataFrame:
     """Parsed lines as raw rows.
 
@@ -222,11 +243,16 @@ def _parsed(
         parsed: a line's fields.
         why: the reason for a line that cannot be parsed.
         faults: further reasons to reject a line, each null if it does not apply.
+        given: raw values of columns that have no field.
+        first: the first reason to reject a line, or null.
     """
+    given = given or {}
     is_corrupt = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
-    malformed = F.coalesce(F.when(~is_text(), F.lit("not UTF-8")), F.when(is_corrupt, why), *faults)
+    before = [] if first is None else [first]
+    malformed = F.coalesce(*before, F.when(~is_text(), F.lit("not UTF-8")), F.when(is_corrupt, why), *faults)
     checked = rows.withColumn(_PARSED, parsed).withColumn(MALFORMED, malformed)
-    columns = [_field(field_of.get(f.name), f).alias(f.name) for f in as_text(contract.struct).fields]
+    fields = as_text(contract.struct).fields
+    columns = [(given[f.name] if f.name in given else _field(field_of.get(f.name), f)).alias(f.name) for f in fields]
     return checked.select(*columns, raw(), PATH, MALFORMED, ARRIVAL)
 
 

@@ -28,7 +28,7 @@ def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: i
         files: the files, each with its fault.
         now: the wall clock in epoch ms, which is the event time of sources that use processing time.
     """
-    parts = [READER_VERSION, _described(contract), [(f.offset, f.fault) for f in files]]
+    parts = [READER_VERSION, _described(contract), [(f.offset, f.fault, *([f.topics.reading] if f.topics else [])) for f in files]]
     identity = json.dumps([*parts, now] if contract.by_ingest_time else parts)
     return {"seq": seq, "input": hashlib.sha256(identity.encode()).hexdigest()[:16]}
 

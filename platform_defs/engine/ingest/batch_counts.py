@@ -50,15 +50,16 @@ class BatchCounts:
     min_key: Any = None
     max_key: Any = None
 
-    def watermark(self, contract: SourceContract, last: SourceEntry | None) -> int | None:
+    def watermark(self, contract: SourceContract, last: SourceEntry | None, newest: int | None) -> int | None:
         """The source's watermark after the batch; None if it has none yet.
 
         Args:
             contract: the source's contract.
             last: the source's row of the ledger batch before this one.
+            newest: the event time that the bound for out-of-orderness is subtracted from; None if there is none.
         """
         how = contract.watermark
-        bounded = None if self.last is None or not isinstance(how, BoundedOutOfOrderness) else self.last - how.bound_ms - 1
+        bounded = None if newest is None or not isinstance(how, BoundedOutOfOrderness) else newest - how.bound_ms - 1
         found = bounded if isinstance(how, BoundedOutOfOrderness) else self.mark
         return max((w for w in (found, last and last.watermark) if w is not None), default=None)
 

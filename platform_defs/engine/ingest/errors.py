@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from operators.errors import TidemarkError
+from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.new_columns import NewColumn
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ledger.ledger import Entry
@@ -93,15 +94,19 @@ class UnreadError(IngestError):
         by_source = sorted({u.file.source for u in self.unread})
         of_sources = [_of_source(name, [u for u in self.unread if u.file.source == name]) for name in by_source]
         files = "; ".join([*of_sources, *[f"{path} cannot be listed: {why}" for path, why in [*self.unlisted.items()][:_SHOWN]]])
+        is_of_topics = all(u.file.is_range for u in self.unread) and all(path.startswith(TOPIC) for path in self.unlisted)
+        way_out = "" if is_of_topics else ", or remove the file from the folder"
         them = "it" if len(self.unread) + len(self.unlisted) == 1 else "them"
         return (
             f"{files}. The cause is the machine, the store or the network, not the content, so nothing is recorded of {them}: the next "
-            "ingest tries again, and all other files were ingested. Legal: a file that this process can read to its end. "
-            "Fix the cause and run the ingest again, or remove the file from the folder"
+            "ingest tries again, and all other input was ingested. Legal: input that this process can read to its end. "
+            f"Fix the cause and run the ingest again{way_out}"
         )
 
 
 def _of_source(name: str, unread: Sequence[Unread]) -> str:
     shown = [f"{u.file.path} ({u.reason})" for u in unread[:_SHOWN]]
     more = [f"and {len(unread) - _SHOWN} more"] if len(unread) > _SHOWN else []
-    return f"source {name!r}: {len(unread)} file{'s' * (len(unread) > 1)} could not be read: {', '.join([*shown, *more])}"
+    of_topics = all(u.file.is_range for u in unread)
+    many = f"{'range' if of_topics else 'file'}{'s' * (len(unread) > 1)}{' of offsets' if of_topics else ''}"
+    return f"source {name!r}: {len(unread)} {many} could not be read: {', '.join([*shown, *more])}"

@@ -22,12 +22,15 @@ from operators.timing import length_ms, timestamp
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.read_errors import read_error, would_fail_again
 from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
+from platform_defs.engine.formats.schema_registry import RegistryError
+from platform_defs.engine.formats.topics import offset_of
 from platform_defs.engine.formats.unreadable_files import Patience, Unread, isolate_unreadable
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
 from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_good, measures, ranged_key
 from platform_defs.engine.ingest.duplicates import duplicates
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
+from platform_defs.engine.ingest.partition_times import PartitionTimes
 from platform_defs.engine.ingest.schema_evolution import refused, widened
 from platform_defs.engine.ingest.uncommitted import (
     ATTEMPT,
@@ -91,8 +94,10 @@ class Ingest(LedgerWriter):
         fresh: dict[str, list[File]] = {}
         for source in sorted({f.source for f in found}):
             mine = [f for f in found if f.source == source]
-            known = self.ledger.known(source, mine)
-            files = sorted({f.path: known.with_fault(f) for f in mine if not known.holds(f)}.values())
+            known, ends = self.ledger.known(source, [f for f in mine if not f.is_range]), self.ledger.topic_ends(source)
+            new = {f.path: known.with_fault(f) for f in mine if not f.is_range and not known.holds(f)}
+            new |= {f.path: f for f in mine if f.is_range and f.modified >= ends.get(f.path, f.modified)}
+            files = sorted(new.values())
             fresh |= {source: files} if files else {}
         return fresh
 
@@ -134,6 +139,8 @@ class Ingest(LedgerWriter):
                     raise IngestError.refused(contract.name, column)
                 applied = widened(self.spark, self.lake, contract, files)
                 return _Done(self._source(batch, applied, files, last), unread)
+            except RegistryError as error:
+                return _Done(None, [*unread, *[Unread(file, str(error)) for file in files]])
             except (PySparkException, Py4JJavaError) as error:
                 before = patience.used
                 checked = isolate_unreadable(self.spark, applied, files, patience)
@@ -150,11 +157,13 @@ class Ingest(LedgerWriter):
             counts = counts_of(contract, measured or collected(validated.agg(*measures(contract)))[0].asDict())
             repeated = self._repeated(validated, contract, counts)
             attempt = attempt_of(batch.seq, contract, files, batch.now) | {GOOD: counts.good}
-            accepted = self._write(validated, repeated, contract, counts, batch, attempt)
+            accepted = self._write(validated, repeated, contract, counts, batch, attempt, any(f.is_range for f in files))
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
+            partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, batch.now)
+            newest = partitions.lowest(batch.now, contract.idle_timeout) if partitions.of else counts.last
             return replace(
                 moved(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
-                watermark=counts.watermark(contract, last),
+                watermark=counts.watermark(contract, last, newest),
                 max_event_time=max((t for t in (counts.last, last and last.max_event_time) if t is not None), default=None),
                 first_event_time=counts.first,
                 last_event_time=counts.last,
@@ -166,6 +175,7 @@ class Ingest(LedgerWriter):
                 warned=counts.warned,
                 offsets=tuple(f.offset for f in files),
                 spread=self._spread(validated, counts),
+                partitions=partitions.recorded,
             )
         finally:
             validated.unpersist()
@@ -209,6 +219,7 @@ class Ingest(LedgerWriter):
         counts: BatchCounts,
         batch: Batch,
         attempt: dict[str, Any],
+        has_offsets: bool,
     ) -> int:
         """Append the rows to the log and the quarantine; returns the number of the batch's rows in the log."""
         good = validated.where(is_good())
@@ -228,6 +239,7 @@ class Ingest(LedgerWriter):
             F.col(RAW).alias("raw"),
             F.col(PATH).alias("path"),
             timestamp(parameter(batch.now, F.col(ARRIVAL))).alias("ingested_at"),
+            *([offset_of(PATH, ARRIVAL).alias("offset")] if has_offsets else []),
         )
         kept = self._append(contract, batch, attempt, quarantined, contract.quarantine, counts.quarantined, [SEQ])
         if kept != counts.quarantined:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset, SourceContract
 from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.ingest.change_feed import check_feed
 from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ingest.errors import UnreadError
@@ -19,6 +20,7 @@ from platform_defs.engine.ingest.quarantine import Quarantine
 from platform_defs.engine.ingest.quarantine_list import QuarantineList
 from platform_defs.engine.ingest.replay import Replay
 from platform_defs.engine.ingest.stream import OnEntry, OnQuiet, Stream, writer_name
+from platform_defs.engine.ingest.topic_ranges import topic_ranges
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry, Ledger
 
@@ -36,6 +38,8 @@ class Ingestion:
         folders: each source's folder of input files.
         max_files: the maximum number of files of a source in one micro-batch.
         require: raises `LedgerError` unless the ledger has every batch that a table has handled.
+        topics: the topics of the sources that read from Kafka.
+        at_once: the largest number of records of a source in one micro-batch.
         known: the `landings` of an earlier object, so that its folder listings are used; None to list the folders anew.
     """
 
@@ -47,6 +51,8 @@ class Ingestion:
     folders: Mapping[str, str]
     max_files: int
     require: Callable[[], None]
+    topics: Mapping[str, Topics] = field(default_factory=dict, repr=False)
+    at_once: int = 5_000_000
     known: Mapping[str, Landing] | None = field(default=None, repr=False)
 
     @cached_property
@@ -82,7 +88,9 @@ class Ingestion:
     @property
     def stream(self) -> Stream:
         """Ingests new files in the sources' folders."""
-        return Stream(self.connect(), self.lake, self.batches, self.folders, self.max_files, self.landings, self.signals.idle)
+        folders = self.folders, self.max_files, self.landings
+        ranges = topic_ranges(self.topics, self.ledger, self.at_once)
+        return Stream(self.connect(), self.lake, self.batches, *folders, self.signals.idle, ranges=ranges)
 
     def run(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
         """Ingest the files that have landed, and record the sources that have become idle; see `Stream.run`."""

@@ -33,6 +33,14 @@ class QuarantineError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def holds_avro(cls, source: str, path: str) -> "QuarantineError":
+        """A record of a topic is no readable Avro, so that it cannot be written to a file of JSON objects."""
+        return cls(
+            f"source {source!r}: records of {path} are no readable Avro, so they cannot be released to a file of JSON objects; release "
+            "the rows with other reasons (--reason), and send these records again to the topic"
+        )
+
+    @classmethod
     def no_header(cls, source: str, file: str, why: str) -> "QuarantineError":
         """The columns of rejected CSV rows are not known."""
         return cls(

@@ -19,8 +19,9 @@ from pyspark.sql.types import BinaryType, StructType
 from assets.contracts import SourceContract
 from operators.contract import ARRIVAL, SEQ
 from platform_defs.engine.formats.csv_style import CsvStyle
-from platform_defs.engine.formats.files import File, hadoop_file, one_path
+from platform_defs.engine.formats.files import TOPIC, File, hadoop_file, one_path
 from platform_defs.engine.formats.opening import hadoop_path
+from platform_defs.engine.formats.raw_rows import HEX
 from platform_defs.engine.formats.text import header
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.quarantine_list import RELEASED
@@ -75,6 +76,7 @@ class Release:
         paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
         paths = [p for p in paths if not named or any(is_named(p, n) for n in named)]
         self._check_bytes(chosen, paths)
+        self._check_avro(chosen, paths)
         groups = self._grouped(paths)
         stamp = datetime.fromtimestamp(self.of.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
         for number, ((suffix, head), group) in enumerate(groups.items(), 1):
@@ -116,6 +118,14 @@ class Release:
         found = self._rows().where(chosen & F.col("path").isin(*columnar) & holds).select("path").first()
         if found is not None:
             raise QuarantineError.holds_bytes(self.contract.name, unquote(found["path"]), [f.name for f in columns])
+
+    def _check_avro(self, chosen: Column, paths: Sequence[str]) -> None:
+        """Raise if a chosen record is damaged Avro: a file of JSON objects cannot hold it."""
+        binary = F.startswith("raw", F.lit(HEX)) & (F.col("reason") != _NOT_TEXT)
+        of_topics = [path for path in paths if path.startswith(TOPIC)]
+        found = self._rows().where(chosen & F.col("path").isin(*of_topics) & binary).select("path").first() if of_topics else None
+        if found is not None:
+            raise QuarantineError.holds_avro(self.contract.name, found["path"])
 
     def _grouped(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
         """Paths, grouped by the suffix and the header of the file that their rows are written to."""
@@ -208,4 +218,4 @@ def is_named(path: str, name: str) -> bool:
 
 def _bytes_of(raw: Column) -> Column:
     """The bytes of a raw line that is not valid UTF-8."""
-    return F.unhex(F.substr(raw, F.lit(len("hex:") + 1))).cast("string")
+    return F.unhex(F.substr(raw, F.lit(len(HEX) + 1))).cast("string")

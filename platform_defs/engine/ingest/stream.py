@@ -9,6 +9,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
 from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
+from platform_defs.engine.ingest.topic_ranges import TopicRanges
 from platform_defs.engine.ingest.turns import MOST_KEPT, PATIENCE_S, Turns
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.tables import Lake
@@ -45,6 +47,7 @@ class Stream:
         idle: records the sources that became idle; a continuous stream calls it at each interval without files.
         first_wait_s: the first wait before a continuous stream retries an unreadable file, in seconds.
         sleep: waits for some seconds.
+        ranges: the finders of new records in Kafka's topics, by source.
     """
 
     spark: SparkSession
@@ -56,6 +59,7 @@ class Stream:
     idle: Callable[[], Entry | None] = lambda: None
     first_wait_s: float = FIRST_WAIT_S
     sleep: Callable[[float], None] = time.sleep
+    ranges: Mapping[str, TopicRanges] = field(default_factory=dict)
     _warned: set[tuple[str, str, str]] = field(default_factory=set, init=False, compare=False, repr=False)
 
     def run(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
@@ -83,10 +87,12 @@ class Stream:
                 turns.made = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for landing in self.landings.values():
                     landing.forget()  # so that changed files are found too
-                self._turn(turns, pending)
-                if every is not None:
-                    self._stay(length_ms(every, "every") / 1000, turns, pending)
-                unlisted = {path: why for landing in self.landings.values() for path, why in landing.unlisted.items()}
+                with self._reading_topics(to_present=every is None):
+                    while self._turn(turns, pending) and self._has_more:
+                        pass
+                    if every is not None:
+                        self._stay(length_ms(every, "every") / 1000, turns, pending)
+                    unlisted = {path: why for finder in self._finders for path, why in finder.unlisted.items()}
                 if pending.unread or unlisted:
                     raise UnreadError(pending.unread, list(turns.made), unlisted)
         return list(turns.made)
@@ -99,7 +105,27 @@ class Stream:
             began = time.monotonic()
             if not self._turn(turns, pending):
                 turns.quiet()
-            took_s = time.monotonic() - began
+            took_s = interval_s if self._has_more else time.monotonic() - began
+
+    @contextmanager
+    def _reading_topics(self, *, to_present: bool) -> Iterator[None]:
+        """Find new records while the block runs; see `TopicRanges.begin`."""
+        try:
+            for ranges in self.ranges.values():
+                ranges.begin(to_present=to_present)
+            yield
+        finally:
+            for ranges in self.ranges.values():
+                ranges.close()
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether topics had more records than one micro-batch may have."""
+        return any(ranges.has_more for ranges in self.ranges.values())
+
+    @property
+    def _finders(self) -> list[Landing | TopicRanges]:
+        return [*self.landings.values(), *self.ranges.values()]
 
     def _turn(self, turns: Turns, pending: Pending) -> bool:
         """Ingest new files and files that are due for a retry; returns whether there were any."""
@@ -107,9 +133,12 @@ class Stream:
         if ready:
             turns.files([])
         found = [file for file in self._found() if file not in pending]
-        for some in _in_turn(found, self.max_files):
+        records = [file for ranges in self.ranges.values() for file in ranges.new(self.spark) if file not in pending]
+        self._warn()
+        first, *rest = [*_in_turn(found, self.max_files)] or [[]]
+        for some in ([*first, *records], *rest) if first or records else ():
             turns.files(some)
-        return ready or bool(found)
+        return ready or bool(found or records)
 
     def _found(self) -> list[File]:
         """The files that the ledger does not record in their present state."""
@@ -119,7 +148,6 @@ class Stream:
                 found += self.landings[source].new()
             else:
                 found += self.ingest.ledger.unrecorded(source, listed(self.spark, folder, source))
-        self._warn()
         return found
 
     def _warn(self) -> None:
@@ -128,6 +156,8 @@ class Stream:
         for source, landing in self.landings.items():
             skipped |= {(source, path, f"it cannot be listed: {why}") for path, why in landing.unlisted.items()}
             skipped |= {(source, path, "it is a link below the source's folder") for path in landing.links}
+        for source, ranges in self.ranges.items():
+            skipped |= {(source, path, f"the broker gave no offsets: {why}") for path, why in ranges.unlisted.items()}
         for source, path, why in sorted(skipped - self._warned):
             _log.warning("%s of source %r is skipped: %s", path, source, why)
         self._warned.clear()

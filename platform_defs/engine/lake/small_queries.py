@@ -6,6 +6,7 @@ adaptive execution and with one shuffle partition. Its rows can be fetched as Ar
 """
 
 import json
+import re
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any, cast
@@ -49,6 +50,9 @@ _OF_ONE_COMMIT = [
 _MEASURES = "measures"
 _COMPRESSION = 20
 """A compressed text file counts as so many times its size."""
+_TOPICS, _OFFSET = "KafkaRelation(", re.compile(r"-\d+ -> (\d+)")
+_RECORD_BYTES = 500
+"""The assumed size of a record of a Kafka topic, which is not known before it is read."""
 _ROWS_IN_MEMORY = {"LocalRelation", "OneRowRelation", "Range"}
 _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 _ONE_AT_A_TIME = Lock()
@@ -206,12 +210,24 @@ def _inputs(plan: Any) -> list[tuple[Any, int, bool]] | None:
         if kind != "LogicalRelation":
             return None
         relation = leaf.relation()
-        is_parquet = relation.toString() == "parquet"
-        size = _file_bytes(relation, is_parquet=is_parquet)
+        described = relation.toString()
+        is_parquet = described == "parquet"
+        size = _topic_bytes(described) if described.startswith(_TOPICS) else _file_bytes(relation, is_parquet=is_parquet)
         if size is None:
             return None
         inputs.append((leaf, size, is_parquet))
     return inputs
+
+
+def _topic_bytes(relation: str) -> int | None:
+    """The assumed size of the records that a relation of Kafka's topics reads; None if its offsets are not known.
+
+    Args:
+        relation: its text, which has the first offset of each partition and then the offset after the last one.
+    """
+    offsets = [int(offset) for offset in _OFFSET.findall(relation)]
+    half = len(offsets) // 2
+    return (sum(offsets[half:]) - sum(offsets[:half])) * _RECORD_BYTES if offsets and len(offsets) == 2 * half else None
 
 
 def _file_bytes(relation: Any, *, is_parquet: bool) -> int | None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
-from platform_defs.engine.formats.files import File, Known, decoded, decoded_name, mark_of, one_path, uri_below, without_scheme
+from platform_defs.engine.formats.files import TOPIC, File, Known, decoded, decoded_name, mark_of, one_path, uri_below, without_scheme
 from platform_defs.engine.ledger.arrow_values import arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
 
@@ -30,6 +30,8 @@ class KnownFiles:
     def add(self, offsets: pa.Array) -> None:
         """Add entries of the ledger's `offsets`: `path|modified|length` for a file that was read.
 
+        For a range of offsets of a Kafka topic they are its partition's path, its first offset and the number of its offsets.
+
         A suffix `|unread` means that no row of it could be read, `|unread|n` that this was so at the nth retry. `|retry|n` requests a
         retry: it cancels every `unread` with a lower number.
         """
@@ -53,6 +55,16 @@ class KnownFiles:
             for key in {one, other}:
                 marks.setdefault(key, {}).setdefault((modified, length), []).append(mark)
         return Known(marks)
+
+    def topic_ends(self) -> dict[str, int]:
+        """The offset after the last one that was read, by the path of each partition of Kafka's topics."""
+        paths = self._paths.between(0)
+        ranges = pc.starts_with(paths, TOPIC)
+        if not len(paths) or not pc.any(ranges).as_py():
+            return {}
+        ends = pc.add(self._modified.between(0), self._length.between(0))
+        of = pa.table({"path": paths.filter(ranges), "end": ends.filter(ranges)}).group_by("path").aggregate([("end", "max")])
+        return dict(zip(of["path"].to_pylist(), of["end_max"].to_pylist(), strict=True))
 
     def _of(self, folder: str | None) -> tuple[Column, Column]:
         """The possible relative paths of the recorded files below a folder."""

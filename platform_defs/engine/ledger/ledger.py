@@ -172,6 +172,10 @@ class Ledger:
         """What the ledger records about some files of a source."""
         return self._known_files(source).among(files)
 
+    def topic_ends(self, source: str) -> dict[str, int]:
+        """The offset after the last one that was read, by the path of each partition of Kafka's topics."""
+        return self._known_files(source).topic_ends()
+
     def unrecorded(self, source: str, files: Sequence[File]) -> list[File]:
         """The files of a source that the ledger does not record in their present state."""
         known = self.known(source, files)

@@ -29,6 +29,7 @@ SCHEMA = pa.schema(
         ("offsets", pa.list_(pa.string())),
         ("clock", _TIME),
         ("spread", pa.list_(pa.int64())),
+        ("partitions", pa.list_(pa.string())),
     ]
 )
 IN_MS = pa.schema([f.with_type(pa.timestamp("ms", tz="UTC")) if f.type == _TIME else f for f in SCHEMA])
@@ -66,6 +67,8 @@ class SourceEntry:
         clock: the wall clock if it had stepped back behind `ingested_at`; null if the two are equal.
         spread: quantiles of the event times of the batch's rows, at the shares 0, 0.001, 0.01, 0.05, 0.25, 0.5 and so on to 1; empty if
             they were not recorded.
+        partitions: for a source that reads from Kafka, `path|newest event time|time of the newest batch with rows` of each partition, with
+            times in epoch ms.
     """
 
     seq: int
@@ -86,6 +89,7 @@ class SourceEntry:
     offsets: tuple[str, ...] = ()
     clock: int | None = None
     spread: tuple[int, ...] = ()
+    partitions: tuple[str, ...] = ()
 
 
 Entry = tuple[SourceEntry, ...]
@@ -110,7 +114,7 @@ def entries_of(rows: pa.Table) -> list[Entry]:
     """Batches from their rows (`AS_INTS`; a missing column has its default), ordered by batch number and source."""
     entries: list[list[SourceEntry]] = []
     for row in rows.sort_by([("seq", "ascending"), ("source", "ascending")]).to_pylist():
-        lists = {name: tuple(row[name] or ()) for name in ("offsets", "spread") if name in row}
+        lists = {name: tuple(row[name] or ()) for name in ("offsets", "spread", "partitions") if name in row}
         found = SourceEntry(**row | lists)
         if not entries or entries[-1][0].seq != found.seq:
             entries.append([])
@@ -120,6 +124,6 @@ def entries_of(rows: pa.Table) -> list[Entry]:
 
 def moved(row: SourceEntry, **changes: Any) -> SourceEntry:
     """A source's row in the next batch: state is carried over, counts and offsets are reset, then `changes` are applied."""
-    carried = {"watermark": row.watermark, "max_event_time": row.max_event_time, "idle": row.idle}
+    carried = {"watermark": row.watermark, "max_event_time": row.max_event_time, "idle": row.idle, "partitions": row.partitions}
     blank = SourceEntry(seq=row.seq, kind=row.kind, ingested_at=row.ingested_at, source=row.source)
     return replace(blank, **{**carried, **changes})

@@ -1,0 +1,56 @@
+"""The values in the file of the connections: options, some of which are read from environment variables."""
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from operators.errors import TidemarkError
+from platform_defs.declared.models import Strict
+from platform_defs.settings import environment_value
+
+VARIABLE = "TIDEMARK_CONNECTIONS"
+
+
+class ConnectionsError(TidemarkError, ValueError):
+    """The file of the connections cannot be read, or has other parts or values than its schema."""
+
+    @classmethod
+    def of(cls, file: str, why: object) -> "ConnectionsError":
+        """What is wrong with the file."""
+        return cls(f"{VARIABLE} is {file!r}: {' '.join(str(why).split())}")
+
+    @classmethod
+    def no_variable(cls, name: str) -> "ConnectionsError":
+        """An environment variable that a value names is not set."""
+        return cls(f"the connections read the environment variable {name}, which is not set or is empty; legal: set it to the value")
+
+
+class Secret(Strict):
+    """A value that is read from an environment variable, and is never printed.
+
+    Args:
+        env: the variable's name.
+    """
+
+    env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+
+Value = str | int | bool | Secret
+
+
+def resolved(values: Mapping[str, Value]) -> dict[str, str]:
+    """Options as text, as Spark takes them.
+
+    Raises:
+        ConnectionsError: an environment variable is not set.
+    """
+    return {name: _text(value) for name, value in values.items()}
+
+
+def _text(value: Value) -> str:
+    if not isinstance(value, Secret):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    found = environment_value(value.env)
+    if not found:
+        raise ConnectionsError.no_variable(value.env)
+    return found

@@ -1,0 +1,69 @@
+"""What a source reads from Kafka, and with which options."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+METADATA = ("key", "topic", "partition", "offset", "timestamp")
+"""The parts of a record, besides its value and headers, that a column of a source can have."""
+HEADER = "headers."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registry:
+    """A registry of schemas with the interface of Confluent's.
+
+    Args:
+        config: the configuration of Confluent's client, such as `url`; may contain secrets.
+    """
+
+    config: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Avro:
+    """How Avro values are written: with one schema, or in Confluent's wire format with the ids of schemas in a registry.
+
+    Args:
+        schema: the schema as JSON; None with a registry.
+        registry: the registry; None with one schema.
+    """
+
+    schema: str | None = None
+    registry: Registry | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topics:
+    """The topics that a source reads.
+
+    Args:
+        options: the options of Spark's Kafka reader, by Spark's names, with those of the client (`kafka.`); may contain secrets.
+        columns: for columns of the source, the part of a record that they have instead of a field of its value: one of `METADATA`, or
+            `headers.NAME`.
+        avro: how values are written as Avro; None for JSON objects.
+        accepted: the ids of topics that were created again and may be read.
+    """
+
+    options: Mapping[str, str] = field(repr=False)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    avro: Avro | None = None
+    accepted: Sequence[str] = ()
+
+    def option(self, name: str, default: str = "") -> str:
+        """An option's value; Spark ignores the case of names."""
+        return next((value for key, value in self.options.items() if key.lower() == name.lower()), default)
+
+    @property
+    def name(self) -> str:
+        """The topics, as in the options."""
+        return self.option("subscribe") or self.option("subscribePattern")
+
+    @property
+    def client(self) -> dict[str, str]:
+        """The options of Kafka's client."""
+        return {key.removeprefix("kafka."): value for key, value in self.options.items() if key.startswith("kafka.")}
+
+    @property
+    def reading(self) -> str:
+        """What decides which rows are read from the same records."""
+        return repr((sorted(self.columns.items()), self.avro))

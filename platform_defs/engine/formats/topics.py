@@ -1,0 +1,129 @@
+"""Reads ranges of offsets of Kafka's topics, with Spark's own connector.
+
+A range is a `File`, so that it is ingested, recorded in the ledger and repeated after a kill as a file is. Its path is
+`kafka:TOPIC/PARTITION@ID` with the topic's id, which changes when a topic is deleted and created again; its `modified` is the first
+offset, and its `length` the number of offsets. The ledger therefore has the offsets, and no checkpoint is needed.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, TimestampType
+
+from assets.contracts import SourceContract
+from platform_defs.engine.formats.avro import avro_rows
+from platform_defs.engine.formats.files import TOPIC, File
+from platform_defs.engine.formats.kafka_options import HEADER, Topics
+from platform_defs.engine.formats.raw_rows import PATH, arrival
+from platform_defs.engine.formats.text import json_rows_of
+
+_OFFSET_BITS = 42
+OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+"""The part of `arrival` that is the record's offset."""
+_PATH = re.compile(rf"{TOPIC}([^/]+)/(\d+)@(.+)")
+_OF_FINDER = {"subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets", "startingtimestamp", "maxoffsetspertrigger"}
+"""Options of Spark's reader that decide which offsets are read; a range has its own."""
+_NO_VALUE = "the record has no value (a tombstone)"
+
+
+class Partition(NamedTuple):
+    """A partition of a topic.
+
+    Args:
+        topic: the topic's name.
+        number: the partition's number.
+        topic_id: the topic's id, which Kafka gives it when it is created.
+    """
+
+    topic: str
+    number: int
+    topic_id: str
+
+    @property
+    def path(self) -> str:
+        """The path of its ranges in the ledger and the quarantine."""
+        return f"{TOPIC}{self.topic}/{self.number}@{self.topic_id}"
+
+    @classmethod
+    def of(cls, path: str) -> "Partition":
+        """The partition of a range's path."""
+        found = _PATH.fullmatch(path)
+        if found is None:
+            raise ValueError(path)
+        return cls(found[1], int(found[2]), found[3])
+
+
+def offset_range(partition: Partition, first: int, until: int, source: str, topics: Topics) -> File:
+    """The records of a partition from one offset to before another, as an input of a source."""
+    return File(first, partition.path, until - first, source, topics=topics)
+
+
+def offset_of(path: str, position: str) -> Column:
+    """The Kafka offset of a row, given the columns with its path and its `arrival`; null for a row of a file."""
+    return F.when(F.startswith(path, F.lit(TOPIC)), F.col(position).bitwiseAND(OFFSET_MASK))
+
+
+def topic_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """The rows of ranges of offsets: one for each record.
+
+    Args:
+        spark: the session.
+        contract: the source's contract.
+        files: the ranges, all of the same source.
+        ordered: all inputs of the batch, in order.
+    """
+    topics = files[0].topics
+    assert topics is not None
+    records = _records(spark, topics, files)
+    path = F.concat(F.lit(TOPIC), "topic", F.lit("/"), "partition", F.lit("@"), _topic_id([Partition.of(f.path) for f in files]))
+    fields = {f.name: f for f in contract.struct.fields}
+    value = F.col("value") if topics.avro else F.coalesce(F.col("value").cast("string"), F.lit(""))
+    rows = records.select(
+        value.alias("value"),
+        F.when(F.col("value").isNull(), F.lit(_NO_VALUE)).alias(_FAULT),
+        path.alias(PATH),
+        arrival(files, ordered, path, F.col("offset")),
+        *[_part(part, fields[name]).alias(f"{_COLUMN}{name}") for name, part in topics.columns.items()],
+    )
+    given = {name: F.col(f"`{_COLUMN}{name}`") for name in topics.columns}
+    if topics.avro:
+        return avro_rows(rows, contract, topics.avro, given, F.col(_FAULT))
+    return json_rows_of(rows, contract, given, F.col(_FAULT))
+
+
+_FAULT, _COLUMN = "_no_value", "_of_record_"
+
+
+def _records(spark: SparkSession, topics: Topics, files: Sequence[File]) -> DataFrame:
+    ranges = [(Partition.of(file.path), file) for file in files]
+    of = sorted({partition.topic for partition, _ in ranges})
+    assigned = {topic: [p.number for p, _ in ranges if p.topic == topic] for topic in of}
+    first = {topic: {str(p.number): f.modified for p, f in ranges if p.topic == topic} for topic in of}
+    until = {topic: {str(p.number): f.modified + f.length for p, f in ranges if p.topic == topic} for topic in of}
+    own = {name: value for name, value in topics.options.items() if name.lower() not in _OF_FINDER}
+    chosen = {"assign": assigned, "startingOffsets": first, "endingOffsets": until}
+    headers = {"includeHeaders": str(any(part.startswith(HEADER) for part in topics.columns.values())).lower()}
+    options = own | headers | {name: json.dumps(value) for name, value in chosen.items()}
+    return spark.read.format("kafka").options(**options).load()
+
+
+def _topic_id(partitions: Sequence[Partition]) -> Column:
+    """The id of a record's topic."""
+    ids = sorted({(p.topic, p.topic_id) for p in partitions})
+    found = F.lit(ids[0][1])
+    for topic, topic_id in ids[1:]:
+        found = F.when(F.col("topic") == topic, F.lit(topic_id)).otherwise(found)
+    return found
+
+
+def _part(part: str, column: StructField) -> Column:
+    """A part of a record as the raw value of a column: text, or a timestamp for a column of that type."""
+    if part.startswith(HEADER):
+        of_name = F.filter("headers", lambda h: h["key"] == F.lit(part.removeprefix(HEADER)))
+        return F.element_at(F.transform(of_name, lambda h: h["value"].cast("string")), -1)
+    found = F.col(part)
+    return found if part == "timestamp" and isinstance(column.dataType, TimestampType) else found.cast("string")

@@ -1,0 +1,84 @@
+"""Rows of formats whose columns have types, as raw rows of a source: each value has the declared type, or is text that is cast later."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import AtomicType, BinaryType, StructField, StructType
+
+from assets.contracts import SourceContract
+from platform_defs.engine.formats.raw_rows import new_column_fault, type_fault
+from platform_defs.engine.formats.values import converted, is_lost, nullable, to_text
+
+_MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
+_JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]", "timestampNTZFormat": _MICROSECONDS}
+
+
+def column_of(name: str) -> Column:
+    """A column by its name, which may contain any character."""
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+@dataclass(frozen=True)
+class TypedRows:
+    """The columns of a source, made from rows with a schema.
+
+    A column of the declared type is unchanged. Another one becomes text, to be cast and validated; if the declared type is nested, the
+    column is converted here, part by part.
+
+    Args:
+        contract: the source's contract.
+        schema: the rows' schema; the case of names is ignored.
+        of: a column of the rows, by its name in the schema.
+    """
+
+    contract: SourceContract
+    schema: StructType
+    of: Callable[[str], Column] = column_of
+
+    @property
+    def columns(self) -> list[Column]:
+        """The source's columns; one that the schema lacks is null."""
+        return [self._as_declared(field).alias(field.name) for field in self.contract.struct.fields]
+
+    @property
+    def faults(self) -> list[Column]:
+        """The reasons to reject a row, each null if it does not apply: new columns, and values of another type."""
+        brings = F.lit(new_column_fault(self.contract, self.schema.names)).cast("string")
+        found = [self._type_fault(field) for field in self.contract.struct.fields]
+        return [brings, *[fault for fault in found if fault is not None]]
+
+    def as_json(self, names: Sequence[str]) -> Column:
+        """A row as a JSON object that the JSON reader reads as the same row: with the contract's names and all digits of times.
+
+        Args:
+            names: the columns of the schema that it has.
+        """
+        declared = {name.lower(): name for name in self.contract.struct.fieldNames()}
+        return F.to_json(F.struct(*[self.of(c).alias(declared.get(c.lower(), c)) for c in names]), _JSON)
+
+    def _name(self, declared: StructField) -> str | None:
+        return {name.lower(): name for name in self.schema.names}.get(declared.name.lower())
+
+    def _as_declared(self, declared: StructField) -> Column:
+        name, target = self._name(declared), nullable(declared.dataType)
+        if name is None:
+            return F.lit(None).cast(target)
+        if self.schema[name].dataType == target:
+            return self.of(name)
+        given = nullable(self.schema[name].dataType)
+        if isinstance(target, AtomicType):
+            return to_text(self.of(name), given)
+        return converted(self.of(name), given, target).cast(target)
+
+    def _type_fault(self, declared: StructField) -> Column | None:
+        """Why a row is rejected if `_as_declared` loses its value; None if it cannot lose one: text keeps every value."""
+        name = self._name(declared)
+        if name is None:
+            return None
+        given, target = nullable(self.schema[name].dataType), nullable(declared.dataType)
+        is_text = isinstance(target, AtomicType) and not isinstance(given, BinaryType)
+        if given == target or (is_text and not SourceContract.is_added(declared)):
+            return None
+        return F.when(is_lost(self.of(name), given, target), F.lit(type_fault(declared, given)))

@@ -1,0 +1,246 @@
+"""Finds new records in Kafka's topics: the ranges of offsets that the ledger does not have yet."""
+
+import json
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from operators.errors import TidemarkError
+from platform_defs.engine.formats.files import TOPIC, File
+from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.engine.formats.topics import Partition, offset_range
+from platform_defs.engine.ingest.errors import IngestError
+from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.safe_text import printable, shortened
+
+_TIMEOUT_MS = "20000"
+_EARLIEST, _LATEST = "earliest", "latest"
+_log = logging.getLogger(__name__)
+
+
+class TopicError(IngestError):
+    """A topic does not continue what the ledger has read from it. Nothing of the source is ingested until a user decides."""
+
+    @classmethod
+    def created_again(cls, source: str, topic: str, known: Iterable[str], found: str) -> "TopicError":
+        """The topic was deleted and created again."""
+        return cls(
+            f"source {source!r}: the topic {topic} has the id {found}, and the ledger has records of {topic} with the id "
+            f"{', '.join(known)}: the topic was deleted and created again. Legal: a topic that keeps its records. To read the new topic "
+            f"from its beginning, after all that was read of the old one, add {found} to the source's list `accepted` of topic ids"
+        )
+
+    @classmethod
+    def lost(cls, source: str, partition: Partition, wanted: int, earliest: int) -> "TopicError":
+        """Kafka has deleted records that were not read."""
+        return cls(
+            f"source {source!r}: partition {partition.number} of the topic {partition.topic} starts at offset {earliest}, and offset "
+            f"{wanted} is the next to be read: Kafka has deleted {earliest - wanted} records that were not read. Legal: a retention time "
+            "longer than the longest pause of the ingest. To go on without them, set the option `failOnDataLoss` to false"
+        )
+
+    @classmethod
+    def shortened(cls, source: str, partition: Partition, wanted: int, latest: int) -> "TopicError":
+        """The partition has fewer records than were read."""
+        return cls(
+            f"source {source!r}: partition {partition.number} of the topic {partition.topic} ends at offset {latest}, and {wanted} offsets "
+            "of it were read: Kafka has lost records, and new ones would have offsets that the ledger has already. Send them to a new "
+            "topic, and let the source read that one too (option `subscribe`)"
+        )
+
+
+class Broker:
+    """Kafka's administration client, in the JVM of a session, with the options that Spark's reader has.
+
+    Args:
+        spark: the session.
+        options: the options of Kafka's client.
+    """
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+        self._jvm = cast(Any, spark._jvm)
+        self._read_committed = options.get("isolation.level") == "read_committed"
+        properties = self._jvm.java.util.Properties()
+        for name, value in {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **options}.items():
+            properties.put(name, value)
+        self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+
+    def partitions(self, topics: Topics) -> tuple[list[Partition], list[str]]:
+        """The partitions of the topics, and the names of topics that do not exist."""
+        found, missing = list[Partition](), list[str]()
+        for name in self._names(topics):
+            wanted = self._jvm.java.util.ArrayList()
+            wanted.add(name)
+            try:
+                described = self._admin.describeTopics(wanted).allTopicNames().get().get(name)
+            except Py4JJavaError as error:
+                if "UnknownTopicOrPartitionException" not in str(error.java_exception):
+                    raise
+                missing.append(name)
+                continue
+            topic_id = described.topicId().toString()
+            found += [Partition(name, number, topic_id) for number in range(described.partitions().size())]
+        return found, missing
+
+    def _names(self, topics: Topics) -> list[str]:
+        if subscribed := topics.option("subscribe"):
+            return [name.strip() for name in subscribed.split(",")]
+        pattern = topics.option("subscribePattern")
+        return sorted(name for name in self._admin.listTopics().names().get() if self._jvm.java.util.regex.Pattern.matches(pattern, name))
+
+    def offsets(self, partitions: Iterable[Partition], which: str | int) -> dict[Partition, int]:
+        """Offsets of partitions.
+
+        Args:
+            partitions: the partitions.
+            which: `earliest`; `latest`, the offset after the newest record; or a time in epoch ms, for the first record since then. A
+                partition without such a record has its latest offset.
+        """
+        clients = self._jvm.org.apache.kafka.clients.admin
+        specs = {_EARLIEST: clients.OffsetSpec.earliest, _LATEST: clients.OffsetSpec.latest}
+        spec = specs[which]() if isinstance(which, str) else clients.OffsetSpec.forTimestamp(which)
+        of = {partition: self._jvm.org.apache.kafka.common.TopicPartition(partition.topic, partition.number) for partition in partitions}
+        asked = self._jvm.java.util.HashMap()
+        for key in of.values():
+            asked.put(key, spec)
+        level = self._jvm.org.apache.kafka.common.IsolationLevel.valueOf("READ_COMMITTED" if self._read_committed else "READ_UNCOMMITTED")
+        answer: Any = self._admin.listOffsets(asked, clients.ListOffsetsOptions(level)).all().get() if of else {}
+        found = {partition: int(answer.get(key).offset()) for partition, key in of.items()}
+        missing = [partition for partition, offset in found.items() if offset < 0]
+        return found | (self.offsets(missing, _LATEST) if missing else {})
+
+    def close(self) -> None:
+        """Close the client's connections."""
+        self._admin.close()
+
+
+class TopicRanges:
+    """Finds the new records of one source.
+
+    Args:
+        source: the source.
+        topics: its topics.
+        ledger: the lake's ledger.
+        at_once: the largest number of offsets in one micro-batch, unless the option `maxOffsetsPerTrigger` gives another.
+    """
+
+    def __init__(self, source: str, topics: Topics, ledger: Ledger, at_once: int) -> None:
+        self._source, self._topics, self._ledger = source, topics, ledger
+        self._at_once = int(topics.option("maxOffsetsPerTrigger", str(at_once)))
+        self._broker: Broker | None = None
+        self._ends: dict[Partition, int] | None = None
+        self.unlisted: dict[str, str] = {}
+        """The topics of which the newest look found no offsets, and why."""
+        self.has_more = False
+        """Whether the newest look left records for the next."""
+
+    def begin(self, *, to_present: bool) -> None:
+        """Begin a run: with `to_present`, it reads the records that are present at its first look, and no later ones."""
+        self._to_present, self._ends, self.has_more = to_present, None, False
+
+    def close(self) -> None:
+        """Close the connection to the broker."""
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
+
+    def new(self, spark: SparkSession) -> list[File]:
+        """The next ranges of offsets; none if the broker cannot be reached, which `unlisted` then says.
+
+        Raises:
+            TopicError: a topic was created again, or has lost records.
+        """
+        self.unlisted, self.has_more = {}, False
+        try:
+            self._broker = self._broker or Broker(spark, self._topics.client)
+            return self._found(self._broker)
+        except TidemarkError:
+            raise
+        except Py4JError as error:
+            self.close()
+            self.unlisted[f"{TOPIC}{self._topics.name}"] = _why(error)
+            return []
+
+    def _found(self, broker: Broker) -> list[File]:
+        partitions, missing = broker.partitions(self._topics)
+        self.unlisted |= {f"{TOPIC}{name}": "there is no such topic" for name in missing}
+        known = {Partition.of(path): end for path, end in self._ledger.topic_ends(self._source).items()}
+        self._require_same_topics(partitions, known)
+        latest, earliest = broker.offsets(partitions, _LATEST), broker.offsets(partitions, _EARLIEST)
+        first = {p: self._checked(p, end, earliest[p], latest[p]) for p, end in known.items() if p in latest}
+        new = [p for p in partitions if p not in first]
+        starts = {p: earliest[p] for p in new} if known else self._starts(broker, new, earliest, latest)
+        if self._to_present:
+            self._ends = latest if self._ends is None else self._ends
+            latest = {p: min(end, self._ends.get(p, 0)) for p, end in latest.items()}
+        begin = first | starts
+        until = _limited(begin, latest, self._at_once)
+        self.has_more = any(until[p] < latest[p] for p in begin)
+        # the chosen starts are recorded, even without a record to read, or the next look would choose others
+        chosen = set(starts) if not known and not self._starts_at_earliest else set[Partition]()
+        return [offset_range(p, begin[p], until[p], self._source, self._topics) for p in begin if until[p] > begin[p] or p in chosen]
+
+    @property
+    def _starts_at_earliest(self) -> bool:
+        option = self._topics.option("startingOffsets", _EARLIEST)
+        return option.lower() == _EARLIEST and not self._topics.option("startingTimestamp")
+
+    def _require_same_topics(self, partitions: Iterable[Partition], known: Mapping[Partition, int]) -> None:
+        for topic, topic_id in sorted({(p.topic, p.topic_id) for p in partitions}):
+            ids = sorted({p.topic_id for p in known if p.topic == topic})
+            if ids and topic_id not in ids and topic_id not in self._topics.accepted:
+                raise TopicError.created_again(self._source, topic, ids, topic_id)
+
+    def _checked(self, partition: Partition, end: int, earliest: int, latest: int) -> int:
+        """The next offset to read."""
+        if latest < end:
+            raise TopicError.shortened(self._source, partition, end, latest)
+        if earliest <= end:
+            return end
+        if self._topics.option("failOnDataLoss", "true").lower() == "true":
+            raise TopicError.lost(self._source, partition, end, earliest)
+        _log.warning(
+            "%s of source %r: the records from offset %d to %d are lost and are skipped", partition.path, self._source, end, earliest
+        )
+        return earliest
+
+    def _starts(
+        self, broker: Broker, new: list[Partition], earliest: Mapping[Partition, int], latest: Mapping[Partition, int]
+    ) -> dict[Partition, int]:
+        """The first offsets of a source of which nothing was read yet."""
+        if since := self._topics.option("startingTimestamp"):
+            return broker.offsets(new, int(since))
+        option = self._topics.option("startingOffsets", _EARLIEST)
+        if option.lower() in (_EARLIEST, _LATEST):
+            return {p: latest[p] if option.lower() == _LATEST else earliest[p] for p in new}
+        given: dict[str, dict[str, int]] = json.loads(option)
+        chosen = {p: given.get(p.topic, {}).get(str(p.number), -2) for p in new}
+        return {p: {-2: earliest[p], -1: latest[p]}.get(offset, offset) for p, offset in chosen.items()}
+
+
+def _limited(begin: Mapping[Partition, int], latest: Mapping[Partition, int], at_once: int) -> dict[Partition, int]:
+    """Where ranges end, so that they have about `at_once` offsets together; each partition has its share of what is left to read."""
+    left = {p: max(0, latest[p] - begin[p]) for p in begin}
+    total = sum(left.values())
+    if total <= at_once:
+        return {p: begin[p] + left[p] for p in begin}
+    return {p: begin[p] + min(left[p], math.ceil(at_once * left[p] / total)) for p in begin}
+
+
+def _why(error: Py4JError) -> str:
+    """The cause of an error of Kafka's client, without its options."""
+    if not isinstance(error, Py4JJavaError):
+        return type(error).__name__
+    cause: Any = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return shortened(printable(f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"))
+
+
+def topic_ranges(topics: Mapping[str, Topics], ledger: Ledger, at_once: int) -> dict[str, TopicRanges]:
+    """The finders of new records, by source."""
+    return {source: TopicRanges(source, of, ledger, at_once) for source, of in topics.items()}

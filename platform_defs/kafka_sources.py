@@ -1,0 +1,162 @@
+"""The part `kafka` of the connections: the topics that sources read."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from assets.pipeline import Pipeline
+from operators.errors import TidemarkError, did_you_mean
+from platform_defs.connection_values import Value, resolved
+from platform_defs.declared.models import Strict
+from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
+from platform_defs.setting_values import PROJECT
+
+_OPTIONS = (
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingTimestamp",
+    "maxOffsetsPerTrigger",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
+)
+"""The options of Spark's reader that a source can have, besides those of Kafka's client, which start with `kafka.`."""
+_OF_SPARK = ("kafka.key.deserializer", "kafka.value.deserializer", "kafka.group.id", "kafka.auto.offset.reset", "kafka.enable.auto.commit")
+"""Options of the client that Spark sets itself; `kafka.group.id` would let other consumers take partitions away."""
+
+
+class KafkaError(TidemarkError, ValueError):
+    """The topics of a source do not fit to the pipeline."""
+
+    @classmethod
+    def no_source(cls, name: str, pipeline: Pipeline) -> "KafkaError":
+        """The pipeline has no source of the name."""
+        known = pipeline.sources_by_name
+        return cls(f"kafka.sources: there is no source {name!r}; legal: {', '.join(known)}{did_you_mean(name, known)}")
+
+    @classmethod
+    def no_schema(cls, file: str, why: Exception) -> "KafkaError":
+        """The file of an Avro schema cannot be read."""
+        return cls(f"`schema_file` is {file!r}, which cannot be read: {why}; legal: a file with an Avro schema, which is JSON")
+
+    @classmethod
+    def no_column(cls, source: str, column: str, columns: list[str]) -> "KafkaError":
+        """The source has no column of the name."""
+        return cls(f"kafka.sources.{source}.columns: there is no column {column!r}; legal: {', '.join(columns)}")
+
+
+def checked_options(options: dict[str, Value]) -> dict[str, Value]:
+    """Raise `ValueError` unless all options are known."""
+    known = {name.lower() for name in _OPTIONS}
+    for name in options:
+        if name in _OF_SPARK:
+            raise ValueError(f"{name!r} is set by Spark; legal: other options of Kafka's client")
+        if not name.startswith("kafka.") and name.lower() not in known:
+            raise ValueError(f"{name!r} is no option; legal: {', '.join(_OPTIONS)}, kafka.*{did_you_mean(name, _OPTIONS)}")
+    return options
+
+
+def _part(part: str) -> str:
+    if part not in METADATA and not part.startswith(HEADER):
+        raise ValueError(f"legal: {', '.join(METADATA)}, {HEADER}NAME")
+    return part
+
+
+Options = Annotated[dict[str, Value], AfterValidator(checked_options)]
+
+
+class AvroValues(Strict):
+    """How Avro values are written.
+
+    Args:
+        schema_file: the file with the schema, if all values are written with the same; a relative path starts from the project's folder.
+        registry: the configuration of Confluent's registry client, such as `url` and `basic.auth.user.info`, for values in its format.
+    """
+
+    schema_file: str | None = None
+    registry: dict[str, Value] | None = None
+
+    @model_validator(mode="after")
+    def _check_one(self) -> "AvroValues":
+        if (self.schema_file is None) == (self.registry is None):
+            raise ValueError("legal: one of schema_file and registry")
+        return self
+
+    def described(self) -> Avro:
+        """The values as the engine reads them.
+
+        Raises:
+            KafkaError: the schema's file cannot be read, or is no JSON.
+            ConnectionsError: an environment variable is not set.
+        """
+        if self.schema_file is None:
+            return Avro(registry=Registry(config=resolved(self.registry or {})))
+        try:
+            text = Path(PROJECT, self.schema_file).read_text("utf-8")
+            json.loads(text)
+        except (OSError, ValueError) as error:
+            raise KafkaError.no_schema(self.schema_file, error) from error
+        return Avro(schema=text)
+
+
+class KafkaSource(Strict):
+    """The topics that a source reads, in addition to the files in its folder.
+
+    Args:
+        options: options of Spark's Kafka reader, by Spark's names, and of Kafka's client, with the prefix `kafka.`.
+        columns: for columns of the source, the part of a record that they have: key, topic, partition, offset, timestamp, headers.NAME.
+        avro: how values are written as Avro; by default they are JSON objects.
+        accepted: the ids of topics that were deleted and created again, and that may be read after the old ones.
+    """
+
+    options: Options = Field(default_factory=dict)
+    columns: dict[str, Annotated[str, AfterValidator(_part)]] = Field(default_factory=dict)
+    avro: AvroValues | None = None
+    accepted: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _check_topics(self) -> "KafkaSource":
+        given = {name.lower() for name in self.options} & {"subscribe", "subscribepattern"}
+        if len(given) != 1:
+            raise ValueError("legal: one of the options subscribe (topics, by commas) and subscribePattern (a regular expression)")
+        return self
+
+
+class Kafka(Strict):
+    """What is read from Kafka.
+
+    Args:
+        options: options of all sources, such as `kafka.bootstrap.servers`.
+        sources: by the name of a source, its topics.
+    """
+
+    options: Options = Field(default_factory=dict)
+    sources: dict[str, KafkaSource] = Field(default_factory=dict)
+
+    def topics(self, pipeline: Pipeline) -> Mapping[str, Topics]:
+        """The topics of the pipeline's sources.
+
+        Raises:
+            KafkaError: the pipeline has no such source, or a source has no such column.
+            ConnectionsError: an environment variable is not set.
+        """
+        return {name: self._topics(name, source, pipeline) for name, source in self.sources.items()}
+
+    def _topics(self, name: str, source: KafkaSource, pipeline: Pipeline) -> Topics:
+        if name not in pipeline.sources_by_name:
+            raise KafkaError.no_source(name, pipeline)
+        columns = pipeline.sources_by_name[name].struct.fieldNames()
+        for column in source.columns:
+            if column not in columns:
+                raise KafkaError.no_column(name, column, columns)
+        avro = source.avro.described() if source.avro else None
+        options = resolved({**self.options, **source.options})
+        return Topics(options=options, columns=source.columns, avro=avro, accepted=tuple(source.accepted))

@@ -1,0 +1,139 @@
+"""Which offsets of Kafka's topics are read next, without a broker."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.engine.formats.topics import Partition
+from platform_defs.engine.ingest.topic_ranges import TopicError, TopicRanges
+
+ORDERS = [Partition("orders", number, "id1") for number in range(3)]
+
+
+@dataclass
+class FakeBroker:
+    """A broker with the earliest and the latest offset of each partition."""
+
+    held: dict[Partition, tuple[int, int]]
+    missing: list[str] = field(default_factory=list)
+    since: Mapping[Partition, int] = field(default_factory=dict)
+
+    def partitions(self, topics: Topics) -> tuple[list[Partition], list[str]]:
+        return sorted(self.held), self.missing
+
+    def offsets(self, partitions: Iterable[Partition], which: str | int) -> dict[Partition, int]:
+        if isinstance(which, int):
+            return {p: self.since[p] for p in partitions}
+        return {p: self.held[p][which == "latest"] for p in partitions}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def ranges(broker: FakeBroker, known: Mapping[str, int] | None = None, at_once: int = 1_000, *, to_present: bool = True, **topics: Any):
+    """A finder that asks this broker, with a ledger that has read up to these offsets."""
+    ledger: Any = SimpleNamespace(topic_ends=lambda _: dict(known or {}))
+    options = {"subscribe": "orders", **topics.pop("options", {})}
+    found = TopicRanges("orders", Topics(options=options, **topics), ledger, at_once)
+    found._broker = broker  # pyright: ignore[reportAttributeAccessIssue]
+    found.begin(to_present=to_present)
+    return found
+
+
+def of(files: Iterable[File]) -> dict[int, tuple[int, int]]:
+    """The first offset and the number of offsets, by the partition's number."""
+    return {Partition.of(file.path).number: (file.modified, file.length) for file in files}
+
+
+def new(finder: TopicRanges) -> dict[int, tuple[int, int]]:
+    return of(finder.new(None))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_new_source_starts_at_the_earliest_records():
+    broker = FakeBroker({ORDERS[0]: (0, 5), ORDERS[1]: (7, 9), ORDERS[2]: (4, 4)})
+    assert new(ranges(broker)) == {0: (0, 5), 1: (7, 2)}
+
+
+def test_a_source_goes_on_where_the_ledger_ends():
+    broker = FakeBroker({ORDERS[0]: (0, 5), ORDERS[1]: (0, 9)})
+    assert new(ranges(broker, {ORDERS[0].path: 5, ORDERS[1].path: 6})) == {1: (6, 3)}
+
+
+def test_a_partition_that_was_added_is_read_from_its_beginning():
+    broker = FakeBroker({ORDERS[0]: (0, 5), ORDERS[1]: (0, 9)})
+    assert new(ranges(broker, {ORDERS[0].path: 5}, options={"startingOffsets": "latest"})) == {1: (0, 9)}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({"startingOffsets": "latest"}, {0: (5, 0), 1: (9, 0)}, id="latest"),
+        pytest.param({"startingOffsets": "LATEST"}, {0: (5, 0), 1: (9, 0)}, id="in another case"),
+        pytest.param({"startingOffsets": '{"orders": {"0": 3, "1": -1}}'}, {0: (3, 2), 1: (9, 0)}, id="by partition"),
+        pytest.param({"startingOffsets": '{"orders": {"0": 3}}'}, {0: (3, 2), 1: (1, 8)}, id="by partition, not all"),
+        pytest.param({"startingTimestamp": "1000"}, {0: (4, 1), 1: (9, 0)}, id="since a time"),
+    ],
+)
+def test_the_chosen_start_is_recorded_even_without_records(options: dict[str, str], expected: dict[int, tuple[int, int]]):
+    broker = FakeBroker({ORDERS[0]: (0, 5), ORDERS[1]: (1, 9)}, since={ORDERS[0]: 4, ORDERS[1]: 9})
+    assert new(ranges(broker, options=options)) == expected
+
+
+def test_a_run_reads_what_is_present_at_its_first_look_in_micro_batches_of_limited_size():
+    broker = FakeBroker({ORDERS[0]: (0, 100), ORDERS[1]: (0, 50)})
+    ends: dict[str, int] = {}
+    finder = ranges(broker, ends, at_once=30)
+    finder._ledger = SimpleNamespace(topic_ends=lambda _: dict(ends))  # pyright: ignore[reportAttributeAccessIssue]
+    batches: list[dict[int, tuple[int, int]]] = []
+    while found := finder.new(None):  # pyright: ignore[reportArgumentType]
+        batches.append(of(found))
+        assert finder.has_more == (len(batches) < 5)
+        ends |= {file.path: file.modified + file.length for file in found}
+        broker.held[ORDERS[0]] = (0, broker.held[ORDERS[0]][1] + 1_000)  # more arrives during the run
+    assert ends == {ORDERS[0].path: 100, ORDERS[1].path: 50}
+    assert len(batches) == 5
+    assert batches[0] == {0: (0, 20), 1: (0, 10)}, "each partition has its share of what is left"
+    assert all(sum(length for _, length in batch.values()) <= 31 for batch in batches)
+
+
+def test_a_stream_reads_what_arrives():
+    broker = FakeBroker({ORDERS[0]: (0, 1)})
+    finder = ranges(broker, {ORDERS[0].path: 1}, to_present=False)
+    assert new(finder) == {}
+    broker.held[ORDERS[0]] = (0, 3)
+    assert new(finder) == {0: (1, 2)}
+
+
+def test_a_topic_that_was_created_again_is_refused_until_its_id_is_accepted():
+    again = Partition("orders", 0, "id2")
+    broker = FakeBroker({again: (0, 3)})
+    known = {ORDERS[0].path: 10}
+    with pytest.raises(TopicError, match=r"the topic orders has the id id2, .* with the id id1: .*add id2 to .*`accepted`"):
+        ranges(broker, known).new(None)  # pyright: ignore[reportArgumentType]
+    assert new(ranges(broker, known, accepted=("id2",))) == {0: (0, 3)}
+    assert new(ranges(broker, {**known, again.path: 3})) == {}, "the ledger knows the new topic"
+
+
+def test_deleted_records_are_refused_unless_the_option_allows_it(caplog: pytest.LogCaptureFixture):
+    broker = FakeBroker({ORDERS[0]: (8, 12)})
+    known = {ORDERS[0].path: 5}
+    with pytest.raises(TopicError, match=r"starts at offset 8, and offset 5 is the next .* deleted 3 records .*`failOnDataLoss` to false"):
+        ranges(broker, known).new(None)  # pyright: ignore[reportArgumentType]
+    assert new(ranges(broker, known, options={"failOnDataLoss": "false"})) == {0: (8, 4)}
+    assert "offset 5 to 8 are lost" in caplog.text
+
+
+def test_a_partition_that_lost_records_which_were_read_is_refused():
+    with pytest.raises(TopicError, match=r"ends at offset 3, and 5 offsets of it were read"):
+        ranges(FakeBroker({ORDERS[0]: (0, 3)}), {ORDERS[0].path: 5}).new(None)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_topic_that_does_not_exist_is_named():
+    finder = ranges(FakeBroker({}, missing=["ordres"]))
+    assert new(finder) == {}
+    assert finder.unlisted == {"kafka:ordres": "there is no such topic"}
