@@ -124,6 +124,6 @@ def _part(part: str, column: StructField) -> Column:
     """A part of a record as the raw value of a column: text, or a timestamp for a column of that type."""
     if part.startswith(HEADER):
         of_name = F.filter("headers", lambda h: h["key"] == F.lit(part.removeprefix(HEADER)))
-        return F.element_at(F.transform(of_name, lambda h: h["value"].cast("string")), -1)
+        return F.try_element_at(F.transform(of_name, lambda h: h["value"].cast("string")), F.lit(-1))
     found = F.col(part)
     return found if part == "timestamp" and isinstance(column.dataType, TimestampType) else found.cast("string")
