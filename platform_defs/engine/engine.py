@@ -29,6 +29,7 @@ from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.errors import UnreadableLogError
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.waits import Purpose
 from platform_defs.engine.ledger.ledger import Entry, Ledger
 from platform_defs.engine.ledger.snapshot import LedgerView
 from platform_defs.engine.operations.late_rows import LateRows
@@ -120,20 +121,27 @@ class Engine:
         """The tables that users read."""
         return Views(self.reading, self._snapshot, self._naming_lost_files)
 
-    def ingest(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
+    def ingest(
+        self,
+        every: str | None = None,
+        on_entry: OnEntry = lambda _: None,
+        on_quiet: OnQuiet = lambda: None,
+        on_start: OnQuiet = lambda: None,
+    ) -> list[Entry]:
         """Ingest the files that have landed, and record the sources that have become idle.
 
         Args:
             every: run continuously, and look for files at this interval, such as `'30 seconds'`; None to stop when all are ingested.
             on_entry: called after each batch of files is committed; with `every`, also after a batch that records idle sources.
             on_quiet: with `every`, called after each interval in which no batch was committed.
+            on_start: called when this is the only stream over the folders, before the first batch.
 
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.
             UnreadError: some files could not be read, and `every` is None; all others were ingested.
         """
         with self._naming_lost_files():
-            return self.ingestion.run(every, on_entry, on_quiet)
+            return self.ingestion.run(every, on_entry, on_quiet, on_start)
 
     def drain(self) -> Entry | None:
         """Declare the end of the input: raise all watermarks so far that every row is finalized in every asset.
@@ -144,7 +152,7 @@ class Engine:
         longest = sum(a.operator.reads.longest_lookback + a.operator.reads.watermark_delay for a in self.assets.values())
         return self.ingestion.signals.drain(longest)
 
-    def steps(self, asset: str, until: int | None = None, *, checked: bool = False) -> Generator[Step]:
+    def steps(self, asset: str, until: int | None = None, *, checked: bool = False, purpose: Purpose = "write") -> Generator[Step]:
         """Advance an asset step by step; each step is committed before it is yielded.
 
         Args:
@@ -152,15 +160,17 @@ class Engine:
             until: the watermark up to which results are closed (epoch ms); None for the asset's own.
             checked: check the conservation law for each step before the next one. An asset whose results do not name the rows of
                 sources is not checked.
+            purpose: the purpose of the table's lock. A `stream` waits for no other writer, and ends after a step if one waits.
 
         Raises:
             LawError: a step broke the conservation law.
+            LakeBusy: the asset has another writer, or, for a stream, another writer waits.
         """
         if checked and names_rows(self._advance(asset)):
-            yield from self._checked_steps(asset, until)
+            yield from self._checked_steps(asset, until, purpose)
             return
         with naming_step_errors(asset), self._naming_lost_files():
-            yield from self._advance(asset)(until)
+            yield from self._advance(asset)(until, purpose)
 
     def advance(self, asset: str, until: int | None = None) -> list[Step]:
         """Advance an asset as far as its watermark allows, or up to `until` (epoch ms)."""
@@ -206,8 +216,8 @@ class Engine:
     def _maintenance(self, **limits: Any) -> Maintenance:
         return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)
 
-    def _checked_steps(self, asset: str, until: int | None) -> Generator[Step]:
-        with closing(self.steps(asset, until)) as steps:
+    def _checked_steps(self, asset: str, until: int | None, purpose: Purpose) -> Generator[Step]:
+        with closing(self.steps(asset, until, purpose=purpose)) as steps:
             for step in steps:
                 broken = [account for account in self.accounts.step(asset, step) if not account.holds]
                 if broken:

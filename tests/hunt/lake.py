@@ -11,9 +11,9 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
-from platform_defs.engine.lake.locks import Purpose
 from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.waits import Purpose
 from platform_defs.engine.lake.written_tables import ANY
 from tests.hunt.frames import Rows
 from tests.hunt.process import Process, StoreFault
@@ -227,7 +227,7 @@ class SimLake(SimTables):
         yield
 
     @contextmanager
-    def _held(self, name: str, purpose: Purpose) -> Iterator[None]:
+    def _held(self, name: str, purpose: Purpose, patience_s: float | None = None, *, asks: bool = True) -> Iterator[None]:
         locks, key = self.store.locks, f"{self.process.spelling}:{name}"
         owner: Process | None = locks.get(key)
         if owner is not None:

@@ -25,6 +25,8 @@ from platform_defs.engine.ingest.uncommitted import require_logs
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, progress
 from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.lake.waits import Purpose
 
 
 @dataclass(frozen=True)
@@ -56,22 +58,25 @@ class Advance:
     asset: DerivedAsset
     max_step: int
 
-    def __call__(self, until: int | None = None) -> Iterator[Step]:
+    def __call__(self, until: int | None = None, purpose: Purpose = "write") -> Iterator[Step]:
         """Step until the asset has reached the ledger's head, its watermark, or `until` (epoch ms).
 
-        The head is read once, when the first step starts. Each step is committed before it is yielded.
+        The head is read once, when the first step starts. Each step is committed before it is yielded. For the purpose `stream`, it ends
+        with `LakeBusy` after a step if another writer waits for the table.
 
         Raises:
             LakeError: the asset has another writer, or a later version of Tidemark made the lake.
             LedgerError: the ledger lacks a batch that the asset has handled, or a log lacks rows of one.
             ProgressError: the asset's table was made with other settings, or an input was replaced since.
         """
-        with self.reading.lake.writer(self.asset.name):
+        with self.reading.lake.writer(self.asset.name, purpose):
             self.recover()
             head = self.reading.ledger.head
             decide_lateness(self.reading, self.asset, head)
             while (step := self.pinned().next(head, until)) is not None:
                 yield step
+                if purpose == "stream" and (waiting := self.reading.lake.asking(self.asset.name)) is not None:
+                    raise LakeBusy.asked(self.asset.name, waiting)
             show(self.reading, self.asset, head)
 
     @property

@@ -48,6 +48,7 @@ from platform_defs.engine.lake.data_skipping import Ends
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.small_queries import collected, kept_and_measured
 from platform_defs.engine.lake.tables import PinnedLake
+from platform_defs.engine.lake.waits import PATIENCE_S, Purpose
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, moved
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.snapshot import last_with_rows
@@ -68,9 +69,11 @@ class Ingest(LedgerWriter):
 
     Args:
         patience: makes the retries for reads that fail for a reason other than the file's content.
+        purpose: the purpose of the ledger's lock; others wait for a `stream`.
     """
 
     patience: Callable[[], Patience] = field(default=Patience, kw_only=True)
+    purpose: Purpose = field(default="write", kw_only=True)
 
     def files(self, found: Sequence[File]) -> Entry | None:
         """Ingest files as one batch; files that the ledger records already are skipped.
@@ -82,7 +85,7 @@ class Ingest(LedgerWriter):
             IngestError: rows violate a rule with the action `fail`.
             UnreadError: files could not be read now; all others were ingested.
         """
-        with self.lake.writer("ledger"):
+        with self.lake.writer("ledger", self.purpose, PATIENCE_S):
             batch = self._begin()  # before new files are looked up, so that this batch fails if another commits in between
             fresh = self._fresh(found)
             entry, unread = self._ingest_batch(fresh, batch) if fresh else (None, [])

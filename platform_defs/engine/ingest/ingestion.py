@@ -92,10 +92,16 @@ class Ingestion:
         ranges = topic_ranges(self.topics, self.ledger, self.at_once)
         return Stream(self.connect(), self.lake, self.batches, *folders, self.signals.idle, ranges=ranges)
 
-    def run(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
+    def run(
+        self,
+        every: str | None = None,
+        on_entry: OnEntry = lambda _: None,
+        on_quiet: OnQuiet = lambda: None,
+        on_start: OnQuiet = lambda: None,
+    ) -> list[Entry]:
         """Ingest the files that have landed, and record the sources that have become idle; see `Stream.run`."""
         try:
-            made = self.stream.run(every, on_entry, on_quiet)
+            made = self.stream.run(every, on_entry, on_quiet, on_start)
         except UnreadError:  # an unreadable file does not keep other sources from being recorded as idle
             self.signals.idle()
             raise

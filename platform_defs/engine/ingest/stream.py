@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -62,13 +62,20 @@ class Stream:
     ranges: Mapping[str, TopicRanges] = field(default_factory=dict)
     _warned: set[tuple[str, str, str]] = field(default_factory=set, init=False, compare=False, repr=False)
 
-    def run(self, every: str | None = None, on_entry: OnEntry = lambda _: None, on_quiet: OnQuiet = lambda: None) -> list[Entry]:
+    def run(
+        self,
+        every: str | None = None,
+        on_entry: OnEntry = lambda _: None,
+        on_quiet: OnQuiet = lambda: None,
+        on_start: OnQuiet = lambda: None,
+    ) -> list[Entry]:
         """Ingest the present files and return, or ingest continuously at an interval.
 
         Args:
             every: the interval, such as `'30 seconds'`; None to return when all present files are ingested.
             on_entry: called after each batch is committed.
             on_quiet: called at each interval without a new batch, if the stream is continuous.
+            on_start: called when this is the only stream over the folders, before the first batch.
 
         Returns:
             The new batches; for a continuous stream, the newest of them.
@@ -82,7 +89,9 @@ class Stream:
         with self.lake.opened():
             self._make_folders()
             with self.lake.writer(writer_name(self.folders)):
-                pending = Pending(self.ingest.files, self.first_wait_s, warns=every is not None)
+                on_start()
+                ingest = self.ingest if every is None else replace(self.ingest, purpose="stream")
+                pending = Pending(ingest.files, self.first_wait_s, warns=every is not None)
                 turns = Turns(pending.files, self.idle, on_entry, on_quiet, PATIENCE_S if every else 0.0)
                 turns.made = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for landing in self.landings.values():

@@ -143,6 +143,13 @@ class LakeBusy(LakeError):
     """Another process is writing."""
 
     @classmethod
+    def of(cls, name: str, holder: str, purpose: str, waited_s: float | None) -> "LakeBusy":
+        """Another process holds the lock; `waited_s` is None if it was not waited for."""
+        if waited_s is None:
+            return cls.held(name, holder)
+        return cls.waited_for_stream(name, holder, waited_s) if purpose == "stream" else cls.waited(name, holder, waited_s)
+
+    @classmethod
     def held(cls, name: str, holder: str) -> "LakeBusy":
         """Another writer holds the lock."""
         return cls(f"{name} has a writer already: {holder}; only one can write at a time, so wait for it or end it")
@@ -154,3 +161,17 @@ class LakeBusy(LakeError):
             f"{name} has a writer already: {holder}; it is maintenance, and did not end in {waited_s / 60:.0f} minutes. "
             "Nothing was written. End that process if it hangs (its lock is released at once, and its work is complete), and run again"
         )
+
+    @classmethod
+    def waited_for_stream(cls, name: str, holder: str, waited_s: float) -> "LakeBusy":
+        """A stream holds the lock, and its step did not end in time."""
+        return cls(
+            f"{name} has a writer already: {holder}; it is a stream, whose present step did not end in {waited_s / 60:.0f} minutes. "
+            "Nothing was written. Run again later, or end the stream: what it has committed is complete. A lower TIDEMARK_MAX_STEP makes "
+            "its steps shorter"
+        )
+
+    @classmethod
+    def asked(cls, name: str, holder: str) -> "LakeBusy":
+        """Another process waits for the table, so a stream releases it."""
+        return cls(f"{name} is released for {holder}; the stream goes on with it when that process has ended")

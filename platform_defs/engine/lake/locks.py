@@ -1,5 +1,8 @@
 """Locks: one writer at a time. A refused writer learns who holds the lock and since when; a dead holder's lock is released.
 
+A stream gives way: whoever needs a lock that a stream holds waits for it, and holds the lock `<name>.next` meanwhile. The stream looks at
+that lock after each step, and releases its own if somebody waits.
+
 On a local disk a writer takes a file lock, which the operating system releases when the process ends. For a lake behind a URI it takes a
 lease with a heartbeat, which expires when its holder dies. A lease is a Delta table without rows. Each take, heartbeat and release is an
 empty commit on the version that was read, so that one of two concurrent commits fails: put-if-absent is the only atomic operation that
@@ -7,8 +10,6 @@ every object store has.
 """
 
 import json
-import logging
-import math
 import os
 import socket
 import sys
@@ -16,44 +17,27 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from filelock import FileLock, Timeout
 
-from operators.errors import TidemarkError
-from platform_defs.engine.lake.errors import LakeBusy, LakeError
-from platform_defs.engine.lake.interrupts import is_stopped
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.waits import Busy, Purpose, patiently
 from platform_defs.faults import point
 
-Purpose = Literal["write", "maintenance"]
-PATIENCE_S = 4 * 3600.0
-"""How long a writer waits for maintenance, which ends within this time for any table size expected here."""
-REPORT_S = 60.0
-"""How often a waiting writer logs which process it waits for."""
-
-_POLL_S = 0.2
-_log = logging.getLogger(__name__)
-_GRACE_S = 0.3
-"""How long a refused lock is tried again: its new holder may not have written its name and purpose yet."""
+NEXT = ".next"
+"""The end of the name of the lock that a process holds while it waits for a stream."""
 _CHECKPOINT_EVERY = 20
 _SHORT_LOG = {"delta.logRetentionDuration": "interval 10 seconds"}
 """A lease's log is cleaned up after each checkpoint, as only its newest commit counts."""
 _NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
-
-
-class Busy(TidemarkError):
-    """The lock is held by another process."""
-
-    def __init__(self, holder: str, purpose: str = "write") -> None:
-        super().__init__(holder)
-        self.holder, self.purpose = holder, purpose
 
 
 def holder(purpose: Purpose) -> str:
@@ -63,48 +47,61 @@ def holder(purpose: Purpose) -> str:
     return f"process {os.getpid()} ({activity}) on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def patiently(name: str, take: Callable[[], Any], purpose: Purpose, patience_s: float = PATIENCE_S) -> None:
-    """Take a lock. A writer waits while maintenance holds it, and logs a warning each minute; any other holder is an error.
-
-    Raises:
-        LakeBusy: another writer holds the lock, or maintenance does and did not end in `patience_s`; the text says which process, and
-            since when.
-    """
-    begun, reported = time.monotonic(), -math.inf
-    while True:
-        try:
-            return take()
-        except Busy as busy:
-            waits = busy.purpose == "maintenance" and purpose != "maintenance"
-            waited_s = time.monotonic() - begun
-            if is_stopped() or waited_s >= (patience_s if waits else min(_GRACE_S, patience_s)):
-                raise (LakeBusy.waited(name, busy.holder, waited_s) if waits else LakeBusy.held(name, busy.holder)) from None
-            if waits and waited_s >= max(_GRACE_S, reported + REPORT_S):
-                _log.warning("%s: waiting for maintenance, for %.0f s so far: %s", name, waited_s, busy.holder)
-                reported = waited_s
-        time.sleep(_POLL_S)
-
-
 @contextmanager
-def locked(folder: Path, name: str, purpose: Purpose) -> Iterator[None]:
-    """Hold a local file lock while the block runs. The operating system releases the lock of a dead process."""
+def locked(folder: Path, name: str, purpose: Purpose, patience_s: float | None = None, *, asks: bool = True) -> Iterator[None]:
+    """Hold a local file lock while the block runs. The operating system releases the lock of a dead process.
+
+    Args:
+        folder: the folder of the lock.
+        name: its name.
+        purpose: the purpose of this process.
+        patience_s: see `patiently`.
+        asks: whether to wait for a stream that holds the lock.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    note = folder / f"{name.replace('/', '.')}.holder"
-    lock = FileLock(folder / f"{name.replace('/', '.')}.lock", timeout=0)
+    note, lock = _note(folder, name), _file_lock(folder, name)
 
     def take() -> None:
         try:
             lock.acquire()
         except Timeout:
-            known = json.loads(note.read_text()) if note.exists() else {}
-            raise Busy(known.get("holder", "unknown"), known.get("purpose", "write")) from None
+            raise _busy(note) from None
 
-    patiently(name, take, purpose)
+    def ask() -> AbstractContextManager[None]:
+        return locked(folder, f"{name}{NEXT}", purpose, 0.0, asks=False)
+
+    patiently(name, take, purpose, patience_s, ask if asks else None)
     try:
         _write_whole(note, json.dumps({"holder": holder(purpose), "purpose": purpose}))
         yield
     finally:
         lock.release()
+
+
+def asking(folder: Path, name: str) -> str | None:
+    """The process that waits for a stream to release a local file lock; None if there is none."""
+    lock = _file_lock(folder, f"{name}{NEXT}")
+    if not Path(lock.lock_file).exists():
+        return None
+    try:
+        with lock:
+            return None
+    except Timeout:
+        return _busy(_note(folder, f"{name}{NEXT}")).holder
+
+
+def _file_lock(folder: Path, name: str) -> FileLock:
+    return FileLock(folder / f"{name.replace('/', '.')}.lock", timeout=0)
+
+
+def _note(folder: Path, name: str) -> Path:
+    return folder / f"{name.replace('/', '.')}.holder"
+
+
+def _busy(note: Path) -> Busy:
+    """The error that names the holder, as its note records it."""
+    known = json.loads(note.read_text()) if note.exists() else {}
+    return Busy(known.get("holder", "unknown"), known.get("purpose", "write"))
 
 
 def _write_whole(path: Path, text: str) -> None:
@@ -124,6 +121,8 @@ class Lease:
         seconds: how long it lasts after each heartbeat; the clocks of all writers must differ by much less.
         purpose: the purpose of the writer.
         now: the wall clock, in epoch s.
+        patience_s: see `patiently`.
+        asks: whether to wait for a stream that holds the lease.
     """
 
     uri: str
@@ -131,6 +130,8 @@ class Lease:
     seconds: float
     purpose: Purpose = "write"
     now: Callable[[], float] = time.time
+    patience_s: float | None = None
+    asks: bool = True
     _id: str = field(default_factory=lambda: uuid.uuid4().hex, init=False)
     _until: float = field(default=0.0, init=False)
     _holder: str = field(default="", init=False)
@@ -144,7 +145,7 @@ class Lease:
         Raises:
             LakeError: another process holds the lease; the text says which, and since when.
         """
-        patiently(self.name, self.take, self.purpose)
+        patiently(self.name, self.take, self.purpose, self.patience_s, self._ask if self.asks else None)
         ended = threading.Event()
         heart = threading.Thread(target=self._beat, args=(ended,), name=f"lease of {self.name}", daemon=True)
         heart.start()
@@ -154,6 +155,17 @@ class Lease:
             ended.set()
             heart.join()
             self.release()
+
+    def _ask(self) -> AbstractContextManager["Lease"]:
+        return replace(self, uri=f"{self.uri}{NEXT}", name=f"{self.name}{NEXT}", patience_s=0.0, asks=False).held()
+
+    def asking(self) -> str | None:
+        """The process that waits for a stream to release the lease; None if there is none."""
+        try:
+            known = _record(DeltaTable(f"{self.uri}{NEXT}"))
+        except TableNotFoundError:
+            return None
+        return known["holder"] if known is not None and known["until"] > self.now() else None
 
     def take(self) -> None:
         """Take the lease if it is free or has expired.

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +16,8 @@ from pyspark.errors import PySparkException
 
 from platform_defs.engine.formats.files import is_local
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
-from platform_defs.engine.lake.locks import Lease, Purpose, locked
+from platform_defs.engine.lake.locks import Lease, asking, locked
+from platform_defs.engine.lake.waits import Purpose
 from platform_defs.paths import canonical_of_tables
 
 
@@ -84,15 +85,16 @@ class LakeRoot:
             raise
 
     @contextmanager
-    def writer(self, name: str, purpose: Purpose = "write") -> Iterator[None]:
+    def writer(self, name: str, purpose: Purpose = "write", patience_s: float | None = None) -> Iterator[None]:
         """Hold the lock of an asset's (or the ledger's) only writer while the block runs. A dead writer's lock is released.
 
-        A writer waits while maintenance holds the lock; maintenance is refused while a writer holds it.
+        A writer waits while maintenance holds the lock; maintenance is refused while a writer holds it. Both wait for a stream, which
+        sees by `asking` that somebody waits; a stream waits for nobody, unless `patience_s` says how long to wait for maintenance.
 
         Raises:
             LakeError: another process holds the lock; the text says which, and since when.
         """
-        with self.opened(), self._held(name, purpose):
+        with self.opened(), self._held(name, purpose, patience_s):
             yield
 
     def busy(self, name: str) -> str | None:
@@ -100,24 +102,31 @@ class LakeRoot:
         if self.is_local and not Path(self.root, "_locks").exists():
             return None
         try:
-            with self._held(name, "maintenance"):
+            with self._held(name, "maintenance", asks=False):
                 return None
         except LakeBusy as busy:
             return str(busy)
 
+    def asking(self, name: str) -> str | None:
+        """The process that waits for a stream to release a lock; None if there is none."""
+        return asking(Path(self.root, "_locks"), name) if self.is_local else self._lease(name).asking()
+
     @contextmanager
-    def _held(self, name: str, purpose: Purpose) -> Iterator[None]:
+    def _held(self, name: str, purpose: Purpose, patience_s: float | None = None, *, asks: bool = True) -> Iterator[None]:
         if self.is_local:
-            with locked(Path(self.root, "_locks"), name, purpose):
+            with locked(Path(self.root, "_locks"), name, purpose, patience_s, asks=asks):
                 yield
             return
-        lease = Lease(self.path(f"_leases/{name.replace('/', '.')}"), name, self.lease_s, purpose)
+        lease = replace(self._lease(name), purpose=purpose, patience_s=patience_s, asks=asks)
         with lease.held():
             self._leases[name] = lease
             try:
                 yield
             finally:
                 del self._leases[name]
+
+    def _lease(self, name: str) -> Lease:
+        return Lease(self.path(f"_leases/{name.replace('/', '.')}"), name, self.lease_s)
 
     def still_mine(self) -> None:
         """Raise `LakeError` unless this process still holds all leases that it took."""

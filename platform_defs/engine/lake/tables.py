@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from platform_defs.engine.lake.changed_tables import ChangedTables
-from platform_defs.engine.lake.locks import Purpose
 from platform_defs.engine.lake.reads import Commit
+from platform_defs.engine.lake.waits import Purpose
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class PinnedLake(Lake):
         reader = spark.read.format("delta")
         return (reader if delta is None else reader.option("versionAsOf", delta.version())).load(self.path(table))
 
-    def writer(self, name: str, purpose: Purpose = "write") -> AbstractContextManager[None]:
+    def writer(self, name: str, purpose: Purpose = "write", patience_s: float | None = None) -> AbstractContextManager[None]:
         """Hold a writer's lock of the lake itself."""
-        return self.base.writer(name, purpose)
+        return self.base.writer(name, purpose, patience_s)
 
     def still_mine(self) -> None:
         """Raise `LakeError` unless this process still holds all leases that it took."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
@@ -13,6 +14,8 @@ from platform_defs.engine.operations.in_parallel import advance_in_parallel
 FATAL = (LedgerError, LawError)
 """Errors that a retry cannot fix: the ledger is corrupted, or rows are missing or counted twice."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 300.0
+BUSY_WAIT_S = 2.0
+"""The wait before the next try if a table has another writer: a rebuild, a backfill or maintenance."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,24 @@ class Failed:
     wait_s: float
     until: float
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the table has another writer, or one waits for it. Nothing is wrong then."""
+        return isinstance(self.error, LakeBusy)
+
+    @property
+    def is_news(self) -> bool:
+        """Whether to report it: each failure, but of the tries of a table with another writer only the first, second, fourth and so on."""
+        return not self.is_busy or self.tries & (self.tries - 1) == 0
+
 
 @dataclass
 class AdvanceAll:
     """Advances assets in parallel, each after its inputs, and as far as its watermark allows.
 
-    An asset that fails is reported and waits for 1 s, and for twice as long after each further failure, up to 5 minutes. Other assets
-    go on; those that read the failed one read the results that it has. Errors of `FATAL` are raised, and the end of the JVM.
+    An asset that fails is reported and waits for 1 s, and for twice as long after each further failure, up to 5 minutes. An asset with
+    another writer waits for 2 s. Other assets go on; those that read the failed one read the results that it has. Errors of `FATAL` are
+    raised, and the end of the JVM.
 
     Args:
         steps: advances one asset; called in several threads.
@@ -63,7 +77,7 @@ class AdvanceAll:
         names = [name for name in self.reads if name not in self.failed or self.now() >= self.failed[name].until]
         advance_in_parallel(self.reads, names, self._steps)
         for name in names:  # after all have ended, so that nothing is reported for jobs that an interrupt has cancelled
-            if name in self.failed:
+            if name in self.failed and self.failed[name].is_news:
                 self.report(name, self.failed[name])
 
     def retry(self) -> None:
@@ -79,8 +93,9 @@ class AdvanceAll:
         except Exception as error:
             if (lost := lost_jvm(error)) is not None:
                 raise lost from error
-            tries = self.failed[name].tries + 1 if name in self.failed else 1
-            wait_s = min(_FIRST_WAIT_S * 2 ** min(tries - 1, 30), _LONGEST_WAIT_S)
+            before, is_busy = self.failed.get(name), isinstance(error, LakeBusy)
+            tries = before.tries + 1 if before is not None and before.is_busy == is_busy else 1
+            wait_s = BUSY_WAIT_S if is_busy else min(_FIRST_WAIT_S * 2 ** min(tries - 1, 30), _LONGEST_WAIT_S)
             self.failed[name] = Failed(error, tries, wait_s, self.now() + wait_s)
         else:
             self.failed.pop(name, None)

@@ -20,8 +20,8 @@ from operators import Session, Tumbling, WindowedAggregate
 from platform_defs import faults
 from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.locks import Purpose
 from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.lake.waits import Purpose
 from platform_defs.engine.operations.rebuild import empty
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
@@ -48,7 +48,7 @@ class UnlockedLake(Lake):
     """A lake whose locks have failed."""
 
     @contextmanager
-    def writer(self, name: str, purpose: Purpose = "write") -> Iterator[None]:
+    def writer(self, name: str, purpose: Purpose = "write", patience_s: float | None = None) -> Iterator[None]:
         yield
 
 

@@ -16,8 +16,9 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.locks import Busy, Lease, patiently
+from platform_defs.engine.lake.locks import Lease
 from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.lake.waits import Busy, patiently
 
 ROWS = pa.table({"a": [1]})
 HOLDER = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
@@ -259,7 +260,7 @@ def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
     def busy() -> None:
         raise Busy("process 7 (tidemark maintain) on host", "maintenance")
 
-    monkeypatch.setattr("platform_defs.engine.lake.locks.time", Time)
+    monkeypatch.setattr("platform_defs.engine.lake.waits.time", Time)
     with (
         caplog.at_level("WARNING"),
         pytest.raises(LakeError, match=r"ledger has a writer already: process 7 .* 240 minutes\. .* End that"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from platform_defs.engine.lake.errors import LakeBusy
-from platform_defs.engine.lake.locks import Busy, patiently
+from platform_defs.engine.lake.waits import Busy, patiently
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.operations.in_parallel import advance_in_parallel, compute_in_parallel
 

@@ -1,0 +1,89 @@
+"""Waiting for a lock: who waits for whom, and for how long.
+
+A writer waits for maintenance. A writer and maintenance wait for a stream, which releases a table after its present step if somebody waits.
+A stream waits for nobody, since its other tables would wait too. All other holders are errors.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
+from typing import Any, Literal
+
+from operators.errors import TidemarkError
+from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.lake.interrupts import is_stopped
+
+Purpose = Literal["write", "maintenance", "stream"]
+PATIENCE_S = 4 * 3600.0
+"""How long a writer waits for maintenance, which ends within this time for any table size expected here."""
+STREAM_PATIENCE_S = 1800.0
+"""How long others wait for a stream, which releases a table after its present step."""
+REPORT_S = 60.0
+"""How often a waiting process logs which process it waits for."""
+_POLL_S = 0.2
+_GRACE_S = 0.3
+"""How long a refused lock is tried again: its new holder may not have written its name and purpose yet."""
+_log = logging.getLogger(__name__)
+
+
+class Busy(TidemarkError):
+    """The lock is held by another process."""
+
+    def __init__(self, holder: str, purpose: str = "write") -> None:
+        super().__init__(holder)
+        self.holder, self.purpose = holder, purpose
+
+
+def patiently(
+    name: str,
+    take: Callable[[], Any],
+    purpose: Purpose,
+    patience_s: float | None = None,
+    ask: Callable[[], AbstractContextManager[Any]] | None = None,
+) -> None:
+    """Take a lock, or wait for it. Whoever waits for long logs a warning each minute.
+
+    A writer waits while maintenance holds the lock; a writer and maintenance wait for a stream; a stream waits for nobody, unless it is
+    given a patience for maintenance. Any other holder is an error.
+
+    Args:
+        name: the name of the lock.
+        take: takes it, or raises `Busy`.
+        purpose: the purpose of this process.
+        patience_s: how long to wait for maintenance; by default `PATIENCE_S`, and 0 for a stream.
+        ask: asks a stream for the lock until its block ends; without it, a stream is not waited for.
+
+    Raises:
+        LakeBusy: another process holds the lock, and is not waited for, or did not release it in time; the text says which, and since
+            when.
+    """
+    begun, reported, may_ask = time.monotonic(), -math.inf, ask is not None
+    with ExitStack() as asking:
+        while True:
+            try:
+                return take()
+            except Busy as busy:
+                limit_s, waited_s = _limit_s(busy.purpose, purpose, patience_s, may_ask), time.monotonic() - begun
+                if is_stopped() or waited_s >= (limit_s or min(_GRACE_S, math.inf if patience_s is None else patience_s)):
+                    raise LakeBusy.of(name, busy.holder, busy.purpose, waited_s if limit_s else None) from None
+                if limit_s and waited_s >= max(_GRACE_S, reported + REPORT_S):
+                    _log.warning("%s: waiting for %s, for %.0f s so far: %s", name, _named(busy.purpose), waited_s, busy.holder)
+                    reported = waited_s
+                if ask is not None and busy.purpose == "stream":
+                    with suppress(LakeBusy):  # another process asks already; the stream gives way to that one first
+                        asking.enter_context(ask())
+                        ask = None
+            time.sleep(_POLL_S)
+
+
+def _limit_s(held_for: str, purpose: Purpose, patience_s: float | None, may_ask: bool) -> float:
+    """How long to wait for a holder, in seconds; 0 if it is not waited for."""
+    if held_for == "maintenance" and purpose != "maintenance":
+        return patience_s if patience_s is not None else 0.0 if purpose == "stream" else PATIENCE_S
+    return STREAM_PATIENCE_S if held_for == "stream" and purpose != "stream" and may_ask else 0.0
+
+
+def _named(purpose: str) -> str:
+    return "the stream" if purpose == "stream" else purpose

@@ -1,0 +1,97 @@
+"""A stream gives way: others wait for its lock, it sees that they wait, and it waits for nobody. Without Spark."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.lake.locks import NEXT
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.lake.waits import Purpose
+
+WAIT_S = 30.0
+
+
+@pytest.fixture(params=["path", "uri"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    return Lake(f"file://{tmp_path}/lake", 60.0, leases=True) if request.param == "uri" else Lake(f"{tmp_path}/lake")
+
+
+class Waiter(threading.Thread):
+    """Another process that needs a lock."""
+
+    def __init__(self, lake: Lake, purpose: Purpose, order: list[str]) -> None:
+        super().__init__()
+        self._lake, self._purpose, self._order = lake, purpose, order
+        self.start()
+
+    def run(self) -> None:
+        with self._lake.writer("t", self._purpose):
+            self._order.append(self._purpose)
+
+
+def _until(condition: object) -> None:
+    end = time.monotonic() + WAIT_S
+    while not condition():  # pyright: ignore[reportCallIssue]
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("purpose", ["write", "maintenance"])
+def test_a_stream_sees_who_waits_for_its_lock_and_is_waited_for(lake: Lake, purpose: Purpose) -> None:
+    order = list[str]()
+    with lake.writer("t", "stream"):
+        assert lake.asking("t") is None
+        other = Waiter(lake, purpose, order)
+        _until(lambda: lake.asking("t"))
+        assert str(lake.asking("t")).startswith("process ")
+        assert order == []
+        order.append("stream")
+    other.join(WAIT_S)
+    assert order == ["stream", purpose]
+    assert lake.asking("t") is None
+    assert lake.busy("t") is None
+
+
+def test_two_that_wait_both_get_their_turn(lake: Lake) -> None:
+    order = list[str]()
+    with lake.writer("t", "stream"):
+        others = [Waiter(lake, "write", order), Waiter(lake, "maintenance", order)]
+        _until(lambda: lake.asking("t"))
+    for other in others:
+        other.join(WAIT_S)
+    assert sorted(order) == ["maintenance", "write"]
+
+
+@pytest.mark.parametrize("purpose", ["write", "maintenance", "stream"])
+def test_a_stream_waits_for_nobody(lake: Lake, purpose: Purpose) -> None:
+    with lake.writer("t", purpose):
+        began = time.monotonic()
+        with pytest.raises(LakeBusy, match="t has a writer already: process"), lake.writer("t", "stream"):
+            pass
+        assert time.monotonic() - began < 5
+        assert lake.asking("t") is None, "it does not ask either"
+
+
+def test_a_sensor_that_looks_at_a_streams_lock_neither_waits_nor_asks(lake: Lake) -> None:
+    with lake.writer("t", "stream"):
+        assert str(lake.busy("t")).startswith("t has a writer already: process ")
+        assert lake.asking("t") is None
+
+
+def test_others_stop_waiting_after_a_time(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform_defs.engine.lake.waits.STREAM_PATIENCE_S", 0.3)
+    message = r"t has a writer already: process .* it is a stream, whose present step did not end in 0 minutes.*TIDEMARK_MAX_STEP"
+    with lake.writer("t", "stream"), pytest.raises(LakeBusy, match=message), lake.writer("t"):
+        pass
+    assert lake.asking("t") is None
+
+
+def test_a_request_of_a_dead_process_is_none(tmp_path: Path) -> None:
+    """The operating system releases the lock by which it asked; its note remains."""
+    lake = Lake(f"{tmp_path}/lake")
+    with lake.writer("t", "stream"):
+        (Path(lake.root) / "_locks" / f"t{NEXT}.holder").write_text('{"holder": "process 1", "purpose": "write"}')
+        assert lake.asking("t") is None
