@@ -1,15 +1,12 @@
 """The command line: `tidemark`."""
 
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -31,11 +28,12 @@ from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.interrupts import ends_in_order
 from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.paths import canonical_local
 from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings
+from platform_defs.stream.run import StreamRun
+from platform_defs.stream_trigger import StreamTrigger
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."
@@ -101,18 +99,14 @@ def ingest(
     """Ingest the files that have landed."""
     every_text = interval("--every", every)
     engine = _engine()
-    output = StreamOutput(engine, _reads(engine), _print_line, _report_failed, _report_account)
-    framed = output.framed(without_credentials(settings().landing_root), " ".join(every.split())) if every else nullcontext()
-    with _progress() as bar, ends_in_order(), framed:
+    with _progress() as bar, ends_in_order():
         task = bar.add_task("ledger batches", total=None)
 
-        def on_batch(batch: Entry) -> None:
+        def tick(_: Entry) -> None:
             bar.update(task, advance=1)
-            if every:
-                output.after(batch)
 
         try:
-            entries, failed = engine.ingest(every_text, on_batch, output.retry), None
+            entries, failed = _stream(engine, every, every_text, tick) if every and every_text else engine.ingest(on_entry=tick), None
         except UnreadError as error:  # the ingested batches are shown nevertheless
             entries, failed = error.entries, error
     render.show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
@@ -120,23 +114,15 @@ def ingest(
         raise failed
 
 
+def _stream(engine: Engine, every: str, interval_text: str, tick: Callable[[Entry], None]) -> list[Entry]:
+    """Run a stream, and print its reports; returns the newest batches."""
+    output = StreamOutput(engine, _print_line, render.print_warning, tick)
+    with output.framed(without_credentials(settings().landing_root), " ".join(every.split())):
+        return StreamRun(engine, output).run(StreamTrigger(interval_text))
+
+
 def _print_line(text: str) -> None:
     render.errors.print(escape(text), highlight=False, soft_wrap=True)
-
-
-def _report_failed(asset: str, failed: Failed) -> None:
-    tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
-    render.print_warning(
-        f"{asset} does not advance ({tries}): {_reason(failed.error)}. The next try is in {failed.wait_s:.0f} s; other assets continue"
-    )
-
-
-def _report_account(asset: str, error: Exception) -> None:
-    render.print_warning(f"{asset} could not be accounted for: {_reason(error)}. The next try is after its next step")
-
-
-def _reason(error: Exception) -> str:
-    return without_rows(error) if isinstance(error, (PySparkException, Py4JJavaError)) else str(error) or type(error).__name__
 
 
 @app.command()

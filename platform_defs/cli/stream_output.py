@@ -1,41 +1,34 @@
-"""Advances tables while a stream ingests, and prints what each batch has ingested and how it has changed tables."""
+"""Prints what each batch of a stream has ingested, how it has changed tables, and for which tables the conservation law holds."""
 
-import time
-from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from assets.factories.sentences import count
 from platform_defs.cli import render
 from platform_defs.engine import Engine
-from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
-from platform_defs.engine.operations.law_in_turn import LawInTurn
+from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.stream.reports import Accounts, Steps, reason
 
 
 class StreamOutput:
-    """Advances all tables after a batch.
+    """Prints the reports of a stream; see `platform_defs.stream.reports.Reports`.
 
     Args:
         engine: the engine.
-        reads: the inputs of each table.
         print_line: prints one line.
-        report: called when a table failed.
-        report_account: called when a table could not be accounted for.
+        warn: prints a warning.
+        tick: called with each batch.
     """
 
     def __init__(
         self,
         engine: Engine,
-        reads: Mapping[str, Sequence[str]],
         print_line: Callable[[str], None],
-        report: Callable[[str, Failed], None],
-        report_account: Callable[[str, Exception], None],
+        warn: Callable[[str], None],
+        tick: Callable[[Entry], None] = lambda _: None,
     ) -> None:
-        self._engine, self._print, self._written = engine, print_line, Counter[str]()
-        self._advance = AdvanceAll(self._steps, reads, report)
-        self._law = LawInTurn(self._account, report_account)
+        self._engine, self._print, self._warn, self._tick = engine, print_line, warn, tick
         self._batches, self._accepted = 0, 0
 
     @contextmanager
@@ -52,39 +45,42 @@ class StreamOutput:
         finally:
             self._print(f"Ended after {count(self._batches, 'batch')} with {count(self._accepted, 'accepted row')}.")
 
-    def after(self, batch: Entry) -> None:
-        """Print a batch, and advance the tables."""
+    def ingested(self, batch: Entry) -> None:
+        """Print a batch."""
         self._batches += 1
         self._accepted += sum(of_source.accepted for of_source in batch)
+        self._tick(batch)
         self._print(render.batch_line(batch))
-        self._printing(self._advance)
 
-    def retry(self) -> None:
-        """Advance tables whose wait after a failure has ended."""
-        self._printing(self._advance.retry)
-
-    def _printing(self, advance: Callable[[], None]) -> None:
-        began = time.monotonic()
-        advance()
-        upserted = {name for name in self._written if self._engine.assets[name].operator.emits.upserts}
-        added, changed = (self._tables(names) for names in (self._written.keys() - upserted, upserted))
+    def advanced(self, steps: Steps, took_s: float) -> None:
+        """Print the rows that were added to tables, and the changes of upserted tables."""
+        rows = {name: sum(step.rows for step in made) for name, made in steps.items()}
+        upserted = {name for name in rows if self._engine.assets[name].operator.emits.upserts}
+        added, changed = (
+            ", ".join(f"{name} {number:,}" for name, number in rows.items() if number and (name in upserted) == upserts)
+            for upserts in (False, True)
+        )
         parts = [*([f"rows added: {added}"] if added else []), *([f"changes: {changed}"] if changed else [])]
         if parts:
-            self._print(f"  {'; '.join(parts)}; {time.monotonic() - began:.1f} s")
-        self._written.clear()
-        began = time.monotonic()
-        if held := self._law():
-            self._print(f"  the conservation law holds: {', '.join(held)}; {time.monotonic() - began:.1f} s")
+            self._print(f"  {'; '.join(parts)}; {took_s:.1f} s")
 
-    def _tables(self, names: Set[str]) -> str:
-        """The tables among some names with written rows, each with their number."""
-        return ", ".join(f"{name} {rows:,}" for name, rows in self._written.items() if name in names and rows)
+    def failed(self, asset: str, failed: Failed) -> None:
+        """Warn of a table that does not advance."""
+        if failed.is_busy:
+            self._warn(f"{asset} is skipped until it is free: {reason(failed.error)}. Other assets continue")
+            return
+        tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
+        self._warn(
+            f"{asset} does not advance ({tries}): {reason(failed.error)}. The next try is in {failed.wait_s:.0f} s; other assets continue"
+        )
 
-    def _steps(self, name: str) -> Generator[Step]:
-        for step in self._engine.steps(name, checked=True):
-            self._written[name] += step.rows
-            self._law.changed(name, step)
-            yield step
+    def held(self, accounts: Accounts, took_s: float) -> None:
+        """Print the tables for which the conservation law holds."""
+        self._print(f"  the conservation law holds: {', '.join(accounts)}; {took_s:.1f} s")
 
-    def _account(self, name: str, step: Step) -> None:
-        self._engine.accounts.check(name, step)
+    def unaccounted(self, asset: str, error: Exception) -> None:
+        """Warn of a table that could not be accounted for."""
+        self._warn(f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
+
+    def turned(self, waiting: Mapping[str, Failed]) -> None:
+        """Print nothing."""

@@ -72,8 +72,11 @@ class Accounts:
         with self.naming_lost_files():
             return account_step(self.snapshot(asset), step)
 
-    def check(self, asset: str, step: Step) -> None:
+    def check(self, asset: str, step: Step) -> list[DayAccount]:
         """Account for the days that a step has changed, and record the account. For an upserted table these are all days.
+
+        Returns:
+            The accounts, one for each side and day.
 
         Raises:
             LawError: the conservation law does not hold, or ledger and log differ in their number of rows.
@@ -87,6 +90,7 @@ class Accounts:
         broken = [one for one in accounts if not one.holds]
         if broken or differences:
             raise LawError.of_table(asset, broken, differences)
+        return accounts
 
     def pairs(self, asset: str) -> int | None:
         """The number of results with a row of every input; None if results do not name rows of sources."""

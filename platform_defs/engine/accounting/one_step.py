@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import reduce
+from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -29,14 +30,33 @@ _COUNTED = ("accepted", "late", "filtered", "matched", "unmatched")
 
 
 class LawError(TidemarkError, RuntimeError):
-    """The conservation law does not hold for a table."""
+    """The conservation law does not hold for a table.
+
+    Args:
+        text: the error's text.
+        asset: the table.
+        accounts: the sides and days on which the law does not hold.
+        differences: by source and batch, the ledger's and the log's number of rows, if they differ.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        asset: str = "",
+        accounts: Sequence[DayAccount] = (),
+        differences: Mapping[tuple[str, int], tuple[int, int]] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(text)
+        self.asset, self.accounts, self.differences = asset, accounts, differences
 
     @classmethod
     def of_step(cls, asset: str, accounts: Sequence[DayAccount]) -> "LawError":
         """A step broke the law: the sides and days on which rows are missing or counted twice. No other table has read the step yet."""
         return cls(
             f"{asset} breaks the conservation law: {_days(accounts)}. The step is committed, and the stream has stopped before "
-            f"the next; {_SEE}, {_REPAIR}"
+            f"the next; {_SEE}, {_REPAIR}",
+            asset,
+            accounts,
         )
 
     @classmethod
@@ -55,7 +75,10 @@ class LawError(TidemarkError, RuntimeError):
         found = "; ".join([_days(accounts), *batches] if accounts else batches)
         ways_out = f"{_SEE}, {_REPAIR}" if accounts else _SEE
         return cls(
-            f"{asset} breaks the conservation law: {found}. The stream has stopped, and other tables may have read {asset}; {ways_out}"
+            f"{asset} breaks the conservation law: {found}. The stream has stopped, and other tables may have read {asset}; {ways_out}",
+            asset,
+            accounts,
+            differences,
         )
 
 

@@ -2,7 +2,7 @@
 
 A whole account may cost as much as a step, or more, and a stream makes small steps. So the tables that have changed wait for their account,
 the one that has waited longest is next, and accounts stop when they have used their share of the time. Expensive accounts make all of
-them less frequent. Tables that wait when the stream ends are forgotten, until they change again.
+them less frequent. Tables that wait when a continuous stream ends are forgotten, until they change again.
 """
 
 import time
@@ -68,6 +68,15 @@ class LawInTurn:
                 held.append(asset)
             self._saved_s -= self._elapsed()
         return held
+
+    def rest(self) -> list[str]:
+        """Account for all tables that wait, however long it takes, as when a stream has ended; returns those for which the law holds.
+
+        Raises:
+            LawError: the law does not hold for a table.
+            JvmLostError: the JVM has ended.
+        """
+        return [asset for asset in [*self._waiting] if self._holds(asset)]
 
     def _elapsed(self) -> float:
         """The seconds since the last call."""

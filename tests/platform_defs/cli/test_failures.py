@@ -53,13 +53,13 @@ class FakeEngine:
     def accounts(self) -> "FakeEngine":
         return self
 
-    def check(self, name: str, step: Any) -> None:
-        return None
+    def check(self, name: str, step: Any) -> list[Any]:
+        return []
 
     def described(self, name: str) -> dict[str, int]:
         return {"lag_ms": 0}
 
-    def steps(self, name: str, until: int | None = None, *, checked: bool = False) -> Generator[Any]:
+    def steps(self, name: str, until: int | None = None, *, checked: bool = False, purpose: str = "write") -> Generator[Any]:
         self.called.append(name)
         if name == "bad" and self.error:
             raise self.error
@@ -72,7 +72,7 @@ class FakeEngine:
     def drain(self) -> None:
         return None
 
-    def ingest(self, every: str | None, on_batch: Callable[[Entry], None], _: object) -> list[Any]:
+    def ingest(self, every: str | None, on_batch: Callable[[Entry], None], on_quiet: object, on_start: Callable[[], None]) -> list[Any]:
         for n in range(1, self.entries + 1):
             self.error = None if n >= self.fixed_at else self.error
             rows = SourceEntry(seq=n, kind="rows", ingested_at=n, source="l", rows_read=1_200, accepted=1_199, quarantined=1, watermark=0)
@@ -117,7 +117,7 @@ def test_a_stream_prints_what_each_batch_has_ingested_and_changed(monkeypatch: p
 
 
 def test_an_interrupted_stream_prints_its_batches_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ingest(_: object, on_batch: Callable[[Entry], None], __: object) -> list[Any]:
+    def ingest(_: object, on_batch: Callable[[Entry], None], *__: object) -> list[Any]:
         on_batch((SourceEntry(seq=1, kind="rows", ingested_at=1, source="l", rows_read=1_200, accepted=1_199),))
         raise KeyboardInterrupt
 

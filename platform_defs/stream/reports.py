@@ -1,0 +1,57 @@
+"""What a stream reports while it runs. The command line prints it, and a Dagster run makes events of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.lake.errors import spark_condition
+from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.operations.advance_all import Failed
+
+Steps = Mapping[str, Sequence[Step]]
+"""The steps of some tables, by table."""
+Accounts = Mapping[str, Sequence[DayAccount]]
+"""The accounts of some tables, by table; the conservation law holds for each."""
+
+
+def reason(error: Exception) -> str:
+    """Why a table failed; an error of Spark without its text, which may quote rows."""
+    if isinstance(error, (PySparkException, Py4JJavaError)):
+        return f"Spark failed with {spark_condition(error)}; its text may quote rows, so it is not shown"
+    return str(error) or type(error).__name__
+
+
+class Reports(Protocol):
+    """Receives the reports of a stream, all in the thread that runs it."""
+
+    def ingested(self, batch: Entry) -> None:
+        """A batch was committed to the ledger."""
+        ...
+
+    def advanced(self, steps: Steps, took_s: float) -> None:
+        """Tables have made steps, in some seconds."""
+        ...
+
+    def failed(self, asset: str, failed: Failed) -> None:
+        """A table has failed, or has another writer, and waits for its next try."""
+        ...
+
+    def held(self, accounts: Accounts, took_s: float) -> None:
+        """Tables were accounted for, in some seconds."""
+        ...
+
+    def unaccounted(self, asset: str, error: Exception) -> None:
+        """A table could not be accounted for; the next try is after its next step."""
+        ...
+
+    def turned(self, waiting: Mapping[str, Failed]) -> None:
+        """A turn has ended: a batch was ingested and the tables were advanced, or the interval has passed without a batch.
+
+        Args:
+            waiting: the tables that wait for their next try.
+        """
+        ...

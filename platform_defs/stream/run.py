@@ -1,0 +1,123 @@
+"""A stream: each micro-batch is ingested, then all tables are advanced in parallel, and those that have changed are accounted for in turn.
+
+It is the only implementation: `tidemark ingest --every` and Dagster's job `stream` differ in what they do with its reports.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator
+
+from operators.errors import TidemarkError
+from platform_defs.engine import Engine
+from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.operations.advance_all import AdvanceAll
+from platform_defs.engine.operations.law_in_turn import LawInTurn
+from platform_defs.stream.reports import Reports
+from platform_defs.stream_trigger import StreamTrigger
+
+
+class StreamError(TidemarkError, RuntimeError):
+    """A stream has ended, and tables are behind."""
+
+    @classmethod
+    def behind(cls, tables: list[str]) -> "StreamError":
+        """Tables that could not be advanced, each with the reason in a report."""
+        return cls(
+            f"{', '.join(tables)} could not be advanced; the reasons are in the log. Every file that could be read is ingested, and other "
+            "tables are advanced. The next run continues from here"
+        )
+
+
+class StreamRun:
+    """Runs a stream.
+
+    A table that another process writes to is skipped until it is free, and a table that another process waits for is released after the
+    present step (see `engine.lake.waits`).
+
+    Args:
+        engine: the engine.
+        reports: receives the reports.
+    """
+
+    def __init__(self, engine: Engine, reports: Reports) -> None:
+        self._engine, self._reports = engine, reports
+        self._steps, self._accounts = defaultdict[str, list[Step]](list), dict[str, list[DayAccount]]()
+        self._advance = AdvanceAll(self._advanced, {name: asset.inputs for name, asset in engine.assets.items()}, reports.failed)
+        self._law = LawInTurn(self._account, reports.unaccounted)
+
+    def run(self, trigger: StreamTrigger) -> list[Entry]:
+        """Run until the stream is interrupted, or until all present files are ingested.
+
+        Tables that are behind are advanced first: an earlier stream may have ended between a batch and its tables.
+
+        Args:
+            trigger: when to ingest, and when to end.
+
+        Returns:
+            The newest batches.
+
+        Raises:
+            LakeError: another stream runs over the same folders, or the lake cannot be written to.
+            LawError: the conservation law does not hold for a table.
+            LedgerError: the ledger is corrupted.
+            JvmLostError: the JVM has ended.
+            IngestError: rows violate a rule with the action `fail`, or a folder cannot be used.
+            StreamError: all present files are ingested, but a table could not be advanced.
+            UnreadError: all present files are ingested, but some, which could not be read.
+        """
+        unread: UnreadError | None = None
+        try:
+            made = self._engine.ingest(trigger.every, self.after, self.retry, self.start)
+        except UnreadError as error:  # all other files were ingested
+            made, unread = error.entries, error
+        self._timed(self._law.rest)
+        if unread is not None:
+            raise unread
+        if self._advance.failed:
+            raise StreamError.behind(sorted(self._advance.failed))
+        return [*made]
+
+    def start(self) -> None:
+        """Advance the tables that are behind."""
+        self._turn(self._advance)
+
+    def after(self, batch: Entry) -> None:
+        """Report a batch, and advance the tables."""
+        self._reports.ingested(batch)
+        self._turn(self._advance)
+
+    def retry(self) -> None:
+        """Advance tables whose wait after a failure has ended."""
+        self._turn(self._advance.retry)
+
+    def _turn(self, advance: Callable[[], None]) -> None:
+        began = time.monotonic()
+        try:
+            advance()
+        finally:  # an interrupt or a violation of the law does not undo the steps that were made
+            if self._steps:
+                self._reports.advanced(dict(self._steps), time.monotonic() - began)
+            self._steps.clear()
+        self._timed(self._law)
+        self._reports.turned(self._advance.failed)
+
+    def _timed(self, account: Callable[[], list[str]]) -> None:
+        began = time.monotonic()
+        try:
+            account()
+        finally:
+            if self._accounts:
+                self._reports.held(dict(self._accounts), time.monotonic() - began)
+            self._accounts.clear()
+
+    def _advanced(self, name: str) -> Generator[Step]:
+        for step in self._engine.steps(name, checked=True, purpose="stream"):
+            self._steps[name].append(step)
+            self._law.changed(name, step)
+            yield step
+
+    def _account(self, name: str, step: Step) -> None:
+        self._accounts[name] = self._engine.accounts.check(name, step)

@@ -1,0 +1,38 @@
+"""Keeps the reports of a stream, in order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.stream.reports import Accounts, Steps
+
+
+@dataclass
+class Recorder:
+    """The reports that a test looks at."""
+
+    made: list[tuple[str, Any]] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+
+    def ingested(self, batch: Entry) -> None:
+        self.made.append(("batch", batch[0].seq))
+
+    def advanced(self, steps: Steps, took_s: float) -> None:
+        self.made.append(("advanced", sorted(steps)))
+
+    def failed(self, asset: str, failed: Failed) -> None:
+        self.made.append(("busy" if failed.is_busy else "failed", asset))
+
+    def held(self, accounts: Accounts, took_s: float) -> None:
+        self.made.append(("held", sorted(accounts)))
+
+    def unaccounted(self, asset: str, error: Exception) -> None:
+        self.made.append(("unaccounted", asset))
+
+    def turned(self, waiting: Mapping[str, Failed]) -> None:
+        self.waiting = [*waiting]
+
+    def of(self, kind: str) -> list[Any]:
+        return [value for made, value in self.made if made == kind]

@@ -1,0 +1,120 @@
+"""A stream and others at work on the same tables: a rebuild, a backfill, maintenance, a stream that was killed."""
+
+import threading
+import time
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import Aggregate, Tumbling, WindowedAggregate
+from platform_defs.engine import Engine
+from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.operations.advance_all import BUSY_WAIT_S
+from platform_defs.stream.run import StreamError, StreamRun
+from platform_defs.stream_trigger import StreamTrigger
+from tests.conftest import MakeEngine
+from tests.engine.entries import source_entry
+from tests.platform_defs.stream.recorder import Recorder
+from tests.support.small_sources import HOUR, MINUTE, Event, land, law_violations, replay, rows_of, source
+
+COUNT = {"n": "count(*)"}
+ASSETS = [
+    DerivedAsset(name="windows", inputs=("l",), operator=WindowedAggregate(by="k", window=Tumbling(size="10 minutes"), aggregates=COUNT)),
+    DerivedAsset(name="totals", inputs=("l",), operator=Aggregate(by="k", aggregates=COUNT)),
+]
+FIRST = {"l": [Event("a", 1, 0), Event("a", 2, MINUTE), Event("b", 3, HOUR)]}
+SECOND = {"l": [Event("a", 4, 2 * HOUR)]}
+NOW = StreamTrigger(None)
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    made = make_engine([source("l")], ASSETS)
+    replay(made, [FIRST])
+    return made
+
+
+def _asked(engine: Engine, table: str) -> None:
+    end = time.monotonic() + WAIT_S
+    while engine.lake.asking(table) is None:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_stream_of_the_present_files_advances_accounts_for_all_tables_and_ends(engine: Engine) -> None:
+    """It advances the tables that are behind before its first batch: the stream before it was killed between a batch and its tables."""
+    reports = Recorder()
+    assert StreamRun(engine, reports).run(NOW) == []
+    assert reports.made == [("advanced", ["totals", "windows"]), ("held", ["totals", "windows"])]
+    land(engine, "l", "1.jsonl", [Event("c", 5, 3 * HOUR).line])
+    again = Recorder()
+    assert len(StreamRun(engine, again).run(NOW)) == 1
+    assert again.made == [("batch", engine.ledger.head), ("advanced", ["totals", "windows"]), ("held", ["totals", "windows"])]
+    assert rows_of(engine.views.table("totals"), "k", "n") == [("a", 2), ("b", 1), ("c", 1)]
+    assert law_violations(engine, "windows") == set()
+
+
+def test_a_rebuild_gets_its_table_between_two_steps_of_a_stream(engine: Engine) -> None:
+    steps, repaired = engine.steps("totals", purpose="stream"), list[int]()
+    assert next(steps).rows == 2
+    other = threading.Thread(target=lambda: repaired.append(engine.rebuild("totals").missing))
+    other.start()
+    _asked(engine, "totals")
+    assert repaired == []
+    with pytest.raises(LakeBusy, match=r"^totals is released for process \d+ \(.*\) on .* UTC; the stream goes on with it"):
+        next(steps)
+    other.join(WAIT_S)
+    assert repaired == [0]
+
+
+def test_a_stream_skips_a_table_with_another_writer_reports_it_and_goes_on_with_it_later(engine: Engine) -> None:
+    reports = Recorder()
+    stream = StreamRun(engine, reports)
+    with engine.lake.writer("totals", "maintenance"):
+        began = time.monotonic()
+        stream.start()
+        assert time.monotonic() - began < WAIT_S, "it does not wait for the end of maintenance"
+        assert reports.of("advanced") == [["windows"]]
+        assert reports.of("busy") == ["totals"]
+        assert reports.waiting == ["totals"]
+        stream.retry()
+        assert reports.of("busy") == ["totals"], "not due yet"
+    time.sleep(BUSY_WAIT_S)
+    stream.retry()
+    assert reports.of("advanced") == [["windows"], ["totals"]]
+    assert reports.waiting == []
+
+
+def test_a_stream_of_the_present_files_fails_if_a_table_stays_behind(engine: Engine) -> None:
+    reports = Recorder()
+    with engine.lake.writer("totals"), pytest.raises(StreamError, match=r"^totals could not be advanced; the reasons are in the log"):
+        StreamRun(engine, reports).run(NOW)
+    assert reports.of("held") == [["windows"]]
+
+
+def test_a_backfill_beside_a_stream_gives_the_rows_of_either_alone(engine: Engine) -> None:
+    reports, errors = Recorder(), list[Exception]()
+    stream = StreamRun(engine, reports)
+
+    def backfill() -> None:
+        try:
+            for name in engine.assets:
+                engine.rebuild(name)
+                engine.advance(name)
+        except Exception as error:
+            errors.append(error)
+
+    stream.start()
+    for batch in (SECOND, {"l": [Event("b", 9, 3 * HOUR)]}):
+        other = threading.Thread(target=backfill)
+        other.start()
+        replay(engine, [batch])
+        stream.after((source_entry("l", engine.ledger.head),))
+        other.join(WAIT_S)
+    for name in engine.assets:
+        engine.advance(name)
+    assert errors == []
+    assert reports.of("failed") == []
+    assert rows_of(engine.views.table("totals"), "k", "n") == [("a", 3), ("b", 2)]
+    assert law_violations(engine, "totals") == law_violations(engine, "windows") == set()
