@@ -20,6 +20,8 @@ from platform_defs.resources.spark import SparkResource
 from platform_defs.schedules import nightly, nightly_checks, nightly_maintenance
 from platform_defs.sensors import ledger_moved, new_input
 from platform_defs.settings import Settings, settings
+from platform_defs.stream.job import stream_job
+from platform_defs.stream_supervisor import stream_supervisor
 
 
 def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
@@ -40,8 +42,8 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
         for table in pipeline.tables
     ]
     checks = all_checks(pipeline)
-    jobs, schedules = [ingest_job, maintenance_job, export_job, land_changes_job], [nightly_maintenance]
-    sensors = [new_input]
+    jobs, schedules = [ingest_job, maintenance_job, export_job, land_changes_job, stream_job(values, days)], [nightly_maintenance]
+    sensors = [new_input, stream_supervisor(values)]
     if tables:
         jobs, sensors, schedules = [*jobs, _advance(pipeline)], [*sensors, ledger_moved], [*schedules, nightly]
     if checks:

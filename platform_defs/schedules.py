@@ -13,7 +13,9 @@ from platform_defs.jobs import advance_request, later_days, maintenance_job, par
     description="Advances the tables that the sensors did not advance during the day.",
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """Every night at 02:30 UTC."""
+    """Every night at 02:30 UTC, unless a stream runs, which advances the tables."""
+    if busy := engine.ingestion.busy():
+        return dg.SkipReason(busy)
     days = partition_days(_repository(context))
     request = advance_request(engine, days=days)
     return request or dg.SkipReason(later_days(engine, days) or "every table is advanced up to its watermark")

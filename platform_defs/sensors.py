@@ -12,6 +12,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
 from platform_defs.jobs import advance_request, later_days, partition_days
+from platform_defs.stream.runs import starting
 from platform_defs.tries import Tries, tries
 
 
@@ -26,7 +27,7 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
     idle = engine.pending.idle()
     if not fresh and not idle:
         return dg.SkipReason("nothing new has landed")
-    if busy := engine.ingestion.busy():
+    if busy := _ingesting(context.instance, engine):
         return dg.SkipReason(busy)
     newest = max((file.offset for file in fresh), default="")
     before = _tries(context, engine, "ingest", f"{engine.ledger.head}:{len(fresh)}:{newest}:{','.join(idle)}")
@@ -40,7 +41,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     cursor = f"{lake_identity(engine)}:{head}:{configured}"
     if not head or context.cursor == cursor:
         return dg.SkipReason(f"the ledger has no batch after {head}")
-    if busy := engine.pending.busy():
+    if busy := _ingesting(context.instance, engine) or engine.pending.busy():
         return dg.SkipReason(busy)
     before = _tries(context, engine, "advance", f"advance:{head}:{configured}")
     days = partition_days(context.repository_def)
@@ -52,6 +53,11 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     if why := later_days(engine, days):
         return dg.SkipReason(why)  # the cursor stays, since the partitions may change without a new batch
     return dg.SensorResult(skip_reason=f"all tables are advanced up to batch {head}", cursor=cursor)
+
+
+def _ingesting(instance: dg.DagsterInstance, engine: Engine) -> str | None:
+    """The process that ingests, or the run of the job `stream` that is about to; a stream also advances the tables."""
+    return engine.ingestion.busy() or starting(instance, engine, engine.clock() / 1000)
 
 
 def configuration(engine: Engine) -> str:

@@ -13,6 +13,7 @@ from assets.pipeline import EARLIEST_DAY, LATEST_DAY
 from operators.timing import DAY_MS, length_ms
 from operators.triggers import EveryInterval, EveryRows, read_trigger
 from platform_defs.paths import PathError, canonical, canonical_local, canonical_of_tables
+from platform_defs.stream_trigger import StreamTrigger
 
 PROJECT = Path(__file__).resolve().parent.parent
 LONGEST_DAYS = 36_500
@@ -51,6 +52,17 @@ def _checked_trigger(value: str) -> str:
         raise ValueError(f"legal: an interval of at most {LONGEST_DAYS:,} days")
     if isinstance(trigger, EveryRows) and trigger.rows > 10**12:
         raise ValueError("legal: at most 1,000,000,000,000 rows")
+    return value
+
+
+def _checked_stream_trigger(value: str) -> str:
+    StreamTrigger.read(value)
+    return value
+
+
+def _checked_interval(value: str) -> str:
+    if not 0 < length_ms(value, "value") <= DAY_MS:
+        raise ValueError("legal: an interval of more than zero, and at most a day")
     return value
 
 
@@ -136,6 +148,8 @@ Duration = Annotated[str, AfterValidator(_checked_duration)]
 LeaseDuration = Annotated[str, AfterValidator(_checked_lease)]
 Day = Annotated[str, AfterValidator(_checked_day)]
 Trigger = Annotated[str, AfterValidator(_checked_trigger)]
+StreamTriggerName = Annotated[str, AfterValidator(_checked_stream_trigger)]
+Interval = Annotated[str, AfterValidator(_checked_interval)]
 Memory = Annotated[str, AfterValidator(_checked_memory)]
 Master = Annotated[str, AfterValidator(_checked_master)]
 Mirror = Annotated[str, AfterValidator(_checked_mirror)]

@@ -26,6 +26,7 @@ from platform_defs.setting_values import (
     Day,
     Duration,
     InputFolder,
+    Interval,
     JarFolder,
     LakeFolder,
     LeaseDuration,
@@ -34,6 +35,7 @@ from platform_defs.setting_values import (
     Memory,
     Mirror,
     PipelineName,
+    StreamTriggerName,
     Trigger,
     YamlFile,
 )
@@ -123,6 +125,14 @@ class Settings(BaseSettings):
         description="approximate number of rows that a step reads; bounds the memory, of up to four steps at once",
     )
     max_files: int = Field(default=64, ge=1, le=1_000_000, description="files in one micro-batch, at most, for each source")
+    stream_trigger: StreamTriggerName = Field(
+        default="processingTime=30 seconds",
+        description="when Dagster's job `stream` looks for files: `processingTime=` and an interval, or `availableNow` to end when all "
+        "present files are ingested",
+    )
+    stream_summary: Interval = Field(
+        default="5 minutes", description="how often Dagster's job `stream` reports materializations and checks, if anything has changed"
+    )
     first_day: Day | None = Field(
         default=None,
         description="the first daily partition; when unset, `first_day` of the pipeline, or the first day of the year of the oldest event",

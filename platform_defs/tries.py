@@ -91,9 +91,13 @@ def tries(instance: dg.DagsterInstance, job: str, lake: str, subject: str, now_s
         subject: the work to be done now.
         now_s: the time, in epoch s.
     """
-    asked = hashlib.sha256(f"{lake}:{subject}".encode()).hexdigest()[:16]
     found = instance.get_run_records(dg.RunsFilter(job_name=job, tags={LAKE: lake}), limit=_LOOKED_AT)
-    return Tries(lake, asked, found, now_s)
+    return Tries(lake, asked_for(lake, subject), found, now_s)
+
+
+def asked_for(lake: str, subject: str) -> str:
+    """A hash of the work to be done on a lake."""
+    return hashlib.sha256(f"{lake}:{subject}".encode()).hexdigest()[:16]
 
 
 def _ended(record: RunRecord) -> float:

@@ -141,12 +141,15 @@ def _lookback(derived: DerivedAsset) -> timedelta:
 
 def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
     state = engine.pending.described(derived.name)
+    return progress_metadata(state) | (column_metadata(engine, derived) if state["steps"] else {})
+
+
+def progress_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of a table's progress, as `PendingPort.described` returns it."""
     metadata = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
     if state.get("waits_for"):
         metadata["waits_for"] = f"{', '.join(state['waits_for'])}: all of its sources are idle"
-    if not state["steps"]:
-        return metadata
-    return metadata | column_metadata(engine, derived)
+    return metadata
 
 
 def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:

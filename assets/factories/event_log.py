@@ -39,7 +39,7 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
         context.log.info(f"{len(batches)} ledger batches")
         for contract in contracts:
             rows = [s for batch in batches for s in batch if s.source == contract.name]
-            yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=_metadata(rows))
+            yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=batch_metadata(rows))
         if failed is not None:
             raise failed
 
@@ -69,7 +69,8 @@ def _log_schema(contract: SourceContract) -> StructType:
     return StructType([*own, *contract.struct.fields])
 
 
-def _metadata(rows: Sequence[SourceEntryPort]) -> dict[str, Any]:
+def batch_metadata(rows: Sequence[SourceEntryPort]) -> dict[str, Any]:
+    """The metadata of a source's event log for what some ledger batches record about the source."""
     counts = {name: sum(getattr(s, name) for s in rows) for name in COUNTS}
     newest = rows[-1] if rows else None
     return counts | {

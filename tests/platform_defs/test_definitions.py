@@ -160,10 +160,10 @@ def test_each_asset_has_an_owner_tags_and_described_engine_columns(repository):
     assert {c.name: c.description for c in columns}["arrival"] == "the row's order in its batch"
 
 
-def test_every_step_that_uses_spark_is_in_the_pool(repository):
+def test_every_step_that_uses_spark_is_in_the_pool_except_the_stream_which_would_hold_it_for_ever(repository):
     pools = {node.name: node.definition.pools for job in repository.get_all_jobs() for node in job.nodes}
     assert len(pools) > 20
-    assert {name for name, of in pools.items() if of != {"spark"}} == set()
+    assert {name for name, of in pools.items() if of != {"spark"}} == {"run_stream"}
 
 
 def test_every_asset_and_check_is_described(repository):
@@ -220,6 +220,7 @@ def test_each_job_has_these_assets_or_ops(repository):
         "maintenance",
         "export",
         "land_changes",
+        "stream",
     }
     assert [node.name for node in repository.get_job("maintenance").nodes] == ["maintain"]
     assert repository.get_job("full_checks").tags[FULL] == "true"
@@ -240,11 +241,15 @@ def test_the_sensors_have_these_jobs_and_intervals(repository):
     assert {(s.name, s.job_name, s.minimum_interval_seconds) for s in repository.sensor_defs} == {
         ("new_input", "ingest", 30),
         ("ledger_moved", "advance", 30),
+        ("stream_supervisor", "stream", 30),
     }
+    assert {s.default_status for s in repository.sensor_defs} == {dg.DefaultSensorStatus.STOPPED}
 
 
 def test_runs_share_one_jvm(repository):
-    assert {repository.get_job(name).executor_def.name for name in ("ingest", "advance", "full_checks", "maintenance")} == {"in_process"}
+    assert {repository.get_job(name).executor_def.name for name in ("ingest", "advance", "full_checks", "maintenance", "stream")} == {
+        "in_process"
+    }
 
 
 def _commit(ledger: Ledger, *files: Path, mark: int | None = None) -> None:

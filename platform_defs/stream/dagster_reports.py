@@ -1,0 +1,182 @@
+"""Makes few Dagster events of a stream's reports: materializations, check results and a summary, at an interval, if anything has changed.
+
+A stream runs for weeks, and an event is stored for good. So the reports of an interval become one materialization for each changed asset
+and day, and one result of the conservation law for each table and day that was accounted for.
+"""
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from types import MappingProxyType
+from typing import Any, cast
+
+import dagster as dg
+from dagster import AssetCheckEvaluation
+
+from assets.days import day_end
+from assets.factories.closed_range_table import LAW, law_check, progress_metadata
+from assets.factories.event_log import batch_metadata
+from assets.factories.keys import event_key
+from assets.factories.lineage import column_metadata
+from assets.factories.partitions import range_of
+from assets.factories.sentences import count
+from assets.factories.work import Advanced
+from platform_defs.engine import Engine, LawError
+from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.stream.changed_days import changed_days
+from platform_defs.stream.reports import Accounts, Steps, reason
+
+_Differences = Mapping[tuple[str, int], tuple[int, int]]
+
+
+class DagsterReports:
+    """Collects the reports of a stream, and logs them as events of a run; see `platform_defs.stream.reports.Reports`.
+
+    A table that begins to fail, or to wait for another writer, is logged at once, and its further tries are not.
+
+    Args:
+        context: the step of the run.
+        engine: the engine.
+        days: the daily partitions of tables that close ranges.
+        interval_s: the shortest time between two summaries, in seconds.
+        now: a monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        context: dg.OpExecutionContext,
+        engine: Engine,
+        days: dg.DailyPartitionsDefinition,
+        interval_s: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context, self._engine, self._days, self._interval_s, self._now = context, engine, days, interval_s, now
+        self._published, self._columns = -interval_s, dict[str, dict[str, Any]]()
+        self._waiting = dict[str, bool]()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._rows, self._batches = defaultdict[str, list[Any]](list), 0
+        self._steps = defaultdict[str, list[Step]](list)
+        self._accounts = defaultdict[str, dict[tuple[str, date], DayAccount]](dict)
+
+    def ingested(self, batch: Entry) -> None:
+        """Collect a batch; sources of which it has no rows are not reported."""
+        self._batches += 1
+        for row in batch:
+            if row.kind == "rows":
+                self._rows[row.source].append(row)
+
+    def advanced(self, steps: Steps, took_s: float) -> None:
+        """Collect steps."""
+        for name, made in steps.items():
+            self._steps[name] += made
+
+    def held(self, accounts: Accounts, took_s: float) -> None:
+        """Collect accounts; a later account of a day replaces an earlier one."""
+        for name, found in accounts.items():
+            self._accounts[name] |= {(account.side, account.day): account for account in found}
+
+    def failed(self, asset: str, failed: Failed) -> None:
+        """Log that a table waits, unless this is known."""
+        if self._waiting.get(asset) == failed.is_busy:
+            return
+        self._waiting[asset] = failed.is_busy
+        if failed.is_busy:
+            self._context.log.info(f"{asset} is skipped until it is free: {reason(failed.error)}. Other tables continue")
+        else:
+            self._context.log.warning(f"{asset} does not advance: {reason(failed.error)}. It is tried again; other tables continue")
+
+    def unaccounted(self, asset: str, error: Exception) -> None:
+        """Log that a table could not be accounted for."""
+        self._context.log.warning(f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
+
+    def turned(self, waiting: Mapping[str, Failed]) -> None:
+        """Log what has been collected, if the last time is long enough ago; and tables that no longer wait."""
+        free = sorted(self._waiting.keys() - waiting.keys())
+        if free:
+            self._context.log.info(f"{', '.join(free)}: advancing again")
+        self._waiting = {name: is_busy for name, is_busy in self._waiting.items() if name in waiting}
+        if self._now() - self._published >= self._interval_s:
+            self.publish()
+
+    def publish(self) -> None:
+        """Log what has been collected; no event if nothing has changed."""
+        if not (self._batches or self._steps or self._accounts):
+            return
+        for source, rows in self._rows.items():
+            self._log(dg.AssetMaterialization(event_key(source), metadata=batch_metadata(rows)))
+        lags = {name: self._materialize(name, steps) for name, steps in self._steps.items()}
+        for name, accounts in self._accounts.items():
+            self._check(name, [*accounts.values()])
+        self._context.log.info(self._summary(lags))
+        self._published = self._now()
+        self._forget()
+
+    def violated(self, error: LawError) -> None:
+        """Log that the conservation law does not hold for a table: for each of its days, and last for the table as a whole."""
+        self.publish()
+        self._check(error.asset, error.accounts, error.differences)
+        result = _law(error.accounts, error.differences)
+        self._log(_evaluation(error.asset, result, None))
+
+    def _materialize(self, name: str, steps: Sequence[Step]) -> float:
+        """Log a table's materialization, for each changed day if it has partitions; returns its lag in seconds."""
+        derived, state, rows = self._engine.assets[name], self._engine.pending.described(name), sum(step.rows for step in steps)
+        if name not in self._columns:
+            self._columns[name] = column_metadata(cast(Any, self._engine), derived)
+        if not derived.operator.reads.closes_ranges:
+            metadata = {"steps": len(steps), "changes": rows} | self._columns[name]
+            self._log(dg.AssetMaterialization(name, metadata=metadata))
+            return state["lag_ms"] / 1000
+        times = self._engine.pending.event_times(name)
+        days = changed_days(steps, self._days, times[0] if times else None)
+        metadata = {"steps": len(steps), "rows": rows} | progress_metadata(state)
+        for day in days:
+            is_final = state["closed_to"] is not None and state["closed_to"] >= day_end(day)
+            own = metadata | {"finalized": is_final} | (self._columns[name] if day == days[-1] else {})
+            self._log(dg.AssetMaterialization(name, partition=str(day), metadata=own))
+        return state["lag_ms"] / 1000
+
+    def _check(self, name: str, accounts: Sequence[DayAccount], differences: _Differences = MappingProxyType({})) -> None:
+        """Log the conservation law of a table: by day if it has partitions, else for all days at once."""
+        known = range_of(self._days) if self._engine.assets[name].operator.reads.closes_ranges else None
+        by_day = defaultdict[str | None, list[DayAccount]](list)
+        for account in accounts:
+            by_day[str(account.day) if known and known[0] <= account.day <= known[1] else None].append(account)
+        for day, own in sorted(by_day.items(), key=lambda one: (one[0] is None, one[0] or "")):
+            self._log(_evaluation(name, _law(own, differences), day))
+
+    def _summary(self, lags: Mapping[str, float]) -> str:
+        accepted = sum(row.accepted for rows in self._rows.values() for row in rows)
+        written = [f"{name} {sum(s.rows for s in steps):,}" for name, steps in self._steps.items() if any(s.rows for s in steps)]
+        parts = [f"{count(self._batches, 'batch')} with {count(accepted, 'accepted row')}"]
+        parts += [f"rows written: {', '.join(written)}"] if written else []
+        parts += [f"the conservation law holds: {', '.join(self._accounts)}"] if self._accounts else []
+        behind = {name: lag for name, lag in lags.items() if lag > 0}
+        if behind:
+            most = max(behind, key=lambda name: behind[name])
+            parts.append(f"longest lag: {most}, {behind[most]:.1f} s")
+        parts += [f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else []
+        return "; ".join(parts)
+
+    def _log(self, event: Any) -> None:
+        """Store an event now. Dagster also keeps it for the end of the step, which a stream may reach after weeks."""
+        self._context.log_event(event)
+        deque(self._context.consume_events(), maxlen=0)
+
+
+def _law(accounts: Sequence[Any], differences: _Differences) -> dg.AssetCheckResult:
+    return law_check(Advanced({}, accounts, differences))
+
+
+def _evaluation(name: str, result: dg.AssetCheckResult, day: str | None) -> AssetCheckEvaluation:
+    """A check's result as the event that Dagster stores; see `assets.factories.daily_checks`."""
+    metadata, words = dict(result.metadata or {}), result.description
+    return AssetCheckEvaluation(
+        dg.AssetKey(name), LAW, bool(result.passed), metadata, severity=result.severity, description=words, partition=day
+    )

@@ -1,0 +1,74 @@
+"""Dagster's job `stream`: one run that ingests, advances the tables and accounts for them until it is cancelled."""
+
+import dagster as dg
+from pydantic import Field
+
+from operators.errors import OperatorError
+from operators.timing import length_ms
+from platform_defs.engine import Engine, LawError
+from platform_defs.settings import Settings
+from platform_defs.stream.dagster_reports import DagsterReports
+from platform_defs.stream.run import StreamRun
+from platform_defs.stream.runs import JOB, TAG, stream_of
+from platform_defs.stream_trigger import StreamTrigger, TriggerError
+
+DESCRIPTION = (
+    "Ingests files at an interval, advances all tables after each batch, and accounts for them, until it is cancelled. "
+    "It is outside the pool `spark`, so that other runs go on beside it."
+)
+
+
+class StreamConfig(dg.Config):
+    """When the stream ingests, and how often it reports."""
+
+    trigger: str | None = Field(
+        default=None,
+        description="`processingTime=` and an interval, such as `processingTime=30 seconds`, or `availableNow` to end when all present "
+        "files are ingested; by default TIDEMARK_STREAM_TRIGGER",
+    )
+    summary: str | None = Field(
+        default=None,
+        description="how often materializations and checks are reported, such as `5 minutes`; by default TIDEMARK_STREAM_SUMMARY",
+    )
+
+
+def stream_job(values: Settings, days: dg.DailyPartitionsDefinition) -> dg.JobDefinition:
+    """The job of one op. Its run is not tried again by Dagster: the sensor `stream_supervisor` requests a new one.
+
+    Args:
+        values: the settings, with the default trigger and interval of summaries.
+        days: the daily partitions of tables that close ranges.
+    """
+
+    @dg.op(required_resource_keys={"engine"}, description=DESCRIPTION)
+    def run_stream(context: dg.OpExecutionContext, config: StreamConfig) -> None:
+        trigger, interval_s = _configured(values, config)
+        engine: Engine = context.resources.engine
+        context.instance.add_run_tags(context.run_id, {TAG: stream_of(engine)})
+        reports = DagsterReports(context, engine, days, interval_s)
+        try:
+            StreamRun(engine, reports).run(trigger)
+        except LawError as error:
+            reports.violated(error)
+            raise
+        finally:
+            reports.publish()
+
+    @dg.job(name=JOB, description=DESCRIPTION)
+    def stream() -> None:
+        run_stream()
+
+    return stream
+
+
+def _configured(values: Settings, config: StreamConfig) -> tuple[StreamTrigger, float]:
+    """The trigger, and the interval of summaries in seconds.
+
+    Raises:
+        Failure: the configuration is illegal; a retry would not help.
+    """
+    try:
+        trigger = StreamTrigger.read(config.trigger or values.stream_trigger, "trigger")
+        return trigger, length_ms(config.summary or values.stream_summary, "summary") / 1000
+    except (TriggerError, OperatorError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from error

@@ -1,0 +1,177 @@
+"""The sensor that keeps the job `stream` running, on an instance without a daemon. No test starts Spark."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.days import day_of
+from platform_defs.configured_engine import make_engine
+from platform_defs.definitions import build
+from platform_defs.engine import Engine
+from platform_defs.engine.accounting.accounts import Accounts
+from platform_defs.engine.accounting.recorded_account import RecordedAccount, RecordedDay
+from platform_defs.engine.engine import wall_clock
+from platform_defs.engine.ingest.stream import writer_name
+from platform_defs.schedules import nightly
+from platform_defs.sensors import ledger_moved, new_input
+from platform_defs.settings import Settings
+from platform_defs.stream.runs import STARTS_S, TAG, reason_of_end, stream_of
+from platform_defs.stream_supervisor import stream_supervisor
+from tests.platform_defs.test_retries import _commit, _land
+from tests.support.clock import Clock
+from tests.support.small_sources import DAY, START
+
+S = 1_000
+
+
+@dataclass
+class Daemon:
+    """Simulates Dagster's daemon on a stream."""
+
+    instance: dg.DagsterInstance
+    engine: Engine
+    clock: Clock
+    repository: dg.RepositoryDefinition
+    sensor: dg.SensorDefinition
+
+    def tick(self, sensor: dg.SensorDefinition | None = None) -> str:
+        """Evaluate a sensor; returns `requested`, or the reason of a skip."""
+        of = sensor or self.sensor
+        with dg.build_sensor_context(instance=self.instance, repository_def=self.repository, resources={"engine": self.engine}) as context:
+            result = of.evaluate_tick(context)
+        if not result.run_requests:
+            return result.skip_message or ""
+        [request] = result.run_requests
+        assert not self.instance.get_runs(dg.RunsFilter(tags={"dagster/run_key": request.run_key or ""})), "the daemon launches a key once"
+        self.launch({**request.tags, "dagster/run_key": request.run_key or ""}, str(of.job_name))
+        return "requested"
+
+    def launch(self, tags: dict[str, str], job: str = "stream") -> None:
+        self.run = self.instance.create_run_for_job(self.repository.get_job(job), tags=tags, status=dg.DagsterRunStatus.STARTED)
+        self.report(dg.DagsterEventType.PIPELINE_START)
+        [record] = self.instance.get_run_records(dg.RunsFilter(run_ids=[self.run.run_id]))
+        self.clock.now = int(record.update_timestamp.timestamp() * S) + 1
+
+    def report(self, event: dg.DagsterEventType) -> None:
+        self.instance.report_dagster_event(dg.DagsterEvent(event.value, self.run.job_name), run_id=self.run.run_id)
+
+    def end(self, event: dg.DagsterEventType = dg.DagsterEventType.PIPELINE_FAILURE) -> None:
+        """End the newest run now."""
+        self.report(event)
+        [record] = self.instance.get_run_records(dg.RunsFilter(run_ids=[self.run.run_id]))
+        self.clock.now = int((record.end_time or 0) * S) + 1
+
+
+@pytest.fixture(scope="module")
+def repository() -> dg.RepositoryDefinition:
+    return build(Settings()).get_repository_def()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, repository: dg.RepositoryDefinition) -> Iterator[Daemon]:
+    values = Settings(lake=str(tmp_path / "lake"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        clock = Clock(wall_clock())  # the instance stamps run records with the real time
+        yield Daemon(instance, replace(make_engine(values), clock=clock), clock, repository, stream_supervisor(values))
+
+
+def test_the_stream_is_started_and_left_alone_while_it_holds_its_lock(daemon: Daemon) -> None:
+    assert daemon.tick() == "requested"
+    assert daemon.run.tags[TAG] == stream_of(daemon.engine)
+    assert daemon.tick() == f"run {daemon.run.run_id} has not ended yet"
+    with daemon.engine.lake.writer(writer_name(daemon.engine.folders)):
+        daemon.clock.pass_ms(9 * DAY)
+        assert daemon.tick().startswith("the input is being ingested: ingest-")
+
+
+def test_a_failed_stream_is_started_again_with_growing_waits_and_the_reason(daemon: Daemon) -> None:
+    assert daemon.tick() == "requested"
+    for failures, wait_s in enumerate([30, 60, 120, 240, 480, 900, 900], 1):
+        daemon.end()
+        daemon.clock.pass_ms((wait_s - 1) * S)
+        message = daemon.tick()
+        assert f"failed, the last of {failures} in a row; the next is requested in" in message
+        assert "It ended with: " in message
+        daemon.clock.pass_ms(S)
+        assert daemon.tick() == "requested"
+
+
+def test_a_failure_after_a_long_run_is_the_first_in_a_row(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(4):
+        daemon.clock.pass_ms(3_600 * S)
+        assert daemon.tick() == "requested"
+        daemon.end()
+    assert "the last of 4 in a row" in daemon.tick()
+    monkeypatch.setattr("platform_defs.stream_supervisor._HEALTHY_S", 0.0)
+    assert "the last of 1 in a row" in daemon.tick()
+
+
+def test_a_killed_stream_is_replaced_and_its_run_is_marked_as_failed(daemon: Daemon) -> None:
+    """Its code server was killed too, so Dagster does not notice the end; the stream's lock is free."""
+    assert daemon.tick() == "requested"
+    killed = daemon.run.run_id
+    daemon.clock.pass_ms(int(STARTS_S * S) - 2 * S)
+    assert daemon.tick() == f"run {killed} has not ended yet"
+    daemon.clock.pass_ms(60 * S)
+    assert daemon.tick() == "requested"
+    run = daemon.instance.get_run_by_id(killed)
+    assert run is not None
+    assert run.status == dg.DagsterRunStatus.FAILURE
+    assert reason_of_end(daemon.instance, killed) == "its process has ended without a record, and its stream holds no lock"
+
+
+def test_a_cancelled_stream_stays_off_until_it_is_launched_by_hand(daemon: Daemon) -> None:
+    assert daemon.tick() == "requested"
+    daemon.end(dg.DagsterEventType.PIPELINE_CANCELED)
+    daemon.clock.pass_ms(DAY)
+    assert daemon.tick() == f"run {daemon.run.run_id} was cancelled; launch the job stream to go on, and this sensor supervises it"
+    daemon.launch({TAG: stream_of(daemon.engine)})  # the run itself sets the tag
+    daemon.end()
+    daemon.clock.pass_ms(DAY)
+    assert daemon.tick() == "requested"
+
+
+def test_a_broken_law_keeps_the_stream_off(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    day = RecordedDay("orders", str(day_of(START)), 1, False, {})
+    accounts = {"order_wide": RecordedAccount([day], 1)}
+    monkeypatch.setattr(Accounts, "recorded", lambda _, name: accounts.get(name))
+    assert daemon.tick().startswith(
+        "the recorded account of order_wide violates the conservation law. `tidemark status --recount` shows it"
+    )
+    accounts["order_wide"] = RecordedAccount([replace(day, holds=True)], 2)
+    assert daemon.tick() == "requested"
+
+
+def test_the_other_sensors_and_the_schedule_give_way_while_a_stream_runs_or_starts(daemon: Daemon) -> None:
+    _land(daemon.engine, "1.jsonl")
+    _commit(daemon.engine, START, START + 2 * DAY)
+    assert daemon.tick() == "requested"
+    starting = f"run {daemon.run.run_id} of the job stream is starting"
+    assert (daemon.tick(new_input), daemon.tick(ledger_moved)) == (starting, starting)
+    with daemon.engine.lake.writer(writer_name(daemon.engine.folders)):
+        daemon.clock.pass_ms(DAY)
+        assert daemon.tick(new_input).startswith("ingest-")
+        assert daemon.tick(ledger_moved).startswith("ingest-")
+        with dg.build_schedule_context(
+            instance=daemon.instance, resources={"engine": daemon.engine}, repository_def=daemon.repository
+        ) as context:
+            assert str(nightly.evaluate_tick(context).skip_message).startswith("ingest-")
+    daemon.end()
+    stream = daemon.run
+    assert daemon.tick(new_input) == "requested", "a stream that has failed blocks no other run"
+    assert daemon.run.job_name == "ingest"
+    assert stream.job_name == "stream"
+
+
+def test_a_stream_that_ends_with_the_present_files_is_started_when_there_are_new_ones(daemon: Daemon) -> None:
+    daemon.sensor = stream_supervisor(Settings(lake=daemon.engine.lake.root, stream_trigger="availableNow"))
+    assert daemon.tick() == "all present input is ingested"
+    _land(daemon.engine, "1.jsonl")
+    assert daemon.tick() == "requested"
+    daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
+    assert "succeeded, but did not finish the work; the next is requested in" in daemon.tick(), "the file is still new"
+    daemon.clock.pass_ms(900 * S)
+    assert daemon.tick() == "requested"
