@@ -13,7 +13,10 @@ from typing import Any, cast
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
+from assets.contracts import DerivedAsset
 from assets.days import day_end
 from assets.factories.closed_range_table import LAW, law_check, progress_metadata
 from assets.factories.event_log import batch_metadata
@@ -25,6 +28,7 @@ from assets.factories.work import Advanced
 from platform_defs.engine import Engine, LawError
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.stream.changed_days import changed_days
@@ -56,7 +60,7 @@ class DagsterReports:
     ) -> None:
         self._context, self._engine, self._days, self._interval_s, self._now = context, engine, days, interval_s, now
         self._published, self._columns = -interval_s, dict[str, dict[str, Any]]()
-        self._waiting = dict[str, bool]()
+        self._waiting, self._unaccounted = dict[str, bool](), set[str]()
         self._forget()
 
     def _forget(self) -> None:
@@ -78,6 +82,7 @@ class DagsterReports:
 
     def held(self, accounts: Accounts, took_s: float) -> None:
         """Collect accounts; a later account of a day replaces an earlier one."""
+        self._unaccounted -= accounts.keys()
         for name, found in accounts.items():
             self._accounts[name] |= {(account.side, account.day): account for account in found}
 
@@ -92,7 +97,10 @@ class DagsterReports:
             self._context.log.warning(f"{asset} does not advance: {reason(failed.error)}. It is tried again; other tables continue")
 
     def unaccounted(self, asset: str, error: Exception) -> None:
-        """Log that a table could not be accounted for."""
+        """Log that a table could not be accounted for, unless this is known."""
+        if asset in self._unaccounted:
+            return
+        self._unaccounted.add(asset)
         self._context.log.warning(f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
     def turned(self, waiting: Mapping[str, Failed]) -> None:
@@ -127,10 +135,9 @@ class DagsterReports:
     def _materialize(self, name: str, steps: Sequence[Step]) -> float:
         """Log a table's materialization, for each changed day if it has partitions; returns its lag in seconds."""
         derived, state, rows = self._engine.assets[name], self._engine.pending.described(name), sum(step.rows for step in steps)
-        if name not in self._columns:
-            self._columns[name] = column_metadata(cast(Any, self._engine), derived)
+        columns = self._columns_of(derived)
         if not derived.operator.reads.closes_ranges:
-            metadata = {"steps": len(steps), "changes": rows} | self._columns[name]
+            metadata = {"steps": len(steps), "changes": rows} | columns
             self._log(dg.AssetMaterialization(name, metadata=metadata))
             return state["lag_ms"] / 1000
         times = self._engine.pending.event_times(name)
@@ -138,9 +145,18 @@ class DagsterReports:
         metadata = {"steps": len(steps), "rows": rows} | progress_metadata(state)
         for day in days:
             is_final = state["closed_to"] is not None and state["closed_to"] >= day_end(day)
-            own = metadata | {"finalized": is_final} | (self._columns[name] if day == days[-1] else {})
+            own = metadata | {"finalized": is_final} | (columns if day == days[-1] else {})
             self._log(dg.AssetMaterialization(name, partition=str(day), metadata=own))
         return state["lag_ms"] / 1000
+
+    def _columns_of(self, derived: DerivedAsset) -> dict[str, Any]:
+        """The metadata of a table's columns; none if the table cannot be read now, as while it is rebuilt."""
+        if derived.name not in self._columns:
+            try:
+                self._columns[derived.name] = column_metadata(cast(Any, self._engine), derived)
+            except (PySparkException, Py4JJavaError, LakeError):
+                return {}
+        return self._columns[derived.name]
 
     def _check(self, name: str, accounts: Sequence[DayAccount], differences: _Differences = MappingProxyType({})) -> None:
         """Log the conservation law of a table: by day if it has partitions, else for all days at once."""

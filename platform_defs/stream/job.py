@@ -1,5 +1,7 @@
 """Dagster's job `stream`: one run that ingests, advances the tables and accounts for them until it is cancelled."""
 
+from contextlib import suppress
+
 import dagster as dg
 from pydantic import Field
 
@@ -51,8 +53,11 @@ def stream_job(values: Settings, days: dg.DailyPartitionsDefinition) -> dg.JobDe
         except LawError as error:
             reports.violated(error)
             raise
-        finally:
-            reports.publish()
+        except BaseException:  # also an interrupt, which must not be replaced by an error of its last report
+            with suppress(Exception):
+                reports.publish()
+            raise
+        reports.publish()
 
     @dg.job(name=JOB, description=DESCRIPTION)
     def stream() -> None:
