@@ -96,6 +96,8 @@ def live(tmp_path: Path) -> Iterator[Live]:
         port = free.getsockname()[1]
     with ExitStack() as stack:
         log = stack.enter_context((tmp_path / "log").open("wb"))
+        instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
+        assert instance.get_runs() == [], "the databases exist before two processes would create them"
         started = [
             subprocess.Popen(
                 [str(Path(sys.executable).with_name(command[0])), *command[1:], "-w", "workspace.yaml"],
@@ -108,7 +110,6 @@ def live(tmp_path: Path) -> Iterator[Live]:
         ]
         for process in started:
             stack.callback(_end, process)
-        instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
         made = Live(rides, port, psutil.Process(started[0].pid), instance)
         until(made.is_up)
         yield made
