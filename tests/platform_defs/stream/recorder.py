@@ -36,3 +36,7 @@ class Recorder:
 
     def of(self, kind: str) -> list[Any]:
         return [value for made, value in self.made if made == kind]
+
+    @property
+    def held_tables(self) -> list[str]:
+        return sorted(name for names in self.of("held") for name in names)
