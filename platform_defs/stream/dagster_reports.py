@@ -170,7 +170,7 @@ class DagsterReports:
     def _summary(self, lags: Mapping[str, float]) -> str:
         accepted = sum(row.accepted for rows in self._rows.values() for row in rows)
         written = [f"{name} {sum(s.rows for s in steps):,}" for name, steps in self._steps.items() if any(s.rows for s in steps)]
-        parts = [f"{count(self._batches, 'batch')} with {count(accepted, 'accepted row')}"]
+        parts = [f"{count(self._batches, 'batch')} with {count(accepted, 'accepted row')}"] if self._batches else []
         parts += [f"rows written: {', '.join(written)}"] if written else []
         parts += [f"the conservation law holds: {', '.join(self._accounts)}"] if self._accounts else []
         behind = {name: lag for name, lag in lags.items() if lag > 0}
