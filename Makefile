@@ -18,7 +18,7 @@ unexport VIRTUAL_ENV
 # Each process imports some 7,000 modules; compiling them without cached byte code takes 7 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-kafka setup-s3 demo test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup docs docs-serve docs-setup chaos ui clean FORCE
+.PHONY: help setup setup-kafka setup-broker setup-s3 kafka-up demo test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup docs docs-serve docs-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ setup: $(STAMP) ## install uv, .venv from uv.lock, the JARs of Spark and its cla
 
 setup-kafka: setup ## fetch the JARs of Kafka's connector and of Avro
 	@$(BIN)/python -m platform_defs.setup.jars kafka
+
+setup-broker: setup ## fetch the JARs of a local Kafka broker
+	@$(BIN)/python -m platform_defs.setup.jars broker
 
 setup-s3: setup ## fetch the JARs of Hadoop's S3 file system
 	@$(BIN)/python -m platform_defs.setup.jars s3
@@ -61,7 +64,7 @@ $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 demo: setup ## run the demo: simulate a shop, ingest, build every table (ARGS=... for options)
 	$(BIN)/tidemark demo $(ARGS)
 
-test: setup ## run all tests except the long ones (ARGS=... goes to pytest)
+test: setup-kafka setup-broker ## run all tests except the long ones (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(LONG))" $(ARGS)
 
 test-fast: setup ## run the tests that need no Spark
@@ -126,6 +129,9 @@ docs-serve: docs-setup ## serve the docs on this machine, and rebuild them when 
 docs-setup: setup
 	@$(BIN)/python -c 'import material, mkdocstrings' 2>/dev/null || { \
 	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --inexact --group docs; }
+
+kafka-up: setup-kafka setup-broker ## run a local Kafka broker until Ctrl-C (ARGS=PORT, by default 9092)
+	@exec $(BIN)/python -m platform_defs.setup.broker $(ARGS)
 
 ui: setup ## open Dagster's UI on this project
 	@set -e; home="$$($(BIN)/python -m platform_defs.dagster_home)"; \

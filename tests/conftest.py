@@ -16,7 +16,9 @@ from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.small_queries import small_session
 from platform_defs.engine.lake.tables import Lake
+from platform_defs.setup.broker import running
 from tests.support.clock import Clock
+from tests.support.kafka import Kafka
 from tests.support.shared_jvm import session_of_the_tests, shared_jvm
 
 for _size in ("COLUMNS", "LINES"):  # readline sets them for the processes of pytest-xdist, and the command line would keep that width
@@ -74,10 +76,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need Spark, so that the others can be run alone; put the longest tests first."""
+    """Mark the tests that need Spark or a Kafka broker, so that the others can be run alone; put the longest tests first."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
+        for name in {"spark", "kafka"} & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(name)
     items.sort(key=lambda item: next((n for n, part in enumerate(LONGEST) if f"tests/{part}" in item.nodeid), len(LONGEST)))
 
 
@@ -108,6 +110,13 @@ def _set(session: SparkSession, values: Mapping[str, str | None]) -> None:
             session.conf.unset(key)
         else:
             session.conf.set(key, value)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """A client of a broker that runs; a test that kills a broker makes one of its own with `running`."""
+    with running(tmp_path_factory.mktemp("kafka")) as broker:
+        yield Kafka(broker)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from platform_defs.settings import PROJECT, Settings
+from platform_defs.setup.jars import SPARK, JarError, jar_paths
 from platform_defs.spark.served import serve, served
 from platform_defs.spark.session import JAVA_OPTIONS, own_session, session, spark_config
 
@@ -62,7 +63,16 @@ def _configuration(file: str | None) -> tuple[Settings, dict[str, str]]:
     """
     memory, name = ("4g", file) if file else ("3g", "none")
     values = Settings(driver_memory=memory, shuffle_partitions=2, session_file=name)  # pyright: ignore[reportCallIssue]
-    return values, _FEW_CACHED_TABLES | {JAVA_OPTIONS: f"{spark_config(values)[JAVA_OPTIONS]} {_LATE_COMPILATION}"}
+    options = f"{spark_config(values)[JAVA_OPTIONS]} {_LATE_COMPILATION}"
+    return values, _FEW_CACHED_TABLES | {JAVA_OPTIONS: options, "spark.jars": ",".join(_jars())}
+
+
+def _jars() -> list[str]:
+    """The JARs of every session, and those of Kafka if they are present, so that tests of Kafka need no JVM of their own."""
+    try:
+        return jar_paths(SPARK, "kafka")
+    except JarError:
+        return jar_paths(SPARK)
 
 
 def _serve(file: str) -> None:

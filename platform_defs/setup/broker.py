@@ -1,0 +1,270 @@
+"""A local Apache Kafka broker, for a try on one machine and for tests: `make kafka-up` runs one.
+
+It is one process in KRaft mode, started with Java from the set `broker` of the pinned JARs. It listens on this machine only, without TLS
+and without authentication.
+"""
+
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from operators.errors import TidemarkError
+from platform_defs.setup.jars import JarError, jar_paths
+from platform_defs.setup.java import JavaNotFound, find_java
+
+HOST = "127.0.0.1"
+PORT = 9092
+_SET = "broker"
+_WAIT_S = 60
+_JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dlog4j2.level=WARN")
+_LOGGING_JARS = ("slf4j-api-2*.jar", "log4j-slf4j2-impl-*.jar")
+"""PySpark's JARs that write Kafka's log: the broker's own set has no logger, so that the reason of a failed start would be lost."""
+_CLUSTER = "dGlkZW1hcmstb25lLW5vZA"
+"""The id of the cluster, 16 bytes in base 64."""
+_METADATA = struct.pack(">ihhihi?", 15, 3, 4, 1, -1, 0, False)
+"""A request for the brokers of the cluster: its length, API 3 in version 4, a number, no client, no topic, and no creation of topics."""
+_SMALL = {
+    "num.network.threads": 1,
+    "num.io.threads": 2,
+    "background.threads": 2,
+    "num.replica.fetchers": 1,
+    "num.recovery.threads.per.data.dir": 1,
+    "log.cleaner.threads": 1,
+    "log.cleaner.backoff.ms": 200,
+    "log.cleaner.dedupe.buffer.size": 2 << 20,
+    "log.retention.check.interval.ms": 1000,
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 500,
+}
+"""Options for a cluster of one small process that starts fast. Until its session times out, a killed broker cannot join again."""
+
+
+class BrokerError(TidemarkError, RuntimeError):
+    """The broker does not start."""
+
+    @classmethod
+    def ended(cls, status: int, log: str) -> "BrokerError":
+        """Its process has ended."""
+        return cls(f"the Kafka broker ended with status {status} before it answered. It printed:\n{log}")
+
+    @classmethod
+    def silent(cls, address: str, log: str) -> "BrokerError":
+        """It runs, but does not answer."""
+        return cls(f"the Kafka broker does not answer at {address} after {_WAIT_S} s. It printed:\n{log}")
+
+    @classmethod
+    def port_in_use(cls, port: int) -> "BrokerError":
+        """Another process listens on its port."""
+        return cls(f"`port` is {port}, and another process listens on it; legal: a free port. End that process, or choose another port")
+
+
+@dataclass
+class Broker:
+    """A broker with its data in a folder. `start` runs it, also again after `stop` or `kill`, on the same ports and data.
+
+    Args:
+        folder: the folder of its data, its configuration and its log; it is created.
+        port: the port for clients; a free one by default.
+        options: further options of the broker, by Kafka's names.
+    """
+
+    folder: Path
+    port: int = 0
+    options: Mapping[str, object] = field(default_factory=dict)
+    _controller_port: int = 0
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """Host and port, as `kafka.bootstrap.servers` takes them."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log(self) -> str:
+        """What the broker and its format step have printed."""
+        return self._log_file.read_text("utf-8", errors="replace") if self._log_file.exists() else ""
+
+    def start(self) -> "Broker":
+        """Start the broker and wait until it answers; format its folder first if it is new.
+
+        Raises:
+            BrokerError: it ends, or does not answer, or the port is not free.
+            JarError: a pinned JAR is missing.
+            JavaNotFound: there is no Java.
+        """
+        command = _java()
+        if not self._config.exists():
+            self._prepare(command)
+        if _is_open(self.port):
+            raise BrokerError.port_in_use(self.port)
+        with self._log_file.open("ab") as out:
+            own = [*command, "kafka.Kafka", str(self._config)]
+            self._process = subprocess.Popen(own, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder)
+        try:
+            self._wait(self._process)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop the broker in order; nothing happens if it does not run."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL, as a crash does; nothing happens if it does not run."""
+        self._end(signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Wait until the broker ends; returns the exit status."""
+        return self._process.wait() if self._process else 0
+
+    @property
+    def _config(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
+    def _log_file(self) -> Path:
+        return self.folder / "broker.log"
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            try:
+                process.wait(_WAIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _prepare(self, command: Sequence[str]) -> None:
+        """Choose the ports, write the configuration, and format the folder of the data."""
+        self.port, self._controller_port = _free_ports(self.port)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self._config.with_suffix(".draft")
+        draft.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()), "utf-8")
+        format_it = [*command, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c", str(draft)]
+        done = subprocess.run(format_it, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        self._log_file.write_bytes(done.stdout + done.stderr)
+        if done.returncode:
+            raise BrokerError.ended(done.returncode, _tail(self.log))
+        draft.replace(self._config)
+
+    def _properties(self) -> dict[str, object]:
+        clients, controller = f"PLAINTEXT://{self.address}", f"CONTROLLER://{HOST}:{self._controller_port}"
+        own = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
+            "listeners": f"{clients},{controller}",
+            "advertised.listeners": clients,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": self.folder / "data",
+        }
+        return {**_SMALL, **self.options, **own}
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + _WAIT_S
+        while not _answers(self.port):
+            if (status := process.poll()) is not None:
+                raise BrokerError.ended(status, _tail(self.log))
+            if time.monotonic() > deadline:
+                raise BrokerError.silent(self.address, _tail(self.log))
+            time.sleep(0.05)
+
+
+@contextmanager
+def running(folder: Path, port: int = 0, **options: object) -> Iterator[Broker]:
+    """A broker that runs until the block ends.
+
+    Args:
+        folder: the folder of its data.
+        port: the port for clients; a free one by default.
+        options: further options of the broker, by Kafka's names.
+    """
+    broker = Broker(folder, port, options)
+    try:
+        yield broker.start()
+    finally:
+        broker.stop()
+
+
+def _java() -> list[str]:
+    spark = find_spec("pyspark")
+    included = Path(spark.origin).parent / "jars" if spark and spark.origin else Path()
+    logging = [str(path) for pattern in _LOGGING_JARS for path in sorted(included.glob(pattern))]
+    return [str(Path(find_java(), "bin", "java")), *_JVM, "-cp", ":".join([*logging, *jar_paths(_SET)])]
+
+
+def _free_ports(wanted: int) -> tuple[int, int]:
+    """The wanted port, or a free one for 0, and another free one."""
+    with socket.socket() as first, socket.socket() as second:
+        for one in (first, second):
+            one.bind((HOST, 0))
+        return wanted or first.getsockname()[1], second.getsockname()[1]
+
+
+def _is_open(port: int) -> bool:
+    with suppress(OSError), socket.create_connection((HOST, port), 1):
+        return True
+    return False
+
+
+def _answers(port: int) -> bool:
+    """Whether the broker answers a request, and is a member of its cluster."""
+    with suppress(OSError, struct.error), socket.create_connection((HOST, port), 1) as connection:
+        connection.sendall(_METADATA)
+        _, _, _, brokers = struct.unpack(">iiii", connection.recv(16, socket.MSG_WAITALL))
+        return brokers > 0
+    return False
+
+
+def _tail(log: str) -> str:
+    return "\n".join(log.splitlines()[-15:])
+
+
+_HOW_TO_CONNECT = """A Kafka broker listens at {address}, on this machine only. Its data are in a temporary folder. Ctrl-C stops it.
+A client creates a topic by writing to it. In the file of TIDEMARK_CONNECTIONS:
+
+  kafka:
+    options:
+      kafka.bootstrap.servers: {address}
+
+"""
+
+
+def main(port: int = PORT) -> int:
+    """Run a broker in the foreground until Ctrl-C; the exit status is 1 if it does not start."""
+    with TemporaryDirectory(prefix="kafka-") as folder, suppress(KeyboardInterrupt):
+        try:
+            with running(Path(folder), port) as broker:
+                sys.stdout.write(_HOW_TO_CONNECT.format(address=broker.address))
+                sys.stdout.flush()
+                return broker.wait()
+        except (BrokerError, JarError, JavaNotFound) as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

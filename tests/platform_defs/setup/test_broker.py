@@ -1,0 +1,80 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from platform_defs.settings import PROJECT
+from platform_defs.setup.broker import HOST, Broker, BrokerError, main, running
+from tests.support.kafka import Kafka, Record
+
+
+def test_records_come_back_from_every_partition(kafka: Kafka):
+    topic = kafka.create("round-trip", partitions=12)
+    sent = [
+        Record(b"%d" % n, None if n == 3 else b"v%d" % n, partition=n % 5, timestamp=1_000 + n, headers={"n": b"h%d" % n}) for n in range(9)
+    ]
+    kafka.produce(topic, sent)
+    assert kafka.offsets(topic) == [(0, 2), (0, 2), (0, 2), (0, 2), (0, 1), *[(0, 0)] * 7]
+    found = sorted(kafka.read(topic), key=lambda r: int(r.key or b""))
+    assert [(r.key, r.value, r.partition, r.timestamp, r.headers) for r in found] == [
+        (r.key, r.value, r.partition, r.timestamp, r.headers) for r in sent
+    ]
+
+
+def test_a_topic_that_is_deleted_and_created_again_is_empty(kafka: Kafka):
+    topic = kafka.create("anew")
+    kafka.produce(topic, [Record(b"k", b"v")])
+    kafka.delete(topic)
+    kafka.create(topic)
+    assert kafka.read(topic) == []
+
+
+@pytest.mark.kafka
+def test_a_killed_broker_has_its_records_on_the_same_port_again(tmp_path: Path):
+    with running(tmp_path / "kafka") as broker:
+        kafka, before = Kafka(broker), broker.address
+        kafka.produce(kafka.create("kept"), [Record(b"k", b"v")])
+        broker.kill()
+        broker.start()
+        assert (broker.address, [r.value for r in kafka.read("kept")]) == (before, [b"v"])
+
+
+@pytest.mark.kafka
+def test_a_broker_that_cannot_start_shows_its_log(tmp_path: Path):
+    with pytest.raises(BrokerError, match=r"(?s)ended with status 1 before it answered.*num\.network\.threads"):
+        Broker(tmp_path, options={"num.network.threads": "few"}).start()
+
+
+@pytest.mark.kafka
+def test_a_port_in_use_is_refused(tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(BrokerError, match=rf"`port` is {port}, and another process listens on it; legal: a free port"):
+            Broker(tmp_path, port).start()
+
+
+@pytest.mark.kafka
+def test_a_broker_in_the_foreground_ends_on_ctrl_c():
+    command = [sys.executable, "-m", "platform_defs.setup.broker", "0"]
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        printed = process.stdout.readline()
+        assert "A Kafka broker listens at 127.0.0.1:" in printed
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 0
+    with pytest.raises(ConnectionRefusedError, match="refused"):
+        socket.create_connection((HOST, int(printed.split(":")[1].split(",")[0])), 1)
+
+
+def test_a_missing_jar_is_an_error_that_names_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    monkeypatch.setattr("platform_defs.setup.jars.jars_folder", lambda: tmp_path)
+    assert main() == 1
+    assert "Run `make setup-broker`, which fetches them" in capsys.readouterr().err

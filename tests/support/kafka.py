@@ -1,0 +1,120 @@
+"""Topics of a broker for tests: create and delete them, produce and read records."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
+
+from platform_defs.setup.broker import Broker
+
+_WAIT_S = 30
+COMPACT_SOON = {
+    "cleanup.policy": "compact",
+    "segment.ms": "200",
+    "min.cleanable.dirty.ratio": "0.001",
+    "delete.retention.ms": "0",
+}
+"""A topic whose records are compacted within a second after a later record closes their segment."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record to produce, or one that was read.
+
+    Args:
+        value: None is a tombstone.
+        timestamp: epoch ms; None for the present time.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    partition: int = -1
+    offset: int = -1
+    timestamp: int | None = None
+    headers: Mapping[str, bytes | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A client of a broker."""
+
+    broker: Broker
+
+    @property
+    def address(self) -> str:
+        return self.broker.address
+
+    def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        """Create a topic; returns its name."""
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        self._admin.create_topics([wanted])[topic].result(_WAIT_S)
+        return topic
+
+    def delete(self, topic: str) -> None:
+        self._admin.delete_topics([topic])[topic].result(_WAIT_S)
+
+    def configure(self, topic: str, **config: str) -> None:
+        """Set options of a topic; underscores in a name stand for dots."""
+        entries = [ConfigEntry(k.replace("_", "."), v, incremental_operation=AlterConfigOpType.SET) for k, v in config.items()]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self._admin.incremental_alter_configs([resource])[resource].result(_WAIT_S)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(_WAIT_S)
+
+    def produce(self, topic: str, records: Iterable[Record]) -> None:
+        """Write records, and wait until the broker has them."""
+        producer, errors = Producer(self._options()), list[Any]()
+        for one in records:
+            where = {"timestamp": one.timestamp} if one.timestamp is not None else {}
+            where |= {"partition": one.partition, "headers": list(one.headers.items())}
+            producer.produce(topic, key=one.key, value=one.value, on_delivery=lambda error, _: errors.append(error), **where)
+        assert producer.flush(_WAIT_S) == 0
+        assert not any(errors), errors
+
+    def read(self, topic: str) -> list[Record]:
+        """The records that the topic has now, by partition and offset."""
+        consumer = Consumer(self._options() | {"group.id": "tests", "enable.auto.commit": False, "enable.partition.eof": True})
+        try:
+            known = consumer.list_topics(topic, _WAIT_S).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in known])
+            return sorted(_until_the_ends(consumer, len(known)), key=lambda r: (r.partition, r.offset))
+        finally:
+            consumer.close()
+
+    def offsets(self, topic: str) -> list[tuple[int, int]]:
+        """The first and the next offset of each partition."""
+        consumer = Consumer(self._options() | {"group.id": "tests"})
+        try:
+            known = consumer.list_topics(topic, _WAIT_S).topics[topic].partitions
+            return [consumer.get_watermark_offsets(TopicPartition(topic, partition), _WAIT_S) for partition in sorted(known)]
+        finally:
+            consumer.close()
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient(self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.address, "log_level": 0}
+
+
+def _until_the_ends(consumer: Consumer, partitions: int) -> Sequence[Record]:
+    found, ended = list[Record](), set[int]()
+    while len(ended) < partitions:
+        message = consumer.poll(_WAIT_S)
+        assert message is not None, f"no record and no end of a partition after {_WAIT_S} s"
+        if message.error() is None:
+            found.append(_record(message))
+        else:
+            assert message.error().name() == "_PARTITION_EOF", message.error()
+            ended.add(message.partition())
+    return found
+
+
+def _record(message: Message) -> Record:
+    headers = dict(message.headers() or [])
+    return Record(message.key(), message.value(), message.partition(), message.offset(), message.timestamp()[1], headers)
