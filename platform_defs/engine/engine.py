@@ -32,6 +32,8 @@ from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.lake.waits import Purpose
 from platform_defs.engine.ledger.ledger import Entry, Ledger
 from platform_defs.engine.ledger.snapshot import LedgerView
+from platform_defs.engine.operations.failures import Failures
+from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.late_rows import LateRows
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance
 from platform_defs.engine.operations.rebuild import Rebuilt, rebuild, remake
@@ -117,6 +119,16 @@ class Engine:
         return Accounts(self._snapshot, self._naming_lost_files, self.lake, self.assets, self.clock)
 
     @property
+    def failures(self) -> Failures:
+        """The newest failures of tables and of the ingest; needs no session."""
+        return Failures(self._reading_without_session, self.clock)
+
+    @property
+    def freshness(self) -> Freshness:
+        """Reports since when tables wait; needs no session. It keeps what it has found, so use it on a snapshot."""
+        return Freshness(self._reading_without_session)
+
+    @property
     def views(self) -> Views:
         """The tables that users read."""
         return Views(self.reading, self._snapshot, self._naming_lost_files)
@@ -140,7 +152,7 @@ class Engine:
             LedgerError: the ledger lacks a batch that an asset has handled.
             UnreadError: some files could not be read, and `every` is None; all others were ingested.
         """
-        with self._naming_lost_files():
+        with self.failures.recorded_of_ingest(), self._naming_lost_files():
             return self.ingestion.run(every, on_entry, on_quiet, on_start)
 
     def drain(self) -> Entry | None:
@@ -169,7 +181,7 @@ class Engine:
         if checked and names_rows(self._advance(asset)):
             yield from self._checked_steps(asset, until, purpose)
             return
-        with naming_step_errors(asset), self._naming_lost_files():
+        with self.failures.recorded_of(asset), naming_step_errors(asset), self._naming_lost_files():
             yield from self._advance(asset)(until, purpose)
 
     def advance(self, asset: str, until: int | None = None) -> list[Step]:
@@ -219,9 +231,10 @@ class Engine:
     def _checked_steps(self, asset: str, until: int | None, purpose: Purpose) -> Generator[Step]:
         with closing(self.steps(asset, until, purpose=purpose)) as steps:
             for step in steps:
-                broken = [account for account in self.accounts.step(asset, step) if not account.holds]
-                if broken:
-                    raise LawError.of_step(asset, broken)
+                with self.failures.recorded_of(asset):
+                    broken = [account for account in self.accounts.step(asset, step) if not account.holds]
+                    if broken:
+                        raise LawError.of_step(asset, broken)
                 yield step
 
     def _require_handled_batches(self) -> None:

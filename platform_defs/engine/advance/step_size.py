@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from assets.contracts import DerivedAsset
+from platform_defs.engine.ledger.arrow_values import arrow_scalar
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.history import History, SourceHistory
 from platform_defs.engine.ledger.rows import SHARES
+
+_ZERO = arrow_scalar(0, pa.int64())
 
 
 def changes_something(ledger: History, asset: DerivedAsset, after: int, head: int) -> bool:
@@ -18,7 +21,7 @@ def changes_something(ledger: History, asset: DerivedAsset, after: int, head: in
     by = reads.ttl_by if reads.ttl is not None else None
     if by == "processing":  # every batch advances the clock, whichever source it belongs to
         return head > after
-    return any(pc.any(pc.greater(a, 0)).as_py() or (by and len(a)) for a in _accepted(ledger, asset, after, head))
+    return any(pc.any(pc.greater(a, _ZERO)).as_py() or (by and len(a)) for a in _accepted(ledger, asset, after, head))
 
 
 def _accepted(ledger: History, asset: DerivedAsset, after: int, head: int) -> list[pa.ChunkedArray]:

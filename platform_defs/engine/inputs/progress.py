@@ -219,17 +219,38 @@ def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
 
 def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
     """The `id` of one of an asset's steps; None if its table's log no longer has the step."""
+    found = progress_at(lake, asset, step)
+    return None if found is None else found.id
+
+
+def progress_at(lake: Lake, asset: DerivedAsset, step: int) -> Progress | None:
+    """An asset's progress after one of its steps; None if its table's log no longer has the step."""
     table = results_table(asset)
     newest = lake.newest(table, PROGRESS)
     if newest is None:
         return None
     found = _earlier(lake, table, newest, step)
     if found is not None:
-        return found.id
+        return found
     for commit in lake.commits(table, PROGRESS):
         if (reached := Progress.recorded(table, commit.value)).step <= step:
-            return reached.id if reached.step == step else None
+            return reached if reached.step == step else None
     return None
+
+
+def step_time(lake: Lake, asset: DerivedAsset) -> int | None:
+    """When an asset's newest step was committed, by the clock of its writer, in epoch ms; None before the first.
+
+    Maintenance repeats the progress of a step in a later commit. If the log no longer has the step's own commit, it is the time of that.
+    """
+    at, newest = None, lake.newest(results_table(asset), PROGRESS)
+    if newest is None:
+        return None
+    for commit in lake.commits(results_table(asset), PROGRESS, newest.version):
+        if commit.value != newest.value:
+            break
+        at = commit.at
+    return at
 
 
 def _earlier(lake: Lake, table: str, newest: Commit, step: int) -> Progress | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,13 @@ class Commit:
         version: the table's version after it.
         value: the value of its metadata under the key by which it was looked up.
         rows: the number of rows that it wrote.
+        at: its time by the clock of its writer, in epoch ms; None if it is not recorded.
     """
 
     version: int
     value: Any
     rows: int
+    at: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,7 @@ def commits_with(delta: DeltaTable, table: str, key: str, upto: int | None = Non
             metadata = commits.metadata_of(info)
             if key in metadata and info.get("operation") != "OPTIMIZE":
                 written = info.get("operationMetrics", {}).get("numOutputRows", 0)
-                yield Commit(version, metadata[key], int(metadata.get(commits.ROWS, {}).get(key, written)))
+                rows = int(metadata.get(commits.ROWS, {}).get(key, written))
+                yield Commit(version, metadata[key], rows, info.get("timestamp"))
     except (DeltaError, ValueError) as error:
         raise UnreadableLogError.of(table, delta.table_uri.removeprefix("file://").rstrip("/"), error) from error

@@ -146,10 +146,15 @@ class Ledger:
 
     def totals(self, source: str) -> dict[str, int]:
         """The counts of a source, over all of its batches."""
-        sums: dict[str, int] = dict.fromkeys(COUNTS, 0)
-        for part in self._store.rows(["seq", "source", *COUNTS], 0, self.head):
-            of = part.filter(pc.equal(part["source"], arrow_scalar(source, pa.string())))
-            sums = {name: known + (pc.sum(of[name]).as_py() or 0) for name, known in sums.items()}
+        return self.totals_by_source().get(source) or dict.fromkeys(COUNTS, 0)
+
+    def totals_by_source(self, after: int = 0) -> dict[str, dict[str, int]]:
+        """The counts of each source, over its batches after a batch; sources without batches are left out."""
+        sums: dict[str, dict[str, int]] = {}
+        for part in self._store.rows(["seq", "source", *COUNTS], after, self.head):
+            for source in pc.unique(part["source"]):
+                of, known = part.filter(pc.equal(part["source"], source)), sums.get(source.as_py()) or {}
+                sums[source.as_py()] = {name: known.get(name, 0) + (pc.sum(of[name]).as_py() or 0) for name in COUNTS}
         return sums
 
     def offsets(self, source: str) -> set[str]:

@@ -1,0 +1,141 @@
+"""The newest failure of each table's advance, and of the ingest, kept in the lake, so that a status can show it.
+
+It is one small JSON file for each, below the lake's folder `_failures`. No computation reads it. A failure is over as soon as the table
+has another step, or the ledger another batch. A file that cannot be read is ignored.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from operators.errors import TidemarkError
+from platform_defs.engine.inputs.progress import stored_progress
+from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.lake.data_files import filesystem
+from platform_defs.engine.lake.errors import LakeBusy, spark_condition
+from platform_defs.engine.lake.lost_jvm import lost_jvm
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.safe_text import one_line, shortened, without_credentials
+
+FOLDER = "_failures"
+_INGEST = f"{FOLDER}/ingest.json"
+_LONGEST = 500
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure.
+
+    Args:
+        at: when it happened, in epoch ms of the wall clock.
+        error: the class of the error.
+        message: its message; of an error whose text may quote rows, only the class and the condition.
+        position: the table's progress at that time, or the ledger's newest batch.
+    """
+
+    at: int
+    error: str
+    message: str
+    position: str
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Records failures, and returns those that are not over.
+
+    Args:
+        reading: reads the lake and its ledger; it needs no session.
+        clock: the wall clock, in epoch ms.
+    """
+
+    reading: Reading
+    clock: Callable[[], int]
+
+    def of(self, asset: str) -> Failure | None:
+        """The newest failure of a table's advance; None if the table has made a step since."""
+        return self._newest(_of_table(asset), partial(self._position, asset))
+
+    def of_ingest(self) -> Failure | None:
+        """The newest failure of an ingest; None if the ledger has a newer batch."""
+        return self._newest(_INGEST, self._head)
+
+    def recorded_of(self, asset: str) -> AbstractContextManager[None]:
+        """While a table is advanced: record an error before it is raised."""
+        return self._recording(_of_table(asset), partial(self._position, asset))
+
+    def recorded_of_ingest(self) -> AbstractContextManager[None]:
+        """While input is ingested: record an error before it is raised."""
+        return self._recording(_INGEST, self._head)
+
+    @contextmanager
+    def _recording(self, path: str, position: Callable[[], str]) -> Iterator[None]:
+        """Record an error. An interrupt is not recorded, nor that another process is writing."""
+        try:
+            yield
+        except LakeBusy:
+            raise
+        except Exception as error:
+            _record(self.reading.lake, path, Failure(self.clock(), type(error).__name__, described(error), _known(position)))
+            raise
+
+    def _newest(self, path: str, position: Callable[[], str]) -> Failure | None:
+        try:
+            with filesystem(self.reading.lake.root).open_input_stream(path) as file:
+                stored = json.loads(file.read())
+            found = Failure(int(stored["at"]), str(stored["error"]), str(stored["message"]), str(stored["position"]))
+        except (OSError, DeltaError, ValueError, KeyError, TypeError):
+            return None
+        return found if found.position == position() else None
+
+    def _position(self, asset: str) -> str:
+        """A table's progress."""
+        now = stored_progress(self.reading.lake, self.reading.assets[asset])
+        return f"{now.generation}:{now.step}"
+
+    def _head(self) -> str:
+        return str(self.reading.ledger.head)
+
+
+def _of_table(asset: str) -> str:
+    return f"{FOLDER}/tables/{asset}.json"
+
+
+def _known(position: Callable[[], str]) -> str:
+    """A position; empty if it cannot be read, so that the failure is over once it can be."""
+    try:
+        return position()
+    except (TidemarkError, DeltaError, OSError):
+        return ""
+
+
+def _record(lake: Lake, path: str, failure: Failure) -> None:
+    """Keep a failure in place of an earlier one. If the lake cannot be written to, it logs a warning."""
+    content = json.dumps(asdict(failure)).encode()
+    try:
+        with filesystem(lake.live.root).open_output_stream(path, buffer_size=len(content) + 1) as file:
+            file.write(content)
+    except (OSError, DeltaError, TidemarkError) as error:
+        _log.warning("the failure was not recorded for `tidemark status` in %s: %s", path, error)
+
+
+def described(error: BaseException) -> str:
+    """An error in one line, without text that may quote rows."""
+    if (lost := lost_jvm(error)) is not None:
+        return _short(str(lost))
+    if isinstance(error, PySparkException | Py4JJavaError):  # first: some of PySpark's are a ValueError too
+        return f"Spark failed with {spark_condition(error)}"
+    if isinstance(error, TidemarkError | DeltaError | OSError):
+        return _short(str(error) or type(error).__name__)
+    return type(error).__name__
+
+
+def _short(text: str) -> str:
+    return shortened(one_line(without_credentials(text)), _LONGEST)

@@ -1,0 +1,133 @@
+"""The freshness of tables, found in the ledger and the commits without Spark.
+
+A table is stale if rows of its sources are in the ledger and it does not reflect them yet, for one of two reasons:
+
+- it is *behind*: an advance would change it. It waits since the ledger's batch that made this possible.
+- it is *held back*: the watermark cannot pass these rows, because another source has sent nothing. It waits since the first batch with
+  rows after the newest batch that moved its watermark.
+
+A table whose sources send nothing is not stale, however old its newest step is.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from assets.contracts import DerivedAsset
+from platform_defs.engine.advance.corrections import unread_corrections
+from platform_defs.engine.advance.position import position_of
+from platform_defs.engine.advance.step_size import changes_something
+from platform_defs.engine.inputs.progress import Progress, progress_at, stored_progress
+from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.ledger.clocks import time_of_batch
+from platform_defs.engine.operations.held_back import held_back
+
+_BEFORE_ALL = -(1 << 63)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Rows that a table does not reflect yet.
+
+    Args:
+        since: the wall clock at the batch since which the table waits, in epoch ms.
+        held_back_by: the source that holds back the watermark; None if an advance of the table, or of a table that it reads, is missing.
+        behind: the table whose advance is missing: the table itself, or one that it reads.
+    """
+
+    since: int
+    held_back_by: str | None = None
+    behind: str | None = None
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """Reports since when tables wait.
+
+    Args:
+        reading: reads the lake and its ledger; it needs no session.
+    """
+
+    reading: Reading
+    _found: dict[str, Waiting | None] = field(default_factory=dict, compare=False)
+
+    def waiting(self, asset: str) -> Waiting | None:
+        """Since when an asset's table waits, and for what; None if it reflects all rows that it can, or if its sources send nothing."""
+        if asset not in self._found:
+            self._found[asset] = self._waiting(asset)
+        return self._found[asset]
+
+    def unhandled_rows(self, asset: str) -> int:
+        """The accepted rows of an asset's own sources in batches after the newest batch that its table has handled."""
+        table, ledger = self.reading.assets[asset], self.reading.ledger
+        seq = stored_progress(self.reading.lake, table).seq
+        own = [name for name in dict.fromkeys(table.inputs) if name in self.reading.sources]
+        return sum(sum(ledger.source(name).table(["accepted"], seq, ledger.head)["accepted"].to_pylist()) for name in own)
+
+    def _waiting(self, asset: str) -> Waiting | None:
+        if not self.reading.ledger.head:
+            return None
+        table = self.reading.assets[asset]
+        now = stored_progress(self.reading.lake, table)
+        seq = self._seq_behind(table, now)
+        own = [] if seq is None else [Waiting(self._time(seq), behind=asset)]
+        upstream = [found for of in self.reading.tables_of(table) if (found := self.waiting(of.name)) is not None and found.behind]
+        held = [] if own or upstream else self._held(table)
+        return min([*upstream, *own, *held], key=lambda waiting: waiting.since, default=None)
+
+    def _seq_behind(self, table: DerivedAsset, now: Progress) -> int | None:
+        """The first batch that an advance of this table would reflect, and the table does not; None if there is none."""
+        if table.operator.reads.closes_ranges:
+            at = position_of(self.reading, table, now)
+            closed_to = _BEFORE_ALL if now.closed_to is None else now.closed_to
+            can_close = at.watermark is not None and at.watermark > closed_to
+            found = [self._seq_above(table, closed_to)] if can_close else []
+            unread = [self._seq_of_step(table.name, name, now.read) for name in at.tables] if unread_corrections(at) else []
+        else:
+            found = self._seqs_with_rows(table, now.seq)
+            unread = [self._seq_of_step(table.name, of.name, now.read) for of in self.reading.tables_of(table)]
+        return min([seq for seq in [*found, *unread] if seq is not None], default=None)
+
+    def _seq_above(self, table: DerivedAsset, closed_to: int) -> int:
+        """The first batch after which the operator's watermark is above `closed_to`."""
+        after = self.reading.operator_timeline(table).after
+        return bisect_right(range(len(after)), closed_to, key=lambda seq: _mark(after[seq]))
+
+    def _seqs_with_rows(self, table: DerivedAsset, after: int) -> list[int]:
+        """The first batch of each source that changes an upserted table, of those after a batch."""
+        ledger = self.reading.ledger
+        if not changes_something(ledger.history, table, after, ledger.head):
+            return []
+        found = [ledger.source(name).batches_with_rows(after)["seq"] for name in table.inputs if name in self.reading.sources]
+        return [seqs[0].as_py() for seqs in found if len(seqs)] or [after + 1]  # keys whose TTL ends need no rows
+
+    def _seq_of_step(self, table: str, upstream: str, read: Mapping[str, int]) -> int | None:
+        """The newest batch that the first unread step of an upstream table has handled; None if all steps are read."""
+        of, step = self.reading.assets[upstream], read.get(upstream, 0) + 1
+        newest = stored_progress(self.reading.lake, of)
+        if newest.step < step:
+            return None
+        found = progress_at(self.reading.lake, of, step) or newest
+        return max(1, min(found.seq, self.reading.ledger.head))
+
+    def _held(self, table: DerivedAsset) -> list[Waiting]:
+        """The wait for another source: rows arrived after the watermark last moved, and a source without such rows holds it back."""
+        holder = held_back(self.reading, table.name)
+        if holder is None:
+            return []
+        after, ledger = self.reading.operator_timeline(table).after, self.reading.ledger
+        moved_in = bisect_left(range(len(after)), _mark(after[-1]), key=lambda seq: _mark(after[seq]))
+        sources = self.reading.input_named(table.name).sources
+        since = {name: ledger.source(name).batches_with_rows(moved_in)["seq"] for name in sources}
+        firsts = [seqs[0].as_py() for seqs in since.values() if len(seqs)]
+        if not firsts or len(since[holder.source]):
+            return []
+        return [Waiting(self._time(min(firsts)), held_back_by=holder.source)]
+
+    def _time(self, seq: int) -> int:
+        ledger = self.reading.ledger
+        return time_of_batch(ledger.history.clocks, seq, ledger.wall_clock())
+
+
+def _mark(mark: int | None) -> int:
+    return _BEFORE_ALL if mark is None else mark

@@ -1,0 +1,59 @@
+"""The source that holds back the watermark of a table, found in the ledger without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from platform_defs.engine.inputs.reader import Reading
+
+_BEFORE_ALL = -(1 << 63)
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """The source whose watermark is the least of those that a table waits for.
+
+    Args:
+        source: the source.
+        behind_ms: how far its watermark is behind the next one, in ms; None if it has no watermark yet.
+    """
+
+    source: str
+    behind_ms: int | None
+
+
+def held_back(reading: Reading, asset: str) -> HeldBack | None:
+    """The source that holds back an asset's watermark, directly or through other tables.
+
+    An idle source holds nothing back, unless it is idle together with all other sources of a table that the asset reads: such a table
+    holds back its readers.
+
+    Returns:
+        The source. None for a table that waits for no watermark, or for that of one source only: the others are idle, or there are none.
+    """
+    table = reading.assets[asset]
+    if not table.operator.reads.closes_ranges or not reading.ledger.head:
+        return None
+    marks = _marks(reading, asset, even_if_idle=False)
+    if len(marks) < 2:
+        return None
+    source = min(marks, key=lambda name: marks[name])
+    next_one = min(mark for name, mark in marks.items() if name != source)
+    return HeldBack(source, None if marks[source] == _BEFORE_ALL else next_one - marks[source])
+
+
+def _marks(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
+    """The watermark of each source for which an asset waits, less the output watermark delays on the way; the least one by source."""
+    found, head = dict[str, int](), reading.ledger.head
+    for of in reading.inputs_of(reading.assets[asset]):
+        seen = reading.timeline(of.name)
+        if of.table is not None:
+            delay = of.table.operator.reads.watermark_delay
+            all_idle = all(reading.timeline(source).idle[head] for source in of.sources)
+            marks = {name: mark - delay for name, mark in _marks(reading, of.name, even_if_idle=all_idle).items()}
+        elif even_if_idle or not seen.idle[head]:
+            mark = seen.after[head]
+            marks = {of.name: _BEFORE_ALL if mark is None else mark}
+        else:
+            marks = {}
+        found |= {name: min(mark, found.get(name, mark)) for name, mark in marks.items()}
+    return {name: max(mark, _BEFORE_ALL) for name, mark in found.items()}

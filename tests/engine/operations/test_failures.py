@@ -1,0 +1,86 @@
+"""The newest failure of a table and of the ingest is kept in the lake until the next step or batch. No test starts Spark."""
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from platform_defs.engine import Engine
+from platform_defs.engine.ingest.ingestion import Ingestion
+from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.operations import failures
+from platform_defs.engine.operations.failures import FOLDER, Failure, described
+from tests.support.bare_lake import bare_engine, commit_batch, commit_step
+from tests.support.clock import NOON, Clock
+from tests.support.small_sources import MINUTE, START, join, source
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: Clock) -> Engine:
+    made = bare_engine(tmp_path, clock, [source("l"), source("r")], [join()])
+    commit_batch(made, {"l": {"watermark": START}, "r": {"watermark": START}})
+    return made
+
+
+def test_a_failed_advance_is_kept_until_the_next_step(engine: Engine, clock: Clock) -> None:
+    assert engine.failures.of("pairs") is None
+    with pytest.raises(AssertionError, match="a session is started"):
+        engine.advance("pairs")
+    assert engine.failures.of("pairs") == Failure(NOON, "AssertionError", "AssertionError", "0:0")
+    clock.pass_ms(MINUTE)
+    with pytest.raises(AssertionError, match="a session is started"):
+        engine.advance("pairs")
+    assert engine.snapshot().failures.of("pairs") == Failure(NOON + MINUTE, "AssertionError", "AssertionError", "0:0")
+    commit_step(engine, "pairs", closed_to=START)
+    assert engine.failures.of("pairs") is None
+
+
+def test_a_failed_ingest_is_kept_until_the_next_batch(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise LakeError("no route to s3a://user:secret@bucket/lake\nat all")
+
+    monkeypatch.setattr(Ingestion, "run", fail)
+    with pytest.raises(LakeError, match="no route"):
+        engine.ingest()
+    assert engine.failures.of_ingest() == Failure(NOON, "LakeError", "no route to s3a://***@bucket/lake\\nat all", "1")
+    commit_batch(engine, {"l": {"watermark": START}})
+    assert engine.failures.of_ingest() is None
+
+
+def test_another_writer_is_no_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(*_: object) -> None:
+        raise LakeBusy.held("ledger", "another process")
+
+    monkeypatch.setattr(Ingestion, "run", wait)
+    with pytest.raises(LakeBusy, match="has a writer already"):
+        engine.ingest()
+    assert engine.failures.of_ingest() is None
+
+
+def test_the_text_of_an_error_of_spark_is_not_kept() -> None:
+    error = AnalysisException("a row: 4711", errorClass="CAST_INVALID_INPUT", messageParameters={})
+    assert described(error) == "Spark failed with AnalysisException CAST_INVALID_INPUT"
+    assert described(ValueError("a row: 4711")) == "ValueError"
+    assert described(OSError("x" * 1000)).startswith("x" * 500 + "…")
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"at": 1}', b'{"at": "x", "error": "", "message": "", "position": ""}'])
+def test_a_damaged_file_is_ignored(engine: Engine, content: bytes) -> None:
+    file = Path(engine.lake.root, FOLDER, "tables", "pairs.json")
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    assert engine.failures.of("pairs") is None
+
+
+def test_a_failure_that_cannot_be_recorded_hides_no_error(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(failures, "filesystem", lambda _: SimpleNamespace(open_output_stream=refuse))
+    with caplog.at_level(logging.WARNING), pytest.raises(AssertionError, match="a session is started"):
+        engine.advance("pairs")
+    assert "the failure was not recorded for `tidemark status`" in caplog.text

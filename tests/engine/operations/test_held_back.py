@@ -1,0 +1,61 @@
+"""The source that holds back the watermark of a table. No test starts Spark."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import Tumbling, WindowedAggregate
+from platform_defs.engine.operations.held_back import HeldBack, held_back
+from tests.support.bare_lake import bare_engine, commit_batch
+from tests.support.clock import Clock
+from tests.support.small_sources import HOUR, MINUTE, START, join, source
+
+SOURCES = [source("l"), source("r"), source("other")]
+COUNTS = WindowedAggregate(by="k", window=Tumbling(size="1 hour"), aggregates={"rows": "count(*)"})
+TABLES = [
+    join(),
+    join("of_pairs", ("pairs", "other"), left_prefix="pair_", right_prefix="other_"),
+    DerivedAsset(name="counts", inputs=("l",), operator=COUNTS),
+]
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    marks: dict[str, dict[str, Any]]
+    table: str
+    expected: HeldBack | None
+
+
+IDLE = {"kind": "silent", "idle": True}
+CASES = [
+    Case("before the first batch", {}, "pairs", None),
+    Case("the slower of two", {"l": {"watermark": START + HOUR}, "r": {"watermark": START}}, "pairs", HeldBack("r", HOUR)),
+    Case("a source without a watermark", {"l": {"watermark": START}}, "pairs", HeldBack("r", None)),
+    Case("equal watermarks", {"l": {"watermark": START}, "r": {"watermark": START}}, "pairs", HeldBack("l", 0)),
+    Case("the slower one is idle", {"l": {"watermark": START + HOUR}, "r": {"watermark": START, **IDLE}}, "pairs", None),
+    Case("only one source", {"l": {"watermark": START}}, "counts", None),
+    Case(
+        "through a table, whose delay counts",
+        {"l": {"watermark": START + HOUR}, "r": {"watermark": START}, "other": {"watermark": START + HOUR}},
+        "of_pairs",
+        HeldBack("r", HOUR),
+    ),
+    Case(
+        "a table whose sources are all idle holds back its reader",
+        {"l": {"watermark": START, **IDLE}, "r": {"watermark": START + MINUTE, **IDLE}, "other": {"watermark": START + 2 * HOUR}},
+        "of_pairs",
+        HeldBack("l", MINUTE),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_the_source_that_holds_back_a_table(tmp_path: Path, clock: Clock, case: Case) -> None:
+    engine = bare_engine(tmp_path, clock, SOURCES, TABLES)
+    if case.marks:
+        commit_batch(engine, case.marks)
+    assert held_back(engine.freshness.reading, case.table) == case.expected

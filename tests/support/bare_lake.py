@@ -1,0 +1,57 @@
+"""A lake whose ledger has batches and whose tables have steps, but whose logs and tables have no rows: it is made without Spark."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Never
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from assets.contracts import DerivedAsset, SourceContract
+from platform_defs.engine import Engine
+from platform_defs.engine.inputs.progress import results_table, stored_progress
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger.rows import SourceEntry, moved
+from tests.support.clock import Clock
+
+_NO_ROWS = pa.table({"result_time": pa.array([], pa.timestamp("us", "UTC"))})
+
+
+def bare_engine(folder: Path, clock: Clock, sources: Sequence[SourceContract], tables: Sequence[DerivedAsset]) -> Engine:
+    """An engine on an empty lake, which cannot start a session."""
+    named: Any = {s.name: s for s in sources}, {t.name: t for t in tables}
+    return Engine(Lake(str(folder / "lake")), *named, _no_session, clock)
+
+
+def commit_batch(engine: Engine, by_source: Mapping[str, Mapping[str, Any]]) -> int:
+    """Commit a batch that records some sources; returns its number. A source has 10 accepted rows, unless its changes give others."""
+    seq, at, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.last()
+    rows = list[SourceEntry]()
+    for name, changes in by_source.items():
+        known = last.get(name) or SourceEntry(seq=0, kind="rows", ingested_at=0, source=name)
+        mark = changes.get("watermark", known.watermark)
+        counts = {"rows_read": 10, "accepted": 10, "first_event_time": mark or 0, "last_event_time": mark or 0, "max_event_time": mark}
+        if changes.get("kind", "rows") != "rows":
+            counts = {}
+        rows.append(moved(known, **{"seq": seq, "kind": "rows", "ingested_at": at, **counts, **changes}))
+    engine.ledger.commit([tuple(rows)])
+    return seq
+
+
+def commit_step(engine: Engine, table: str, **changes: Any) -> None:
+    """Commit a step of a table that has handled all batches, with the given changes of its progress."""
+    asset = engine.assets[table]
+    before, path = stored_progress(engine.lake, asset), engine.lake.path(results_table(asset))
+    after = replace(before, **{"step": before.step + 1, "seq": engine.ledger.head, **changes})
+    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(after.metadata(before))})
+    if before.step == 0:
+        write_deltalake(path, _NO_ROWS, commit_properties=properties)
+    else:
+        delta = DeltaTable(path)
+        delta.create_write_transaction([], "append", delta.schema(), commit_properties=properties)
+
+
+def _no_session() -> Never:
+    raise AssertionError("a session is started")
