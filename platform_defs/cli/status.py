@@ -10,7 +10,8 @@ from rich.markup import escape
 from assets.days import day_end, day_of
 from assets.factories.sentences import count
 from assets.ports import TERMS
-from platform_defs.cli.render import COUNTS, RARE, heading, instant, out, plain, print_table, seconds
+from platform_defs.cli import monitored
+from platform_defs.cli.render import COUNTS, RARE, duration, heading, instant, out, plain, print_table, seconds
 from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.accounting.day_accounts import longest_wait
 from platform_defs.engine.accounting.recorded_account import RecordedAccount
@@ -37,7 +38,8 @@ def recounted(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
 
 def _lake(engine: Engine) -> dict[str, Any]:
     sources = {name: _source(engine, name) for name in engine.sources}
-    return {"lake": engine.lake.root, "ledger_head": engine.ledger.head, "sources": sources}
+    failure = monitored.failure(engine.failures.of_ingest())
+    return {"lake": engine.lake.root, "ledger_head": engine.ledger.head, "sources": sources, "ingest_failure": failure}
 
 
 def _source(engine: Engine, name: str) -> dict[str, Any]:
@@ -57,6 +59,7 @@ def _progress(engine: Engine, name: str) -> dict[str, Any]:
         "lag_seconds": state["lag_ms"] / 1000,
         "complete_to": state["complete_to"],
         "waits_for": state["waits_for"],
+        **monitored.of_table(engine, name),
     }
 
 
@@ -129,6 +132,7 @@ def print_recorded(report: dict[str, Any]) -> None:
         elif asset["waits_for"]:
             out.print(f"{plain(name)} waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", soft_wrap=True)
         _print_broken(name, asset["law"])
+    monitored.print_report(report)
     out.print("`tidemark status --recount` accounts for every row now.", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -137,17 +141,7 @@ def _row(name: str, asset: dict[str, Any]) -> list[object]:
     law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
     reached = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] and asset["ledger_entry"] else "nothing yet")
     account = ("unknown", "never") if last is None else (law, last["oldest_at"][:16])
-    return [name, seconds(reached), _duration(asset["lag_seconds"]), *account]
-
-
-def _duration(length_s: float) -> str:
-    """A length of time in its two largest units."""
-    left, parts = int(length_s), list[str]()
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        if left >= length or (unit == "s" and not parts):
-            parts.append(f"{left // length} {unit}")
-        left %= length
-    return " ".join(parts[:2])
+    return [name, seconds(reached), duration(asset["lag_seconds"]), *account]
 
 
 def print_recounted(report: dict[str, Any]) -> None:
@@ -155,6 +149,7 @@ def print_recounted(report: dict[str, Any]) -> None:
     _print_lake(report)
     for name, asset in report["assets"].items():
         _print_asset(name, asset)
+    monitored.print_report(report)
 
 
 def _print_lake(report: dict[str, Any]) -> None:

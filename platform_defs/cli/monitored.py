@@ -1,0 +1,52 @@
+"""The parts of a status that monitoring needs: which source holds back which tables, how stale tables are, and what failed last."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from platform_defs.cli.render import duration, instant, out, plain
+from platform_defs.engine import Engine
+from platform_defs.engine.operations.failures import Failure
+from platform_defs.engine.operations.held_back import held_back
+
+_SHOWN_FROM_S = 60
+"""A source that is less far behind the next one is not printed: sources never advance in step. JSON has it."""
+
+
+def of_table(engine: Engine, name: str) -> dict[str, Any]:
+    """The source that holds back a table, since when the table waits, and the failure of its last advance."""
+    freshness = engine.freshness
+    holder, waiting = held_back(freshness.reading, name), freshness.waiting(name)
+    behind = None if holder is None or holder.behind_ms is None else holder.behind_ms / 1000
+    return {
+        "held_back_by": None if holder is None else holder.source,
+        "held_back_seconds": behind,
+        "stale_seconds": 0.0 if waiting is None else max(0, engine.clock() - waiting.since) / 1000,
+        "last_failure": failure(engine.failures.of(name)),
+    }
+
+
+def failure(found: Failure | None) -> dict[str, Any] | None:
+    """A failure as plain data."""
+    return None if found is None else {"at": instant(found.at), "error": found.error, "message": found.message}
+
+
+def print_report(report: Mapping[str, Any]) -> None:
+    """Print each source that holds back tables, and each failure."""
+    held: dict[str, dict[str, float | None]] = {}
+    for name, asset in report["assets"].items():
+        source, behind = asset["held_back_by"], asset["held_back_seconds"]
+        if source is not None and (behind is None or behind >= _SHOWN_FROM_S):
+            held.setdefault(source, {})[name] = behind
+    for source, tables in held.items():
+        known = [seconds for seconds in tables.values() if seconds is not None]
+        why = f"its watermark is {duration(max(known))} behind that of the next source" if known else "it has no watermark yet"
+        out.print(plain(f"Source {source} holds back {', '.join(tables)}: {why}."), highlight=False, soft_wrap=True)
+    for name, asset in report["assets"].items():
+        _print_failure(name, "advance", asset["last_failure"])
+    _print_failure("ingest", "run", report["ingest_failure"])
+
+
+def _print_failure(name: str, action: str, found: Mapping[str, Any] | None) -> None:
+    if found is not None:
+        text = f"{plain(name)}: [red]the last {action} failed[/] at {found['at']}: {plain(found['message'])}"
+        out.print(text, highlight=False, soft_wrap=True)
