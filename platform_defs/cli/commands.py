@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from assets.days import day_end
+from platform_defs.cli import metrics as metrics_cli
 from platform_defs.cli import new as new_cli
 from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import query as query_cli
@@ -44,6 +45,7 @@ app.add_typer(new_cli.app)
 app.add_typer(query_cli.app)
 app.add_typer(watch_cli.app)
 app.add_typer(serve_cli.app)
+app.add_typer(metrics_cli.app)
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
 
@@ -94,10 +96,17 @@ def ingest(
             "The tables that have changed are held to the conservation law in turn, in 15% of the time. Ctrl-C ends it."
         ),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(help="With --every: serve the metrics of `tidemark metrics`, and step times, at this port.", max=65535),
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="The address at which --metrics-port listens.")] = "127.0.0.1",
     as_json: Json = False,
 ) -> None:
     """Ingest the files that have landed."""
     every_text = interval("--every", every)
+    if metrics_port is not None and not every:
+        raise ArgumentError.bad_value("--metrics-port", str(metrics_port), "a port together with --every; else use `tidemark metrics`")
     engine = _engine()
     with _progress() as bar, ends_in_order():
         task = bar.add_task("ledger batches", total=None)
@@ -106,7 +115,10 @@ def ingest(
             bar.update(task, advance=1)
 
         try:
-            entries, failed = _stream(engine, every, every_text, tick) if every and every_text else engine.ingest(on_entry=tick), None
+            if every and every_text:
+                entries, failed = _stream(engine, (every, every_text), tick, (metrics_host, metrics_port)), None
+            else:
+                entries, failed = engine.ingest(on_entry=tick), None
         except UnreadError as error:  # the ingested batches are shown nevertheless
             entries, failed = error.entries, error
     render.show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
@@ -114,11 +126,24 @@ def ingest(
         raise failed
 
 
-def _stream(engine: Engine, every: str, interval_text: str, tick: Callable[[Entry], None]) -> list[Entry]:
-    """Run a stream, and print its reports; returns the newest batches."""
+def _stream(
+    engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Entry], None], address: tuple[str, int | None]
+) -> list[Entry]:
+    """Run a stream, and print its reports; returns the newest batches.
+
+    Args:
+        engine: the engine.
+        interval_texts: the interval as the user wrote it, and as the engine reads it.
+        tick: called with each batch.
+        address: the host and the port of the metrics; None for no metrics.
+    """
+    from platform_defs.monitoring.stream_metrics import metrics_of_stream  # its import takes time, and other commands need no metrics
+
     output = StreamOutput(engine, _print_line, render.print_warning, tick)
-    with output.framed(without_credentials(settings().landing_root), " ".join(every.split())):
-        return StreamRun(engine, output).run(StreamTrigger(interval_text))
+    measured, endpoint = metrics_of_stream(engine, *address, _print_line)
+    every, interval_text = interval_texts
+    with endpoint, output.framed(without_credentials(settings().landing_root), " ".join(every.split())):
+        return StreamRun(engine, output, measured.timed).run(StreamTrigger(interval_text))
 
 
 def _print_line(text: str) -> None:

@@ -40,10 +40,16 @@ class StreamRun:
     Args:
         engine: the engine.
         reports: receives the reports.
+        timed: measures the steps of a table while they are made.
     """
 
-    def __init__(self, engine: Engine, reports: Reports) -> None:
-        self._engine, self._reports = engine, reports
+    def __init__(
+        self,
+        engine: Engine,
+        reports: Reports,
+        timed: Callable[[str, Generator[Step]], Generator[Step]] = lambda _, steps: steps,
+    ) -> None:
+        self._engine, self._reports, self._timed_steps = engine, reports, timed
         self._steps, self._accounts = defaultdict[str, list[Step]](list), dict[str, list[DayAccount]]()
         self._advance = AdvanceAll(self._advanced, {name: asset.inputs for name, asset in engine.assets.items()}, reports.failed)
         self._law = LawInTurn(self._account, reports.unaccounted)
@@ -114,7 +120,7 @@ class StreamRun:
             self._accounts.clear()
 
     def _advanced(self, name: str) -> Generator[Step]:
-        for step in self._engine.steps(name, checked=True, purpose="stream"):
+        for step in self._timed_steps(name, self._engine.steps(name, checked=True, purpose="stream")):
             self._steps[name].append(step)
             self._law.changed(name, step)
             yield step

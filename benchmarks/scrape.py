@@ -1,0 +1,83 @@
+"""The cost of a scrape of the metrics: of the shop's tables after many batches, and of many tables for which nothing new arrives.
+
+`python -m benchmarks.scrape FOLDER` needs no Spark. The lake has real ledger batches and real commits with progress, but no rows.
+"""
+
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from prometheus_client import CollectorRegistry, generate_latest
+
+from assets.contracts import DerivedAsset
+from assets.pipeline import Pipeline
+from benchmarks import ledger_age
+from operators import Tumbling, WindowedAggregate
+from platform_defs.configured_engine import make_engine
+from platform_defs.engine import Engine
+from platform_defs.engine.inputs.progress import Progress, results_table
+from platform_defs.monitoring.lake_metrics import LakeMetrics
+from platform_defs.settings import Settings
+from platform_defs.shop import shop
+
+_NO_ROWS = pa.table({"result_time": pa.array([], pa.timestamp("us", "UTC"))})
+
+
+def many_tables(values: Settings, tables: int) -> Pipeline:
+    """Windows over the shop's sources: one operator, many names."""
+    window = WindowedAggregate(by="item_id", window=Tumbling(size="1 hour"), aggregates={"rows": "count(*)"})
+    return Pipeline(
+        sources=shop(values).sources,
+        tables=[DerivedAsset(name=f"counts_{n}", inputs=("clicks",), operator=window) for n in range(tables)],
+    )
+
+
+def step_tables(engine: Engine, steps: int) -> None:
+    """Commit steps of every table; the newest has closed all that the ledger allows."""
+    pending = engine.pending
+    for asset in engine.assets.values():
+        now, path = Progress(), engine.lake.path(results_table(asset))
+        for step in range(1, steps + 1):
+            seq = max(1, engine.ledger.head * step // steps)
+            mark = pending.reading.operator_timeline(asset).after[seq] if asset.operator.reads.closes_ranges else None
+            delays = 0 if mark is None else sum(of.operator.reads.watermark_delay for of in pending.reading.tables_of(asset))
+            after = replace(now, step=step, seq=seq, closed_to=None if mark is None else mark - delays)
+            properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(after.metadata(now))})
+            if step == 1:
+                write_deltalake(path, _NO_ROWS, commit_properties=properties)
+            else:
+                DeltaTable(path).create_write_transaction([], "append", DeltaTable(path).schema(), commit_properties=properties)
+            now = after
+        DeltaTable(path).create_checkpoint()
+
+
+def seconds_of_scrapes(engine: Engine, scrapes: int = 5) -> list[dict[str, float]]:
+    """The seconds of the first scrapes of a process, by the wall and of the CPU."""
+    registry, found = CollectorRegistry(auto_describe=False), list[dict[str, float]]()
+    registry.register(LakeMetrics(engine))
+    for _ in range(scrapes):
+        wall, cpu = time.perf_counter(), time.process_time()
+        size = len(generate_latest(registry))
+        found.append({"wall": round(time.perf_counter() - wall, 3), "cpu": round(time.process_time() - cpu, 3), "bytes": size})
+    return found
+
+
+def run(work: Path, *, batches: int, steps: int, tables: int | None) -> dict[str, Any]:
+    """Make a lake if it does not exist, and measure scrapes of it."""
+    root = work / f"scrape-{batches}-{steps}-{tables or 'shop'}"
+    values = Settings(lake=str(root), landing=str(work / "landing"))
+    engine = make_engine(values, many_tables(values, tables) if tables else None)
+    if not root.exists():
+        ledger_age.make(root, batches)
+        step_tables(engine, steps)
+    return {"batches": batches, "steps": steps, "tables": len(engine.assets), "scrapes": seconds_of_scrapes(engine)}
+
+
+if __name__ == "__main__":
+    for of in ({"batches": 1_000, "steps": 1_000, "tables": None}, {"batches": 1_000, "steps": 20, "tables": 100}):
+        print(json.dumps(run(Path(sys.argv[1]), **of)))

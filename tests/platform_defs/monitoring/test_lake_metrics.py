@@ -1,0 +1,176 @@
+"""The metrics of a lake, and their scrape while the lake changes or cannot be read. No test starts Spark."""
+
+import logging
+import shutil
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from platform_defs.engine import Engine
+from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.lake.reads import ReadTables
+from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.monitoring.lake_metrics import LakeMetrics
+from tests.support.bare_lake import bare_engine, commit_batch, commit_step
+from tests.support.clock import NOON, Clock
+from tests.support.small_sources import HOUR, MINUTE, START, join, source
+
+Values = dict[str, float]
+Scrape = Callable[[], Values]
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: Clock) -> Engine:
+    return bare_engine(tmp_path, clock, [source("l"), source("r")], [join()])
+
+
+@pytest.fixture
+def scrape(engine: Engine) -> Scrape:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LakeMetrics(engine))
+
+    def samples() -> Values:
+        families = text_string_to_metric_families(generate_latest(registry).decode())
+        found = {f"{s.name}{sorted(s.labels.items()) or ''}": s.value for family in families for s in family.samples}
+        return {name.removeprefix("tidemark_"): value for name, value in found.items() if "scrape_seconds" not in name}
+
+    return samples
+
+
+def _of(values: Values, metric: str) -> Values:
+    """The samples of a metric by the values of their labels."""
+    return {name[len(metric) :]: value for name, value in values.items() if name.partition("[")[0] == metric}
+
+
+def test_an_empty_lake_has_no_rows_and_no_marks(scrape: Scrape) -> None:
+    found = scrape()
+    assert (found["up"], found["ledger_batches_total"], found["table_steps_total[('table', 'pairs')]"]) == (1, 0, 0)
+    assert set(_of(found, "source_rows_total").values()) == {0}
+    assert not [name for name in found if "watermark" in name or "account" in name or name.startswith("ledger_batch_timestamp")]
+
+
+def test_the_counts_of_sources_add_up(engine: Engine, scrape: Scrape, clock: Clock) -> None:
+    commit_batch(engine, {"l": {"watermark": START, "rows_read": 10, "accepted": 5, "duplicate": 2, "quarantined": 2, "markers": 1}})
+    first = scrape()
+    clock.pass_ms(MINUTE)
+    commit_batch(engine, {"l": {"watermark": START + HOUR, "warned": 3}, "r": {"kind": "silent", "idle": True, "watermark": None}})
+    found = scrape()
+    outcomes = {"accepted": 15, "duplicate": 2, "quarantined": 2, "marker": 1}
+    assert {f"[('outcome', '{o}'), ('source', 'l')]": n for o, n in outcomes.items()}.items() <= _of(found, "source_rows_total").items()
+    assert first["source_rows_total[('outcome', 'accepted'), ('source', 'l')]"] == 5
+    assert _of(found, "source_read_rows_total") == {"[('source', 'l')]": 20, "[('source', 'r')]": 0}
+    assert _of(found, "source_warned_rows_total") == {"[('source', 'l')]": 3, "[('source', 'r')]": 0}
+    assert _of(found, "source_watermark_timestamp_seconds") == {"[('source', 'l')]": (START + HOUR) / 1000}
+    assert _of(found, "source_watermark_lag_seconds") == {"[('source', 'l')]": (NOON + MINUTE - START - HOUR) / 1000}
+    assert _of(found, "source_idle") == {"[('source', 'l')]": 0, "[('source', 'r')]": 1}
+    assert _of(found, "source_active_timestamp_seconds") == {"[('source', 'l')]": (NOON + MINUTE) / 1000}
+    assert (found["ledger_batches_total"], found["ledger_batch_timestamp_seconds"]) == (2, (NOON + MINUTE) / 1000)
+
+
+def test_the_progress_of_tables(engine: Engine, scrape: Scrape, clock: Clock) -> None:
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START)
+    commit_batch(engine, {"l": {"watermark": START + 2 * HOUR}, "r": {"watermark": START + HOUR}})  # 1 ms after the first
+    clock.pass_ms(MINUTE + 1)
+    found = scrape()
+    by = "[('table', 'pairs')]"
+    expected = {
+        "steps_total": 1,
+        "watermark_timestamp_seconds": (START + HOUR) / 1000,
+        "finalized_timestamp_seconds": START / 1000,
+        "lag_seconds": 3600,
+        "unhandled_rows": 20,
+        "stale_seconds": 60,
+        "refused": 0,
+        "failed": 0,
+    }
+    assert {name: found[f"table_{name}{by}"] for name in expected} == expected
+    assert _of(found, "table_held_back_by_info") == {"[('source', 'r'), ('table', 'pairs')]": 1}
+    commit_step(engine, "pairs", closed_to=START + HOUR)
+    now = scrape()
+    assert (now[f"table_steps_total{by}"], now[f"table_lag_seconds{by}"], now[f"table_stale_seconds{by}"]) == (2, 0, 0)
+    newest = engine.lake.newest("pairs", "progress")
+    assert newest is not None
+    assert now[f"table_step_timestamp_seconds{by}"] == (newest.at or 0) / 1000
+
+
+def test_maintenance_does_not_change_the_time_of_the_newest_step(engine: Engine, scrape: Scrape) -> None:
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START)
+    by = "table_step_timestamp_seconds[('table', 'pairs')]"
+    before = scrape()[by]
+    delta, newest = engine.lake.delta("pairs"), engine.lake.newest("pairs", "progress")
+    assert delta is not None
+    assert newest is not None
+    engine.lake.carry({"progress": newest}, delta)
+    assert engine.lake.version("pairs") == 1
+    assert scrape()[by] == before
+
+
+def test_the_last_account_and_failure(engine: Engine, scrape: Scrape, clock: Clock) -> None:
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START)
+    day = DayAccount("l", date(2026, 3, 1), accepted=10, matched=8, late=1)
+    engine.accounts.record("pairs", [day], {})
+    clock.pass_ms(MINUTE)
+    with pytest.raises(AssertionError, match="a session is started"):
+        engine.advance("pairs")
+    found = scrape()
+    assert found["table_law_holds[('table', 'pairs')]"] == 0, "10 accepted are not 9"
+    assert found["table_account_timestamp_seconds[('table', 'pairs')]"] == NOON / 1000
+    assert found["table_account_age_seconds[('table', 'pairs')]"] == 60
+    assert found["table_account_rows[('side', 'l'), ('table', 'pairs'), ('term', 'late')]"] == 1
+    assert (found["table_failed[('table', 'pairs')]"], found["table_failure_timestamp_seconds[('table', 'pairs')]"]) == (
+        1,
+        (NOON + MINUTE) / 1000,
+    )
+
+
+def test_a_lake_that_was_created_again_is_counted_again(engine: Engine, scrape: Scrape) -> None:
+    for _ in range(3):
+        commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START)
+    assert scrape()["source_read_rows_total[('source', 'l')]"] == 30
+    shutil.rmtree(engine.lake.root)
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START, operator=None)
+    found = scrape()
+    assert (found["source_read_rows_total[('source', 'l')]"], found["table_steps_total[('table', 'pairs')]"]) == (10, 1)
+
+
+def test_a_lake_that_cannot_be_read_is_down(engine: Engine, scrape: Scrape, caplog: pytest.LogCaptureFixture) -> None:
+    commit_batch(engine, {"l": {"watermark": START}})
+    [file] = Path(engine.lake.path("ledger"), "_delta_log").glob("*.json")
+    content = file.read_bytes()
+    file.write_bytes(content[:50])
+    with caplog.at_level(logging.WARNING):
+        assert (scrape(), scrape()) == ({"up": 0}, {"up": 0})
+    assert caplog.text.count("the lake cannot be read for metrics") == 1
+    file.write_bytes(content)
+    assert scrape()["up"] == 1
+
+
+def test_a_scrape_reads_only_new_batches_and_opens_no_table_again(engine: Engine, scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START)
+    scrape()
+    opened, counted = list[str](), list[int]()
+    open_table, count_rows = ReadTables.delta, Ledger.totals_by_source
+    monkeypatch.setattr(ReadTables, "delta", lambda lake, table: opened.append(table) or open_table(lake, table))
+    monkeypatch.setattr(Ledger, "totals_by_source", lambda ledger, after=0: counted.append(after) or count_rows(ledger, after))
+    scrape()
+    commit_batch(engine, {"l": {"watermark": START + HOUR}, "r": {"watermark": START}})
+    assert scrape()["source_read_rows_total[('source', 'l')]"] == 20
+    assert {*opened} == {"events/l", "events/r"}, "the event logs do not exist, so there is nothing to keep"
+    assert counted == [1]
+
+
+def test_names_and_units_follow_the_conventions(engine: Engine, scrape: Scrape) -> None:
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    for name in {sample.partition("[")[0] for sample in scrape()}:
+        assert not name.endswith(("_ms", "_milliseconds", "_count")), f"{name} is not in base units"
+        assert ("timestamp" in name) <= name.endswith("_timestamp_seconds")
