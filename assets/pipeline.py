@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from assets.contract_checks import ContractError
+from assets.contract_checks import ContractError, check_length
 from assets.contracts import DerivedAsset, SourceContract
 from assets.names import first_twice
 from assets.pipeline_checks import checked_tables, columns_of_tables
@@ -33,6 +33,8 @@ class Pipeline:
             are checked there too.
         completeness: by the name of a table that joins sources, the least share of matched rows among the finalized ones of each
             day and side; a day below it is a warning. One number holds for all tables; by default 0.5.
+        freshness: how long a table may wait to reflect rows of its sources, such as `"10 minutes"`, from when it could; a table that waits
+            longer fails its check `fresh`. By the name of a table, or one limit for all tables; None, or a table without one, for no limit.
         first_day: the first daily partition, such as `"2026-01-01"`. None for the first day of the year of the oldest event in the lake.
         last_day: the last day of the events, for data that are complete. The daily partitions end with the last day on which a result of
             such an event can become final. Runs of Dagster finalize no later results. None for partitions up to the present day.
@@ -60,6 +62,7 @@ class Pipeline:
     tables: Sequence[DerivedAsset] = ()
     suites: Suites | Callable[[], Suites] = field(default_factory=dict)
     completeness: float | Mapping[str, float] = DEFAULT_COMPLETENESS
+    freshness: str | Mapping[str, str] | None = None
     first_day: str | None = None
     last_day: str | None = None
 
@@ -70,6 +73,7 @@ class Pipeline:
         object.__setattr__(self, "tables", _values("tables", self.tables, DerivedAsset))
         object.__setattr__(self, "tables", tuple(checked_tables(self.sources_by_name, self.tables_by_name).values()))
         self._check_completeness()
+        self._check_freshness()
         if not callable(self.suites):
             self.check_suites(self.suites)
         for parameter in ("first_day", "last_day"):
@@ -79,13 +83,28 @@ class Pipeline:
             raise ContractError.bad_value("last_day", self.last_day, f"`first_day`, {self.first_day!r}, or a later day")
 
     def _check_completeness(self) -> None:
-        given = self.completeness if isinstance(self.completeness, Mapping) else {}
+        for least in self._limits("completeness", self.completeness):
+            if not isinstance(least, int | float) or not 0 <= least <= 1:
+                raise ContractError.bad_value("completeness", least, "a share from 0 to 1")
+
+    def _check_freshness(self) -> None:
+        for limit in self._limits("freshness", self.freshness):
+            check_length("freshness", limit)
+            if limit is not None and length_ms(limit, "freshness") == 0:
+                raise ContractError.bad_value("freshness", limit, "a duration of more than zero")
+
+    def _limits(self, parameter: str, given: Any) -> list[Any]:
+        """One limit for all tables, or those by the name of a table.
+
+        Raises:
+            ContractError: there is no table with a name.
+        """
+        if not isinstance(given, Mapping):
+            return [given]
         if (unknown := next((name for name in given if name not in self.tables_by_name), None)) is not None:
             legal = f"names of tables: {', '.join(self.tables_by_name)}{did_you_mean(unknown, self.tables_by_name)}"
-            raise ContractError.bad_value("completeness", unknown, legal)
-        for least in given.values() if isinstance(self.completeness, Mapping) else [self.completeness]:
-            if not isinstance(least, int | float) or not 0 <= least <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise ContractError.bad_value("completeness", least, "a share from 0 to 1")
+            raise ContractError.bad_value(parameter, unknown, legal)
+        return [*given.values()]
 
     @property
     def sources_by_name(self) -> dict[str, SourceContract]:
@@ -122,6 +141,11 @@ class Pipeline:
     def completeness_of(self, table: str) -> float:
         """The least share of matched rows of a table."""
         return self.completeness.get(table, DEFAULT_COMPLETENESS) if isinstance(self.completeness, Mapping) else self.completeness
+
+    def freshness_of(self, table: str) -> int | None:
+        """How long a table may wait to reflect rows, in ms; None for no limit."""
+        limit = self.freshness.get(table) if isinstance(self.freshness, Mapping) else self.freshness
+        return None if limit is None else length_ms(limit, "freshness")
 
     @property
     def ahead_ms(self) -> int:

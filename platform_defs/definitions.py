@@ -13,6 +13,8 @@ from expectations import all_checks
 from expectations.new_rows import FULL
 from platform_defs.daily_partitions import daily_partitions
 from platform_defs.jobs import ADVANCE, RETRIES, export_job, ingest_job, land_changes_job, maintenance_job
+from platform_defs.monitoring.alert_sensor import alert_sensor
+from platform_defs.monitoring.fresh_checks import fresh_checks, fresh_sensor, limits_of
 from platform_defs.parallel_work import ParallelWork
 from platform_defs.pipelines import configured_pipeline
 from platform_defs.resources.engine import engine_resource
@@ -41,18 +43,18 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
         else upserted_asset(table, sources=names, worker=worker)
         for table in pipeline.tables
     ]
-    checks = all_checks(pipeline)
+    checks, limits = all_checks(pipeline), limits_of(pipeline)
     jobs, schedules = [ingest_job, maintenance_job, export_job, land_changes_job, stream_job(values, days)], [nightly_maintenance]
-    sensors = [new_input, stream_supervisor(values)]
+    sensors = [new_input, stream_supervisor(values), alert_sensor(values)]
     if tables:
         jobs, sensors, schedules = [*jobs, _advance(pipeline)], [*sensors, ledger_moved], [*schedules, nightly]
     if checks:
         jobs, schedules = [*jobs, _full_checks(checks)], [*schedules, nightly_checks]
     return dg.Definitions(
         assets=[event_logs(pipeline.sources), *tables],
-        asset_checks=checks,
+        asset_checks=[*checks, *([fresh_checks(limits)] if limits else [])],
         jobs=jobs,
-        sensors=sensors,
+        sensors=[*sensors, *([fresh_sensor(limits)] if limits else [])],
         schedules=schedules,
         resources={"spark": SparkResource(), "engine": engine_resource(values, pipeline, worker.end)},
         executor=dg.in_process_executor,

@@ -33,6 +33,12 @@ def _checked_duration(value: str) -> str:
     return value
 
 
+def _checked_positive(value: str) -> str:
+    if length_ms(value, "value") == 0:
+        raise ValueError("legal: a duration of more than zero")
+    return value
+
+
 def _checked_lease(value: str) -> str:
     if not 1_000 <= length_ms(value, "value") <= DAY_MS:
         raise ValueError("legal: from 1 second, so that heartbeats can renew the lease, to 1 day, so that a dead writer is replaced")
@@ -145,6 +151,7 @@ def _canonical(value: str, resolve: Callable[[str, Path], str]) -> str:
 
 PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
 Duration = Annotated[str, AfterValidator(_checked_duration)]
+PositiveDuration = Annotated[Duration, AfterValidator(_checked_positive)]
 LeaseDuration = Annotated[str, AfterValidator(_checked_lease)]
 Day = Annotated[str, AfterValidator(_checked_day)]
 Trigger = Annotated[str, AfterValidator(_checked_trigger)]

@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from operators.errors import TidemarkError
 from operators.timing import length_ms
+from platform_defs.alert_values import BaseUrl, MailAddresses, ShellCommand, SmtpUrl, Webhook
 from platform_defs.paths import is_within
 from platform_defs.safe_text import HIDDEN, shortened
 from platform_defs.setting_values import (
@@ -35,6 +36,7 @@ from platform_defs.setting_values import (
     Memory,
     Mirror,
     PipelineName,
+    PositiveDuration,
     StreamTriggerName,
     Trigger,
     YamlFile,
@@ -43,6 +45,8 @@ from platform_defs.setting_values import (
 HOME = PROJECT / ".tidemark"
 PREFIX = "TIDEMARK_"
 _MOST_WINDOWS = 10_000
+_SECRET = ("alert_webhook", "alert_smtp")
+"""Settings whose whole value is secret."""
 _log = logging.getLogger(__name__)
 
 
@@ -94,6 +98,26 @@ class Settings(BaseSettings):
     )
     java_home: LocalFolder | None = Field(
         default=None, validation_alias=AliasChoices("TIDEMARK_JAVA_HOME", "JAVA_HOME"), description="the Java to use; found when unset"
+    )
+    alert_after: int = Field(
+        default=3, ge=1, le=100, description="how often in a row a job or check must fail before the sensor `alerts` sends an alert"
+    )
+    alert_webhook: Webhook | None = Field(
+        default=None, repr=False, description="URL to which alerts are posted as JSON with a `text`, as Slack reads it; never printed"
+    )
+    alert_command: ShellCommand | None = Field(default=None, description="a shell command that reads each alert as JSON from its input")
+    alert_mail: MailAddresses | None = Field(default=None, description="addresses to which alerts are mailed, separated by commas")
+    alert_mail_from: MailAddresses | None = Field(default=None, description="the sender of these mails; the first address when unset")
+    alert_smtp: SmtpUrl | None = Field(
+        default=None,
+        repr=False,
+        description="the server for these mails: smtp://USER:PASSWORD@HOST:587, which uses STARTTLS, or smtps://...:465; never printed",
+    )
+    alert_ui: BaseUrl | None = Field(default=None, description="base URL of Dagster's UI, for links to runs in alerts")
+    openlineage: bool = Field(
+        default=False,
+        description="whether Dagster sends OpenLineage events, to the server that `OPENLINEAGE__TRANSPORT` names. `make ui` and "
+        "`python -m platform_defs.dagster_home` write it into `dagster.yaml`",
     )
     payment_within: Duration = Field(
         default="24 hours", description="a payment belongs to an order if it is made at most this long after it"
@@ -148,6 +172,7 @@ class Settings(BaseSettings):
         "its text, which may quote rows",
     )
     completeness: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False, description="join completeness below this is a warning")
+    freshness: PositiveDuration | None = Field(default=None, description="how long a table may wait to reflect rows; no limit when unset")
 
     @property
     def landing_root(self) -> str:
@@ -169,6 +194,15 @@ class Settings(BaseSettings):
                     f"{PREFIX}{field.upper()} is {getattr(self, field)!r}: legal: a folder outside {PREFIX}LANDING, "
                     f"{self.landing_root!r}, whose files are read as input"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_mail(self) -> Self:
+        """Mails need a server."""
+        if self.alert_mail and not self.alert_smtp:
+            raise ValueError(
+                f"{PREFIX}ALERT_MAIL is {self.alert_mail!r}: legal: addresses together with {PREFIX}ALERT_SMTP, the mail server"
+            )
         return self
 
     @model_validator(mode="after")
@@ -202,6 +236,7 @@ OF_THE_SHOP = frozenset(
         "duplicate_horizon",
         "future_skew",
         "completeness",
+        "freshness",
     }
 )
 """The settings of the example shop; a pipeline of your own has these values in its sources and tables."""
@@ -261,9 +296,10 @@ def _message(where: tuple[int | str, ...], value: Any, message: str) -> str:
     if not where:
         return message
     field = str(where[0])
-    if isinstance(value, str) and _shown(value) != value:
-        message = message.replace(value, _shown(value))
-    return f"{f'{PREFIX}{field.upper()}' if field in Settings.model_fields else field} is {_shown(value)!r}: {message}"
+    shown = HIDDEN if field in _SECRET else _shown(value)
+    if isinstance(value, str) and shown != value:
+        message = message.replace(value, shown)
+    return f"{f'{PREFIX}{field.upper()}' if field in Settings.model_fields else field} is {shown!r}: {message}"
 
 
 def _shown(value: Any) -> str:

@@ -26,6 +26,7 @@ def shop(values: Settings) -> Pipeline:
         tables=[replace(table, owners=OWNERS, tags=TAGS) for table in _tables(values)],
         suites=suites,
         completeness=values.completeness,
+        freshness=values.freshness,
         first_day=FIRST_DAY,
     )
 

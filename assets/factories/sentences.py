@@ -13,6 +13,16 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
+def duration(length_s: float) -> str:
+    """A length of time in its two largest units."""
+    left, parts = int(length_s), list[str]()
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        if left >= length or (unit == "s" and not parts):
+            parts.append(f"{left // length} {unit}")
+        left %= length
+    return " ".join(parts[:2])
+
+
 def listed(items: Sequence[str]) -> str:
     """The first ten items, and how many more there are."""
     more = [f"and {len(items) - _MOST:,} more"] if len(items) > _MOST else []

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from platform_defs.cli.render import duration, instant, out, plain
+from assets.factories.sentences import duration
+from platform_defs.cli.render import instant, out, plain
 from platform_defs.engine import Engine
 from platform_defs.engine.operations.failures import Failure
 from platform_defs.engine.operations.held_back import held_back

@@ -62,16 +62,6 @@ def seconds(instant_text: str | None) -> str | None:
     return instant_text and instant_text[:19]
 
 
-def duration(length_s: float) -> str:
-    """A length of time in its two largest units."""
-    left, parts = int(length_s), list[str]()
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        if left >= length or (unit == "s" and not parts):
-            parts.append(f"{left // length} {unit}")
-        left %= length
-    return " ".join(parts[:2])
-
-
 def heading(count: str) -> str:
     """The heading of a count in a table of sources."""
     return "read" if count == "rows_read" else count

@@ -8,10 +8,10 @@ from typing import Any
 from rich.markup import escape
 
 from assets.days import day_end, day_of
-from assets.factories.sentences import count
+from assets.factories.sentences import count, duration
 from assets.ports import TERMS
 from platform_defs.cli import monitored
-from platform_defs.cli.render import COUNTS, RARE, duration, heading, instant, out, plain, print_table, seconds
+from platform_defs.cli.render import COUNTS, RARE, heading, instant, out, plain, print_table, seconds
 from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.accounting.day_accounts import longest_wait
 from platform_defs.engine.accounting.recorded_account import RecordedAccount

@@ -79,6 +79,9 @@ class Document(Strict):
         DEFAULT_COMPLETENESS,
         description="the least share of matched rows of a join, for each day and side: a number, or one by the name of a table",
     )
+    freshness: str | dict[str, str] | None = Field(
+        None, description="how long a table may wait to reflect rows: a duration, or one by the name of a table; by default no limit"
+    )
     first_day: str | None = Field(None, description="the first daily partition; by default the first day of the year of the oldest event")
     last_day: str | None = Field(
         None, description="the last day of the events, if the data are complete; by default the partitions have no end"
@@ -97,6 +100,7 @@ class Document(Strict):
             tables=_specifications("table", parts.tables),
             suites=self._suites,
             completeness=self.completeness,
+            freshness=self.freshness,
             first_day=self.first_day,
             last_day=self.last_day,
         )

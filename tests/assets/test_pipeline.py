@@ -28,6 +28,14 @@ def test_results_are_ahead_of_the_clock_by_the_skew_and_the_lookbacks_of_consecu
     assert Pipeline(sources=[RIDES]).ahead_ms == 2 * HOUR
 
 
+def test_one_limit_of_freshness_holds_for_all_tables_and_a_mapping_for_those_that_it_names():
+    tables = [WIDE, COUNTS]
+    assert Pipeline(sources=[RIDES, FARES], tables=tables).freshness_of("wide") is None
+    assert Pipeline(sources=[RIDES, FARES], tables=tables, freshness="1 hour").freshness_of("wide") == 3_600_000
+    named = Pipeline(sources=[RIDES, FARES], tables=tables, freshness={"wide": "90 s"})
+    assert (named.freshness_of("wide"), named.freshness_of("counts")) == (90_000, None)
+
+
 def test_one_completeness_holds_for_all_tables_and_a_mapping_for_those_that_it_names():
     tables = [WIDE, COUNTS]
     assert Pipeline(sources=[RIDES, FARES], tables=tables, completeness=0.9).completeness_of("wide") == 0.9
@@ -58,6 +66,9 @@ def test_one_completeness_holds_for_all_tables_and_a_mapping_for_those_that_it_n
         ({"first_day": 20200101}, r"`first_day` is 20200101; legal: a day, YYYY-MM-DD"),
         ({"first_day": "20200101"}, r"`first_day` is '20200101'; legal: a day, YYYY-MM-DD"),
         ({"first_day": "0001-01-01"}, r"`first_day` is '0001-01-01'; legal: a day, YYYY-MM-DD, from 1900-01-01 to 2100-01-01"),
+        ({"freshness": {"wides": "1 hour"}}, r"`freshness` is 'wides'; legal: names of tables: wide; did you mean 'wide'\?"),
+        ({"freshness": "0 ms"}, r"`freshness` is '0 ms'; legal: a duration of more than zero"),
+        ({"freshness": {"wide": "9999999 days"}}, r"`freshness` is '9999999 days'; legal: a duration of at most 3652059 days"),
         ({"completeness": "0.5"}, r"`completeness` is '0.5'; legal: a share from 0 to 1"),
     ],
 )

@@ -83,6 +83,7 @@ tables:
     inputs: [r]
     operator: {top_n: {by: k, order_by: [v DESC, ts], rank_end: 3, ttl: 1 day}}
 completeness: {joined: 0.75}
+freshness: {joined: 10 minutes}
 first_day: 2026-03-01
 last_day: 2026-03-04
 """
@@ -128,6 +129,7 @@ def test_every_kind_of_parameter_can_be_written():
         DerivedAsset(name="newest", inputs=("l",), operator=Deduplicate(by="k", keep="last")),
         DerivedAsset(name="board", inputs=("r",), operator=TopN(by="k", order_by=("v DESC", "ts"), rank_end=3, ttl="1 day")),
     )
+    assert made.freshness == {"joined": "10 minutes"}
     assert (made.completeness, made.first_day, made.last_day) == ({"joined": 0.75}, "2026-03-01", "2026-03-04")
 
 

@@ -238,7 +238,8 @@ def test_the_schedules_have_these_times(repository):
 
 
 def test_the_sensors_have_these_jobs_and_intervals(repository):
-    assert {(s.name, s.job_name, s.minimum_interval_seconds) for s in repository.sensor_defs} == {
+    assert {(s.name, s.job_name if s.targets else None, s.minimum_interval_seconds) for s in repository.sensor_defs} == {
+        ("alerts", None, 60),
         ("new_input", "ingest", 30),
         ("ledger_moved", "advance", 30),
         ("stream_supervisor", "stream", 30),

@@ -44,6 +44,15 @@ LEGAL = {
     "last_day": ("2020-03-01", "2020-03-01"),
     "pipeline": ("/data/rides.py:made", "/data/rides.py:made"),
     "completeness": ("0.9", 0.9),
+    "freshness": ("10 minutes", "10 minutes"),
+    "alert_after": ("1", 1),
+    "alert_webhook": ("https://hooks.invalid/services/T/B/s3cret", "https://hooks.invalid/services/T/B/s3cret"),
+    "alert_command": ("logger -t tidemark", "logger -t tidemark"),
+    "alert_mail": ("a@b.invalid,c@d.invalid", "a@b.invalid, c@d.invalid"),
+    "alert_mail_from": ("tidemark@b.invalid", "tidemark@b.invalid"),
+    "alert_smtp": ("smtp://user:s3cret@mail.invalid:587", "smtp://user:s3cret@mail.invalid:587"),
+    "alert_ui": ("https://dagster.invalid/", "https://dagster.invalid"),
+    "openlineage": ("true", True),
 }
 ILLEGAL = [
     ("shuffle_partitions", "0"),
@@ -110,6 +119,20 @@ ILLEGAL = [
     ("first_day", "0001-01-01"),
     ("first_day", "9999-12-31"),
     ("hot_items", "99999999999999999999"),
+    ("alert_after", "0"),
+    ("alert_webhook", "hooks.invalid/s3cret"),
+    ("alert_webhook", "ftp://hooks.invalid/s3cret"),
+    ("alert_webhook", "https://hooks.invalid:port/s3cret"),
+    ("alert_smtp", "smtp://s3cret@mail.invalid"),
+    ("alert_smtp", "http://user:s3cret@mail.invalid"),
+    ("alert_smtp", "smtp://user:s3cret@mail.invalid/path"),
+    ("alert_mail", "nobody"),
+    ("alert_mail", "a@b.invalid"),
+    ("alert_mail_from", "Tidemark <a@b.invalid>"),
+    ("alert_ui", "https://user:s3cret@dagster.invalid"),
+    ("freshness", "soon"),
+    ("freshness", "0 ms"),
+    ("openlineage", "perhaps"),
 ]
 
 
@@ -130,6 +153,8 @@ def test_each_setting_comes_from_its_variable(monkeypatch, field):
     text, value = LEGAL[field]
     assert getattr(Settings(), field) != value
     monkeypatch.setenv(f"TIDEMARK_{field.upper()}", text)
+    if field == "alert_mail":
+        monkeypatch.setenv("TIDEMARK_ALERT_SMTP", "smtp://mail.invalid")
     assert getattr(Settings(), field) == value
 
 
@@ -206,6 +231,11 @@ def test_an_unknown_variable_is_a_warning_without_its_value(monkeypatch, caplog)
 def test_the_password_of_a_mirror_is_not_in_the_settings_text():
     values = Settings(maven_mirror="https://user:s3cret@mirror.invalid/m2")
     assert values.maven_mirror == "https://user:s3cret@mirror.invalid/m2"
+    assert "s3cret" not in f"{values!r} {values}"
+
+
+def test_the_secrets_of_alerts_are_not_in_the_settings_text():
+    values = Settings(alert_webhook="https://hooks.invalid/s3cret", alert_smtp="smtp://u:s3cret@mail.invalid")
     assert "s3cret" not in f"{values!r} {values}"
 
 

@@ -1,0 +1,63 @@
+"""The types of the settings of alerts: each validates a text, and returns a legal value or an error that does not quote it."""
+
+import re
+from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator
+
+_MOST_ADDRESSES, _LONGEST_COMMAND = 50, 2_000
+_ADDRESS = re.compile(r"[\w.+%-]+@[\w.-]+", re.ASCII)
+
+
+def _split(value: str, schemes: tuple[str, ...], legal: str) -> SplitResult:
+    """The parts of a URL of one of the schemes."""
+    try:
+        parts = urlsplit(value)
+        is_legal = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a bad port or IPv6 address; its own text would quote the value
+        raise ValueError(legal) from None
+    if not is_legal or not value.isprintable() or " " in value:
+        raise ValueError(legal)
+    return parts
+
+
+def _checked_webhook(value: str) -> str:
+    _split(value, ("http", "https"), "legal: http://host/path or https://host/path")
+    return value
+
+
+def _checked_base(value: str) -> str:
+    legal = "legal: http://host or https://host, with an optional path, and without user, `?` and `#`"
+    parts = _split(value, ("http", "https"), legal)
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError(legal)
+    return value.rstrip("/")
+
+
+def _checked_smtp(value: str) -> str:
+    legal = "legal: smtp://host:port or smtps://host:port; USER:PASSWORD@, percent-encoded, may precede the host"
+    parts = _split(value, ("smtp", "smtps"), legal)
+    if parts.path not in ("", "/") or parts.query or parts.fragment or (parts.username is None) != (parts.password is None):
+        raise ValueError(legal)
+    return value
+
+
+def _checked_addresses(value: str) -> str:
+    found = [address.strip() for address in value.split(",")]
+    if len(found) > _MOST_ADDRESSES or not value.isprintable() or not all(map(_ADDRESS.fullmatch, found)):
+        raise ValueError(f"legal: mail addresses, separated by commas; at most {_MOST_ADDRESSES}")
+    return ", ".join(found)
+
+
+def _checked_command(value: str) -> str:
+    if len(value) > _LONGEST_COMMAND or "\0" in value:
+        raise ValueError(f"legal: a shell command of at most {_LONGEST_COMMAND:,} characters")
+    return value
+
+
+Webhook = Annotated[str, AfterValidator(_checked_webhook)]
+BaseUrl = Annotated[str, AfterValidator(_checked_base)]
+SmtpUrl = Annotated[str, AfterValidator(_checked_smtp)]
+MailAddresses = Annotated[str, AfterValidator(_checked_addresses)]
+ShellCommand = Annotated[str, AfterValidator(_checked_command)]

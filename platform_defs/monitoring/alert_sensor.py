@@ -1,0 +1,122 @@
+"""The sensor that sends alerts of jobs and checks that fail again and again, and of those that succeed again. It needs no Spark."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from platform_defs.monitoring.alert import Alert
+from platform_defs.monitoring.hooks import Hook, HookError, hooks_of
+from platform_defs.monitoring.outcomes import Streak, streaks
+from platform_defs.settings import Settings
+
+SENSOR = "alerts"
+_NO_HOOK = "no hook is set; legal: TIDEMARK_ALERT_WEBHOOK, TIDEMARK_ALERT_COMMAND, or TIDEMARK_ALERT_MAIL with TIDEMARK_ALERT_SMTP"
+
+
+def alert_sensor(values: Settings) -> dg.SensorDefinition:
+    """The sensor. It starts no run.
+
+    Args:
+        values: the settings, which configure the hooks.
+    """
+
+    @dg.sensor(
+        name=SENSOR,
+        minimum_interval_seconds=60,
+        description="Sends an alert when a job or a check has failed several times in a row, and a message when it succeeds again.",
+    )
+    def alerts(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        hooks, repository = hooks_of(values), context.repository_def
+        if not hooks:
+            return dg.SkipReason(_NO_HOOK)
+        if repository is None:
+            return dg.SkipReason("the sensor has no repository")
+        found = streaks(context.instance, repository, _label(context), values.alert_after)
+        delivery = Delivery(hooks, json.loads(context.cursor or "{}"), values.alert_ui)
+        delivery.send(found)
+        for problem in delivery.problems:
+            context.log.error(problem)
+        return dg.SensorResult(cursor=json.dumps(delivery.known), skip_reason=delivery.summary)
+
+    return alerts
+
+
+def _label(context: dg.SensorEvaluationContext) -> str | None:
+    """The label that Dagster gives to runs of this code location; None outside of a daemon."""
+    origin = context.code_location_origin
+    return None if origin is None or context.repository_name is None else f"{context.repository_name}@{origin.location_name}"
+
+
+@dataclass
+class Delivery:
+    """Sends the alerts that were not sent yet.
+
+    Args:
+        hooks: the hooks, by name.
+        known: for each failing subject the hooks that have delivered its alert, since when it fails, and how often; updated.
+        ui: the base URL of Dagster's UI; None if it is not set.
+    """
+
+    hooks: Mapping[str, Hook]
+    known: dict[str, dict[str, Any]]
+    ui: str | None = None
+    problems: list[str] = field(default_factory=list, init=False)
+    _sent: int = field(default=0, init=False)
+    _broken: set[str] = field(default_factory=set, init=False)
+
+    def send(self, found: Mapping[str, Streak]) -> None:
+        """Send an alert for each subject that fails, and a message for each that has succeeded since its alert.
+
+        A hook that fails is not used again in this call; what it did not deliver is sent by the next one.
+        """
+        for subject in [*self.known]:
+            if subject not in found:  # it is no part of the code location any more
+                del self.known[subject]
+        for subject, streak in found.items():
+            if streak.is_failing:
+                self._report_failing(subject, streak)
+            elif subject in self.known and not streak.failures:
+                self._report_recovered(subject, streak)
+
+    @property
+    def summary(self) -> str:
+        """What was sent, and what fails."""
+        state = f"failing: {', '.join(self.known)}" if self.known else "no job or check fails"
+        return "; ".join([*([f"{self._sent} sent"] if self._sent else []), state, *self.problems])
+
+    def _report_failing(self, subject: str, streak: Streak) -> None:
+        entry = self.known.get(subject) or {"since_s": streak.since_s, "failures": streak.failures, "delivered": []}
+        alert = Alert(subject, "failing", streak.failures, entry["since_s"], streak.run_id, streak.reason, self._url(streak.run_id))
+        for name in self.hooks:
+            if name not in entry["delivered"] and self._delivers(name, alert):
+                entry["delivered"].append(name)
+        if entry["delivered"]:
+            self.known[subject] = entry
+
+    def _report_recovered(self, subject: str, streak: Streak) -> None:
+        entry = self.known[subject]
+        alert = Alert(subject, "recovered", entry["failures"], entry["since_s"], streak.run_id, None, self._url(streak.run_id))
+        left = [name for name in entry["delivered"] if name in self.hooks and not self._delivers(name, alert)]
+        if left:
+            entry["delivered"] = left
+        else:
+            del self.known[subject]
+
+    def _delivers(self, name: str, alert: Alert) -> bool:
+        """Send an alert by a hook; returns whether it was delivered."""
+        if name in self._broken:
+            return False
+        try:
+            self.hooks[name](alert)
+        except HookError as error:
+            self._broken.add(name)
+            self.problems.append(str(error))
+            return False
+        self._sent += 1
+        return True
+
+    def _url(self, run_id: str | None) -> str | None:
+        return f"{self.ui}/runs/{run_id}" if self.ui and run_id else None

@@ -1,0 +1,108 @@
+"""The check `fresh` of each table with a limit, and the sensor that evaluates these checks between runs. Neither needs Spark.
+
+Dagster's own freshness policies compare the age of the newest materialisation with a limit. A table whose sources send nothing is not
+materialised, so it would be overdue every night. This check counts the time for which rows have waited for the table.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import dagster as dg
+from dagster import AssetCheckEvaluation
+
+from assets.days import moment
+from assets.factories.sentences import duration
+from assets.pipeline import Pipeline
+from platform_defs.engine import Engine
+from platform_defs.engine.operations.freshness import Waiting
+
+NAME = "fresh"
+SENSOR = "freshness"
+_AT_LEAST_EVERY_S = 3600
+"""A state that does not change is reported once an hour, so that the event store grows little."""
+
+
+def limits_of(pipeline: Pipeline) -> Mapping[str, int]:
+    """The limit of each table that has one, in ms."""
+    limits = {table.name: pipeline.freshness_of(table.name) for table in pipeline.tables}
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def fresh_checks(limits: Mapping[str, int]) -> dg.AssetChecksDefinition:
+    """The checks of the tables with a limit.
+
+    Args:
+        limits: for each table, how long it may wait to reflect rows, in ms.
+    """
+    specs = [dg.AssetCheckSpec(NAME, asset=name, description=_description(limit), blocking=False) for name, limit in limits.items()]
+
+    @dg.multi_asset_check(name="fresh_tables", specs=specs, can_subset=True)
+    def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[Engine]) -> Iterator[dg.AssetCheckResult]:
+        selected = [key.asset_key.to_user_string() for key in context.selected_asset_check_keys]
+        for name, found in evaluated(engine, {table: limits[table] for table in limits if table in selected}).items():
+            yield dg.AssetCheckResult(asset_key=dg.AssetKey(name), check_name=NAME, **found)
+
+    return checks
+
+
+def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
+    """The sensor that evaluates the checks. It starts no run; it reports a result if it has changed, and otherwise once an hour.
+
+    Args:
+        limits: for each table, how long it may wait to reflect rows, in ms.
+    """
+
+    @dg.sensor(
+        name=SENSOR,
+        minimum_interval_seconds=60,
+        description="Evaluates the checks `fresh` of tables between runs, and reports results that have changed.",
+    )
+    def freshness(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult:
+        now_s, known = engine.clock() / 1000, json.loads(context.cursor or "{}")
+        results, events = evaluated(engine, limits), list[AssetCheckEvaluation]()
+        for name, found in results.items():
+            before = known.get(name)
+            if before is None or before["passed"] != found["passed"] or now_s - before["at"] >= _AT_LEAST_EVERY_S:
+                events.append(AssetCheckEvaluation(dg.AssetKey(name), NAME, **found))
+                known[name] = {"passed": found["passed"], "at": now_s}
+        stale = [name for name, found in results.items() if not found["passed"]]
+        state = f"stale: {', '.join(stale)}" if stale else "all tables are fresh"
+        kept = {name: state for name, state in known.items() if name in results}
+        return dg.SensorResult(asset_events=events, cursor=json.dumps(kept), skip_reason=state)
+
+    return freshness
+
+
+def evaluated(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """The result of each table's check: `passed`, `severity`, `description` and `metadata`, from one snapshot of the lake."""
+    pinned = engine.snapshot()
+    freshness, now = pinned.freshness, pinned.clock()
+    return {name: _result(name, limit, freshness.waiting(name), now) for name, limit in limits.items()}
+
+
+def _result(name: str, limit: int, waiting: Waiting | None, now: int) -> dict[str, Any]:
+    waited = 0 if waiting is None else max(0, now - waiting.since)
+    metadata: dict[str, Any] = {"waited_seconds": waited / 1000, "limit_seconds": limit / 1000}
+    if waiting is not None:
+        metadata |= {"waits_since": dg.MetadataValue.timestamp(moment(waiting.since))}
+        metadata |= {} if waiting.held_back_by is None else {"held_back_by": waiting.held_back_by}
+    return {
+        "passed": waited <= limit,
+        "severity": dg.AssetCheckSeverity.ERROR,
+        "description": _sentence(name, limit, waited, waiting),
+        "metadata": metadata,
+    }
+
+
+def _sentence(name: str, limit: int, waited: int, waiting: Waiting | None) -> str:
+    if waiting is None:
+        return "It reflects all rows of its sources that it can."
+    why = f"source {waiting.held_back_by} holds back its watermark" if waiting.held_back_by else f"{waiting.behind} was not advanced"
+    if waiting.behind == name:
+        why = "it was not advanced"
+    return f"Rows have waited for {duration(waited / 1000)}, with a limit of {duration(limit / 1000)}: {why}."
+
+
+def _description(limit: int) -> str:
+    return f"Rows of its sources wait at most {duration(limit / 1000)} for the table. It passes while the sources send nothing."

@@ -1,0 +1,217 @@
+"""The sensor `alerts`: real runs of jobs that fail and succeed in a Dagster instance, and alerts at a real server. No test starts Spark."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster import AssetCheckEvaluation
+
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.monitoring.alert_sensor import alert_sensor
+from platform_defs.monitoring.outcomes import streaks
+from platform_defs.settings import Settings
+from tests.platform_defs.monitoring.test_hooks import Webhook, running
+
+OUTCOME: dict[str, Any] = {}
+"""What the next run does: the error that its op or its asset raises, and whether its check passes."""
+
+
+@dg.op
+def work() -> None:
+    if (error := OUTCOME.get("error")) is not None:
+        raise error
+
+
+@dg.job
+def flaky() -> None:
+    work()
+
+
+@dg.asset(partitions_def=dg.DailyPartitionsDefinition("2026-03-01"), backfill_policy=dg.BackfillPolicy.single_run())
+def rows() -> None: ...
+
+
+@dg.asset_check(asset=rows, description="no row twice")
+def unique() -> dg.AssetCheckResult:
+    severity = OUTCOME.get("severity", dg.AssetCheckSeverity.ERROR)
+    return dg.AssetCheckResult(passed=OUTCOME.get("passed", True), severity=severity, description="2 of 4 rows fail")
+
+
+@dg.job
+def other() -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _no_outcome() -> Iterator[None]:
+    OUTCOME.clear()
+    yield
+    OUTCOME.clear()
+
+
+@pytest.fixture(scope="module")
+def repository() -> dg.RepositoryDefinition:
+    checks = dg.define_asset_job("checks", selection=dg.AssetSelection.checks_for_assets(rows))
+    return dg.Definitions(assets=[rows], asset_checks=[unique], jobs=[flaky, other, checks]).get_repository_def()
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    with running(Webhook()) as server:
+        yield server
+
+
+Tick = Callable[[], tuple[list[str], str]]
+
+
+@pytest.fixture
+def tick(instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, webhook: Webhook) -> Tick:
+    """Evaluate the sensor once more; returns the texts that it has posted, and the reason of its skip."""
+    values = Settings(alert_after=2, alert_webhook=webhook.url, alert_ui="https://dagster.invalid")
+    sensor, cursors = alert_sensor(values), list[str | None]([None])
+
+    def evaluate() -> tuple[list[str], str]:
+        seen = len(webhook.posts)
+        with dg.build_sensor_context(instance=instance, cursor=cursors[-1], repository_def=repository) as context:
+            result = sensor.evaluate_tick(context)
+        assert not result.run_requests
+        cursors.append(result.cursor)
+        return [body["text"] for _, _, body in webhook.posts[seen:]], result.skip_message or ""
+
+    return evaluate
+
+
+def _run(repository: dg.RepositoryDefinition, instance: dg.DagsterInstance, job: str = "flaky", **outcome: Any) -> str:
+    OUTCOME.clear()
+    OUTCOME.update(outcome)
+    return repository.get_job(job).execute_in_process(instance=instance, raise_on_error=False).run_id
+
+
+def test_an_alert_is_sent_after_failures_in_a_row_and_a_message_after_a_success(instance, repository, tick) -> None:
+    error = LakeError("orders has another writer")
+    assert tick() == ([], "no job or check fails")
+    _run(repository, instance, error=error)
+    assert tick() == ([], "no job or check fails")
+    _run(repository, instance)
+    _run(repository, instance, error=error)
+    assert tick() == ([], "no job or check fails"), "a success lies between the failures"
+    run_id = _run(repository, instance, error=error)
+    [text], reason = tick()
+    first, why, url = text.split("\n")
+    assert first.startswith("Tidemark: job flaky has failed 2 times in a row, since 20")
+    assert (why, url) == ("work: orders has another writer", f"https://dagster.invalid/runs/{run_id}")
+    assert reason == "1 sent; failing: job flaky"
+    _run(repository, instance, error=error)
+    assert tick() == ([], "failing: job flaky"), "each alert is sent once"
+    _run(repository, instance)
+    [text], reason = tick()
+    assert text.startswith("Tidemark: job flaky succeeds again. It had failed since 20")
+    assert reason == "1 sent; no job or check fails"
+    assert tick() == ([], "no job or check fails")
+
+
+def test_the_text_of_an_error_that_tidemark_did_not_write_is_not_sent(instance, repository, tick) -> None:
+    for _ in range(2):
+        _run(repository, instance, error=ValueError("customer 4711"))
+    [text], _ = tick()
+    assert "work: ValueError" in text
+    assert "4711" not in text
+    _run(repository, instance)
+    tick()
+    for _ in range(2):
+        _run(repository, instance, error=dg.Failure("the disk is full"))
+    assert "work: the disk is full" in tick()[0][0]
+
+
+def test_runs_of_other_code_locations_and_cancelled_runs_are_not_counted(instance, repository) -> None:
+    for _ in range(2):
+        _run(repository, instance, error=ValueError())
+    assert "job flaky" not in streaks(instance, repository, "__repository__@elsewhere", 2)
+    run = instance.create_run_for_job(flaky)
+    instance.report_run_canceled(run)
+    found = streaks(instance, repository, None, 2)["job flaky"]
+    assert (found.failures, found.is_failing) == (2, True)
+
+
+def test_a_check_alerts_after_failures_in_a_row(instance, repository, tick) -> None:
+    _run(repository, instance, "checks", passed=False)
+    _run(repository, instance, "checks", passed=False, severity=dg.AssetCheckSeverity.WARN)
+    _run(repository, instance, "checks", passed=False)
+    assert tick()[0] == [], "a warning lies between the failures"
+    _run(repository, instance, "checks", passed=False)
+    [text], reason = tick()
+    assert text.startswith("Tidemark: check unique of rows has failed 2 times in a row")
+    assert "2 of 4 rows fail" in text
+    assert reason == "1 sent; failing: check unique of rows"
+    _run(repository, instance, "checks", passed=True)
+    assert tick()[0][0].startswith("Tidemark: check unique of rows succeeds again")
+
+
+def test_several_days_of_one_run_are_one_failure(instance, repository) -> None:
+    run_id = _run(repository, instance, "checks", passed=False)
+    for day in ("2026-03-01", "2026-03-02", "2026-03-03"):
+        evaluation = AssetCheckEvaluation(dg.AssetKey("rows"), "unique", False, {}, partition=day)
+        event = dg.DagsterEvent(dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, "checks", event_specific_data=evaluation)
+        instance.report_dagster_event(event, run_id=run_id)
+    assert streaks(instance, repository, None, 2)["check unique of rows"].failures == 1
+
+
+def test_a_check_that_a_sensor_evaluates_alerts_at_its_first_failure(instance, repository, tick) -> None:
+    def report(passed: bool) -> None:
+        instance.report_runless_asset_event(AssetCheckEvaluation(dg.AssetKey("rows"), "unique", passed, {}, description="it waits"))
+
+    report(False)
+    [text], _ = tick()
+    assert text.startswith("Tidemark: check unique of rows has failed, since 20")
+    assert text.endswith("\nit waits")
+    report(True)
+    assert tick()[0][0].startswith("Tidemark: check unique of rows succeeds again")
+
+
+def test_what_could_not_be_delivered_is_sent_at_the_next_tick(instance, repository, tick, webhook) -> None:
+    for _ in range(2):
+        _run(repository, instance, error=ValueError())
+    webhook.status = 503
+    texts, reason = tick()
+    assert len(texts) == 1
+    assert "no job or check fails; the webhook at 127.0.0.1 failed: it answered 503" in reason
+    webhook.status = 200
+    assert len(tick()[0]) == 1
+    _run(repository, instance)
+    webhook.status = 503
+    assert "failing: job flaky; the webhook" in tick()[1]
+    webhook.status = 200
+    texts, reason = tick()
+    assert "succeeds again" in texts[0]
+    assert reason == "1 sent; no job or check fails"
+
+
+def test_a_hook_that_works_gets_each_alert_once_while_another_one_does_not(instance, repository, webhook, tmp_path) -> None:
+    for _ in range(2):
+        _run(repository, instance, error=ValueError())
+    file = tmp_path / "alerts"
+    sensor = alert_sensor(Settings(alert_after=2, alert_webhook=webhook.url, alert_command=f"cat >> '{file}'; echo >> '{file}'"))
+    cursor, webhook.status = None, 500
+    for _ in range(2):
+        with dg.build_sensor_context(instance=instance, cursor=cursor, repository_def=repository) as context:
+            cursor = sensor.evaluate_tick(context).cursor
+    assert len(file.read_text("utf-8").splitlines()) == 1
+    assert len(webhook.posts) == 2
+
+
+def test_without_a_hook_the_sensor_states_how_to_set_one(instance, repository) -> None:
+    with dg.build_sensor_context(instance=instance, repository_def=repository) as context:
+        result = alert_sensor(Settings()).evaluate_tick(context)
+    assert result.skip_message == (
+        "no hook is set; legal: TIDEMARK_ALERT_WEBHOOK, TIDEMARK_ALERT_COMMAND, or TIDEMARK_ALERT_MAIL with TIDEMARK_ALERT_SMTP"
+    )
+
+
+def test_the_sensor_is_off_by_default() -> None:
+    assert alert_sensor(Settings()).default_status == dg.DefaultSensorStatus.STOPPED
