@@ -4,8 +4,11 @@ import hashlib
 import json
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from textwrap import indent
 
+from operators.errors import TidemarkError
 from platform_defs.settings import SettingsError, settings
 
 FILE = "dagster.yaml"
@@ -17,25 +20,53 @@ telemetry: {{enabled: false}}
 concurrency:
   pools: {{granularity: run, default_limit: 1}}
 event_log_storage:
-  module: platform_defs.resources.event_log
+{storage}"""
+_STORAGE = """  module: platform_defs.resources.event_log
   class: EventLogStorage
   config: {{base_dir: {folder}}}
 """
+_OPENLINEAGE = "dagster_openlineage"
+_WITH_OPENLINEAGE = f"""  module: {_OPENLINEAGE}
+  class: OpenLineageEventLogStorage
+  config:
+    namespace: tidemark
+    wrapped:
+"""
+"""The storage of the official integration, which stores each event in ours, and sends those of assets."""
 
 
-def prepare(home: str) -> Path:
+class IntegrationError(TidemarkError, RuntimeError):
+    """An integration is turned on, and its package is not installed."""
+
+    @classmethod
+    def not_installed(cls) -> "IntegrationError":
+        """The package that sends OpenLineage events."""
+        return cls(
+            f"TIDEMARK_OPENLINEAGE is true, but the package {_OPENLINEAGE.replace('_', '-')} is not installed: install the dependency "
+            "group with `uv sync --frozen --inexact --group openlineage`, or unset the variable"
+        )
+
+
+def prepare(home: str, *, openlineage: bool = False) -> Path:
     """Create the folder and its `dagster.yaml`; a file that a user has written or changed is kept.
 
     Args:
         home: the folder.
+        openlineage: whether OpenLineage events are sent.
 
     Returns:
         The folder.
+
+    Raises:
+        IntegrationError: OpenLineage events are to be sent, and the package that sends them is not installed.
     """
+    if openlineage and find_spec(_OPENLINEAGE) is None:
+        raise IntegrationError.not_installed()
     folder = Path(home)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / FILE
-    text = _TEXT.format(folder=json.dumps(str(folder / "history" / "runs")))
+    storage = _STORAGE.format(folder=json.dumps(str(folder / "history" / "runs")))
+    text = _TEXT.format(storage=f"{_WITH_OPENLINEAGE}{indent(storage, '    ')}" if openlineage else storage)
     if not file.exists() or _is_ours(file.read_text(encoding="utf-8")):
         file.write_text(f"# Written by Tidemark ({_hash(text)}); a file that you change is kept.\n{text}", encoding="utf-8")
     return folder
@@ -54,11 +85,11 @@ def _hash(text: str) -> str:
 def main() -> int:
     """Prepare the folder of the settings and print it, for use in scripts; the exit status is 1 if a setting is illegal."""
     try:
-        home = settings().dagster_home
-    except SettingsError as error:
+        folder = prepare(settings().dagster_home, openlineage=settings().openlineage)
+    except (SettingsError, IntegrationError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    sys.stdout.write(f"{prepare(home)}\n")
+    sys.stdout.write(f"{folder}\n")
     return 0
 
 
