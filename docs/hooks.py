@@ -11,6 +11,7 @@ import typer
 from assets.factories.metadata import COLUMN_DESCRIPTIONS
 from platform_defs.cli.commands import app
 from platform_defs.engine.ledger.rows import SCHEMA, SourceEntry
+from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE, Described
 from platform_defs.setting_values import PROJECT
 from platform_defs.settings import OF_THE_SHOP, PREFIX, Settings
 
@@ -74,6 +75,12 @@ def engine_columns() -> str:
     return "\n".join(["| column | content |", "|---|---|", *rows])
 
 
+def metrics_table(described: Iterable[Described]) -> str:
+    """A table of metrics: name, type, labels and meaning."""
+    rows = [f"| `{of.name}` | {of.kind} | {', '.join(f'`{name}`' for name in of.labels)} | {_cell(of.text)} |" for of in described]
+    return "\n".join(["| metric | type | labels | meaning |", "|---|---|---|---|", *rows])
+
+
 def _leaves(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
     """The commands below a command, each with its path."""
     below: Mapping[str, Any] = getattr(command, "commands", {})
@@ -134,7 +141,9 @@ def _arguments(docstring: str) -> dict[str, str]:
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "engine-columns": engine_columns,
+    "lake-metrics": lambda: metrics_table(OF_THE_LAKE),
     "ledger-columns": ledger_columns,
     "platform-settings": platform_settings,
     "shop-settings": shop_settings,
+    "stream-metrics": lambda: metrics_table(OF_A_STREAM),
 }

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any
 
 from deltalake.exceptions import DeltaError
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from assets.ports import TERMS
@@ -18,6 +18,7 @@ from platform_defs.engine.ledger.rows import COUNTS
 from platform_defs.engine.ledger.store import TABLE
 from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.held_back import held_back
+from platform_defs.monitoring.catalog import family
 from platform_defs.monitoring.kept_tables import keeping_tables
 from platform_defs.safe_text import one_line, without_credentials
 
@@ -52,12 +53,12 @@ class LakeMetrics(Collector):
                 found = [*self._collected()]
         except (TidemarkError, DeltaError, OSError) as error:
             self._report(without_credentials(one_line(str(error))))
-            found = [_gauge("up", "Whether the lake could be read for this scrape.", value=0)]
+            found = [family("up", 0)]
         else:
             self._report(None)
-            found.append(_gauge("up", "Whether the lake could be read for this scrape.", value=1))
+            found.append(family("up", 1))
         yield from found
-        yield _gauge("scrape_seconds", "How long it took to read the lake for this scrape.", value=time.monotonic() - began)
+        yield family("scrape_seconds", time.monotonic() - began)
 
     def _report(self, reason: str | None) -> None:
         """Log why the lake cannot be read, once for each reason."""
@@ -68,12 +69,12 @@ class LakeMetrics(Collector):
     def _collected(self) -> Iterator[Metric]:
         engine = self._engine.snapshot()
         totals = self._totals.upto(engine)
-        yield _counter("ledger_batches_total", "Batches of the ledger.", value=engine.ledger.head)
+        yield family("ledger_batches_total", engine.ledger.head)
         if engine.ledger.head:
             newest = _seconds(engine.ledger.history.clocks[-1])
-            yield _gauge("ledger_batch_timestamp_seconds", "When the newest batch of the ledger was committed.", value=newest)
+            yield family("ledger_batch_timestamp_seconds", newest)
         failed = engine.failures.of_ingest() is not None
-        yield _gauge("ingest_failed", "Whether an ingest has failed since the newest batch of the ledger.", value=failed)
+        yield family("ingest_failed", failed)
         yield from _sources(engine, totals)
         yield from _tables(engine)
 
@@ -98,20 +99,20 @@ class _Totals:
 
 
 def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
-    rows = _counter("source_rows_total", "Rows that were read, by their outcome; each row has one.", ["source", "outcome"])
-    read = _counter("source_read_rows_total", "Rows that were read.", ["source"])
-    warned = _counter("source_warned_rows_total", "Accepted rows that violate a rule whose action is to warn.", ["source"])
+    rows = family("source_rows_total")
+    read = family("source_read_rows_total")
+    warned = family("source_warned_rows_total")
     for name, counts in totals.items():
         for count, outcome in _OUTCOMES.items():
             rows.add_metric([name, outcome], counts[count])
         read.add_metric([name], counts["rows_read"])
         warned.add_metric([name], counts["warned"])
     yield from (rows, read, warned)
-    mark = _gauge("source_watermark_timestamp_seconds", "The source's watermark.", ["source"])
-    lag = _gauge("source_watermark_lag_seconds", "How far the source's watermark is behind the clock.", ["source"])
-    event = _gauge("source_event_timestamp_seconds", "The newest event time of the source.", ["source"])
-    active = _gauge("source_active_timestamp_seconds", "When rows were last read, or the watermark was last set.", ["source"])
-    idle = _gauge("source_idle", "Whether the source is idle and does not hold back watermarks.", ["source"])
+    mark = family("source_watermark_timestamp_seconds")
+    lag = family("source_watermark_lag_seconds")
+    event = family("source_event_timestamp_seconds")
+    active = family("source_active_timestamp_seconds")
+    idle = family("source_idle")
     now, last = engine.clock(), engine.ledger.last()
     for name in engine.sources:
         newest = last.get(name)
@@ -135,31 +136,30 @@ class _TableMetrics:
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self._pending, self._freshness = engine, (pending := engine.pending), Freshness(pending.reading)
-        by, self._all = ["table"], list[Metric]()
-        self.steps = self._of(_counter("table_steps_total", "Committed steps; a rebuild starts again.", by))
-        self.step_at = self._of(_gauge("table_step_timestamp_seconds", "When the newest step was committed.", by))
-        self.mark = self._of(_gauge("table_watermark_timestamp_seconds", "Up to where results could be final.", by))
-        self.closed = self._of(_gauge("table_finalized_timestamp_seconds", "Up to where results are final.", by))
-        self.lag = self._of(_gauge("table_lag_seconds", "Event time for which results could be final and are not.", by))
-        self.unhandled = self._of(_gauge("table_unhandled_rows", "Accepted rows in batches that the table has not handled.", by))
-        self.waiting = self._of(_gauge("table_stale_seconds", "For how long the table has not reflected rows; 0 if it is fresh.", by))
-        self.refused = self._of(_gauge("table_refused", "Whether the table is refused until it is rebuilt.", by))
-        self.failed = self._of(_gauge("table_failed", "Whether an advance has failed since the table's newest step.", by))
-        self.failed_at = self._of(_gauge("table_failure_timestamp_seconds", "When that advance failed.", by))
-        self.law = self._of(_gauge("table_law_holds", "Whether the conservation law held in the last account.", by))
-        self.account_at = self._of(_gauge("table_account_timestamp_seconds", "When the oldest part of the last account was computed.", by))
-        self.account_age = self._of(_gauge("table_account_age_seconds", "How long ago that was.", by))
-        labels = [*by, "side", "term"]
-        self.account = self._of(_gauge("table_account_rows", "Rows of a side by term, in the last account.", labels))
-        self.held = self._of(_gauge("table_held_back_by_info", "The source that holds back the table's watermark.", [*by, "source"]))
+        self._all = list[Metric]()
+        self.steps = self._of("table_steps_total")
+        self.step_at = self._of("table_step_timestamp_seconds")
+        self.mark = self._of("table_watermark_timestamp_seconds")
+        self.closed = self._of("table_finalized_timestamp_seconds")
+        self.lag = self._of("table_lag_seconds")
+        self.unhandled = self._of("table_unhandled_rows")
+        self.waiting = self._of("table_stale_seconds")
+        self.refused = self._of("table_refused")
+        self.failed = self._of("table_failed")
+        self.failed_at = self._of("table_failure_timestamp_seconds")
+        self.law = self._of("table_law_holds")
+        self.account_at = self._of("table_account_timestamp_seconds")
+        self.account_age = self._of("table_account_age_seconds")
+        self.account = self._of("table_account_rows")
+        self.held = self._of("table_held_back_by_info")
 
-    def _of(self, family: Any) -> Any:
-        self._all.append(family)
-        return family
+    def _of(self, name: str) -> Any:
+        self._all.append(family(name))
+        return self._all[-1]
 
     def families(self) -> list[Metric]:
         """The families with at least one sample."""
-        return [family for family in self._all if family.samples]
+        return [one for one in self._all if one.samples]
 
     def add(self, name: str) -> None:
         """Add the metrics of a table."""
@@ -202,14 +202,6 @@ def _seconds(epoch_ms: int | None) -> float | None:
     return None if epoch_ms is None else epoch_ms / 1000
 
 
-def _add(family: Any, labels: list[str], value: float | None) -> None:
+def _add(to: Any, labels: list[str], value: float | None) -> None:
     if value is not None:
-        family.add_metric(labels, value)
-
-
-def _gauge(name: str, text: str, labels: list[str] | None = None, value: float | None = None) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"tidemark_{name}", text, value=value, labels=labels)
-
-
-def _counter(name: str, text: str, labels: list[str] | None = None, value: float | None = None) -> CounterMetricFamily:
-    return CounterMetricFamily(f"tidemark_{name}", text, value=value, labels=labels)
+        to.add_metric(labels, value)

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
+from platform_defs.monitoring.catalog import described
 from platform_defs.monitoring.endpoint import served
 from platform_defs.monitoring.lake_metrics import LakeMetrics
 
@@ -26,9 +27,9 @@ class StreamMetrics:
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic) -> None:
         disable_created_metrics()  # a gauge of the time of creation for each series
         self._now = now
-        by = ["table"]
-        self._seconds = Histogram("tidemark_step_seconds", "Duration of committed steps.", by, registry=registry, buckets=BUCKETS)
-        self._failures = Counter("tidemark_step_failures_total", "Tries to advance a table that failed.", by, registry=registry)
+        seconds, failures = described("step_seconds"), described("step_failures_total")
+        self._seconds = Histogram(seconds.full_name, seconds.text, seconds.labels, registry=registry, buckets=BUCKETS)
+        self._failures = Counter(failures.full_name, failures.text, failures.labels, registry=registry)
 
     def timed(self, table: str, steps: Generator[Step]) -> Generator[Step]:
         """The steps of a table, each measured from its start to its commit and its account."""

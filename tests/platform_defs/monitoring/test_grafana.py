@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE
 from platform_defs.monitoring.lake_metrics import LakeMetrics
 from platform_defs.monitoring.stream_metrics import StreamMetrics
 from platform_defs.settings import PROJECT
@@ -88,6 +89,12 @@ def test_the_dashboard_shows_every_metric_that_an_operator_acts_on(exported: dic
         "table_steps_total",
         "table_watermark_timestamp_seconds",
     }
+
+
+def test_the_catalog_has_every_exported_metric_with_its_labels(exported: dict[str, set[str]]) -> None:
+    of_histograms = {f"step_seconds_{part}" for part in ("bucket", "count", "sum")}
+    described = {metric.full_name: set(metric.labels) for metric in (*OF_THE_LAKE, *OF_A_STREAM) if metric.kind != "histogram"}
+    assert described == {name: labels for name, labels in exported.items() if name.removeprefix("tidemark_") not in of_histograms}
 
 
 def test_legends_and_summaries_name_labels_of_the_result() -> None:
