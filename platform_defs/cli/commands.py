@@ -126,9 +126,7 @@ def ingest(
         raise failed
 
 
-def _stream(
-    engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Entry], None], address: tuple[str, int | None]
-) -> list[Entry]:
+def _stream(engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Entry], None], address: tuple[str, int | None]) -> list[Entry]:
     """Run a stream, and print its reports; returns the newest batches.
 
     Args:
