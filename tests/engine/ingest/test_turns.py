@@ -18,7 +18,7 @@ from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.interrupts import TERMINATED, ends_in_order, to_its_end
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations.advance_all import AdvanceAll, Failed
+from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll, Failed
 from tests.engine.entries import source_entry
 from tests.support.clock import Clock
 from tests.support.small_sources import HOUR, START, source
@@ -169,6 +169,35 @@ def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> 
     advanced.clear()
     assets.retry()
     assert advanced == [], "nothing to retry"
+
+
+def test_an_asset_with_another_writer_is_tried_again_soon_and_reported_ever_less_often() -> None:
+    now, reports, free = [0.0], list[tuple[int, bool]](), list[bool]()
+
+    def steps(name: str) -> Generator[Any]:
+        yield None
+        if not free:
+            raise LakeBusy.asked(name, "process 7 (tidemark rebuild)")
+
+    assets = AdvanceAll(steps, {"a": ["log"]}, lambda _, f: reports.append((f.tries, f.is_busy)), lambda: now[0])
+    for second in range(0, 100, 2):
+        now[0] = float(second)
+        assets.retry() if second else assets()
+    assert reports == [(1, True), (2, True), (4, True), (8, True), (16, True), (32, True)]
+    assert assets.failed["a"].wait_s == BUSY_WAIT_S
+    free.append(True)
+    now[0] += BUSY_WAIT_S
+    assets.retry()
+    assert not assets.failed
+
+
+def test_a_failure_after_another_writer_is_the_first_failure() -> None:
+    errors, now = [LakeBusy.held("a", "process 7"), LakeBusy.held("a", "process 7"), ArithmeticError("overflow")], [0.0]
+    assets = AdvanceAll(lambda _: _raise(errors.pop(0)), {"a": ["log"]}, lambda *_: None, lambda: now[0])
+    for second in (0.0, 2.0, 4.0):
+        now[0] = second
+        assets()
+    assert (assets.failed["a"].tries, assets.failed["a"].wait_s, assets.failed["a"].is_busy) == (1, 1.0, False)
 
 
 @pytest.mark.parametrize("fatal", [LawError("broken"), LedgerError("torn")], ids=lambda e: type(e).__name__)

@@ -1,0 +1,44 @@
+"""The lines and warnings that a stream prints."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from platform_defs.cli.stream_output import StreamOutput
+from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.operations.advance_all import Failed
+
+ENGINE: Any = SimpleNamespace(assets={}, sources=())
+
+
+@pytest.mark.parametrize(
+    ("error", "tries", "warning"),
+    [
+        (
+            LakeBusy.asked("total", "process 7 (tidemark rebuild)"),
+            2,
+            "total is skipped until it is free: total is released for process 7 (tidemark rebuild); the stream goes on with it when that "
+            "process has ended. Other assets continue",
+        ),
+        (ValueError("no such column"), 1, "total does not advance (1 try): no such column. The next try is in 4 s; other assets continue"),
+        (
+            AnalysisException("the row is s3cret"),
+            3,
+            "total does not advance (3 tries): Spark failed with AnalysisException; its text may quote rows, so it is not shown. "
+            "The next try is in 4 s; other assets continue",
+        ),
+    ],
+    ids=["another writer", "an error", "an error of Spark"],
+)
+def test_a_table_that_does_not_advance_is_warned_of_with_the_reason(error: Exception, tries: int, warning: str) -> None:
+    warnings = list[str]()
+    StreamOutput(ENGINE, pytest.fail, warnings.append).failed("total", Failed(error, tries, 4.0, 0.0))
+    assert warnings == [warning]
+
+
+def test_a_table_that_could_not_be_accounted_for_is_warned_of() -> None:
+    warnings = list[str]()
+    StreamOutput(ENGINE, pytest.fail, warnings.append).unaccounted("total", OSError("disk"))
+    assert warnings == ["total could not be accounted for: disk. The next try is after its next step"]
