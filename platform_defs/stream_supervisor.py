@@ -61,8 +61,11 @@ def _request(instance: dg.DagsterInstance, engine: Engine) -> dg.RunRequest | dg
 
 
 def _has_input(engine: Engine) -> bool:
-    """Whether a file has landed that the ledger does not list, or a source has become idle."""
-    return any(engine.ingestion.new_files(source) for source in engine.folders) or bool(engine.pending.idle())
+    """Whether a file has landed that the ledger does not list, a source has become idle, or Kafka may have records.
+
+    To look at topics needs a Spark session, so a run is requested for them; the wait after a successful one is 15 minutes.
+    """
+    return bool(engine.topics) or any(engine.ingestion.new_files(source) for source in engine.folders) or bool(engine.pending.idle())
 
 
 def _broken(engine: Engine) -> str | None:

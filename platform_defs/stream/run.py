@@ -52,6 +52,7 @@ class StreamRun:
         self._engine, self._reports, self._timed_steps = engine, reports, timed
         self._steps, self._accounts = defaultdict[str, list[Step]](list), dict[str, list[DayAccount]]()
         self._advance = AdvanceAll(self._advanced, {name: asset.inputs for name, asset in engine.assets.items()}, reports.failed)
+        self._newest = 0
         self._law = LawInTurn(self._account, reports.unaccounted)
 
     def run(self, trigger: StreamTrigger) -> list[Entry]:
@@ -79,6 +80,9 @@ class StreamRun:
             made = self._engine.ingest(trigger.every, self.after, self.retry, self.start)
         except UnreadError as error:  # all other files were ingested
             made, unread = error.entries, error
+        for batch in made:
+            if batch[0].seq > self._newest:  # sources that have become idle, which are recorded last
+                self.after(batch)
         self._timed(self._law.rest)
         if unread is not None:
             raise unread
@@ -92,6 +96,7 @@ class StreamRun:
 
     def after(self, batch: Entry) -> None:
         """Report a batch, and advance the tables."""
+        self._newest = batch[0].seq
         self._reports.ingested(batch)
         self._turn(self._advance)
 

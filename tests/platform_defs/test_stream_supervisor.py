@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -175,3 +176,15 @@ def test_a_stream_that_ends_with_the_present_files_is_started_when_there_are_new
     assert "succeeded, but did not finish the work; the next is requested in" in daemon.tick(), "the file is still new"
     daemon.clock.pass_ms(900 * S)
     assert daemon.tick() == "requested"
+
+
+def test_topics_are_looked_at_every_quarter_of_an_hour(daemon: Daemon) -> None:
+    """Whether they have new records is known only to a run."""
+    topics: Any = {"orders": object()}
+    daemon.engine = replace(daemon.engine, topics=topics)
+    daemon.sensor = stream_supervisor(Settings(lake=daemon.engine.lake.root, stream_trigger="availableNow"))
+    for _ in range(2):
+        assert daemon.tick() == "requested"
+        daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
+        assert "the next is requested in" in daemon.tick()
+        daemon.clock.pass_ms(900 * S)

@@ -15,7 +15,8 @@ from platform_defs.stream_trigger import StreamTrigger
 from tests.conftest import MakeEngine
 from tests.engine.entries import source_entry
 from tests.platform_defs.stream.recorder import Recorder
-from tests.support.small_sources import HOUR, MINUTE, Event, land, law_violations, replay, rows_of, source
+from tests.support.clock import Clock
+from tests.support.small_sources import HOUR, MINUTE, Event, join, land, law_violations, replay, rows_of, source
 
 COUNT = {"n": "count(*)"}
 ASSETS = [
@@ -119,3 +120,16 @@ def test_a_backfill_beside_a_stream_gives_the_rows_of_either_alone(engine: Engin
     assert reports.of("failed") == []
     assert rows_of(engine.views.table("totals"), "k", "n") == [("a", 3), ("b", 2)]
     assert law_violations(engine, "totals") == law_violations(engine, "windows") == set()
+
+
+def test_a_stream_of_the_present_files_advances_tables_after_a_source_has_become_idle(make_engine: MakeEngine, clock: Clock) -> None:
+    """The batch of idle sources comes last; without an advance after it, nothing would finalize the rows until another file lands."""
+    engine = make_engine([source("l"), source("r", idle_timeout="1 hour")], [join()])
+    replay(engine, [{"l": [Event("a", 1, 0), Event("a", 2, 5 * HOUR)], "r": [Event("a", 3, MINUTE)]}])
+    clock.pass_ms(2 * HOUR)
+    reports = Recorder()
+    [idle] = StreamRun(engine, reports).run(NOW)
+    assert idle[0].kind == "silent"
+    assert reports.of("batch") == [engine.ledger.head]
+    assert engine.pending.days("pairs") is None, "it is advanced as far as the watermark allows"
+    assert rows_of(engine.views.table("pairs"), "left_v", "right_v") == [("1", "3")]
