@@ -49,5 +49,5 @@ def print_report(report: Mapping[str, Any]) -> None:
 
 def _print_failure(name: str, action: str, found: Mapping[str, Any] | None) -> None:
     if found is not None:
-        text = f"{plain(name)}: [red]the last {action} failed[/] at {found['at']}: {plain(found['message'])}"
+        text = f"{plain(f'{name}:')} [red]the last {action} failed[/] at {found['at']}: {plain(found['message'])}"
         out.print(text, highlight=False, soft_wrap=True)

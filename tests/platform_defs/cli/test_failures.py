@@ -152,8 +152,9 @@ def test_status_fails_if_the_law_does_not_hold(
     monkeypatch: pytest.MonkeyPatch, law: dict[str, Any], shown: str, message: str | None
 ) -> None:
     counts = {term: {"l": 0} for term in TERMS} | {"results": 0, "closed_to": None, "lag_seconds": 0, "complete_to": None}
-    asset = {"steps": 0, "waits_for": None, "law": law, **counts}
-    report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"bad": asset}}
+    monitored = {"held_back_by": None, "held_back_seconds": None, "last_failure": None}
+    asset = {"steps": 0, "waits_for": None, "law": law, **counts, **monitored}
+    report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"bad": asset}, "ingest_failure": None}
     monkeypatch.setattr(cli.status_report, "recounted", lambda *_: report)
     out, error_raised = run(monkeypatch, FakeEngine(), "status", "--recount")
     assert shown in out
