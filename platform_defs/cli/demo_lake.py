@@ -17,6 +17,7 @@ from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.accounting.recorded_account import FOLDER as ACCOUNTS
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.operations.failures import FOLDER as FAILURES
 from platform_defs.paths import is_within
 from platform_defs.settings import HOME, PREFIX, Settings
 
@@ -36,7 +37,9 @@ _TABLE_FILE = re.compile(
 """The files that Delta, Spark, Arrow and deltalake write into a table's folder; killed writes leave `#1` and `_temporary`."""
 _TABLE_FOLDER = re.compile(rf"_delta_log(/.*)?|_change_data|{_COMMIT}(/_temporary(/.*)?)?", re.ASCII | re.DOTALL)
 _PREPARED_FILE = re.compile(rf"{PREPARED_FOLDER}/\w+/(part-\d{{5}}\.csv|\.part-\d{{5}}\.csv\.tmp)", re.ASCII)
-_ACCOUNT_FILE = re.compile(rf"{ACCOUNTS}/\w+\.json(#\d+)?", re.ASCII)
+_STATUS_FILE = re.compile(rf"({ACCOUNTS}|{FAILURES}|{FAILURES}/tables)/\w+\.json(#\d+)?", re.ASCII)
+"""A file that only `tidemark status` reads: an account or a failure, or what an interrupted write left of one."""
+_STATUS_FOLDERS = (ACCOUNTS, FAILURES, f"{FAILURES}/tables")
 _NOTE = "The demo empties this folder each time it starts. `landed` lists its input files: modification time in ms, and size in bytes."
 State = tuple[int, int] | None
 """A file's modification time in ms and its size; None for a file that the demo was about to land."""
@@ -200,9 +203,9 @@ def _is_known(path: str, is_folder: bool, tables: Collection[str]) -> bool:
     """Whether a demo writes a file or a folder with this path, relative to the lake's root."""
     if is_folder and (path in tables or any(t.startswith(f"{path}/") for t in tables)):
         return True
-    if is_folder and (path in (PREPARED_FOLDER, ACCOUNTS) or path.rpartition("/")[0] == PREPARED_FOLDER):
+    if is_folder and (path in (PREPARED_FOLDER, *_STATUS_FOLDERS) or path.rpartition("/")[0] == PREPARED_FOLDER):
         return True
-    if not is_folder and (_PREPARED_FILE.fullmatch(path) or _ACCOUNT_FILE.fullmatch(path)):
+    if not is_folder and (_PREPARED_FILE.fullmatch(path) or _STATUS_FILE.fullmatch(path)):
         return True
     names = [path.removeprefix(f"{t}/") for t in tables if path.startswith(f"{t}/")]
     pattern = _TABLE_FOLDER if is_folder else _TABLE_FILE

@@ -39,6 +39,9 @@ WRITTEN = [
     f"early/order_wide/{_COMMIT}/{_PART}",
     "_accounts/order_wide.json",
     "_accounts/order_wide.json#1",
+    "_failures/ingest.json",
+    "_failures/tables/order_wide.json",
+    "_failures/tables/order_wide.json#1",
 ]
 """Files that Delta, Spark and deltalake write into a lake; killed writers leave some of them."""
 
@@ -123,6 +126,7 @@ def test_a_killed_demo_recognizes_the_files_it_was_about_to_land(made_demo: Demo
         ("_trash-abc/landing/orders/mine.csv", "rows or a file of 'orders/mine.csv'"),
         ("_trash-abc/_dagster/mine", "'_trash-abc/_dagster'"),
         ("_accounts/mine.csv", "'_accounts/mine.csv'"),
+        ("_failures/mine.csv", "'_failures/mine.csv'"),
         ("_prepared/mine.csv", "'_prepared/mine.csv'"),
         ("_prepared/orders/mine.csv", "'_prepared/orders/mine.csv'"),
         (f"events/mine/{_PART}", "'events/mine'"),
