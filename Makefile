@@ -33,8 +33,9 @@ setup-kafka: setup ## fetch the JARs of Kafka's connector and of Avro
 setup-broker: setup ## fetch the JARs of a local Kafka broker
 	@$(BIN)/python -m platform_defs.setup.jars broker
 
-setup-s3: setup ## fetch the JARs of Hadoop's S3 file system
+setup-s3: setup ## fetch the JARs of Hadoop's S3 file system (10 MB), and compile the log store
 	@$(BIN)/python -m platform_defs.setup.jars s3
+	@$(BIN)/python -m platform_defs.setup.log_store
 
 $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 	@set -e; mkdir -p $(@D); uv=$$(command -v uv || true); \
@@ -64,7 +65,7 @@ $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 demo: setup ## run the demo: simulate a shop, ingest, build every table (ARGS=... for options)
 	$(BIN)/tidemark demo $(ARGS)
 
-test: setup-kafka setup-broker ## run all tests except the long ones (ARGS=... goes to pytest)
+test: setup-kafka setup-broker setup-s3 ## run all tests except the long ones (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(LONG))" $(ARGS)
 
 test-fast: setup ## run the tests that need no Spark

@@ -79,8 +79,8 @@ Download = Callable[[Sequence[Jar], Path], str]
 """A function that downloads JARs into a folder under their file names, and returns its log."""
 
 
-SPARK, KAFKA = "spark", "kafka"
-"""The set of JARs that every session needs, and the set of Kafka's connector."""
+SPARK, KAFKA, S3 = "spark", "kafka", "s3"
+"""The sets of JARs that every session needs, of Kafka's connector, and of Hadoop's S3 file system."""
 
 
 @lru_cache

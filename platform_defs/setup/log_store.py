@@ -1,0 +1,75 @@
+"""The JAR with Delta's log store for S3, which is compiled once, at set-up, by the Scala compiler that Spark includes."""
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyspark
+
+from platform_defs.safe_text import printable
+from platform_defs.setup.jars import JarError, jar_paths, jars_folder
+from platform_defs.setup.java import JavaNotFound, find_java
+
+CLASS = "tidemark.ConditionalLogStore"
+_SOURCE = Path(__file__).parent.parent / "spark" / "ConditionalLogStore.scala"
+_OF_SPARK = Path(pyspark.__file__).parent / "jars"
+
+
+def log_store_jar() -> Path:
+    """The JAR of the present source and the installed version of Spark.
+
+    Raises:
+        JarError: it is not compiled yet.
+    """
+    jar = _jar()
+    if not jar.is_file():
+        raise JarError(f"missing in {jar.parent}: {jar.name}. Run `make setup-s3`, which compiles it")
+    return jar
+
+
+def compile_log_store() -> Path:
+    """Compile the JAR, unless it exists; needs no network.
+
+    Raises:
+        JarError: a JAR of the set `spark` is missing, or the compiler failed.
+        JavaNotFound: no Java was found.
+    """
+    jar = _jar()
+    if jar.is_file():
+        return jar
+    compiler = _class_path(*_OF_SPARK.glob("scala-*.jar"))
+    uses = _class_path(*_OF_SPARK.glob("scala-library-*.jar"), *_OF_SPARK.glob("hadoop-client-api-*.jar"), *map(Path, jar_paths()))
+    with tempfile.TemporaryDirectory(prefix=".compile-", dir=jar.parent) as scratch:
+        made = Path(scratch, jar.name)
+        command = [Path(find_java()) / "bin" / "java", "-cp", compiler, "scala.tools.nsc.Main", "-nowarn", "-cp", uses, "-d", made, _SOURCE]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode or not made.is_file():
+            raise JarError(f"{_SOURCE.name} could not be compiled; Scala printed:\n{printable(done.stdout + done.stderr)}")
+        made.replace(jar)
+    return jar
+
+
+def _jar() -> Path:
+    content = hashlib.sha256(_SOURCE.read_bytes() + pyspark.__version__.encode()).hexdigest()
+    return jars_folder() / f"tidemark-log-store-{content[:12]}.jar"
+
+
+def _class_path(*jars: Path) -> str:
+    return ":".join(str(jar) for jar in jars)
+
+
+def main() -> int:
+    """Compile the JAR and print its path; the exit status is 1 if that fails."""
+    try:
+        made = compile_log_store()
+    except (JarError, JavaNotFound, ValueError, OSError) as error:  # a wrong setting, or a folder that cannot be written to
+        sys.stderr.write(f"{printable(str(error))}\n")
+        return 1
+    sys.stdout.write(f"log store: {made}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
