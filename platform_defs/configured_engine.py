@@ -5,10 +5,9 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from assets.pipeline import Pipeline
-from operators.timing import length_ms
+from platform_defs.configured_lake import lake_of
 from platform_defs.connections import connections
 from platform_defs.engine import Engine
-from platform_defs.engine.lake.tables import Lake
 from platform_defs.pipelines import configured_pipeline
 from platform_defs.settings import Settings, settings
 from platform_defs.spark.session import session
@@ -30,7 +29,7 @@ def make_engine(
     """
     pipeline = configured_pipeline(values) if pipeline is None else pipeline
     return Engine(
-        Lake(values.lake, length_ms(values.lease, "lease") / 1000),
+        lake_of(values),
         pipeline.sources_by_name,
         pipeline.tables_by_name,
         connect or (lambda: session(values)),

@@ -1,4 +1,4 @@
-"""What a deployment connects to: further Spark options and JARs, from the YAML file of the setting `TIDEMARK_CONNECTIONS`.
+"""What a deployment connects to: Kafka, S3, and further Spark options and JARs, from the YAML file of the setting `TIDEMARK_CONNECTIONS`.
 
 A value that must stay secret is written as `{env: NAME}`, and read from that environment variable when it is needed.
 """
@@ -18,6 +18,7 @@ from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.text import parse
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.kafka_sources import Kafka
+from platform_defs.s3 import S3
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import KAFKA, SPARK
 
@@ -46,11 +47,12 @@ class Connections(Strict):
         spark: further options of the Spark session, by Spark's names.
         jars: the paths of further JARs for the session.
         kafka: the topics that sources read from Kafka.
+        s3: how S3 is reached; see `S3`.
     """
 
     spark: Annotated[dict[str, Value], AfterValidator(_spark_options)] = Field(default_factory=dict)
     jars: list[Annotated[str, AfterValidator(_jar)]] = Field(default_factory=list)
-
+    s3: S3 | None = None
     kafka: Kafka | None = None
 
     @property

@@ -10,9 +10,8 @@ from assets.days import day_end, day_of
 from assets.factories.partitions import daily
 from assets.pipeline import EARLIEST_DAY, Pipeline
 from operators.errors import TidemarkError
-from operators.timing import length_ms
+from platform_defs.configured_lake import lake_of
 from platform_defs.engine.engine import wall_clock
-from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.settings import Settings
 
@@ -67,7 +66,7 @@ def first_day(values: Settings, pipeline: Pipeline, now: Callable[[], int] = wal
 def _oldest_event(values: Settings, pipeline: Pipeline, now: int) -> int | None:
     """The oldest event time in the lake in epoch ms; None if there is none, or if the lake cannot be read: runs report that error."""
     try:
-        ledger = Ledger(Lake(values.lake, length_ms(values.lease, "lease") / 1000), lambda: now)
+        ledger = Ledger(lake_of(values), lambda: now)
         found = [ledger.source(source.name).oldest for source in pipeline.sources]
     except (TidemarkError, OSError):
         return None

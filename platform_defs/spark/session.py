@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 
 from platform_defs.connections import connections
 from platform_defs.engine.lake.compaction import SMALL_BYTES
+from platform_defs.s3 import store_of
 from platform_defs.settings import Settings
-from platform_defs.setup.jars import jar_paths
+from platform_defs.setup.jars import S3, jar_paths
 from platform_defs.setup.java import find_java
+from platform_defs.setup.log_store import log_store_jar
 from platform_defs.spark.class_archive import archive_option
 from platform_defs.spark.java_calls import make_fewer_calls
 from platform_defs.spark.served import attached
@@ -43,6 +45,8 @@ PINNED = {
 _LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 """Linux's setting of large pages. They save 5 to 9 % of the CPU time of a cycle; Java prints a warning where they are not allowed."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_HADOOP = "spark.hadoop."
+"""The options of stores, some of which are secret. They are set once the JVM has started, as its command line is visible to all users."""
 LOGGING = Path(__file__).with_name("log4j2.properties")
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers that log an exception's text, which may quote rows; the caller gets the exception itself."""
@@ -75,6 +79,9 @@ def spark_config(settings: Settings) -> dict[str, str]:
     """
     connected = connections(settings)
     connected.check_options(PINNED)
+    store = store_of(settings, connected.s3)
+    of_store = [str(log_store_jar())] if store else []
+    jars = [*jar_paths(*connected.jar_sets, *([S3] if store else [])), *of_store, *connected.jars]
     local = settings.spark_master.startswith("local")
     here = _LOCAL if local else {}
     jvm = f" -XX:+UseParallelGC{_large_pages()}" if local else ""
@@ -85,7 +92,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.app.name": "tidemark",
             "spark.master": settings.spark_master,
             "spark.driver.memory": settings.driver_memory,
-            "spark.jars": ",".join([*jar_paths(*connected.jar_sets), *connected.jars]),
+            "spark.jars": ",".join(jars),
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "256",
@@ -102,6 +109,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack walk and two calls into the JVM for each column expression
             JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{jvm}",
         }
+        | (store.spark_options if store else {})
         | connected.spark_options
     )
 
@@ -118,7 +126,12 @@ def own_session(config: Mapping[str, str]) -> SparkSession:
     os.environ["JAVA_HOME"] = java = find_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     options = config[JAVA_OPTIONS]
-    return spark_session_from_config({**config, JAVA_OPTIONS: options if ".jsa" in options else f"{options}{archive_option(java)}"})
+    at_start = {name: value for name, value in config.items() if not name.startswith(_HADOOP)}
+    made = spark_session_from_config({**at_start, JAVA_OPTIONS: options if ".jsa" in options else f"{options}{archive_option(java)}"})
+    hadoop = cast(Any, made.sparkContext)._jsc.hadoopConfiguration()
+    for name in config.keys() - at_start.keys():
+        hadoop.set(name.removeprefix(_HADOOP), config[name])
+    return made
 
 
 def session(settings: Settings, **more: str) -> SparkSession:

@@ -131,7 +131,7 @@ def record(
 
 def _replace(lake: Lake, path: str, content: bytes) -> None:
     """Replace a file; a reader sees the old or the new content. deltalake's streams accept only what Arrow has buffered."""
-    with filesystem(lake.root).open_output_stream(path, buffer_size=len(content) + 1) as file:
+    with filesystem(lake.root, lake.storage_options).open_output_stream(path, buffer_size=len(content) + 1) as file:
         file.write(content)
 
 
@@ -139,7 +139,7 @@ def forget(lake: Lake, asset: DerivedAsset) -> None:
     """Delete the recorded accounts of a table, because its rows were repaired since."""
     try:
         with lake.live.writer(f"{FOLDER}/{asset.name}"), suppress(FileNotFoundError):
-            filesystem(lake.root).delete_file(_path(asset))
+            filesystem(lake.root, lake.storage_options).delete_file(_path(asset))
     except (OSError, DeltaError, LakeError) as error:
         _log.warning("`tidemark status` may show an account of %s from before its rebuild: %s", asset.name, error)
 
@@ -152,7 +152,7 @@ def recorded(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
 def _of_table(lake: Lake, asset: DerivedAsset, identity: str | None) -> RecordedAccount | None:
     """The recorded accounts of the table with an identity."""
     try:
-        with filesystem(lake.root).open_input_stream(_path(asset)) as file:
+        with filesystem(lake.root, lake.storage_options).open_input_stream(_path(asset)) as file:
             stored = json.loads(file.read())
         days = [RecordedDay.read(day) for day in stored["days"]]
         differences = [(str(source), int(batch), int(ledger), int(log)) for source, batch, ledger, log in stored["differences"]]

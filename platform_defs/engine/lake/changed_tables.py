@@ -83,7 +83,7 @@ class ChangedTables(WrittenTables):
 
     def _enable_vectors(self, spark: SparkSession, table: str) -> None:
         """Enable deletion vectors, without which a small table is created so that `upsert` can write it."""
-        if not has_vectors(DeltaTable(self.path(table))):
+        if not has_vectors(DeltaTable(self.path(table), storage_options=self.storage_options)):
             spark.sql(f"ALTER TABLE delta.`{self.path(table).replace('`', '``')}` SET TBLPROPERTIES ('{VECTORS_PROPERTY}' = 'true')")
 
     def upsert(self, table: str, rows: DataFrame, key: Sequence[str], *, is_deleted: str, metadata: dict[str, Any], number: int) -> bool:

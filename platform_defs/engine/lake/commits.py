@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from platform_defs.engine.formats.values import nullable
-from platform_defs.engine.lake.data_files import filesystem
+from platform_defs.engine.lake.data_skipping import store_of
 from platform_defs.engine.lake.errors import LakeError
 
 ROWS = "rows_of"
@@ -57,7 +57,7 @@ def commit_infos(delta: DeltaTable, upto: int | None = None) -> Iterator[tuple[i
     Raises:
         DeltaError: a commit lists fewer rows than it recorded: its file lost lines at its end.
     """
-    files = filesystem(delta.table_uri)
+    files = store_of(delta)
     for version in range(delta.version() if upto is None else upto, -1, -1):
         try:
             with files.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
@@ -81,23 +81,47 @@ def _require_whole(version: int, info: Mapping[str, Any], lines: Sequence[bytes]
 
 
 def create(
-    path: str, schema: StructType, actions: Sequence[AddAction], metadata: Mapping[str, Any], configuration: Mapping[str, str]
+    path: str,
+    schema: StructType,
+    actions: Sequence[AddAction],
+    metadata: Mapping[str, Any],
+    configuration: Mapping[str, str],
+    storage_options: dict[str, str] | None = None,
 ) -> DeltaTable | None:
     """Create a table with its first files; returns None, or the table if another writer created it in the meantime.
+
+    Args:
+        path: the table's path.
+        schema: its columns.
+        actions: the files.
+        metadata: what the commit records.
+        configuration: the table's properties.
+        storage_options: deltalake's options for its store.
 
     Raises:
         DeltaError: the store failed.
     """
     try:
         create_table_with_add_actions(
-            path, _nullable(schema), list(actions), mode="error", configuration=dict(configuration), commit_properties=once(metadata)
+            path,
+            _nullable(schema),
+            list(actions),
+            mode="error",
+            configuration=dict(configuration),
+            commit_properties=once(metadata),
+            storage_options=storage_options,
         )
     except (DeltaError, OSError):
-        if not DeltaTable.is_deltatable(path):
+        if not DeltaTable.is_deltatable(path, storage_options):
             raise
-        made = DeltaTable(path)
+        made = DeltaTable(path, storage_options=storage_options)
         return None if is_committed(made, -1, metadata["id"]) else made
     return None
+
+
+def reopened(delta: DeltaTable) -> DeltaTable:
+    """The table at its newest version, in a new object."""
+    return DeltaTable(delta.table_uri, storage_options=delta._storage_options)  # pyright: ignore[reportPrivateUsage]
 
 
 def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
@@ -106,7 +130,7 @@ def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
     added = [field for field in _nullable(schema).fields if field.name.lower() not in known]
     if added:
         delta.alter.add_columns([Field(f.name, f.type, nullable=True) for f in added])
-    return DeltaTable(delta.table_uri) if added else delta
+    return reopened(delta) if added else delta
 
 
 def without_other_types(delta: DeltaTable, schema: StructType) -> DeltaTable:
@@ -122,7 +146,7 @@ def without_other_types(delta: DeltaTable, schema: StructType) -> DeltaTable:
     if len(kept) == len(delta.schema().fields):
         return delta
     delta.create_write_transaction([], "overwrite", Schema(kept), commit_properties=CommitProperties(max_commit_retries=0))
-    return DeltaTable(delta.table_uri)
+    return reopened(delta)
 
 
 def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapping[str, Any], number: int | None) -> DeltaTable | None:
@@ -143,7 +167,7 @@ def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapp
     try:
         delta.create_write_transaction(list(actions), "append", delta.schema(), commit_properties=once(metadata, number))
     except (CommitFailedError, OSError):
-        fresh = DeltaTable(delta.table_uri)
+        fresh = reopened(delta)
         if is_committed(fresh, delta.version(), metadata["id"]):
             return None
         if fresh.version() == delta.version():

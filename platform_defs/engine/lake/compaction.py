@@ -32,7 +32,7 @@ class MaintainedTables(LakeRoot):
         Delta's own post-commit hooks cost more: its checkpoints are Spark jobs, whose code takes seconds to compile, and it compacts
         after each process's first commit to a table, even if there are few files.
         """
-        delta = DeltaTable(self.path(table))
+        delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if small_files(delta) >= MANY_FILES:
             point("lake.before_compact")
             with suppress(DeltaConcurrentModificationException):
@@ -55,7 +55,7 @@ class MaintainedTables(LakeRoot):
         `hours` None means the table's own retention. If another table is below the table's folder, only files in the table's own log
         are counted, and none for a table with deletion vectors.
         """
-        delta = DeltaTable(self.path(table))
+        delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if not has_vectors(delta):
             return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=not holds_tables(delta)))
         if holds_tables(delta):
@@ -69,7 +69,7 @@ class MaintainedTables(LakeRoot):
         is another table, only files in the table's own log are deleted, and none for a table with deletion vectors.
         """
         self.still_mine()
-        delta = DeltaTable(self.path(table))
+        delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if not has_vectors(delta):
             delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=not holds_tables(delta))
         elif not holds_tables(delta):

@@ -24,7 +24,7 @@ _AFTER_ALL = "\U0010ffff"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def write_files(frame: DataFrame, path: str, columns: Sequence[str]) -> str:
+def write_files(frame: DataFrame, path: str, columns: Sequence[str], options: dict[str, str] | None = None) -> str:
     """Write a frame as Parquet files into a new folder below a table; returns the folder's name. The files are not committed yet.
 
     The rows of a small query are fetched and written as one file, which takes a third of the time of a write by Spark.
@@ -38,13 +38,13 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str]) -> str:
         return folder
     _make_local_folder(path)
     if few.num_rows:
-        pq.write_table(few, f"{folder}/part-00000-{uuid.uuid4()}.parquet", filesystem=filesystem(path), store_schema=False)
+        pq.write_table(few, f"{folder}/part-00000-{uuid.uuid4()}.parquet", filesystem=filesystem(path, options), store_schema=False)
     return folder
 
 
-def add_actions(path: str, folder: str, bounded: Sequence[str]) -> tuple[list[AddAction], int]:
+def add_actions(path: str, folder: str, bounded: Sequence[str], options: dict[str, str] | None = None) -> tuple[list[AddAction], int]:
     """The `add` actions for the files of a folder, with statistics of the `bounded` columns, and the number of rows."""
-    files, actions, rows, now = filesystem(path), list[AddAction](), 0, time.time_ns() // 1_000_000
+    files, actions, rows, now = filesystem(path, options), list[AddAction](), 0, time.time_ns() // 1_000_000
     for info in files.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True)):
         if info.path.endswith(".parquet"):
             with files.open_input_file(info.path) as opened:
@@ -55,9 +55,9 @@ def add_actions(path: str, folder: str, bounded: Sequence[str]) -> tuple[list[Ad
     return actions, rows
 
 
-def filesystem(path: str) -> pa_fs.FileSystem:
-    """The file system of a table's folder, as deltalake opens it."""
-    return pa_fs.PyFileSystem(cast(Any, DeltaStorageHandler(path)))
+def filesystem(path: str, options: dict[str, str] | None = None) -> pa_fs.FileSystem:
+    """The file system of a table's folder, as deltalake opens it with the options of its store."""
+    return pa_fs.PyFileSystem(cast(Any, DeltaStorageHandler(path, options=options)))
 
 
 def _make_local_folder(path: str) -> None:

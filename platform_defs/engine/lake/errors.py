@@ -12,12 +12,30 @@ _LONGEST_WHY = 200
 _TREE = re.compile(r"\x1b\[\d*m|↳")
 """The colors and arrows with which deltalake prints the causes of an error, one per line."""
 
+_ANSWER = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
+"""S3's answer to a request that it refuses."""
+_MESSAGE = re.compile(r'message: "([^"]+)"')
+"""The operating system's reason in the details of an error of `obstore`."""
+
 
 def spark_condition(error: PySparkException | Py4JJavaError) -> str:
     """The class and the condition of a Spark error, without its text, which may quote rows."""
     if isinstance(error, PySparkException):
         return " ".join(filter(None, (type(error).__name__, error.getCondition())))
     return str(error.java_exception.getClass().getName())
+
+
+def store_reason(error: Exception) -> str:
+    """An object store's reason, in one line. S3 may quote the access key in an answer, of which only code and message are kept."""
+    text = str(error)
+    if answer := _ANSWER.search(text):
+        return f"{answer[1]}: {answer[2]}"[:_LONGEST_WHY]
+    plain, _, details = text.partition("\n\nDebug source")
+    lines = [line for each in plain.splitlines() if (line := _TREE.sub("", each).strip().rstrip("."))]
+    lines += _MESSAGE.findall(details)[-1:]
+    whole = ": ".join(lines)
+    shown = whole if len(whole) <= _LONGEST_WHY else f"{lines[0][:_LONGEST_WHY]}: {lines[-1]}"
+    return shown or type(error).__name__
 
 
 class LakeError(TidemarkError, RuntimeError):
@@ -75,11 +93,19 @@ class LakeError(TidemarkError, RuntimeError):
     @classmethod
     def no_store(cls, root: str, error: Exception) -> "LakeError":
         """The store of a lake behind a URI cannot be opened."""
-        lines = [line for each in str(error).splitlines() if (line := _TREE.sub("", each).strip().rstrip("."))]
-        why = ": ".join(lines)[:_LONGEST_WHY] or type(error).__name__
         return cls(
-            f"the lake {root} cannot be opened: its store cannot be reached ({why}). Nothing was read or written. "
-            "A lake in an object store is not supported yet; legal: a folder on this machine (TIDEMARK_LAKE)"
+            f"the lake {root} cannot be used: its store refused, or cannot be reached ({store_reason(error)}). Nothing more was read or "
+            "written. Legal: a bucket that exists (TIDEMARK_LAKE), an endpoint that answers, and credentials that may list, read, write "
+            "and delete its objects: set them in the part `s3` of TIDEMARK_CONNECTIONS, or as AWS_* variables, and run again"
+        )
+
+    @classmethod
+    def no_conditional_put(cls, root: str) -> "LakeError":
+        """The store replaces an object although the request forbids it."""
+        return cls(
+            f"the lake {root} cannot be written to: its store ignores conditional puts (`If-None-Match: *`), so two writers could "
+            "overwrite each other's commits. Nothing was written. Legal: Amazon S3, or a store that refuses to replace an object on "
+            "such a request"
         )
 
     @classmethod

@@ -123,6 +123,7 @@ class Lease:
         now: the wall clock, in epoch s.
         patience_s: see `patiently`.
         asks: whether to wait for a stream that holds the lease.
+        storage_options: deltalake's options for the store.
     """
 
     uri: str
@@ -132,6 +133,7 @@ class Lease:
     now: Callable[[], float] = time.time
     patience_s: float | None = None
     asks: bool = True
+    storage_options: dict[str, str] | None = field(default=None, repr=False)
     _id: str = field(default_factory=lambda: uuid.uuid4().hex, init=False)
     _until: float = field(default=0.0, init=False)
     _holder: str = field(default="", init=False)
@@ -162,7 +164,7 @@ class Lease:
     def asking(self) -> str | None:
         """The process that waits for a stream to release the lease; None if there is none."""
         try:
-            known = _record(DeltaTable(f"{self.uri}{NEXT}"))
+            known = _record(DeltaTable(f"{self.uri}{NEXT}", storage_options=self.storage_options))
         except TableNotFoundError:
             return None
         return known["holder"] if known is not None and known["until"] > self.now() else None
@@ -234,7 +236,9 @@ class Lease:
         try:
             table.create_write_transaction([], "append", _NOTHING, commit_properties=properties)
         except CommitFailedError:
-            if DeltaTable(self.uri).version() == table.version():  # no other commit: the store itself failed
+            if (
+                DeltaTable(self.uri, storage_options=self.storage_options).version() == table.version()
+            ):  # no other commit: the store itself failed
                 raise
             return False
         self._until = 0.0 if record is None else record["until"]
@@ -245,7 +249,7 @@ class Lease:
     def _clean_up(self) -> None:
         """Write a checkpoint and delete the log before it: otherwise each heartbeat would cost more than the last."""
         with suppress(DeltaError, OSError):  # the next one tries again
-            table = DeltaTable(self.uri)
+            table = DeltaTable(self.uri, storage_options=self.storage_options)
             table.create_checkpoint()
             table.cleanup_metadata()
 
@@ -265,16 +269,18 @@ class Lease:
             return self._read()
         once = CommitProperties(max_commit_retries=0)
         with suppress(DeltaError):  # another process created it; a retry would create it again, and so free a held lease
-            DeltaTable.create(self.uri, _NOTHING, mode="error", configuration=_SHORT_LOG, commit_properties=once)
+            DeltaTable.create(
+                self.uri, _NOTHING, "error", configuration=_SHORT_LOG, commit_properties=once, storage_options=self.storage_options
+            )
         return self._read()
 
     def _read(self) -> DeltaTable:
         try:
-            return DeltaTable(self.uri)
+            return DeltaTable(self.uri, storage_options=self.storage_options)
         except TableNotFoundError:
             raise
         except DeltaError:
-            return DeltaTable(self.uri)  # the holder may have cleaned up the log in the meantime
+            return DeltaTable(self.uri, storage_options=self.storage_options)  # the holder may have cleaned up the log in the meantime
 
 
 def _record(table: DeltaTable) -> dict[str, Any] | None:

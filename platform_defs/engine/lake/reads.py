@@ -58,7 +58,7 @@ class ReadTables(LakeRoot):
             LakeError: the lake is behind a URI, and its store cannot be opened.
         """
         try:
-            return DeltaTable(self.path(table))
+            return DeltaTable(self.path(table), storage_options=self.storage_options)
         except TableNotFoundError:
             return None
         except DeltaError as error:
@@ -126,7 +126,7 @@ class ReadTables(LakeRoot):
     def at_version(self, table: str, version: int) -> DeltaTable | None:
         """An earlier version as opened by deltalake; None if its log or one of its files is deleted."""
         with suppress(DeltaError, OSError):
-            delta = DeltaTable(self.path(table), version=version)
+            delta = DeltaTable(self.path(table), version=version, storage_options=self.storage_options)
             return delta if has_all_files(delta) else None
         return None
 

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from platform_defs.engine.formats.files import is_local
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.locks import Lease, asking, locked
+from platform_defs.engine.lake.objects import StoreError, has_conditional_put
 from platform_defs.engine.lake.waits import Purpose
 from platform_defs.paths import canonical_of_tables
 
@@ -29,11 +30,14 @@ class LakeRoot:
         root: a path or a URI that both Spark and deltalake support; it is made canonical, see `paths.canonical_of_tables`.
         lease_s: for a URI, after how many seconds another writer can take the lock of a dead one.
         leases: whether a `file://` URI is kept, whose writers take leases in place of file locks; only for tests.
+        storage_options: deltalake's options for the store behind a URI; None for those of the environment.
     """
 
     root: str
     lease_s: float = 60.0
     leases: bool = False
+    storage_options: dict[str, str] | None = field(default=None, compare=False, repr=False)
+    _asked: list[str] = field(default_factory=list, init=False, compare=False, repr=False)
     _leases: dict[str, Lease] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -50,7 +54,7 @@ class LakeRoot:
             found = Path(self.path(below))
             return sorted(f.name for f in found.iterdir() if f.is_dir()) if found.is_dir() else []
         try:
-            files = PyFileSystem(cast(Any, DeltaStorageHandler(self.root)))
+            files = PyFileSystem(cast(Any, DeltaStorageHandler(self.root, options=self.storage_options)))
         except TableNotFoundError:  # a `file://` URI: there is no lake yet
             return []
         listed = files.get_file_info(FileSelector(below, allow_not_found=True))
@@ -117,6 +121,7 @@ class LakeRoot:
             with locked(Path(self.root, "_locks"), name, purpose, patience_s, asks=asks):
                 yield
             return
+        self._require_conditional_put()
         lease = replace(self._lease(name), purpose=purpose, patience_s=patience_s, asks=asks)
         with lease.held():
             self._leases[name] = lease
@@ -126,7 +131,18 @@ class LakeRoot:
                 del self._leases[name]
 
     def _lease(self, name: str) -> Lease:
-        return Lease(self.path(f"_leases/{name.replace('/', '.')}"), name, self.lease_s)
+        return Lease(self.path(f"_leases/{name.replace('/', '.')}"), name, self.lease_s, storage_options=self.storage_options)
+
+    def _require_conditional_put(self) -> None:
+        """Raise `LakeError` if a lake in S3 is in a store in which two writers could both take a lease. It is asked once."""
+        if not self.root.startswith("s3a://") or self._asked:
+            return
+        try:
+            if not has_conditional_put(self.path("_leases"), self.storage_options):
+                raise LakeError.no_conditional_put(self.root)
+        except StoreError as error:
+            raise LakeError.no_store(self.root, error) from error
+        self._asked.append(self.root)
 
     def still_mine(self) -> None:
         """Raise `LakeError` unless this process still holds all leases that it took."""

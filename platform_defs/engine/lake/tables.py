@@ -21,7 +21,7 @@ class Lake(ChangedTables):
 
     def pinned(self) -> "Lake":
         """A snapshot of the lake (see `PinnedLake`)."""
-        return PinnedLake(self.root, self.lease_s, self.leases, base=self)
+        return PinnedLake(self.root, self.lease_s, self.leases, self.storage_options, base=self)
 
     @property
     def live(self) -> "Lake":

@@ -86,13 +86,14 @@ class WrittenTables(ReadTables, MaintainedTables):
         delta = commits.widen(delta, frame.schema) if delta is not None and widen else delta
         if delta is not None:
             check_columns(table, schema_of(delta), frame.schema, may_lack=widen)
-        folder = write_files(frame, path, [] if delta is None else schema_of(delta).fieldNames())
+        folder = write_files(frame, path, [] if delta is None else schema_of(delta).fieldNames(), self.storage_options)
         bounded = bounded_columns(frame.schema, pruned_by)
-        actions, rows = add_actions(path, folder, bounded if delta is None else statistics_columns(delta, bounded))
+        columns = bounded if delta is None else statistics_columns(delta, bounded)
+        actions, rows = add_actions(path, folder, columns, self.storage_options)
         stamped = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
         self.still_mine()
         if delta is None:
-            delta = commits.create(path, frame.schema, actions, stamped, configuration(bounded, change_feed))
+            delta = commits.create(path, frame.schema, actions, stamped, configuration(bounded, change_feed), self.storage_options)
         while delta is not None:
             self._check_follows(table, delta, metadata, after)
             delta = commits.commit_files(delta, actions, stamped, number)
@@ -172,7 +173,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         known: DeltaTable | None = self.delta(table) if seen is ANY else seen
         before = None if known is None else known.version()
         merge = known is not None and not {*rows.column_names} <= {f.name for f in known.schema().fields}
-        how: dict[str, Any] = {"schema_mode": "merge"} if merge else {}
+        how: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
         try:
             target, mode = (self.path(table), "error") if seen is None else (self.path(table) if seen is ANY else seen, "append")
             write_deltalake(target, rows, mode=mode, commit_properties=commits.once(stamped), description=description or None, **how)

@@ -155,7 +155,7 @@ class Maintenance:
         return Maintained(kept.table, before, _files(self._open(kept)), removed)
 
     def _open(self, kept: _Kept) -> DeltaTable:
-        return DeltaTable(self.lake.path(kept.table))
+        return DeltaTable(self.lake.path(kept.table), storage_options=self.lake.storage_options)
 
     def _compact(self, kept: _Kept) -> None:
         if small_files(self._open(kept)) < self.small_files:

@@ -69,7 +69,7 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 def _target(lake: Lake, folder: str) -> Lake:
     """The folder as a lake, so that it has one writer at a time."""
     try:
-        return Lake(outside(canonical_of_tables(folder), lake.root), lake.lease_s)
+        return Lake(outside(canonical_of_tables(folder), lake.root), lake.lease_s, storage_options=lake.storage_options)
     except PathError as error:
         raise PublishError.bad_folder(folder, error.legal) from None
 

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.lake import locks, reads
+from platform_defs.engine.lake import locks, reads, root
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import CopyEngine, MakeEngine
@@ -119,18 +119,21 @@ def test_a_commit_that_lost_its_last_lines_stops_every_computation_from_it(engin
 
 
 def test_a_store_that_cannot_be_reached_is_an_error_with_the_cause_and_what_is_legal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Any) -> NoReturn:
+    def fail(*_: Any, **__: Any) -> NoReturn:
         raise OSError("Generic S3 error\n          \x1b[31m↳\x1b[0m loading credentials\n           \x1b[31m↳\x1b[0m no permission.\n")
 
     monkeypatch.setattr(reads, "DeltaTable", fail)
-    with pytest.raises(LakeError, match=r"^the lake s3a://bucket/lake cannot be opened") as raised:
+    with pytest.raises(LakeError, match=r"^the lake s3a://bucket/lake cannot be used") as raised:
         Lake("s3a://bucket/lake").delta("ledger")
     assert str(raised.value) == (
-        "the lake s3a://bucket/lake cannot be opened: its store cannot be reached (Generic S3 error: loading credentials: no permission). "
-        "Nothing was read or written. A lake in an object store is not supported yet; legal: a folder on this machine (TIDEMARK_LAKE)"
+        "the lake s3a://bucket/lake cannot be used: its store refused, or cannot be reached (Generic S3 error: loading credentials: no "
+        "permission). Nothing more was read or written. Legal: a bucket that exists (TIDEMARK_LAKE), an endpoint that answers, and "
+        "credentials that may list, read, write and delete its objects: set them in the part `s3` of TIDEMARK_CONNECTIONS, or as AWS_* "
+        "variables, and run again"
     )
     monkeypatch.setattr(locks, "DeltaTable", fail)
-    with pytest.raises(LakeError, match="its store cannot be reached"), Lake("s3a://bucket/lake").writer("ledger"):
+    monkeypatch.setattr(root, "has_conditional_put", lambda *_: True)
+    with pytest.raises(LakeError, match="its store refused, or cannot be reached"), Lake("s3a://bucket/lake").writer("ledger"):
         pass
     with pytest.raises(OSError, match="Generic S3 error"):  # a local lake has no store
         Lake("/lake").delta("ledger")

@@ -1,0 +1,65 @@
+"""The objects of a store, without Spark: their list, page by page, and whether the store can put an object if it is absent.
+
+deltalake and Arrow would list a whole folder into memory.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import obstore
+from obstore.store import ObjectStore, from_url
+
+PAGE = 10_000
+"""The number of objects in one page, which is kept in memory. S3 answers a request with 1,000 of them."""
+_CONFIG = {
+    *("access_key_id", "secret_access_key", "session_token", "token", "region", "default_region", "endpoint", "endpoint_url"),
+    *("virtual_hosted_style_request", "imdsv1_fallback", "metadata_endpoint", "request_payer", "role_arn", "role_session_name"),
+    *("skip_signature", "sts_endpoint", "web_identity_token_file", "container_credentials_relative_uri", "unsigned_payload"),
+}
+"""deltalake's options for S3, without the prefix `aws_`, that are also the options of a listing."""
+_CLIENT = {"allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url", "proxy_ca_certificate", "user_agent"}
+_PROBE = "_conditional_put"
+StoreError = obstore.exceptions.BaseError
+
+
+def store_at(uri: str, options: Mapping[str, str] | None) -> ObjectStore:
+    """The store with the objects below a URI.
+
+    Args:
+        uri: the URI of a folder.
+        options: deltalake's options for the store; None for those of the environment.
+    """
+    plain = {name.lower().removeprefix("aws_"): value for name, value in (options or {}).items()}
+    config: Any = {name: value for name, value in plain.items() if name in _CONFIG}
+    client: Any = {name: value for name, value in plain.items() if name in _CLIENT}
+    retries: Any = {"max_retries": int(plain["max_retries"])} if "max_retries" in plain else None
+    return from_url(uri.replace("s3a://", "s3://", 1), config=config, client_options=client, retry_config=retries)
+
+
+def has_conditional_put(folder: str, options: Mapping[str, str] | None) -> bool:
+    """Whether the store refuses to replace an object where the request says so; some stores ignore that part of a request.
+
+    Args:
+        folder: the URI of a folder in which an object may be created.
+        options: deltalake's options for the store.
+
+    Raises:
+        StoreError: the store refused, or cannot be reached.
+    """
+    store = store_at(folder, options)
+    for _ in range(2):
+        try:
+            obstore.put(store, _PROBE, b"", mode="create")
+        except obstore.exceptions.AlreadyExistsError:
+            return True
+    return False
+
+
+def pages(uri: str, options: Mapping[str, str] | None) -> Iterator[list[tuple[str, int, int]]]:
+    """The objects below a folder's URI in pages: their names below the folder, modification times in epoch ms, and lengths.
+
+    Raises:
+        StoreError: the store refused, or cannot be reached.
+    """
+    for page in obstore.list(store_at(uri, options), chunk_size=PAGE):
+        yield [(found["path"], int(found["last_modified"].timestamp() * 1000), found["size"]) for found in page]

@@ -1,0 +1,102 @@
+"""How S3, or a store with its interface, is reached: one description, from which Spark and deltalake get their options."""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from platform_defs.connection_values import Value, resolved
+from platform_defs.declared.models import Strict
+from platform_defs.settings import Settings, environment_value
+from platform_defs.setup.log_store import CLASS
+
+SCHEME = "s3a"
+_ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
+_RETRIES = {"max_retries": "6", "retry_timeout": "60s"}
+"""deltalake's retries. A store that cannot be reached is an error after some seconds, and not after minutes."""
+
+
+class S3(Strict):
+    """An S3 store. Without credentials, Spark and deltalake use the environment variables `AWS_*`, or the role of the machine.
+
+    Args:
+        endpoint: the store's URL; by default `AWS_ENDPOINT_URL`, or Amazon's.
+        region: the region; by default `AWS_REGION`.
+        access_key: the ID of the access key.
+        secret_key: the secret of the access key.
+        session_token: the token of temporary credentials.
+        path_style: whether the bucket is in the URL's path, not in the host's name; by default true if there is an endpoint.
+        options: further options of deltalake, by its names; those of Spark are in the part `spark`, as `spark.hadoop.fs.s3a...`.
+    """
+
+    endpoint: Value | None = None
+    region: Value | None = None
+    access_key: Value | None = None
+    secret_key: Value | None = None
+    session_token: Value | None = None
+    path_style: bool | None = None
+    options: dict[str, Value] = Field(default_factory=dict)
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        """The options of a Spark session.
+
+        Raises:
+            ConnectionsError: an environment variable is not set.
+        """
+        names = {
+            "endpoint": "endpoint",
+            "region": "endpoint.region",
+            "access_key": "access.key",
+            "secret_key": "secret.key",
+            "session_token": "session.token",
+        }
+        found = self._values
+        options = {f"spark.hadoop.fs.s3a.{option}": found[field] for field, option in names.items() if field in found}
+        options["spark.hadoop.fs.s3a.path.style.access"] = str(self._has_path_style(found)).lower()
+        return options | {f"spark.delta.logStore.{SCHEME}.impl": CLASS}
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """The options of deltalake.
+
+        Raises:
+            ConnectionsError: an environment variable is not set.
+        """
+        names = {
+            "endpoint": "aws_endpoint_url",
+            "region": "aws_region",
+            "access_key": "aws_access_key_id",
+            "secret_key": "aws_secret_access_key",
+            "session_token": "aws_session_token",
+        }
+        found = self._values
+        options = {option: found[field] for field, option in names.items() if field in found}
+        options["aws_virtual_hosted_style_request"] = str(not self._has_path_style(found)).lower()
+        if found.get("endpoint", "").startswith("http://"):
+            options["allow_http"] = "true"
+        return _RETRIES | options | resolved(self.options)
+
+    @property
+    def _values(self) -> dict[str, str]:
+        given = {field: value for field in S3.model_fields if field not in ("path_style", "options") and (value := getattr(self, field))}
+        usual = {field: value for field, names in (("endpoint", _ENDPOINTS), ("region", _REGIONS)) if (value := _first(names))}
+        return usual | resolved(given)
+
+    def _has_path_style(self, found: dict[str, str]) -> bool:
+        return "endpoint" in found if self.path_style is None else self.path_style
+
+
+def _first(variables: Sequence[str]) -> str | None:
+    """The value of the first environment variable that is set."""
+    return next((value for name in variables if (value := environment_value(name))), None)
+
+
+def store_of(values: Settings, given: S3 | None) -> S3 | None:
+    """The store that a deployment needs; None if it needs none.
+
+    Args:
+        values: the settings: a lake or a root of landing folders in S3 needs a store.
+        given: the store of the connections, which is needed in any case.
+    """
+    used = any(root.startswith(f"{SCHEME}://") for root in (values.lake, values.landing_root))
+    return S3() if given is None and used else given

@@ -1,0 +1,112 @@
+"""The part `s3` of the connections: what Spark and deltalake get from it."""
+
+from pathlib import Path
+
+import pytest
+
+from platform_defs.connections import ConnectionsError, read
+from platform_defs.s3 import S3, store_of
+from platform_defs.settings import Settings
+from platform_defs.setup import log_store
+from platform_defs.setup.jars import JarError, pinned
+from platform_defs.spark.session import spark_config
+
+FILE = """
+s3:
+  endpoint: http://127.0.0.1:9000
+  region: eu-central-1
+  access_key: {env: THE_KEY}
+  secret_key: {env: THE_SECRET}
+  options: {request_payer: true}
+"""
+VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("THE_KEY", "the-key")
+    monkeypatch.setenv("THE_SECRET", "s3cret")
+
+
+def _store(text: str) -> S3:
+    found = read(text).s3
+    assert found is not None
+    return found
+
+
+def test_one_description_gives_the_options_of_both() -> None:
+    store = _store(FILE)
+    assert store.spark_options == {
+        "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9000",
+        "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
+        "spark.hadoop.fs.s3a.access.key": "the-key",
+        "spark.hadoop.fs.s3a.secret.key": "s3cret",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.delta.logStore.s3a.impl": "tidemark.ConditionalLogStore",
+    }
+    assert store.storage_options == {
+        "max_retries": "6",
+        "retry_timeout": "60s",
+        "aws_endpoint_url": "http://127.0.0.1:9000",
+        "aws_region": "eu-central-1",
+        "aws_access_key_id": "the-key",
+        "aws_secret_access_key": "s3cret",
+        "aws_virtual_hosted_style_request": "false",
+        "allow_http": "true",
+        "request_payer": "true",
+    }
+    assert "s3cret" not in repr(store)
+
+
+def test_without_an_endpoint_and_keys_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "aws_endpoint_url" not in S3().storage_options
+    assert S3().spark_options["spark.hadoop.fs.s3a.path.style.access"] == "false"
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://store.example")
+    assert S3().storage_options["aws_region"] == S3().spark_options["spark.hadoop.fs.s3a.endpoint.region"] == "eu-west-1"
+    assert S3().storage_options["aws_endpoint_url"] == S3().spark_options["spark.hadoop.fs.s3a.endpoint"] == "https://store.example"
+    assert "allow_http" not in S3().storage_options
+    assert S3(path_style=False).storage_options["aws_virtual_hosted_style_request"] == "true"
+    assert S3(region="x").storage_options["aws_region"] == "x"
+
+
+def test_a_store_is_needed_for_a_lake_or_a_landing_root_in_s3_or_if_it_is_described(tmp_path: Path) -> None:
+    local = Settings(lake=str(tmp_path))  # pyright: ignore[reportCallIssue]
+    assert store_of(local, None) is None
+    assert store_of(local, S3(region="x")) == S3(region="x")
+    assert store_of(Settings(lake="s3a://b/lake"), None) == S3()  # pyright: ignore[reportCallIssue]
+    assert store_of(Settings(lake=str(tmp_path), landing="s3a://b/in"), None) == S3()  # pyright: ignore[reportCallIssue]
+
+
+def test_a_session_for_a_lake_in_s3_has_its_jars_and_options(tmp_path: Path) -> None:
+    file = tmp_path / "connections.yaml"
+    file.write_text(FILE + "spark: {spark.hadoop.fs.s3a.connection.maximum: 20}\n")
+    config = spark_config(Settings(lake="s3a://b/lake", connections=str(file)))  # pyright: ignore[reportCallIssue]
+    names = [Path(jar).name for jar in config["spark.jars"].split(",")]
+    assert {jar.file_name for jar in (*pinned("spark"), *pinned("s3"))} < {*names}
+    assert log_store.log_store_jar().name in names
+    assert config["spark.hadoop.fs.s3a.secret.key"] == "s3cret"
+    assert config["spark.hadoop.fs.s3a.connection.maximum"] == "20"
+    plain = spark_config(Settings(lake=str(tmp_path)))  # pyright: ignore[reportCallIssue]
+    assert "hadoop-aws" not in plain["spark.jars"]
+    assert not [name for name in plain if "s3a" in name]
+
+
+def test_a_missing_log_store_has_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_store, "jars_folder", lambda: tmp_path)
+    with pytest.raises(JarError, match=r"^missing in .*: tidemark-log-store-\w{12}\.jar\. Run `make setup-s3`"):
+        log_store.log_store_jar()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param("s3: {bucket: b}", "s3.bucket: there is no such parameter", id="an unknown field"),
+        pytest.param("s3: {path_style: yes please}", "s3.path_style", id="no boolean"),
+    ],
+)
+def test_what_is_not_legal_is_refused(text: str, error: str) -> None:
+    with pytest.raises(ConnectionsError, match=error):
+        read(text, "connections.yaml")
