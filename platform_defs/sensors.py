@@ -15,6 +15,9 @@ from platform_defs.jobs import advance_request, later_days, partition_days
 from platform_defs.stream.runs import starting
 from platform_defs.tries import Tries, tries
 
+_SHOWN = 3
+"""The number of folders that a skip reason names."""
+
 
 @dg.sensor(
     job_name="ingest",
@@ -26,7 +29,8 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
     fresh = [file for source in sorted(engine.folders) for file in engine.ingestion.new_files(source)]
     idle = engine.pending.idle()
     if not fresh and not idle:
-        return dg.SkipReason("nothing new has landed")
+        unlisted = [f"{path} cannot be listed: {why}" for path, why in engine.ingestion.unlisted.items()]
+        return dg.SkipReason("; ".join(unlisted[:_SHOWN]) or "nothing new has landed")
     if busy := _ingesting(context.instance, engine):
         return dg.SkipReason(busy)
     newest = max((file.offset for file in fresh), default="")

@@ -58,10 +58,11 @@ class IngestError(TidemarkError, RuntimeError):
 
     @classmethod
     def no_store(cls, source: str, folder: str, why: str) -> "IngestError":
-        """Spark has no file system for the URI of a source's folder."""
+        """Spark has no file system for the URI of a source's folder, or cannot open it."""
         return cls(
             f"the folder {folder} of source {source!r} cannot be used: Spark has no file system for it ({why}). Nothing was ingested. "
-            "Input files in an object store are not supported yet; legal: a folder on this machine (TIDEMARK_LANDING)"
+            "Legal: a folder on this machine, an s3a:// URI once `make setup-s3` has fetched its JARs, or another store whose JARs "
+            "TIDEMARK_CONNECTIONS lists (not tried); set TIDEMARK_LANDING"
         )
 
     @classmethod

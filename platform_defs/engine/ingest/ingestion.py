@@ -16,6 +16,7 @@ from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.ingest.new_files import Landing, landings
+from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ingest.quarantine import Quarantine
 from platform_defs.engine.ingest.quarantine_list import QuarantineList
 from platform_defs.engine.ingest.replay import Replay
@@ -53,7 +54,7 @@ class Ingestion:
     require: Callable[[], None]
     topics: Mapping[str, Topics] = field(default_factory=dict, repr=False)
     at_once: int = 5_000_000
-    known: Mapping[str, Landing] | None = field(default=None, repr=False)
+    known: Mapping[str, Landing | ObjectLanding] | None = field(default=None, repr=False)
 
     @cached_property
     def batches(self) -> Ingest:
@@ -81,9 +82,14 @@ class Ingestion:
         return QuarantineList(self.lake, self.ledger, self.sources, self.folders)
 
     @cached_property
-    def landings(self) -> Mapping[str, Landing]:
-        """The finders of new files for local folders, by source."""
-        return self.known if self.known is not None else landings(self.folders, self.ledger)
+    def landings(self) -> Mapping[str, Landing | ObjectLanding]:
+        """The finders of new files for local folders and for those in S3, by source."""
+        return self.known if self.known is not None else landings(self.folders, self.ledger, self.lake.storage_options)
+
+    @property
+    def unlisted(self) -> dict[str, str]:
+        """The folders and files that the newest look for new files could not examine, by path, and why."""
+        return {path: why for landing in self.landings.values() for path, why in landing.unlisted.items()}
 
     @property
     def stream(self) -> Stream:
@@ -109,7 +115,7 @@ class Ingestion:
         return [*made, idle] if idle else made
 
     def new_files(self, source: str) -> list[File]:
-        """The files in a source's local folder that the ledger does not record in their present state. Needs no session."""
+        """The files in a source's folder that the ledger does not record in their present state. Needs no session."""
         return self.landings[source].new() if source in self.landings else []
 
     def land_changes(self, table: str, source: str, *, first: int = 0) -> list[Landed]:

@@ -3,7 +3,7 @@
 A folder with an unchanged modification time has the same files as before; it is skipped if the ledger records all of them. In a changed
 folder, only files that are not recorded are examined. This misses recorded files that change, and changes on network file systems without
 modification times of folders. Each look therefore also examines `SECOND_LOOKS` recorded files again, in rotation, and lists their folders.
-Folders behind a URI have no such times, and Spark lists all of their files.
+Folders in S3 have no such times: see `new_objects`. Spark lists those behind other URIs.
 """
 
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from platform_defs.engine.formats.files import File, found_file, is_hidden, is_local, one_path
+from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ledger.ledger import Ledger
 
 SECOND_LOOKS = 1_000
@@ -217,6 +218,18 @@ class Landing:
             folder.is_complete = folder.is_stable and not missed and not new.intersection(files.values())
 
 
-def landings(folders: Mapping[str, str], ledger: Ledger) -> dict[str, Landing]:
-    """The finders of new files for local folders, by source."""
-    return {source: Landing(source, folder, ledger) for source, folder in folders.items() if is_local(folder)}
+def landings(folders: Mapping[str, str], ledger: Ledger, options: Mapping[str, str] | None = None) -> dict[str, Landing | ObjectLanding]:
+    """The finders of new files for local folders and for those in S3, by source.
+
+    Args:
+        folders: the folders, by source.
+        ledger: the lake's ledger.
+        options: deltalake's options for S3; None for those of the environment.
+    """
+    found: dict[str, Landing | ObjectLanding] = {}
+    for source, folder in folders.items():
+        if is_local(folder):
+            found[source] = Landing(source, folder, ledger)
+        elif folder.startswith("s3a://"):
+            found[source] = ObjectLanding(source, folder, ledger, options)
+    return found

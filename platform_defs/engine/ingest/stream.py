@@ -21,6 +21,7 @@ from platform_defs.engine.formats.files import File, hadoop_file, is_local, list
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
 from platform_defs.engine.ingest.new_files import Landing
+from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
 from platform_defs.engine.ingest.topic_ranges import TopicRanges
 from platform_defs.engine.ingest.turns import MOST_KEPT, PATIENCE_S, Turns
@@ -43,7 +44,7 @@ class Stream:
         ingest: ingests micro-batches.
         folders: each source's folder.
         max_files: the largest number of files of each source in one micro-batch.
-        landings: the finders of new files for local folders, by source.
+        landings: the finders of new files for local folders and for those in S3, by source.
         idle: records the sources that became idle; a continuous stream calls it at each interval without files.
         first_wait_s: the first wait before a continuous stream retries an unreadable file, in seconds.
         sleep: waits for some seconds.
@@ -55,7 +56,7 @@ class Stream:
     ingest: Ingest
     folders: Mapping[str, str]
     max_files: int
-    landings: Mapping[str, Landing]
+    landings: Mapping[str, Landing | ObjectLanding]
     idle: Callable[[], Entry | None] = lambda: None
     first_wait_s: float = FIRST_WAIT_S
     sleep: Callable[[float], None] = time.sleep
@@ -133,7 +134,7 @@ class Stream:
         return any(ranges.has_more for ranges in self.ranges.values())
 
     @property
-    def _finders(self) -> list[Landing | TopicRanges]:
+    def _finders(self) -> list[Landing | ObjectLanding | TopicRanges]:
         return [*self.landings.values(), *self.ranges.values()]
 
     def _turn(self, turns: Turns, pending: Pending) -> bool:

@@ -309,6 +309,6 @@ def test_files_with_non_utf8_names_are_distinguished_and_recorded_once(folder: L
     assert folder.list_new() == []
 
 
-def test_landing_folders_are_local() -> None:
+def test_folders_on_this_machine_and_in_s3_have_a_finder() -> None:
     ledger: Ledger = memory_ledger()
-    assert list(landing.landings({"l": "/in/l", "r": "s3a://in/r"}, ledger)) == ["l"]
+    assert list(landing.landings({"l": "/in/l", "r": "s3a://in/r", "g": "gs://in/g"}, ledger)) == ["l", "r"]

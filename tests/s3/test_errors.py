@@ -1,0 +1,52 @@
+"""Faults of an S3 store: each is an error that says what is legal, and that shows no credentials."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
+from tests.support.s3_server import ACCESS_KEY, SECRET_KEY
+
+pytestmark = pytest.mark.s3
+SECRETS = (ACCESS_KEY, SECRET_KEY, "wrong-key")
+
+
+def _written(lake: Lake) -> None:
+    with lake.opened():
+        lake.append_small(pa.table({"a": [1]}), "t")
+
+
+ACTS: dict[str, Callable[[Lake], Any]] = {
+    "read": lambda lake: lake.delta("ledger"),
+    "lock": lambda lake: lake.writer("ledger").__enter__(),
+    "write": _written,
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize(
+    ("bucket", "changed", "why"),
+    [
+        pytest.param(None, {"AWS_ACCESS_KEY_ID": "wrong-key"}, "InvalidAccessKeyId: The AWS Access Key Id you provided", id="a wrong key"),
+        pytest.param("no-such-bucket", {}, "NoSuchBucket: The specified bucket does not exist", id="no bucket"),
+        pytest.param(None, {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "max_retries": "0"}, "Connection refused", id="no server"),
+    ],
+)
+def test_a_fault_of_the_store_has_a_way_out(lake: Lake, act: str, bucket: str | None, changed: dict[str, str], why: str) -> None:
+    options = (lake.storage_options or {}) | changed
+    faulty = replace(lake, root=f"s3a://{bucket}/lake" if bucket else lake.root, storage_options=options)
+    with pytest.raises(LakeError, match=why) as raised:
+        ACTS[act](faulty)
+    text = str(raised.value)
+    assert text.startswith(f"the lake {faulty.root} cannot be used: its store refused, or cannot be reached (")
+    assert "set them in the part `s3` of TIDEMARK_CONNECTIONS, or as AWS_* variables" in text
+    assert not [secret for secret in SECRETS if secret in text]
+
+
+def test_a_lake_does_not_show_its_credentials(lake: Lake) -> None:
+    assert SECRET_KEY in (lake.storage_options or {}).values()
+    assert not [secret for secret in SECRETS if secret in repr(lake)]

@@ -1,0 +1,102 @@
+"""The writers of a lake in S3: one at a time, and none overwrites the commit of another."""
+
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import obstore
+import pyarrow as pa
+import pytest
+
+from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.lake.locks import Busy, Lease
+from platform_defs.engine.lake.tables import Lake
+from tests.support.s3_server import WITHOUT_CONDITIONS, S3Server
+
+pytestmark = pytest.mark.s3
+ROWS = pa.table({"a": [1]})
+HOLD = """
+import json, sys, time
+from platform_defs.engine.lake.tables import Lake
+with Lake(sys.argv[1], 2.0, storage_options=json.loads(sys.stdin.readline())).writer("ledger"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_writer_is_refused_until_the_first_one_is_dead_for_the_duration_of_its_lease(lake: Lake, server: S3Server) -> None:
+    import json
+
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, lake.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    with holder.stdin as given, holder.stdout as printed:
+        given.write(json.dumps(server.storage_options) + "\n")
+        given.flush()
+        assert printed.readline() == "held\n"
+        with pytest.raises(LakeBusy, match=f"ledger has a writer already: process {holder.pid} "), lake.writer("ledger"):
+            pass
+        holder.kill()
+        holder.wait()
+    began = time.monotonic()
+    while lake.busy("ledger"):
+        assert time.monotonic() - began < 10
+        time.sleep(0.1)
+    with lake.writer("ledger"):
+        assert lake.busy("ledger")
+    assert lake.busy("ledger") is None
+
+
+def test_of_many_writers_at_once_one_takes_the_lease(lake: Lake) -> None:
+    taken, refused = list[Lease](), list[Busy]()
+    start = threading.Barrier(8)
+
+    def take(number: int) -> None:
+        lease = Lease(lake.path("_leases/x"), f"x{number}", 60.0, storage_options=lake.storage_options)
+        start.wait()
+        try:
+            lease.take()
+            taken.append(lease)
+        except Busy as busy:
+            refused.append(busy)
+
+    writers = [threading.Thread(target=take, args=(n,)) for n in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert (len(taken), len(refused)) == (1, 7)
+
+
+def test_a_writer_that_lost_its_lease_commits_nothing(lake: Lake) -> None:
+    paused = replace(lake, lease_s=60.0)
+    with paused.writer("ledger"):
+        [lease] = paused._leases.values()
+        lease.now = lambda: time.time() + 3600  # its clock after a pause: the lease is over, and another writer has taken it
+        other = Lease(lease.uri, "ledger", 60.0, now=lambda: time.time() + 3600, storage_options=lake.storage_options)
+        other.take()
+        with pytest.raises(LakeError, match="ledger has another writer now"):
+            paused.append_small(ROWS, "t")
+    assert lake.version("t") is None
+
+
+def test_of_two_commits_on_one_version_the_store_refuses_the_second(lake: Lake) -> None:
+    lake.append_small(ROWS, "t", {"step": 1})
+    one, other = lake.delta("t"), lake.delta("t")
+    lake.append_small(ROWS, "t", {"step": 2}, seen=one)
+    with pytest.raises(LakeError, match="t has another writer now"):
+        lake.append_small(ROWS, "t", {"step": 2}, seen=other)
+    newest = lake.newest("t", "step")
+    assert newest is not None
+    assert (newest.version, newest.value) == (1, 2)
+
+
+def test_a_store_that_ignores_the_conditions_of_a_put_is_refused(server: S3Server, no_environment: None) -> None:
+    lake = Lake(f"s3a://{WITHOUT_CONDITIONS}/lake", storage_options=server.storage_options)
+    with pytest.raises(LakeError, match=r"its store ignores conditional puts .* Nothing was written"), lake.writer("ledger"):
+        pass
+    assert [found["path"] for page in obstore.list(server.bucket(WITHOUT_CONDITIONS)) for found in page] == [
+        "lake/_leases/_conditional_put"
+    ]

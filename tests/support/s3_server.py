@@ -1,0 +1,131 @@
+"""A local S3 server in a process of its own: moto's, with atomic writes and a check of the access key, as a real store has them."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from obstore.store import S3Store
+from pyarrow.fs import S3FileSystem
+
+ACCESS_KEY, SECRET_KEY = "ACCESS-KEY-OF-THE-TESTS", "SECRET-KEY-OF-THE-TESTS"
+BUCKET = "lake-of-the-tests"
+WITHOUT_CONDITIONS = "store-without-conditions"
+"""A bucket in which the server ignores the conditions of a put, as some stores do."""
+_WAIT_S = 60
+_DENIED = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>InvalidAccessKeyId</Code>'
+    b"<Message>The AWS Access Key Id you provided does not exist in our records.</Message>"
+    b"<AWSAccessKeyId>the key of the request</AWSAccessKeyId></Error>"
+)
+Respond = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A server that runs.
+
+    Args:
+        port: its port on this machine.
+    """
+
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """deltalake's options for it."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+        }
+
+    def create_bucket(self, name: str) -> None:
+        """Create a bucket."""
+        address = {"endpoint_override": f"127.0.0.1:{self.port}", "scheme": "http", "region": "us-east-1"}
+        S3FileSystem(access_key=ACCESS_KEY, secret_key=SECRET_KEY, allow_bucket_creation=True, **address).create_dir(name)
+
+    def bucket(self, name: str = BUCKET) -> S3Store:
+        """A client for the objects of a bucket."""
+        config: Any = {option.lower(): value for option, value in self.storage_options.items() if "HTTP" not in option}
+        return S3Store(name, config=config, client_options={"allow_http": True})
+
+
+@contextmanager
+def s3_server(log: Path) -> Iterator[S3Server]:
+    """A server with two empty buckets, while the block runs.
+
+    Args:
+        log: the file for its output.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with log.open("w") as output:
+        process = subprocess.Popen([sys.executable, "-m", "tests.support.s3_server", str(port)], stdout=output, stderr=output)
+        try:
+            deadline = time.monotonic() + _WAIT_S
+            while not _answers(port):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, f"the S3 server did not start in {_WAIT_S} s: {log.read_text()}"
+                time.sleep(0.1)
+            server = S3Server(port)
+            server.create_bucket(BUCKET)
+            server.create_bucket(WITHOUT_CONDITIONS)
+            yield server
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@dataclass
+class _LikeAStore:
+    """Answers requests as a store does: only those with the right access key, and one write at a time.
+
+    moto looks for an object and writes it without a lock, so that two conditional writes at once could both succeed.
+    """
+
+    app: Respond
+    _writes: Any = field(default_factory=Lock)
+
+    def __call__(self, environ: dict[str, Any], start_response: Respond) -> Iterable[bytes]:
+        if f"Credential={ACCESS_KEY}/" not in environ.get("HTTP_AUTHORIZATION", ""):
+            start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(_DENIED)))])
+            return [_DENIED]
+        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+            return self.app(environ, start_response)
+        print(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']} if-none-match={environ.get('HTTP_IF_NONE_MATCH')}", flush=True)
+        if environ["PATH_INFO"].startswith(f"/{WITHOUT_CONDITIONS}/"):
+            environ.pop("HTTP_IF_NONE_MATCH", None)
+        with self._writes:
+            return list(self.app(environ, start_response))
+
+
+def _serve(port: int) -> None:
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from werkzeug.serving import run_simple
+
+    app = _LikeAStore(DomainDispatcherApplication(create_backend_app))
+    run_simple("127.0.0.1", port, app, threaded=True, request_handler=MotoRequestHandler)
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))
