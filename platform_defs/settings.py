@@ -65,15 +65,16 @@ class Settings(BaseSettings):
     )
     lake: LakeFolder = Field(
         default=str(HOME / "lake"),
-        description="root of all Delta tables, without `%`, `|` and `^`: a path; a URI (s3a://, abfss://, hdfs://) needs the JARs of its "
-        "store on Spark's class path, and is not tested",
+        description="root of all Delta tables, without `%`, `|` and `^`: a path, or an s3a:// URI (see the how-to guide); other "
+        "URIs (abfss://, gs://, hdfs://) were never tried",
     )
     lease: LeaseDuration = Field(
         default="60 s",
         description="for a lake behind a URI: a dead writer is replaced after this time; the machines' clocks must differ by much less",
     )
     landing: InputFolder | None = Field(
-        default=None, description="root of the input files, one folder for each source; `<lake>/landing` when unset"
+        default=None,
+        description="root of the input files, a path or an s3a:// URI, one folder for each source; `<lake>/landing` when unset",
     )
     dagster_home: LocalFolder = Field(
         default=str(HOME / "dagster"),

@@ -6,7 +6,7 @@ import pytest
 
 from platform_defs.connections import ConnectionsError, read
 from platform_defs.s3 import S3, store_of
-from platform_defs.settings import Settings
+from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup import log_store
 from platform_defs.setup.jars import JarError, pinned
 from platform_defs.spark.session import spark_config
@@ -110,3 +110,13 @@ def test_a_missing_log_store_has_a_way_out(tmp_path: Path, monkeypatch: pytest.M
 def test_what_is_not_legal_is_refused(text: str, error: str) -> None:
     with pytest.raises(ConnectionsError, match=error):
         read(text, "connections.yaml")
+
+
+def test_the_example_of_the_guide_is_legal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE_ACCESS_KEY", "the-key")
+    monkeypatch.setenv("LAKE_SECRET_KEY", "s3cret")
+    guide = (PROJECT / "docs/how-to/s3.md").read_text("utf-8")
+    found = read(guide.split("```yaml\n")[1].split("```")[0])
+    assert found.s3 is not None
+    assert found.s3.storage_options["timeout"] == "60s"
+    assert found.spark_options == {"spark.hadoop.fs.s3a.connection.maximum": "200"}

@@ -81,6 +81,15 @@ def test_only_new_files_and_one_page_are_in_memory(engine: Engine, put: Put, mon
     assert asked == [5, 5, 2]
 
 
+def test_a_key_with_an_empty_part_is_named(engine: Engine, server: S3Server, folder: str, put: Put) -> None:
+    put("a.jsonl", b"{}\n")
+    client = server.client()
+    client.put_object(Bucket=BUCKET, Key=f"{folder.removeprefix(f's3a://{BUCKET}/')}/x//y.jsonl", Body=b"{}")
+    assert engine.ingestion.new_files("l") == []
+    assert "x//y.jsonl" in engine.ingestion.unlisted[folder]
+    assert "empty path segment" in engine.ingestion.unlisted[folder]
+
+
 def _tick(engine: Engine) -> Any:
     with dg.DagsterInstance.ephemeral() as instance, dg.build_sensor_context(instance=instance, resources={"engine": engine}) as context:
         return new_input.evaluate_tick(context)

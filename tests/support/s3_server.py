@@ -12,7 +12,6 @@ from threading import Lock
 from typing import Any
 
 from obstore.store import S3Store
-from pyarrow.fs import S3FileSystem
 
 ACCESS_KEY, SECRET_KEY = "ACCESS-KEY-OF-THE-TESTS", "SECRET-KEY-OF-THE-TESTS"
 BUCKET = "lake-of-the-tests"
@@ -53,10 +52,12 @@ class S3Server:
             "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
         }
 
-    def create_bucket(self, name: str) -> None:
-        """Create a bucket."""
-        address = {"endpoint_override": f"127.0.0.1:{self.port}", "scheme": "http", "region": "us-east-1"}
-        S3FileSystem(access_key=ACCESS_KEY, secret_key=SECRET_KEY, allow_bucket_creation=True, **address).create_dir(name)
+    def client(self) -> Any:
+        """Amazon's own client."""
+        import boto3
+
+        keys = {"aws_access_key_id": ACCESS_KEY, "aws_secret_access_key": SECRET_KEY}
+        return boto3.client("s3", "us-east-1", endpoint_url=self.endpoint, **keys)
 
     def bucket(self, name: str = BUCKET) -> S3Store:
         """A client for the objects of a bucket."""
@@ -83,8 +84,8 @@ def s3_server(log: Path) -> Iterator[S3Server]:
                 assert time.monotonic() < deadline, f"the S3 server did not start in {_WAIT_S} s: {log.read_text()}"
                 time.sleep(0.1)
             server = S3Server(port)
-            server.create_bucket(BUCKET)
-            server.create_bucket(WITHOUT_CONDITIONS)
+            for bucket in (BUCKET, WITHOUT_CONDITIONS):
+                server.client().create_bucket(Bucket=bucket)
             yield server
         finally:
             process.terminate()
