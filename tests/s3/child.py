@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import obstore
 import psutil
@@ -33,7 +33,8 @@ from tests.support.s3_server import SECRET_KEY
 from tests.support.small_sources import HOUR, MINUTE, Event, join, source
 
 SOURCES = {name: source(name) for name in ("l", "r")}
-TABLES = {"pairs": join(), "totals": DerivedAsset("totals", ("l",), Aggregate(by="k", aggregates={"n": "count(*)", "most": "max(v)"}))}
+TOTALS = DerivedAsset(name="totals", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "most": "max(v)"}))
+TABLES = {"pairs": join(), "totals": TOTALS}
 BATCHES = [
     {"l": [Event("a", 1, 0), Event("b", 2, MINUTE)], "r": [Event("a", 3, 2 * MINUTE), Event("é x", 4, 3 * MINUTE)]},
     {"l": [Event("b", 5, HOUR), Event("a", 6, -HOUR)], "r": [Event("b", 7, HOUR)]},
@@ -139,7 +140,7 @@ def killed_run(work: Work) -> None:
 def log_store(work: Work, path: str) -> list[str]:
     """What Spark's log store does with a second commit of a version: of the same content, and of another one."""
     jvm: Any = work.spark._jvm
-    conf = work.spark._jsparkSession.sessionState().newHadoopConf()  # pyright: ignore[reportAttributeAccessIssue]
+    conf = cast(Any, work.spark)._jsparkSession.sessionState().newHadoopConf()
     store, commit = jvm.tidemark.ConditionalLogStore(conf), jvm.org.apache.hadoop.fs.Path(path)
 
     def write(line: str) -> str:
@@ -158,7 +159,7 @@ def refused_by_the_store(work: Work) -> list[str]:
     """Ingest a file for which Spark has no permission; returns the error and the counts of the quarantine."""
     engine = work.engine(remote=True, clock=Clock())
     obstore.put(store_at(engine.folders["l"], engine.lake.storage_options), "new.jsonl", (Event("z", 1, 9 * HOUR).line + "\n").encode())
-    hadoop = work.spark._jsc.hadoopConfiguration()  # pyright: ignore[reportAttributeAccessIssue]
+    hadoop = cast(Any, work.spark)._jsc.hadoopConfiguration()
     hadoop.set("fs.s3a.access.key", "no-key")
     hadoop.set("fs.s3a.impl.disable.cache", "true")
     try:

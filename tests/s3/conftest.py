@@ -1,6 +1,7 @@
 """The S3 server of the tests that need no Spark."""
 
 import os
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -26,4 +27,4 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def lake(server: S3Server, no_environment: None, request: pytest.FixtureRequest) -> Lake:
     """A lake for each test."""
-    return Lake(f"s3a://{BUCKET}/{request.node.originalname}/lake", storage_options=server.storage_options)
+    return Lake(f"s3a://{BUCKET}/{request.node.originalname}-{uuid.uuid4().hex[:8]}/lake", storage_options=server.storage_options)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY
 
@@ -45,6 +46,25 @@ def test_a_fault_of_the_store_has_a_way_out(lake: Lake, act: str, bucket: str | 
     assert text.startswith(f"the lake {faulty.root} cannot be used: its store refused, or cannot be reached (")
     assert "set them in the part `s3` of TIDEMARK_CONNECTIONS, or as AWS_* variables" in text
     assert not [secret for secret in SECRETS if secret in text]
+
+
+@pytest.mark.parametrize(
+    ("answer", "match"),
+    [
+        pytest.param(
+            "403 Forbidden <Error><Code>AccessDenied</Code><Message>no</Message></Error>", "cannot be used: .*AccessDenied: no", id="403"
+        ),
+        pytest.param("503 Service Unavailable", "cannot be used: its store refused", id="503"),
+        pytest.param("404 Not Found <Error><Code>NoSuchKey</Code><Message>no</Message></Error>", "t lacks a data file", id="404"),
+    ],
+)
+def test_only_a_file_that_the_store_lacks_is_named_as_lost(lake: Lake, answer: str, match: str) -> None:
+    lake.append_small(pa.table({"a": [1]}), "t")
+    table = lake.delta("t")
+    assert table is not None
+    [file] = table.file_uris()
+    with pytest.raises(LakeError, match=match), naming_lost_files(lake, ["t"]):
+        raise OSError(f"Error performing GET http://127.0.0.1:1{file.removeprefix('s3a:/')} - {answer}")
 
 
 def test_a_lake_does_not_show_its_credentials(lake: Lake) -> None:

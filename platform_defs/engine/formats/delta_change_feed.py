@@ -67,7 +67,7 @@ class Landed:
     rows: int
 
 
-def land_changes(table: str, folder: Path, *, first: int = 0) -> list[Landed]:
+def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: dict[str, str] | None = None) -> list[Landed]:
     """Land the changes of a table since the last call.
 
     Each version becomes one Parquet file, which is built in memory. It has the table's columns, `change` (`+I`, `-U`, `+U` or `-D`),
@@ -78,6 +78,7 @@ def land_changes(table: str, folder: Path, *, first: int = 0) -> list[Landed]:
         table: the table, a path or a URI.
         folder: the source's folder of input files, on this machine.
         first: the first version to land.
+        storage_options: deltalake's options for the table's store.
 
     The modification times of the files increase with the versions, even if the clock steps back: ingest orders files by them.
 
@@ -86,7 +87,7 @@ def land_changes(table: str, folder: Path, *, first: int = 0) -> list[Landed]:
             folder contains (it is another one, or was created again).
     """
     try:
-        delta = DeltaTable(table)
+        delta = DeltaTable(table, storage_options=storage_options)
         landed = {int(found[1]): path for path in folder.glob("version-*.parquet") if (found := _FILE.fullmatch(path.name))}
         _require_same_table(delta, table, folder, max(landed, default=None))
         versions = [_land(delta, version, folder) for version in range(max([first, *[v + 1 for v in landed]]), delta.version() + 1)]

@@ -125,7 +125,7 @@ class Ingestion:
             ChangeFeedError: the table has no change feed to read, or a reader of the source would treat a deleted row as an inserted one.
         """
         check_feed(self.sources[source], self.assets.values(), self.folders[source])
-        return land_changes(table, Path(self.folders[source]), first=first)
+        return land_changes(table, Path(self.folders[source]), first=first, storage_options=self.lake.storage_options)
 
     def busy(self) -> str | None:
         """The process that ingests from the folders at this moment; None if there is none."""

@@ -14,6 +14,12 @@ _TREE = re.compile(r"\x1b\[\d*m|↳")
 
 _ANSWER = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
 """S3's answer to a request that it refuses."""
+_FAULT = re.compile(
+    r"AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|NoSuchBucket|UnknownStoreException|NoAuthWithAWS"
+    r"|Unable to load credentials|UnknownHostException|ConnectException|SocketTimeoutException|Connection refused|error sending request"
+    r"|SlowDown|Status Code: (?:403|5\d\d)|\b(?:403 Forbidden|5\d\d (?:Internal|Service|Slow|Bad Gateway))"
+)
+"""Signs that a store refused a request or could not be reached, in errors of deltalake, of `obstore` and of Hadoop."""
 _MESSAGE = re.compile(r'message: "([^"]+)"')
 """The operating system's reason in the details of an error of `obstore`."""
 
@@ -27,6 +33,9 @@ def spark_condition(error: PySparkException | Py4JJavaError) -> str:
 
 def store_reason(error: Exception) -> str:
     """An object store's reason, in one line. S3 may quote the access key in an answer, of which only code and message are kept."""
+    if isinstance(error, (PySparkException, Py4JJavaError)):
+        sign = _FAULT.search(str(error))
+        return ": ".join([spark_condition(error), *([sign[0]] if sign else [])])
     text = str(error)
     if answer := _ANSWER.search(text):
         return f"{answer[1]}: {answer[2]}"[:_LONGEST_WHY]
@@ -36,6 +45,11 @@ def store_reason(error: Exception) -> str:
     whole = ": ".join(lines)
     shown = whole if len(whole) <= _LONGEST_WHY else f"{lines[0][:_LONGEST_WHY]}: {lines[-1]}"
     return shown or type(error).__name__
+
+
+def is_fault_of_store(error: Exception) -> bool:
+    """Whether an object store refused a request or could not be reached, so that the error is about no single file that it names."""
+    return bool(_FAULT.search(str(error)))
 
 
 class LakeError(TidemarkError, RuntimeError):

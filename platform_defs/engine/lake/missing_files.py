@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from operators.contract import SEQ
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, is_fault_of_store
 from platform_defs.engine.lake.tables import Lake
 
 _FILE = re.compile(r"(?:[^\s/'\"]+/)?[^\s/'\"]+\.parquet")
@@ -23,11 +23,14 @@ def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
     """Raise `LakeError` with the file's name if Spark, deltalake or Arrow fails on a data file that a table's log lists.
 
     Raises:
-        LakeError: a data file is missing or unreadable; the text names table, file and, if the log has statistics, batches.
+        LakeError: a data file is missing or unreadable; the text names table, file and, if the log has statistics, batches. Or the
+            store of a lake behind a URI refused a request, or cannot be reached: then no file is named.
     """
     try:
         yield
     except (PySparkException, Py4JJavaError, DeltaError, OSError, pa.ArrowException) as error:
+        if not lake.is_local and is_fault_of_store(error):
+            raise LakeError.no_store(lake.root, error) from error
         lost = set(_FILE.findall(str(error)))
         for table in tables:
             _blame(lake, table, lost, error)
