@@ -68,7 +68,7 @@ demo: setup ## run the demo: simulate a shop, ingest, build every table (ARGS=..
 test: setup-kafka setup-broker setup-s3 ## run all tests except the long ones (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(LONG))" $(ARGS)
 
-test-fast: setup ## run the tests that need no Spark
+test-fast: setup-s3 ## run the tests that need no Spark
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not ($(LONG))" $(ARGS)
 
 test-operators: setup ## run the operators' tests that need Spark
