@@ -261,7 +261,7 @@ def test_the_component_makes_all_definitions_and_other_assets_can_read_the_table
     assert graph.get(dg.AssetKey("report")).parent_keys == {dg.AssetKey("busy_zones")}
     assert {"amount_is_plausible", "conservation_law", "join_completeness"} <= {check.name for check in graph.asset_check_keys}
     assert {job.name for job in repository.get_all_jobs()} >= {"ingest", "advance", "maintenance"}
-    assert {sensor.name for sensor in repository.sensor_defs} == {"new_input", "ledger_moved", "alerts"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {"new_input", "ledger_moved", "stream_supervisor", "alerts"}
 
 
 def _dg(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -152,7 +152,7 @@ def test_the_code_location_has_the_assets_checks_jobs_and_sensors_of_the_pipelin
     assert graph.get(dg.AssetKey("rides_per_hour")).group_name == "reports"
     assert {job.name for job in repository.get_all_jobs()} >= {"ingest", "advance", "full_checks", "maintenance"}
     assert {node.name for node in repository.get_job("advance").nodes} >= {"rides_per_hour", "rides_so_far"}
-    assert {sensor.name for sensor in repository.sensor_defs} == {"new_input", "ledger_moved", "alerts"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {"new_input", "ledger_moved", "stream_supervisor", "alerts"}
 
 
 def test_a_columns_comment_is_its_description(values):
@@ -165,7 +165,7 @@ def test_a_pipeline_of_sources_only_has_no_job_that_advances_tables(values, file
     file.write_text(TEXT.replace("tables=[", "tables=[] and ["))
     repository = build(values).get_repository_def()
     assert not repository.has_job("advance")
-    assert {sensor.name for sensor in repository.sensor_defs} == {"new_input", "alerts"}
+    assert {sensor.name for sensor in repository.sensor_defs} == {"new_input", "stream_supervisor", "alerts"}
 
 
 def test_the_engine_is_that_of_the_pipeline(values):

@@ -108,7 +108,7 @@ def test_empty_results_and_wrong_arguments_are_one_line_messages(quarantine: _Qu
 def test_an_ingest_that_skipped_files_reports_its_batches_and_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     unread = [Unread(File(1, f"file:/in/{n}.jsonl", 7, "orders"), "SocketTimeoutException: Read timed out") for n in range(7)]
 
-    def ingest(*_: object) -> None:
+    def ingest(*_: object, **__: object) -> None:
         raise UnreadError(unread, [(SourceEntry(seq=1, kind="rows", ingested_at=1, source="orders", rows_read=3, accepted=3),)])
 
     monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(ingest=ingest, steps=list, assets={}))
