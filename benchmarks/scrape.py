@@ -45,8 +45,8 @@ def step_tables(engine: Engine, steps: int) -> None:
         for step in range(1, steps + 1):
             seq = max(1, engine.ledger.head * step // steps)
             mark = pending.reading.operator_timeline(asset).after[seq] if asset.operator.reads.closes_ranges else None
-            delays = 0 if mark is None else sum(of.operator.reads.watermark_delay for of in pending.reading.tables_of(asset))
-            after = replace(now, step=step, seq=seq, closed_to=None if mark is None else mark - delays)
+            read = {of.name: step for of in pending.reading.tables_of(asset)}
+            after = replace(now, step=step, seq=seq, closed_to=mark, read=read)
             properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(after.metadata(now))})
             if step == 1:
                 write_deltalake(path, _NO_ROWS, commit_properties=properties)
@@ -56,10 +56,16 @@ def step_tables(engine: Engine, steps: int) -> None:
         DeltaTable(path).create_checkpoint()
 
 
+def registry_of(engine: Engine) -> CollectorRegistry:
+    """A registry with the metrics of an engine's lake."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LakeMetrics(engine))
+    return registry
+
+
 def seconds_of_scrapes(engine: Engine, scrapes: int = 5) -> list[dict[str, float]]:
     """The seconds of the first scrapes of a process, by the wall and of the CPU."""
-    registry, found = CollectorRegistry(auto_describe=False), list[dict[str, float]]()
-    registry.register(LakeMetrics(engine))
+    registry, found = registry_of(engine), list[dict[str, float]]()
     for _ in range(scrapes):
         wall, cpu = time.perf_counter(), time.process_time()
         size = len(generate_latest(registry))
@@ -67,14 +73,25 @@ def seconds_of_scrapes(engine: Engine, scrapes: int = 5) -> list[dict[str, float
     return found
 
 
-def run(work: Path, *, batches: int, steps: int, tables: int | None) -> dict[str, Any]:
-    """Make a lake if it does not exist, and measure scrapes of it."""
+def engine_on(work: Path, *, batches: int, steps: int, tables: int | None) -> Engine:
+    """An engine on a lake, which is made if it does not exist."""
     root = work / f"scrape-{batches}-{steps}-{tables or 'shop'}"
     values = Settings(lake=str(root), landing=str(work / "landing"))
     engine = make_engine(values, many_tables(values, tables) if tables else None)
     if not root.exists():
         ledger_age.make(root, batches)
         step_tables(engine, steps)
+    return engine
+
+
+def text_of(work: Path, *, batches: int, steps: int, tables: int | None) -> str:
+    """The metrics of a lake."""
+    return generate_latest(registry_of(engine_on(work, batches=batches, steps=steps, tables=tables))).decode()
+
+
+def run(work: Path, *, batches: int, steps: int, tables: int | None) -> dict[str, Any]:
+    """Measure scrapes of a lake."""
+    engine = engine_on(work, batches=batches, steps=steps, tables=tables)
     return {"batches": batches, "steps": steps, "tables": len(engine.assets), "scrapes": seconds_of_scrapes(engine)}
 
 

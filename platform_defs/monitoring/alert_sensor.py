@@ -34,7 +34,7 @@ def alert_sensor(values: Settings) -> dg.SensorDefinition:
             return dg.SkipReason(_NO_HOOK)
         if repository is None:
             return dg.SkipReason("the sensor has no repository")
-        found = streaks(context.instance, repository, _label(context), values.alert_after)
+        found = streaks(context.instance, repository, label_of(context), values.alert_after)
         delivery = Delivery(hooks, json.loads(context.cursor or "{}"), values.alert_ui)
         delivery.send(found)
         for problem in delivery.problems:
@@ -44,7 +44,7 @@ def alert_sensor(values: Settings) -> dg.SensorDefinition:
     return alerts
 
 
-def _label(context: dg.SensorEvaluationContext) -> str | None:
+def label_of(context: dg.SensorEvaluationContext) -> str | None:
     """The label that Dagster gives to runs of this code location; None outside of a daemon."""
     origin = context.code_location_origin
     return None if origin is None or context.repository_name is None else f"{context.repository_name}@{origin.location_name}"

@@ -41,6 +41,10 @@ def test_the_error_of_an_overflow_names_the_asset_and_a_wider_type_fixes_it(make
         engine.advance("windows")
     with pytest.raises(AdvanceError, match=r"(?s)^windows, sums could not be advanced.*sums: .*ARITHMETIC_OVERFLOW"):
         failures.check()
+    recorded = {name: failure for name in engine.assets if (failure := engine.failures.of(name)) is not None}
+    assert {name: (failure.error, failure.message[:50]) for name, failure in recorded.items()} == {
+        name: ("StepError", f"{name}: an expression of its operator fails with ARITHMETIC"[:50]) for name in ("windows", "sums")
+    }
 
     wider = "sum(CAST(v AS DECIMAL(19, 0)) * v)"
     fixed = make_engine([source("l")], [_windows(wider), _sums(wider), COUNTS])
@@ -48,3 +52,4 @@ def test_the_error_of_an_overflow_names_the_asset_and_a_wider_type_fixes_it(make
     assert [int(t) for _, t in rows_of(fixed.views.table("windows"), "k", "total")] == [4, 9 + LARGE**2]
     assert {k: int(t) for k, t in rows_of(fixed.views.table("sums"), "k", "total")} == {"a": 13 + LARGE**2, "b": 1}
     assert all(a.holds for name in fixed.assets for a in fixed.accounts.days(name))
+    assert [fixed.failures.of(name) for name in fixed.assets] == [None, None, None]

@@ -1,14 +1,17 @@
 """The sensor `alerts`: real runs of jobs that fail and succeed in a Dagster instance, and alerts at a real server. No test starts Spark."""
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
 import pytest
 from dagster import AssetCheckEvaluation
+from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.monitoring.alert_sensor import alert_sensor
+from platform_defs.monitoring.alert_sensor import alert_sensor, label_of
 from platform_defs.monitoring.outcomes import streaks
 from platform_defs.settings import Settings
 from tests.platform_defs.monitoring.test_hooks import Webhook, running
@@ -137,6 +140,18 @@ def test_runs_of_other_code_locations_and_cancelled_runs_are_not_counted(instanc
     instance.report_run_canceled(run)
     found = streaks(instance, repository, None, 2)["job flaky"]
     assert (found.failures, found.is_failing) == (2, True)
+
+
+def test_runs_that_the_daemon_launched_for_this_code_location_are_counted(instance, repository) -> None:
+    location = InProcessCodeLocationOrigin(LoadableTargetOrigin(python_file="defs.py"), location_name="here")
+    label = RemoteRepositoryOrigin(location, "__repository__").get_label()
+    for _ in range(2):
+        OUTCOME.update(error=ValueError())
+        repository.get_job("flaky").execute_in_process(instance=instance, raise_on_error=False, tags={".dagster/repository": label})
+    context: Any = SimpleNamespace(code_location_origin=location, repository_name="__repository__")
+    assert label_of(context) == label
+    assert streaks(instance, repository, label, 2)["job flaky"].is_failing
+    assert label_of(SimpleNamespace(code_location_origin=None, repository_name=None)) is None  # pyright: ignore[reportArgumentType]
 
 
 def test_a_check_alerts_after_failures_in_a_row(instance, repository, tick) -> None:
