@@ -220,7 +220,7 @@ class Engine:
         pinned.__dict__["ledger"] = LedgerView.of(self.ledger)
         return pinned
 
-    @property
+    @cached_property
     def _reading_without_session(self) -> Reading:
         """Reads commits and the ledger, but no rows."""
         return Reading(None, self.lake, self.ledger, self.sources, self.assets)  # pyright: ignore[reportArgumentType]
