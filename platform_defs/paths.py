@@ -93,6 +93,11 @@ def is_local(path: str) -> bool:
     return "://" not in path
 
 
+def is_in_s3(path: str) -> bool:
+    """Whether a canonical path is a URI of Hadoop's file system for S3."""
+    return path.startswith("s3a://")
+
+
 def is_within(path: str, folder: str) -> bool:
     """Whether a canonical path is the given canonical folder, or below it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")

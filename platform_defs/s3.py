@@ -6,10 +6,10 @@ from pydantic import Field
 
 from platform_defs.connection_values import Value, resolved
 from platform_defs.declared.models import Strict
+from platform_defs.paths import is_in_s3
 from platform_defs.settings import Settings, environment_value
 from platform_defs.setup.log_store import CLASS
 
-SCHEME = "s3a"
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 _RETRIES = {"max_retries": "6", "retry_timeout": "60s"}
 """deltalake's retries. A store that cannot be reached is an error after some seconds, and not after minutes."""
@@ -53,7 +53,7 @@ class S3(Strict):
         found = self._values
         options = {f"spark.hadoop.fs.s3a.{option}": found[field] for field, option in names.items() if field in found}
         options["spark.hadoop.fs.s3a.path.style.access"] = str(self._has_path_style(found)).lower()
-        return options | {f"spark.delta.logStore.{SCHEME}.impl": CLASS}
+        return options | {"spark.delta.logStore.s3a.impl": CLASS}
 
     @property
     def storage_options(self) -> dict[str, str]:
@@ -98,5 +98,5 @@ def store_of(values: Settings, given: S3 | None) -> S3 | None:
         values: the settings: a lake or a root of landing folders in S3 needs a store.
         given: the store of the connections, which is needed in any case.
     """
-    used = any(root.startswith(f"{SCHEME}://") for root in (values.lake, values.landing_root))
+    used = any(is_in_s3(root) for root in (values.lake, values.landing_root))
     return S3() if given is None and used else given

@@ -7,6 +7,7 @@ import dagster as dg
 from assets.pipeline import Pipeline
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
+from platform_defs.paths import is_in_s3
 from platform_defs.settings import Settings
 
 
@@ -16,7 +17,8 @@ def engine_resource(
     """The engine as a resource; it uses the resource `spark`, which starts when it is first needed.
 
     Dagster creates the resource again for each tick of a sensor. A later engine uses the cached ledger and folder listings of the first
-    one, except for a lake behind a URI: a ledger that was deleted and created again cannot be distinguished there.
+    one, except for a lake behind a URI of another store than S3: there, a ledger that was deleted and created again cannot be
+    distinguished.
 
     Args:
         values: the settings.
@@ -28,7 +30,7 @@ def engine_resource(
     @dg.resource(required_resource_keys={"spark"})
     def engine(context: dg.InitResourceContext) -> Iterator[Engine]:
         made = make_engine(values, pipeline, lambda: context.resources.spark.spark_session, first[0] if first else None)
-        if made.lake.is_local and not first:
+        if (made.lake.is_local or is_in_s3(made.lake.root)) and not first:
             first.append(made)
         try:
             yield made

@@ -18,13 +18,20 @@ def _engine_of(resource: dg.ResourceDefinition) -> Engine:
         return engine
 
 
-@pytest.mark.parametrize("is_local", [True, False], ids=["a disk", "a URI"])
-def test_a_tick_on_a_local_lake_reuses_the_ledger_and_files_of_the_previous_tick(tmp_path: Path, is_local: bool) -> None:
-    values = Settings(lake=str(tmp_path / "lake") if is_local else "s3a://bucket/lake")
+@pytest.mark.parametrize(
+    ("lake", "is_kept"),
+    [
+        pytest.param("", True, id="a disk"),
+        pytest.param("s3a://bucket/lake", True, id="S3"),
+        pytest.param("gs://bucket/lake", False, id="another store"),
+    ],
+)
+def test_a_tick_reuses_the_ledger_and_files_of_the_previous_tick(tmp_path: Path, lake: str, is_kept: bool) -> None:
+    values = Settings(lake=lake or str(tmp_path / "lake"))
     resource = engine_resource(values)
     one, other = _engine_of(resource), _engine_of(resource)
     assert one is not other
-    assert (one.ledger is other.ledger, one.ingestion.landings is other.ingestion.landings) == (is_local, is_local)
+    assert (one.ledger is other.ledger, one.ingestion.landings is other.ingestion.landings) == (is_kept, is_kept)
 
 
 def test_a_lake_deleted_between_two_ticks_is_detected(tmp_path: Path) -> None:

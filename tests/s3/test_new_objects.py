@@ -1,6 +1,8 @@
 """New input files in S3: they are found page by page, without Spark, by a run and by the sensor."""
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import dagster as dg
@@ -109,3 +111,18 @@ def test_a_folder_that_cannot_be_listed_is_the_sensors_reason_to_skip(engine: En
     assert tick.skip_message == (
         f"{folder} cannot be listed: InvalidAccessKeyId: The AWS Access Key Id you provided does not exist in our records."
     )
+
+
+def test_a_ledger_that_was_created_again_is_detected(engine: Engine, put: Put, server: S3Server) -> None:
+    put("1.jsonl", b"{}\n")
+    [found] = engine.ingestion.new_files("l")
+    _record(engine, found.offset)
+    assert engine.ingestion.new_files("l") == []
+    time.sleep(1.1)  # S3 has times in seconds
+    other = replace(engine)
+    client, prefix = server.client(), engine.lake.path("ledger").removeprefix(f"s3a://{BUCKET}/")
+    for name in [f["Key"] for f in client.list_objects_v2(Bucket=BUCKET, Prefix=prefix)["Contents"]]:
+        client.delete_object(Bucket=BUCKET, Key=name)
+    _record(other, "another.jsonl|1|1")
+    assert engine.ledger.head == other.ledger.head == 1
+    assert engine.ingestion.new_files("l") == [found]

@@ -17,6 +17,7 @@ from threading import Lock
 from platform_defs.engine.formats.files import File, found_file, is_hidden, is_local, one_path
 from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.paths import is_in_s3
 
 SECOND_LOOKS = 1_000
 """The number of recorded files of a source that each look examines again."""
@@ -230,6 +231,6 @@ def landings(folders: Mapping[str, str], ledger: Ledger, options: Mapping[str, s
     for source, folder in folders.items():
         if is_local(folder):
             found[source] = Landing(source, folder, ledger)
-        elif folder.startswith("s3a://"):
+        elif is_in_s3(folder):
             found[source] = ObjectLanding(source, folder, ledger, options)
     return found

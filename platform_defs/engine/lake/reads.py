@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.compaction import SMALL_BYTES, file_sizes
+from platform_defs.engine.lake.data_files import filesystem
 from platform_defs.engine.lake.data_skipping import (
     Ends,
     Ranges,
@@ -27,6 +29,7 @@ from platform_defs.engine.lake.data_skipping import (
 )
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.root import LakeRoot
+from platform_defs.paths import is_in_s3
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,16 @@ class ReadTables(LakeRoot):
         return spark.read.format("delta").load(self.path(table))
 
     def incarnation(self, table: str, version: int) -> str | None:
-        """A value that changes when a local table is deleted and created again; None if there is nothing to compare.
+        """A value that changes when a table on a disk or in S3 is deleted and created again; None if there is nothing to compare.
 
         It consists of the number, the inode and the time of the file of a commit that was read. A file system may reuse the inode of a
-        deleted file, but not together with its time.
+        deleted file, but not together with its time. In S3 it is the number, the time and the length of the object.
         """
         if not self.is_local:
-            return None
+            if not is_in_s3(self.root):
+                return None
+            commit = filesystem(self.path(table), self.storage_options).get_file_info(f"_delta_log/{version:020}.json")
+            return None if commit.type != pa_fs.FileType.File else f"{version}:{commit.mtime_ns}:{commit.size}"
         with suppress(FileNotFoundError):  # the log was cleaned up to a checkpoint; the table is then read again
             found = Path(self.path(table), "_delta_log", f"{version:020}.json").stat()
             return f"{version}:{found.st_ino}:{found.st_mtime_ns}"

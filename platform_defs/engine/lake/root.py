@@ -19,7 +19,7 @@ from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.locks import Lease, asking, locked
 from platform_defs.engine.lake.objects import StoreError, has_conditional_put
 from platform_defs.engine.lake.waits import Purpose
-from platform_defs.paths import canonical_of_tables
+from platform_defs.paths import canonical_of_tables, is_in_s3
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class LakeRoot:
 
     def _require_conditional_put(self) -> None:
         """Raise `LakeError` if a lake in S3 is in a store in which two writers could both take a lease. It is asked once."""
-        if not self.root.startswith("s3a://") or self._asked:
+        if not is_in_s3(self.root) or self._asked:
             return
         try:
             if not has_conditional_put(self.path("_leases"), self.storage_options):
