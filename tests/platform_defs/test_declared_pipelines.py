@@ -1,14 +1,14 @@
 """A pipeline in YAML is the same value as in Python, is checked against a schema, and is a Dagster component."""
 
 import dataclasses
-import os
-import subprocess
-import sys
+import warnings
 from pathlib import Path
 
 import dagster as dg
 import pytest
 import yaml
+from click.testing import CliRunner, Result
+from dagster_dg_cli.cli import cli
 
 from assets.contracts import BoundedOutOfOrderness, ContractError, DerivedAsset, Preparation, Punctuated, RowRule, SourceContract
 from assets.pipeline import Pipeline
@@ -32,6 +32,7 @@ from platform_defs.declared.pipeline import DeclaredError, document_model, read,
 from platform_defs.declared.text import parse
 from platform_defs.pipelines import load
 from platform_defs.settings import settings
+from tests.support.modules import modules_of
 
 TEXT = (TEMPLATE / "pipeline.yaml").read_text()
 
@@ -264,10 +265,14 @@ def test_the_component_makes_all_definitions_and_other_assets_can_read_the_table
     assert {sensor.name for sensor in repository.sensor_defs} == {"new_input", "ledger_moved", "stream_supervisor", "alerts"}
 
 
-def _dg(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("dg")), *arguments]
-    environment = os.environ | {"PYTHONPATH": str(project), "DAGSTER_HOME": "", "PYTHONWARNINGS": "ignore"}
-    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120, check=False)
+def _dg(project: Path, *arguments: str) -> Result:
+    """Run `dg` in a project, in this process, which has imported Dagster already."""
+    with pytest.MonkeyPatch.context() as patch, modules_of(project), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Dagster imports components that are in preview
+        patch.chdir(project)
+        patch.syspath_prepend(project)
+        patch.delenv("DAGSTER_HOME", raising=False)
+        return CliRunner().invoke(cli, arguments)
 
 
 def test_dg_writes_the_component_and_checks_its_yaml(tmp_path: Path, lake: Path) -> None:
@@ -277,10 +282,10 @@ def test_dg_writes_the_component_and_checks_its_yaml(tmp_path: Path, lake: Path)
         '[project]\nname = "mine"\nversion = "1"\n[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "mine"\n'
     )
     scaffolded = _dg(tmp_path, "scaffold", "defs", "platform_defs.component.TidemarkPipeline", "rides")
-    assert scaffolded.returncode == 0, scaffolded.stderr
+    assert scaffolded.exit_code == 0, scaffolded.output
     file = tmp_path / "mine" / "defs" / "rides" / "defs.yaml"
     assert load(str(file)).tables == read(TEXT).tables
     file.write_text(file.read_text().replace("event_time: paid_at", "event_tim: paid_at"))
     checked = _dg(tmp_path, "check", "yaml")
-    assert checked.returncode == 1
-    assert "'event_time' is a required property" in checked.stdout + checked.stderr
+    assert checked.exit_code == 1
+    assert "'event_time' is a required property" in checked.output
