@@ -87,6 +87,7 @@ def create(
     metadata: Mapping[str, Any],
     configuration: Mapping[str, str],
     storage_options: dict[str, str] | None = None,
+    number: int | None = None,
 ) -> DeltaTable | None:
     """Create a table with its first files; returns None, or the table if another writer created it in the meantime.
 
@@ -94,9 +95,10 @@ def create(
         path: the table's path.
         schema: its columns.
         actions: the files.
-        metadata: what the commit records.
+        metadata: what the commit records; `id` in it names the commit.
         configuration: the table's properties.
         storage_options: deltalake's options for its store.
+        number: the step's number; see `commit_files`.
 
     Raises:
         DeltaError: the store failed.
@@ -108,7 +110,7 @@ def create(
             list(actions),
             mode="error",
             configuration=dict(configuration),
-            commit_properties=once(metadata),
+            commit_properties=once(metadata, number),
             storage_options=storage_options,
         )
     except (DeltaError, OSError):
@@ -174,6 +176,28 @@ def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapp
             raise
         return fresh
     return None
+
+
+def replace_files(
+    delta: DeltaTable, schema: StructType, actions: Sequence[AddAction], metadata: Mapping[str, Any], number: int | None
+) -> bool:
+    """Commit files and columns in place of those of the version at which the table was opened.
+
+    Returns:
+        Whether the commit succeeded, even if the store's answer was lost; False if another writer has committed since.
+
+    Raises:
+        CommitFailedError: the store failed.
+    """
+    before = delta.version()
+    try:
+        delta.create_write_transaction(list(actions), "overwrite", _nullable(schema), commit_properties=once(metadata, number))
+    except (CommitFailedError, OSError):
+        fresh = reopened(delta)
+        if fresh.version() == before:
+            raise
+        return is_committed(fresh, before, metadata["id"])
+    return True
 
 
 def is_committed(delta: DeltaTable, after: int, commit: str) -> bool:

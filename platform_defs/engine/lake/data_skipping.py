@@ -28,6 +28,8 @@ Ranges = Mapping[str, Ends | list[Ends]]
 
 _MOST_RELATIONS, _MOST_FILES = 256, 64
 _HARMLESS, _VECTORS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}, "deletionVectors"
+_WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
+"""The writer features that a table may have for deltalake to write it."""
 
 
 def rows_of_matching_files(
@@ -179,6 +181,11 @@ def is_plain(delta: DeltaTable, *, with_vectors: bool = False) -> bool:
     features = protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= known
     mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
     return (protocol.min_reader_version == 1 or features) and not mapped and not metadata.partition_columns
+
+
+def is_written_by_deltalake(delta: DeltaTable) -> bool:
+    """Whether deltalake can write a table; only Spark writes those with other features."""
+    return is_plain(delta) and set(delta.protocol().writer_features or ()) <= _WRITTEN
 
 
 def _statistic(actions: pa.Table, name: str) -> list[Any]:

@@ -20,15 +20,13 @@ from pyspark.sql.types import (
 )
 
 from platform_defs.engine.lake.commits import change_rows, once
-from platform_defs.engine.lake.data_skipping import is_plain
+from platform_defs.engine.lake.data_skipping import is_written_by_deltalake
 from platform_defs.engine.lake.small_queries import is_arrow_type
 
 _KEYS = (BinaryType, BooleanType, DateType, DecimalType, IntegralType, TimestampNTZType, TimestampType)
 """The types whose values are equal for deltalake exactly if they are equal for Spark. Floats are not among them because of NaN and -0.0."""
 _NAME = re.compile(r"\w+")
 """The names of columns that deltalake finds: it takes what is before a dot for a table's name."""
-_WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
-"""The writer features that a table may have; only Spark writes tables with others."""
 
 
 def can_upsert(delta: DeltaTable, schema: StructType, key: Sequence[str]) -> bool:
@@ -39,8 +37,7 @@ def can_upsert(delta: DeltaTable, schema: StructType, key: Sequence[str]) -> boo
         schema: its columns.
         key: the columns that identify a row.
     """
-    features = set(delta.protocol().writer_features or ())
-    if not is_plain(delta) or not features <= _WRITTEN or not is_arrow_type(schema):
+    if not is_written_by_deltalake(delta) or not is_arrow_type(schema):
         return False
     return all(_NAME.fullmatch(c) for c in schema.fieldNames()) and all(_has_one_equality(schema[c].dataType) for c in key)
 

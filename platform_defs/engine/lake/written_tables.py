@@ -21,7 +21,7 @@ from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.commits import refused_if_overtaken
 from platform_defs.engine.lake.compaction import MaintainedTables
 from platform_defs.engine.lake.data_files import add_actions, write_files
-from platform_defs.engine.lake.data_skipping import schema_of
+from platform_defs.engine.lake.data_skipping import is_written_by_deltalake, schema_of
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.interrupts import to_its_end
 from platform_defs.engine.lake.reads import Commit, ReadTables, newest_commit
@@ -130,9 +130,54 @@ class WrittenTables(ReadTables, MaintainedTables):
             deletion_vectors: whether a new table uses deletion vectors, so that a delete does not rewrite files.
 
         Raises:
-            LakeError: the table has a commit of this step or a later one.
+            LakeError: the table has a commit of this step or a later one, or another writer has committed.
         """
         self.still_mine()
+        delta = self.delta(table)
+        if deletion_vectors or not (delta is None or is_written_by_deltalake(delta)):
+            self._overwrite_by_spark(frame, table, metadata, number, pruned_by, change_feed, deletion_vectors)
+        else:
+            self._replace_files(delta, frame, table, metadata, number, pruned_by, change_feed)
+        self._after_commit(frame.sparkSession, table)
+
+    def _replace_files(
+        self,
+        delta: DeltaTable | None,
+        frame: DataFrame,
+        table: str,
+        metadata: dict[str, Any],
+        number: int | None,
+        pruned_by: Sequence[str],
+        change_feed: bool,
+    ) -> None:
+        """Write a frame's files and commit them by deltalake in place of the table's files at the version that was opened."""
+        path, bounded = self.path(table), bounded_columns(frame.schema, pruned_by)
+        folder = write_files(frame, path, [], self.storage_options)
+        columns = bounded if delta is None else statistics_columns(delta, bounded)
+        actions, rows = add_actions(path, folder, columns, self.storage_options)
+        stamped = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
+        self.still_mine()
+        if delta is None:
+            made = path, frame.schema, actions, stamped, configuration(bounded, change_feed)
+            if commits.create(*made, self.storage_options, number) is not None:
+                raise LakeError.overtaken(table, "step")
+            return
+        if number is not None and (delta.transaction_version(commits.APPLICATION) or 0) >= number:
+            raise LakeError.overtaken(table, "step")
+        if not commits.replace_files(delta, frame.schema, actions, stamped, number):
+            raise LakeError.overtaken(table, "step")
+
+    def _overwrite_by_spark(
+        self,
+        frame: DataFrame,
+        table: str,
+        metadata: dict[str, Any],
+        number: int | None,
+        pruned_by: Sequence[str],
+        change_feed: bool,
+        deletion_vectors: bool,
+    ) -> None:
+        """Overwrite a table that has, or is to have, features that only Spark writes."""
         before, stamped = self.version(table), metadata | {"id": uuid.uuid4().hex}
         frame = planned(frame)
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
@@ -145,7 +190,6 @@ class WrittenTables(ReadTables, MaintainedTables):
         with commits.without_merge_settings():
             to_its_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
         self._check_landed(table, before, stamped["id"])
-        self._after_commit(frame.sparkSession, table)
 
     def _check_landed(self, table: str, before: int | None, commit: str) -> None:
         """Raise unless Spark's commit is in the log: Delta silently skips a commit whose number does not exceed the table's."""
