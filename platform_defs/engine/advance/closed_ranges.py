@@ -2,19 +2,18 @@
 
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from assets.days import text
-from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE, bag_changes, difference
-from operators.columns import FINAL_AT, same_rows
+from operators.changelog import OWN_CHANGE, bag_changes, difference
+from operators.columns import FINAL_AT
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.appended_table import AppendedTable
+from platform_defs.engine.advance.changed_results import Changes
 from platform_defs.engine.advance.corrections import with_correction
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.inputs.progress import Progress, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Span
-from platform_defs.engine.lake.small_queries import collected
 from platform_defs.faults import point
 
 
@@ -51,24 +50,14 @@ class ClosedRanges(Strategy):
         require_same_columns(self.reading.lake, self.asset, wanted)
         span = Span(None if closing.after is None else closing.after + 1, closing.upto)
         held = self.reading.table(self.asset.name, FINAL_AT, span)
-        changes = (difference(held, wanted, key=key, change=OWN_CHANGE) if key else bag_changes(held, wanted, OWN_CHANGE)).persist()
-        try:
-            [(count, first, last)] = collected(changes.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]))
-            if not count:
+        changes = difference(held, wanted, key=key, change=OWN_CHANGE) if key else bag_changes(held, wanted, OWN_CHANGE)
+        with Changes.computed(changes) as computed:
+            if not computed.count:
                 return after, table.append(wanted.limit(0), after)
+            first, last = computed.ends
             after = replace(after, corrected=with_correction(before.corrected, after.step, first, last))
             point("advance.before_commit")
-            self._repair(changes, after, key, F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in (first, last)]))
+            metadata = after.metadata(progress(self.reading.lake, self.asset))
+            computed.apply(self.reading.lake, self.asset.name, key, metadata, after.step)
             point("advance.after_commit")
-            return after, count
-        finally:
-            changes.unpersist()
-
-    def _repair(self, changes: DataFrame, after: Progress, key: tuple[str, ...], within: Column) -> None:
-        """Merge changes into the table, in one commit with the progress."""
-        is_deleted = F.col(f"c.{OWN_CHANGE}") == DELETE
-        own = changes.drop(OWN_CHANGE)
-        same = same_rows("t", "c", key) if key else same_rows("t", "c", own.columns, own.schema) & is_deleted
-        newest = changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
-        metadata = after.metadata(progress(self.reading.lake, self.asset))
-        self.reading.lake.merge(self.asset.name, newest, same & within, is_deleted=is_deleted, metadata=metadata, number=after.step)
+            return after, computed.count

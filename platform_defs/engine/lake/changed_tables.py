@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
@@ -95,25 +96,61 @@ class ChangedTables(WrittenTables):
         Raises:
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
         """
-        self.still_mine()
+        delta = self.small_table(table, key)
+        few = None if delta is None else fetched(rows)
+        if delta is None or few is None:
+            return False
+        self.upsert_fetched(rows.sparkSession, delta, table, few, key, is_deleted=is_deleted, metadata=metadata, number=number)
+        return True
+
+    def small_table(self, table: str, key: Sequence[str]) -> DeltaTable | None:
+        """The table, if it is small and deltalake can merge rows into it by a key."""
         delta = self.delta(table)
         if delta is None or self.is_large(table) or not small_upserts.can_upsert(delta, schema_of(delta), key):
-            return False
-        few = fetched(rows)
-        if few is None:
-            return False
+            return None
+        return delta
+
+    def upsert_fetched(
+        self,
+        spark: SparkSession,
+        delta: DeltaTable,
+        table: str,
+        few: pa.Table,
+        key: Sequence[str],
+        *,
+        is_deleted: str,
+        metadata: dict[str, Any],
+        number: int,
+        only: str = "TRUE",
+    ) -> None:
+        """Merge fetched rows into a small table without Spark; see `small_upserts.upsert`.
+
+        Args:
+            spark: the session, for maintenance after the commit.
+            delta: what `small_table` returned.
+            table: the table.
+            few: the changed rows.
+            key: the columns that identify a row.
+            is_deleted: whether a changed row is to be deleted.
+            metadata: the commit's metadata.
+            number: the step's number.
+            only: which changed rows match which rows of the table.
+
+        Raises:
+            LakeError: the table has a commit of this step or a later one, or another writer has committed.
+        """
+        self.still_mine()
         if (delta.transaction_version(commits.APPLICATION) or 0) >= number:
             raise LakeError.overtaken(table, "step")
         before, stamped = delta.version(), metadata | {"id": uuid.uuid4().hex}
         try:
-            small_upserts.upsert(delta, few, key, is_deleted=is_deleted, metadata=stamped, number=number)
+            small_upserts.upsert(delta, few, key, is_deleted=is_deleted, metadata=stamped, number=number, only=only)
         except (CommitFailedError, OSError) as error:
             if not self._is_committed(table, before, stamped["id"]):
                 if self.version(table) == before:  # no other commit: the store itself failed
                     raise
                 raise LakeError.overtaken(table, "step") from error
-        self._after_commit(rows.sparkSession, table)
-        return True
+        self._after_commit(spark, table)
 
     def delete(self, spark: SparkSession, table: str, predicate: str, metadata: dict[str, Any], seen: DeltaTable) -> None:
         """Delete rows in one commit with the metadata, only on the version `seen`.

@@ -123,7 +123,7 @@ def count(frame: DataFrame) -> int:
 def kept(frame: DataFrame) -> DataFrame:
     """The frame with its rows computed once, for several queries; they are few."""
     found = fetched(frame)
-    return frame.localCheckpoint() if found is None else _from_arrow(found, frame)
+    return frame.localCheckpoint() if found is None else from_arrow(found, frame)
 
 
 def kept_and_measured(frame: DataFrame, measures: Sequence[Column]) -> tuple[DataFrame, dict[str, Any]] | None:
@@ -140,7 +140,7 @@ def kept_and_measured(frame: DataFrame, measures: Sequence[Column]) -> tuple[Dat
     if small is None or (found := _fetched(small)) is None:
         return None
     measured = cast(Any, small)._jdf.queryExecution().observedMetrics().apply(_MEASURES)
-    return _from_arrow(found, frame), json.loads(measured.json())
+    return from_arrow(found, frame), json.loads(measured.json())
 
 
 def counted(frame: DataFrame) -> tuple[DataFrame, int]:
@@ -149,10 +149,10 @@ def counted(frame: DataFrame) -> tuple[DataFrame, int]:
     if found is None:
         rows = frame.localCheckpoint()
         return rows, rows.count()
-    return _from_arrow(found, frame), found.num_rows
+    return from_arrow(found, frame), found.num_rows
 
 
-def _from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
+def from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
     """Fetched rows of a frame as a frame again."""
     return frame.sparkSession.createDataFrame(rows, all_nullable(frame)) if rows.num_rows else frame.limit(0)
 

@@ -42,7 +42,16 @@ def can_upsert(delta: DeltaTable, schema: StructType, key: Sequence[str]) -> boo
     return all(_NAME.fullmatch(c) for c in schema.fieldNames()) and all(_has_one_equality(schema[c].dataType) for c in key)
 
 
-def upsert(delta: DeltaTable, rows: pa.Table, key: Sequence[str], *, is_deleted: str, metadata: Mapping[str, Any], number: int) -> None:
+def upsert(
+    delta: DeltaTable,
+    rows: pa.Table,
+    key: Sequence[str],
+    *,
+    is_deleted: str,
+    metadata: Mapping[str, Any],
+    number: int,
+    only: str = "TRUE",
+) -> None:
     """Delete, update or insert rows by their keys, only on the version at which the table was opened.
 
     Args:
@@ -52,6 +61,7 @@ def upsert(delta: DeltaTable, rows: pa.Table, key: Sequence[str], *, is_deleted:
         is_deleted: whether a changed row (`c`) is to be deleted, in the SQL of DataFusion.
         metadata: what the commit records.
         number: the step's number.
+        only: which changed rows (`c`) match which rows of the table (`t`) with the same key, in the SQL of DataFusion; by default all.
 
     Raises:
         CommitFailedError: another writer has committed, or the store failed.
@@ -59,6 +69,7 @@ def upsert(delta: DeltaTable, rows: pa.Table, key: Sequence[str], *, is_deleted:
     """
     values = {f.name: f"c.`{f.name}`" for f in delta.schema().fields}
     same = " AND ".join(f"(t.`{c}` IS NOT DISTINCT FROM c.`{c}`)" for c in key) or "TRUE"
+    same = same if only == "TRUE" else f"{same} AND ({only})"
 
     def merge(properties: CommitProperties) -> None:
         merged = delta.merge(rows, same, source_alias="c", target_alias="t", commit_properties=properties)

@@ -1,0 +1,100 @@
+"""The changes of a correction: computed once, and merged into the table by deltalake if they are few, else by Spark."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.days import text
+from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE
+from operators.columns import FINAL_AT, same_rows, temporary
+from platform_defs.engine.lake.small_queries import collected, fetched, from_arrow, is_arrow_type
+from platform_defs.engine.lake.tables import Lake
+
+_FIRST, _LAST = temporary("first"), temporary("last")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The rows of a table that a correction changes, with the kind of each change in `OWN_CHANGE`.
+
+    Args:
+        rows: the rows, which Spark computes once if they are not few.
+        few: the same rows as Arrow, if they are few.
+        count: their number.
+        ends: the first and the last `final_at`, in epoch ms; zeros if there is no row.
+    """
+
+    rows: DataFrame
+    few: pa.Table | None
+    count: int
+    ends: tuple[int, int]
+
+    @classmethod
+    @contextmanager
+    def computed(cls, changes: DataFrame) -> Iterator["Changes"]:
+        """Compute changes once, and keep them until the block ends."""
+        few = fetched(changes) if is_arrow_type(changes.schema) else None
+        if few is not None:
+            yield cls(changes, few, few.num_rows, _ends_of(few))
+            return
+        kept = changes.persist()
+        try:
+            [(count, *ends)] = collected(kept.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]))
+            yield cls(kept, None, count, (ends[0] or 0, ends[1] or 0))
+        finally:
+            kept.unpersist()
+
+    def apply(self, lake: Lake, table: str, key: Sequence[str], metadata: dict[str, Any], number: int) -> None:
+        """Merge the changes into a table, in one commit with the metadata.
+
+        Args:
+            lake: the lake.
+            table: the table.
+            key: the columns that identify a row of the table; if there are none, changed rows are deleted and inserted.
+            metadata: the commit's metadata.
+            number: the step's number.
+
+        Raises:
+            LakeError: the table has a commit of this step or a later one, or another writer has committed.
+        """
+        if self.few is not None and self._upsert(lake, table, self.few, key, metadata, number):
+            return
+        is_deleted = F.col(f"c.{OWN_CHANGE}") == DELETE
+        rows = self.rows if self.few is None else from_arrow(self.few, self.rows)
+        own = rows.drop(OWN_CHANGE)
+        same = same_rows("t", "c", key) if key else same_rows("t", "c", own.columns, own.schema) & is_deleted
+        within = F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in self.ends])
+        newest = rows.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
+        lake.merge(table, newest, same & within, is_deleted=is_deleted, metadata=metadata, number=number, stored=self.few is not None)
+
+    def _upsert(self, lake: Lake, table: str, few: pa.Table, key: Sequence[str], metadata: dict[str, Any], number: int) -> bool:
+        """Merge the changes by deltalake; returns whether it was done.
+
+        It is not done if a key has several changes, because the table has several rows of it: Spark then refuses the MERGE.
+        """
+        newest = few.filter(pc.field(OWN_CHANGE) != UPDATE_BEFORE)
+        columns = [*key] or [name for name in few.column_names if name != OWN_CHANGE]
+        delta = lake.small_table(table, columns)
+        if delta is None or (key and newest.group_by(columns).aggregate([]).num_rows < newest.num_rows):
+            return False
+        is_deleted = f"c.`{OWN_CHANGE}` = '{DELETE}'"
+        how = {"is_deleted": is_deleted, "only": f"t.`{FINAL_AT}` BETWEEN c.`{_FIRST}` AND c.`{_LAST}`" if key else is_deleted}
+        for column, end in zip((_FIRST, _LAST), self.ends, strict=True):  # deltalake cannot record a condition with a literal timestamp
+            newest = newest.append_column(column, pa.repeat(pa.scalar(end * 1_000, few.schema.field(FINAL_AT).type), newest.num_rows))
+        lake.upsert_fetched(self.rows.sparkSession, delta, table, newest, columns, metadata=metadata, number=number, **how)
+        return True
+
+
+def _ends_of(few: pa.Table) -> tuple[int, int]:
+    """The first and the last `final_at` of rows, in epoch ms, rounded down as Spark rounds it."""
+    if not few.num_rows:
+        return 0, 0
+    ends = few.group_by([]).aggregate([(FINAL_AT, "min"), (FINAL_AT, "max")])
+    first, last = (ends[f"{FINAL_AT}_{end}"].cast(pa.int64())[0].as_py() // 1_000 for end in ("min", "max"))
+    return first, last
