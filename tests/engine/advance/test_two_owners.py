@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
@@ -26,7 +27,8 @@ from platform_defs.engine.operations.rebuild import empty
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
 from tests.support.file_walk import landed_files
-from tests.support.small_sources import DAY, MINUTE, START, Event, join, land, rows_of, source
+from tests.support.json_rows import json_rows_of
+from tests.support.small_sources import DAY, MINUTE, START, Event, join, land, source
 
 SOURCES = [source("l", unique_key=("k", "v")), source("r")]
 LENIENT = {"by": "k", "aggregates": {"n": "count(*)"}, "allowed_lateness": "2 minutes"}
@@ -106,11 +108,11 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
     engine.ingestion.batches.files([f for f in files if "0.jsonl" in f.path])
     _advance(engine)
     engine.ingestion.batches.files([f for f in files if "1.jsonl" in f.path])
-    engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('counts')}` WHERE k = 'b'")  # the row that a rebuild repairs
+    DeltaTable(engine.lake.path("counts")).delete("k = 'b'")  # the row that a rebuild repairs
     return template
 
 
-def _complete(engine: Engine, *, accounted: bool = True) -> dict[str, object]:
+def _complete(engine: Engine, *, accounted: bool = True) -> dict[str, list[str]]:
     """Complete all work by one owner, and return the content of the lake; `accounted`: also check the law by a recount."""
     _ingest(engine)
     engine.drain()
@@ -119,11 +121,11 @@ def _complete(engine: Engine, *, accounted: bool = True) -> dict[str, object]:
     assert not [name for name in engine.assets if engine.accounts.count_differences(name)]
     assert not accounted or not [a for name in engine.assets for a in engine.accounts.days(name) if not a.holds]
     tables = [*[s.log for s in SOURCES], *engine.assets]
-    return {t: rows_of(engine.lake.frame(engine.spark, t)) for t in tables}
+    return json_rows_of({t: engine.lake.read(engine.spark, t) for t in tables})
 
 
 @pytest.fixture(scope="module")
-def expected(template: Template, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+def expected(template: Template, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The content of the lake after one owner did all the work."""
     return _complete(template.engine(template.copy(tmp_path_factory.mktemp("undisturbed") / "lake"), Lake))
 
@@ -149,7 +151,7 @@ CASES = [
 
 @pytest.mark.parametrize(("first", "second", "point"), CASES)
 def test_a_commit_of_a_paused_owner_is_refused_or_harmless(
-    template: Template, expected: dict[str, object], tmp_path: Path, first: str, second: str, point: str
+    template: Template, expected: dict[str, list[str]], tmp_path: Path, first: str, second: str, point: str
 ) -> None:
     """The law holds for the expected content, so it need not be checked again for equal content."""
     assert _interleaved(template, tmp_path / "disturbed", first, second, point, 0, accounted=False) == expected
@@ -158,7 +160,7 @@ def test_a_commit_of_a_paused_owner_is_refused_or_harmless(
 @pytest.mark.soak
 @pytest.mark.parametrize(("first", "second"), [*product(ACTIONS, ACTIONS)])
 def test_every_pair_of_actions_is_safe_at_every_point(
-    template: Template, expected: dict[str, object], tmp_path: Path, first: str, second: str
+    template: Template, expected: dict[str, list[str]], tmp_path: Path, first: str, second: str
 ) -> None:
     passed = _points(template, tmp_path / "points", ACTIONS[first])
     for n, point in enumerate(passed):
@@ -168,7 +170,7 @@ def test_every_pair_of_actions_is_safe_at_every_point(
 
 def _interleaved(
     template: Template, lake: Path, first: str, second: str, point: str, number: int, *, accounted: bool = True
-) -> dict[str, object]:
+) -> dict[str, list[str]]:
     """Pause one action at its `number`th point, run the other action there, resume the first one, and return the final content."""
     template.copy(lake)
     owner, other = (template.engine(lake, UnlockedLake) for _ in range(2))
