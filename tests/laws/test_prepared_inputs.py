@@ -114,7 +114,7 @@ def test_filtered_rows_are_counted_and_are_never_late(engine: Engine) -> None:
 
 def test_a_result_with_a_filtered_row_breaks_the_law(engine: Engine, copy_engine: CopyEngine) -> None:
     other = copy_engine(engine)
-    [filtered] = other.lake.frame(other.spark, "events/l").where("v = -2").select(SEQ, ARRIVAL).collect()
+    [filtered] = other.lake.read(other.spark, "events/l").where("v = -2").select(SEQ, ARRIVAL).collect()
     row = {f"left_{column}": str(value) for column, value in zip((SEQ, ARRIVAL), filtered, strict=True)}
     DeltaTable(other.lake.path("pairs")).update(updates=row, predicate="left_tens = 10")
     assert ("l", "2026-03-01") in law_violations(other, "pairs")

@@ -4,15 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark.sql import functions as F
+from deltalake import DeltaTable, write_deltalake
 
 from assets.contracts import DerivedAsset
-from assets.days import day_of
+from assets.days import day_of, moment
 from operators import Consecutive, EveryStep, OperatorError, Session, Sliding, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.corrections import MAX_RANGES, with_correction
 from tests.conftest import CopyEngine, MakeEngine
-from tests.support.small_sources import DAY, MINUTE, START, Event, law_violations, replay, rows_of, source
+from tests.support.small_sources import DAY, MINUTE, START, Event, iso, law_violations, replay, rows_of, source
 
 WINDOW = Tumbling(size="1 minute")
 COUNT = WindowedAggregate(by="k", window=WINDOW, aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
@@ -94,7 +94,7 @@ def test_a_row_beyond_the_allowed_lateness_is_late_and_corrects_nothing(correcte
 
 def test_a_rebuild_of_a_corrected_table_corrects_downstream_tables(corrected: Engine) -> None:
     day = day_of(START)
-    corrected.spark.sql(f"UPDATE delta.`{corrected.lake.path('counts')}` SET n = 9")
+    DeltaTable(corrected.lake.path("counts")).update({"n": "9"})
     assert rows_of(corrected.views.table("counts"), "n") == [(9,)]
     assert law_violations(corrected, "counts") == {("l", str(day))}
     done = corrected.rebuild("counts", day, day)
@@ -113,11 +113,10 @@ def test_the_law_names_the_days_of_wrong_window_results(make_engine: MakeEngine)
     engine.advance("counts")
     assert law_violations(engine, "counts") == set()
     starts = {damage: START + n * DAY for n, damage in enumerate(("deleted", "duplicated", "altered"), 1)}
-    path = engine.lake.path("counts")
-    duplicated = F.col("window_start") == F.timestamp_millis(F.lit(starts["duplicated"]))
-    engine.views.table("counts").where(duplicated).write.format("delta").mode("append").save(path)
-    engine.spark.sql(f"DELETE FROM delta.`{path}` WHERE window_start = timestamp_millis({starts['deleted']})")
-    engine.spark.sql(f"UPDATE delta.`{path}` SET n = n + 1 WHERE window_start = timestamp_millis({starts['altered']})")
+    counts = DeltaTable(engine.lake.path("counts"))
+    write_deltalake(counts, counts.to_pyarrow_table(filters=[("window_start", "=", moment(starts["duplicated"]))]), mode="append")
+    counts.delete(f"window_start = '{iso(starts['deleted'])}'")
+    counts.update({"n": "n + 1"}, predicate=f"window_start = '{iso(starts['altered'])}'")
     assert law_violations(engine, "counts") == {("l", str(day_of(start))) for start in starts.values()}
     done = engine.rebuild("counts", day_of(START), day_of(START + 4 * DAY))
     assert {*done.days} == {day_of(start) for start in starts.values()}

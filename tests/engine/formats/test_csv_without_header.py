@@ -21,11 +21,11 @@ def _ingest(engine: Engine) -> None:
 
 
 def _log(engine: Engine, *columns: str, name: str = "l") -> list[tuple[Any, ...]]:
-    return rows_of(engine.lake.frame(engine.spark, f"events/{name}"), *columns)
+    return rows_of(engine.lake.read(engine.spark, f"events/{name}"), *columns)
 
 
 def _quarantined(engine: Engine, name: str = "l") -> list[tuple[Any, ...]]:
-    return rows_of(engine.lake.frame(engine.spark, f"quarantine/{name}"), "raw", "reason")
+    return rows_of(engine.lake.read(engine.spark, f"quarantine/{name}"), "raw", "reason")
 
 
 def test_each_line_is_a_row_and_fields_have_the_schemas_order(make_engine: MakeEngine) -> None:
