@@ -60,6 +60,7 @@ OF_THE_LAKE = (
     Described(
         "table_held_back_by_info", "1 for the source that holds back the watermark, if the table waits for several.", (*_TABLE, *_SOURCE)
     ),
+    Described("table_readable", "Whether the table's log could be read; if not, the table has no other metric.", _TABLE),
     Described("table_refused", "Whether the table is refused until it is rebuilt.", _TABLE),
     Described("table_failed", "Whether an advance has failed since the table's newest step.", _TABLE),
     Described("table_failure_timestamp_seconds", "When that advance failed.", _TABLE),

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from assets.ports import TERMS
 from operators.errors import TidemarkError
 from platform_defs.engine import Engine
-from platform_defs.engine.inputs.progress import step_time
+from platform_defs.engine.inputs.progress import Progress, step_time
 from platform_defs.engine.ledger.rows import COUNTS
 from platform_defs.engine.ledger.store import TABLE
 from platform_defs.engine.operations.freshness import Freshness
@@ -23,6 +23,7 @@ from platform_defs.monitoring.kept_tables import keeping_tables
 from platform_defs.safe_text import one_line, without_credentials
 
 _OUTCOMES = {"accepted": "accepted", "duplicate": "duplicate", "quarantined": "quarantined", "markers": "marker"}
+_UNREADABLE = (TidemarkError, DeltaError, OSError)
 _log = logging.getLogger(__name__)
 
 
@@ -51,7 +52,7 @@ class LakeMetrics(Collector):
         try:
             with self._mutex:
                 found = [*self._collected()]
-        except (TidemarkError, DeltaError, OSError) as error:
+        except _UNREADABLE as error:
             self._report(without_credentials(one_line(str(error))))
             found = [family("up", 0)]
         else:
@@ -137,6 +138,7 @@ class _TableMetrics:
     def __init__(self, engine: Engine) -> None:
         self._engine, self._pending, self._freshness = engine, (pending := engine.pending), Freshness(pending.reading)
         self._all = list[Metric]()
+        self.readable = self._of("table_readable")
         self.steps = self._of("table_steps_total")
         self.step_at = self._of("table_step_timestamp_seconds")
         self.mark = self._of("table_watermark_timestamp_seconds")
@@ -162,8 +164,18 @@ class _TableMetrics:
         return [one for one in self._all if one.samples]
 
     def add(self, name: str) -> None:
-        """Add the metrics of a table."""
-        by, now, state = [name], self._pending.progress(name), self._pending.described(name)
+        """Add the metrics of a table. A table that cannot be read hides no other one."""
+        try:
+            now, state = self._pending.progress(name), self._pending.described(name)
+        except _UNREADABLE as error:
+            _log.warning("%s cannot be read for metrics: %s", name, without_credentials(one_line(str(error))))
+            self.readable.add_metric([name], 0)
+        else:
+            self._add(name, now, state)
+
+    def _add(self, name: str, now: Progress, state: Mapping[str, Any]) -> None:
+        by = [name]
+        self.readable.add_metric(by, 1)
         self.steps.add_metric(by, now.step)
         _add(self.step_at, by, _seconds(step_time(self._engine.lake, self._engine.assets[name])))
         _add(self.mark, by, _seconds(state["watermark"]))

@@ -154,6 +154,17 @@ def test_a_lake_that_cannot_be_read_is_down(engine: Engine, scrape: Scrape, capl
     assert scrape()["up"] == 1
 
 
+def test_a_table_that_cannot_be_read_hides_no_other_metric(engine: Engine, scrape: Scrape) -> None:
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START)
+    [file] = Path(engine.lake.path("pairs"), "_delta_log").glob("*.json")
+    file.write_bytes(file.read_bytes()[:50])
+    found = scrape()
+    assert _of(found, "table_readable") == {"[('table', 'pairs')]": 0}
+    assert (found["up"], found["source_read_rows_total[('source', 'l')]"]) == (1, 10)
+    assert not _of(found, "table_steps_total")
+
+
 def test_a_scrape_reads_only_new_batches_and_opens_no_table_again(engine: Engine, scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
     commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
     commit_step(engine, "pairs", closed_to=START)
