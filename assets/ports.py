@@ -112,6 +112,15 @@ class UpsertedPort(Protocol):
     state: Mapping[str, Any] | None
 
 
+class PublishedPort(Protocol):
+    """What was published to a topic; see `platform_defs.engine.operations.publish_to_topic.Published`."""
+
+    topic: str
+    step: int
+    steps: int
+    records: int
+
+
 class ViewsPort(Protocol):
     """Reads the lake's tables; see `platform_defs.engine.operations.views.Views`."""
 
@@ -133,6 +142,10 @@ class ViewsPort(Protocol):
 
     def metrics(self, asset: str) -> Mapping[str, int | float]:
         """The metrics of an upserted table."""
+        ...
+
+    def publish_to_topic(self, asset: str) -> PublishedPort:
+        """Write the steps of a table that its Kafka topic does not have yet."""
         ...
 
 

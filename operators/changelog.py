@@ -4,7 +4,7 @@ The kinds are Flink's: `+I` an insert, `-U` and `+U` a row before and after its 
 the older table it gives the newer one, and it has no redundant row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -92,7 +92,15 @@ def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
     return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, order)
 
 
-def keyed_upserts(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
+def as_json(columns: Sequence[str]) -> Column:
+    """Columns as a JSON object, with its nulls, and times in microseconds."""
+    fields = F.struct(*[F.col(f"`{c}`") for c in columns])
+    return F.to_json(fields, {"ignoreNullFields": "false", "timestampFormat": _MICROS, "timestampNTZFormat": _MICROS_NTZ})
+
+
+def keyed_upserts(
+    changelog: DataFrame, *, key: Sequence[str], order: str, encode: Callable[[Sequence[str]], Column] = as_json
+) -> DataFrame:
     """A changelog as messages for a keyed topic: the newest value of a key, or a tombstone if the key was deleted.
 
     A `+I` or `+U` is the key's value. A `-D` or `-U` is a tombstone (a null value) if the same step has no `+I` or `+U` of the key; else
@@ -102,21 +110,18 @@ def keyed_upserts(changelog: DataFrame, *, key: Sequence[str], order: str) -> Da
         changelog: rows with `change`.
         key: the key columns; a null is an ordinary key.
         order: the column that orders the steps.
+        encode: makes one value of columns; by default a JSON object.
 
     Returns:
-        The order's column, `key` and `value` (strings, JSON objects with their nulls): one row for each key and step.
+        The order's column, `key` and `value` (by default strings, JSON objects with their nulls): one row for each key and step.
     """
     check_present(changelog, [*key, CHANGE, order], "key")
     has_value = F.col(CHANGE).isin(INSERT, UPDATE_AFTER)
     is_replaced = F.bool_or(has_value).over(Window.partitionBy(order, *key))
     messages = changelog.withColumn(_SIGN, is_replaced).where(has_value | ~F.col(_SIGN))
     own = [c for c in changelog.columns if c not in (CHANGE, order)]
-    value = F.when(has_value, _json(own))
-    return messages.select(order, _json(key).alias("key"), value.alias("value"))
-
-
-def _json(columns: Sequence[str]) -> Column:
-    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false", "timestampFormat": _MICROS, "timestampNTZFormat": _MICROS_NTZ})
+    value = F.when(has_value, encode(own))
+    return messages.select(order, encode(key).alias("key"), value.alias("value"))
 
 
 def bag_changes(before: DataFrame, after: DataFrame, change: str = CHANGE) -> DataFrame:

@@ -37,6 +37,7 @@ def make_engine(
         folders={s.name: f"{values.landing_root}/{s.name}" for s in pipeline.sources},
         max_files=values.max_files,
         topics=connections(values).topics(pipeline),
+        sinks=connections(values).sinks(pipeline),
         earlier=earlier,
     )
 

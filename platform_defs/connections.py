@@ -17,6 +17,8 @@ from platform_defs.declared.models import Strict
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.text import parse
 from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.engine.operations.topic import Sink
+from platform_defs.kafka_sinks import KafkaSink, sinks_of
 from platform_defs.kafka_sources import Kafka
 from platform_defs.s3 import S3
 from platform_defs.settings import Settings
@@ -46,7 +48,7 @@ class Connections(Strict):
     Args:
         spark: further options of the Spark session, by Spark's names.
         jars: the paths of further JARs for the session.
-        kafka: the topics that sources read from Kafka.
+        kafka: the topics that sources read from Kafka, and those to which tables are published.
         s3: how S3 is reached; see `S3`.
     """
 
@@ -68,6 +70,20 @@ class Connections(Strict):
             ConnectionsError: an environment variable is not set.
         """
         return self.kafka.topics(pipeline) if self.kafka else {}
+
+    @property
+    def declared_sinks(self) -> Mapping[str, KafkaSink]:
+        """The topics to which tables are published, by table, with their secrets unread."""
+        return self.kafka.sinks if self.kafka else {}
+
+    def sinks(self, pipeline: Pipeline) -> Mapping[str, Sink]:
+        """The topics to which the tables of a pipeline are published, by table.
+
+        Raises:
+            KafkaSinkError: they do not fit to the pipeline.
+            ConnectionsError: an environment variable is not set.
+        """
+        return sinks_of(self.declared_sinks, self.kafka.options, pipeline) if self.kafka else {}
 
     def check_options(self, pinned: Iterable[str]) -> None:
         """Raise `ConnectionsError` if an option is among those on which results depend, which no deployment may change."""

@@ -7,10 +7,12 @@ import dagster as dg
 
 from assets.factories.closed_range_table import event_time_asset
 from assets.factories.event_log import event_logs
+from assets.factories.kafka_topic import topic_asset, topic_key
 from assets.factories.upserted_table import upserted_asset
 from assets.pipeline import Pipeline
 from expectations import all_checks
 from expectations.new_rows import FULL
+from platform_defs.connections import connections
 from platform_defs.daily_partitions import daily_partitions
 from platform_defs.jobs import ADVANCE, RETRIES, export_job, ingest_job, land_changes_job, maintenance_job
 from platform_defs.monitoring.alert_sensor import alert_sensor
@@ -43,15 +45,17 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
         else upserted_asset(table, sources=names, worker=worker)
         for table in pipeline.tables
     ]
+    declared = connections(values).declared_sinks
+    topics = [topic_asset(table, declared[table.name].topic) for table in pipeline.tables if table.name in declared]
     checks, limits = all_checks(pipeline), limits_of(pipeline)
     jobs, schedules = [ingest_job, maintenance_job, export_job, land_changes_job, stream_job(values, days)], [nightly_maintenance]
     sensors = [new_input, stream_supervisor(values), alert_sensor(values)]
     if tables:
-        jobs, sensors, schedules = [*jobs, _advance(pipeline)], [*sensors, ledger_moved], [*schedules, nightly]
+        jobs, sensors, schedules = [*jobs, _advance(pipeline, [*declared])], [*sensors, ledger_moved], [*schedules, nightly]
     if checks:
         jobs, schedules = [*jobs, _full_checks(checks)], [*schedules, nightly_checks]
     return dg.Definitions(
-        assets=[event_logs(pipeline.sources), *tables],
+        assets=[event_logs(pipeline.sources), *tables, *topics],
         asset_checks=[*checks, *([fresh_checks(limits)] if limits else [])],
         jobs=jobs,
         sensors=[*sensors, *([fresh_sensor(limits)] if limits else [])],
@@ -61,11 +65,13 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
     )
 
 
-def _advance(pipeline: Pipeline) -> Any:
+def _advance(pipeline: Pipeline, published: Sequence[str]) -> Any:
+    names = [table.name for table in pipeline.tables]
     return dg.define_asset_job(
         ADVANCE,
-        selection=dg.AssetSelection.assets(*(table.name for table in pipeline.tables)),
-        description="Advance tables as far as the watermark allows, up to the end of the last selected day; update upserted tables.",
+        selection=dg.AssetSelection.assets(*names, *(topic_key(name) for name in names if name in published)),
+        description="Advance tables as far as the watermark allows, up to the end of the last selected day; update upserted tables; "
+        "publish the tables that have a Kafka topic.",
         op_retry_policy=RETRIES,
     )
 

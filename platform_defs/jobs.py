@@ -7,6 +7,7 @@ from pydantic import Field
 
 from assets.days import day_start
 from assets.factories.event_log import EVENTS
+from assets.factories.kafka_topic import topic_key
 from assets.factories.partitions import range_of, range_tags, within
 from assets.factories.pool import SPARK
 from operators.errors import OperatorError
@@ -127,7 +128,8 @@ def advance_request(
 ) -> dg.RunRequest | None:
     """The run that advances the tables that are behind.
 
-    If days are open, the run selects all assets over those days, else only the upserted assets that are behind. None if no table is.
+    If days are open, the run selects all assets over those days, else only the upserted assets that are behind, with their topics.
+    None if no table is.
 
     Args:
         engine: the engine.
@@ -142,4 +144,5 @@ def advance_request(
         wanted = within(days, *wanted)
     if wanted:
         return dg.RunRequest(run_key=run_key, tags={**range_tags(*wanted), **(tags or {})})
-    return dg.RunRequest(run_key=run_key, tags=tags, asset_selection=[dg.AssetKey(name) for name in upserted]) if upserted else None
+    selected = [*(dg.AssetKey(name) for name in upserted), *(topic_key(name) for name in upserted if name in engine.sinks)]
+    return dg.RunRequest(run_key=run_key, tags=tags, asset_selection=selected) if upserted else None

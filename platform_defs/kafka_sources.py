@@ -12,6 +12,7 @@ from operators.errors import TidemarkError, did_you_mean
 from platform_defs.connection_values import Value, resolved
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
+from platform_defs.kafka_sinks import KafkaSink
 from platform_defs.setting_values import PROJECT
 
 _OPTIONS = (
@@ -131,15 +132,17 @@ class KafkaSource(Strict):
 
 
 class Kafka(Strict):
-    """What is read from Kafka.
+    """What is read from Kafka, and published to it.
 
     Args:
-        options: options of all sources, such as `kafka.bootstrap.servers`.
+        options: options of all sources and sinks, such as `kafka.bootstrap.servers`.
         sources: by the name of a source, its topics.
+        sinks: by the name of a table, its topic.
     """
 
     options: Options = Field(default_factory=dict)
     sources: dict[str, KafkaSource] = Field(default_factory=dict)
+    sinks: dict[str, KafkaSink] = Field(default_factory=dict)
 
     def topics(self, pipeline: Pipeline) -> Mapping[str, Topics]:
         """The topics of the pipeline's sources.

@@ -1,5 +1,6 @@
 """The commands that show, export or publish a table, show late rows, or land another table's changes."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -74,13 +75,23 @@ def land_changes(
 
 @app.command()
 def publish(
-    asset: Annotated[str, typer.Argument(help="An upserted asset, e.g. category_leaderboard.")],
-    folder: Annotated[str, typer.Argument(help="The target folder, a path or a URI; one folder for each asset.")],
+    asset: Annotated[str, typer.Argument(help="An upserted asset, e.g. category_leaderboard; with --kafka, a table that has a sink.")],
+    folder: Annotated[str | None, typer.Argument(help="The target folder, a path or a URI; one folder for each asset.")] = None,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Publish to the Kafka topic that TIDEMARK_CONNECTIONS gives the table.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, one folder for each step."""
-    target = canonical_folder("folder", folder, canonical)
+    """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, one folder for each step.
+
+    With --kafka, write the changes of a leaderboard or of another table to its Kafka topic.
+    """
+    if (folder is None) != kafka:
+        raise ArgumentError.bad_value("folder", folder or "", "a folder, or none and the option --kafka")
     engine = _engine()
+    if folder is None:
+        require_known("asset", asset, [*engine.sinks])
+        render.show(as_json, {"asset": asset, **asdict(engine.views.publish_to_topic(asset))}, _print_published_records)
+        return
+    target = canonical_folder("folder", folder, canonical)
     require_known("asset", asset, [name for name, a in engine.assets.items() if a.operator.emits.upserts])
     published = {"asset": asset, "folder": target, "step": engine.views.publish(asset, target)}
     render.show(
@@ -121,6 +132,11 @@ def late(
 
 def _print_export(done: dict[str, Any]) -> None:
     render.out.print(f"{render.plain(done['folder'])} contains {render.plain(done['table'])}: {done['rows']:,} rows", highlight=False)
+
+
+def _print_published_records(done: dict[str, Any]) -> None:
+    written = f"{done['steps']:,} steps, {done['records']:,} records"
+    render.out.print(f"The topic {done['topic']} has {done['asset']} up to step {done['step']}; written now: {written}", highlight=False)
 
 
 def _print_landed(report: dict[str, Any]) -> None:

@@ -37,6 +37,7 @@ from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.late_rows import LateRows
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance
 from platform_defs.engine.operations.rebuild import Rebuilt, rebuild, remake
+from platform_defs.engine.operations.topic import Sink
 from platform_defs.engine.operations.views import Views
 
 
@@ -62,6 +63,7 @@ class Engine:
         folders: each source's folder of input files.
         max_files: the maximum number of files of a source in one micro-batch.
         topics: the topics of the sources that read from Kafka, besides their folders.
+        sinks: the topics to which tables are published, by table.
         earlier: an engine on the same lake and folders, whose cached ledger and folder listings this engine uses.
     """
 
@@ -74,6 +76,7 @@ class Engine:
     folders: Mapping[str, str] = field(default_factory=dict)
     max_files: int = 64
     topics: Mapping[str, Topics] = field(default_factory=dict, repr=False)
+    sinks: Mapping[str, Sink] = field(default_factory=dict, repr=False)
     earlier: "Engine | None" = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -131,7 +134,7 @@ class Engine:
     @property
     def views(self) -> Views:
         """The tables that users read."""
-        return Views(self.reading, self._snapshot, self._naming_lost_files)
+        return Views(self.reading, self._snapshot, self._naming_lost_files, self.sinks)
 
     def ingest(
         self,

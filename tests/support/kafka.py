@@ -1,5 +1,6 @@
 """Topics of a broker for tests: create and delete them, produce and read records."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -61,6 +62,27 @@ class Kafka:
         entries = [ConfigEntry(k.replace("_", "."), v, incremental_operation=AlterConfigOpType.SET) for k, v in config.items()]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         self._admin.incremental_alter_configs([resource])[resource].result(_WAIT_S)
+
+    def configuration(self, topic: str) -> dict[str, str]:
+        """The options of a topic."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return {name: entry.value for name, entry in self._admin.describe_configs([resource])[resource].result(_WAIT_S).items()}
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete the records of a partition before an offset, as the end of their retention time does."""
+        where = TopicPartition(topic, partition, before)
+        self._admin.delete_records([where])[where].result(_WAIT_S)
+
+    def forget_group(self, group: str) -> None:
+        """Delete a consumer group, with its offsets."""
+        self._admin.delete_consumer_groups([group])[group].result(_WAIT_S)
+
+    def produce_each(self, topic: str, *headers: str) -> None:
+        """Write a record of a key of its own to each partition, so that Kafka closes the segments before it and compacts them."""
+        for n in range(2):
+            wanted = range(len(self.offsets(topic)))
+            self.produce(topic, [Record(b"close%d" % n, b"", p, headers=dict.fromkeys(headers, b"0")) for p in wanted])
+            time.sleep(0.3)
 
     def add_partitions(self, topic: str, total: int) -> None:
         self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(_WAIT_S)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -22,7 +22,9 @@ from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.operations.export import View, export
 from platform_defs.engine.operations.metrics import table_metrics
 from platform_defs.engine.operations.publish import publish
+from platform_defs.engine.operations.publish_to_topic import Published, publish_to_topic
 from platform_defs.engine.operations.time_travel import UpsertedSnapshot, as_known_now, as_of, newest
+from platform_defs.engine.operations.topic import Sink
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,13 @@ class Views:
         reading: reads the lake.
         snapshot: returns a snapshot of an asset and its inputs.
         naming_lost_files: makes an error of Spark over a missing data file name that file.
+        sinks: the topics to which tables are published, by table.
     """
 
     reading: Reading
     snapshot: Callable[[str], Advance]
     naming_lost_files: Callable[[], AbstractContextManager[None]]
+    sinks: Mapping[str, Sink] = field(default_factory=dict)
 
     def table(self, name: str) -> DataFrame:
         """A table of the lake; queries of a small table are planned as small queries.
@@ -156,3 +160,8 @@ class Views:
         """Write an upserted table's changes to a folder, as keyed upserts with tombstones; returns the last step in the folder."""
         with self.naming_lost_files():
             return publish(self.reading, self.reading.assets[asset], folder)
+
+    def publish_to_topic(self, asset: str) -> Published:
+        """Write the steps of a table that its topic does not have yet; see `publish_to_topic`."""
+        with self.naming_lost_files():
+            return publish_to_topic(self.reading, self.reading.assets[asset], self.sinks[asset])

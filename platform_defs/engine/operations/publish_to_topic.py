@@ -1,0 +1,102 @@
+"""Publishing to Kafka: write the changes of a table's steps to a topic, with the step in each record's headers."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from platform_defs.engine.inputs.progress import progress, step_id, table_identity
+from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.operations.topic import CHANGE, SINCE, STEP, STEP_ID, TABLE, Sink, SinkError, Topic, Written
+from platform_defs.engine.operations.topic_changes import KEY, KIND, VALUE, Write, writes
+from platform_defs.faults import point
+
+_HEADERS = "headers"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a topic has, and what was written to it now.
+
+    Args:
+        topic: the topic.
+        step: the last step of the table that the topic has; 0 for none.
+        steps: the number of steps that were written.
+        records: the number of records that were written.
+    """
+
+    topic: str
+    step: int
+    steps: int = 0
+    records: int = 0
+
+
+def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink) -> Published:
+    """Write the steps that a topic does not have yet, one after the other; each in one Spark job.
+
+    A killed run leaves at most one step of which the topic has a part; the next run writes that step again, with the same keys, values and
+    headers. Only one process at a time publishes a table to a topic.
+
+    Args:
+        reading: reads the lake.
+        asset: the table. The records of an upserted table are its keys' new values and tombstones; those of another table are its new
+            rows, and its corrected rows with their change kind.
+        sink: the topic.
+
+    Raises:
+        SinkError: the topic does not exist, has records of another table or program, or cannot be written to.
+        LakeBusy: another process publishes the table to a topic.
+    """
+    with (
+        reading.lake.writer(f"kafka-{asset.name}"),
+        Topic(reading.spark, sink, asset.name, compacted=asset.operator.emits.upserts) as topic,
+    ):
+        return _publish(reading.pinned(asset.name), asset, sink, topic)
+
+
+def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic) -> Published:
+    table, upto, newest = table_identity(reading.lake, asset), progress(reading.lake, asset).step, topic.newest()
+    if newest is not None:
+        _require_same_steps(reading, asset, sink, newest, table, upto)
+    if table is None:
+        return Published(sink.topic, 0)
+    done, before, steps = 0 if newest is None else newest.step if newest.complete else newest.since, topic.records(), 0
+    for write in writes(reading, asset, sink, done, None if newest is None or newest.complete else newest.step):
+        _write(sink, write, table, identity := step_id(reading.lake, asset, write.step) or "")
+        topic.commit(table, write.step, identity)
+        point("kafka.after_commit")
+        steps += 1
+    if newest is None or not newest.complete or newest.step < upto:
+        topic.commit(table, upto, step_id(reading.lake, asset, upto) or "")  # the last steps may have no changes
+    return Published(sink.topic, upto, steps, topic.records() - before)
+
+
+def _require_same_steps(reading: Reading, asset: DerivedAsset, sink: Sink, newest: Written, table: str | None, upto: int) -> None:
+    """Raise if the topic has steps of another table, or a step that the table has lost."""
+    if newest.table != table:
+        raise SinkError.other_table(asset.name, sink.topic, newest.table, str(table))
+    present = step_id(reading.lake, asset, newest.step) if newest.id and newest.step <= upto else None
+    if newest.step > upto or (present is not None and present != newest.id):
+        raise SinkError.other_step(asset.name, sink.topic, newest.step, upto)
+
+
+def _write(sink: Sink, write: Write, table: str, identity: str) -> None:
+    values = {TABLE: table, STEP: str(write.step), SINCE: str(write.since), STEP_ID: identity}
+    headers = [_header(name, F.lit(value)) for name, value in values.items()]
+    kind = F.when(F.col(KIND).isNotNull(), F.array(_header(CHANGE, F.col(KIND)))).otherwise(F.array().cast(_HEADER_TYPE))
+    records = write.rows.select(KEY, VALUE, F.concat(F.array(*headers), kind).alias(_HEADERS))
+    point("kafka.before_write")
+    _save(records, sink)
+    point("kafka.after_write")
+
+
+_HEADER_TYPE = "array<struct<key:string,value:binary>>"
+
+
+def _header(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
+
+
+def _save(records: DataFrame, sink: Sink) -> None:
+    records.write.format("kafka").mode("append").options(**sink.options).option("topic", sink.topic).save()

@@ -1,0 +1,286 @@
+"""The topic of a sink: what it is, and which step of its table was written last, read from the records themselves.
+
+Each record has headers with the table, the step, and the step after which its write began. When all records of a step are written, the
+step is committed as the metadata of a consumer group's offset in Kafka, so that a step without that commit is written again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from operators.errors import TidemarkError
+from platform_defs.safe_text import printable
+
+HEADER = "tidemark."
+TABLE, STEP, SINCE, STEP_ID, CHANGE = (f"{HEADER}{name}" for name in ("table", "step", "since", "id", "change"))
+"""The headers: the table's Delta id and generation; the step; the step after which the write began; the step's id; the change kind."""
+_TIMEOUT_MS = "20000"
+_POLL_MS, _POLLS = 250, 80
+_BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+
+
+class SinkError(TidemarkError, RuntimeError):
+    """A table cannot be published to a topic."""
+
+    @classmethod
+    def no_topic(cls, topic: str) -> "SinkError":
+        """The topic does not exist."""
+        way_out = "create it, with `cleanup.policy=compact` for an upserted table; or set the sink's `partitions`, with which it is created"
+        return cls(f"there is no topic {topic!r}; legal: an existing topic. {way_out[0].upper()}{way_out[1:]}")
+
+    @classmethod
+    def foreign(cls, topic: str, partition: int) -> "SinkError":
+        """The newest record of a partition was not written by a sink."""
+        return cls(
+            f"the newest record in partition {partition} of the topic {topic!r} has no header {STEP!r}, so another program wrote it. "
+            "One topic has the steps of one table; publish it to a new topic"
+        )
+
+    @classmethod
+    def other_table(cls, asset: str, topic: str, expected: str, found: str) -> "SinkError":
+        """The topic has steps of a table with another id."""
+        return cls(
+            f"the topic {topic!r} has the steps of a table with the id {expected}, and the id of {asset} is {found}: it was created again, "
+            "or is another table. One topic cannot have steps of both; publish it to a new topic"
+        )
+
+    @classmethod
+    def other_step(cls, asset: str, topic: str, step: int, newest: int) -> "SinkError":
+        """The table lost a step that the topic contains."""
+        return cls(
+            f"the topic {topic!r} has step {step} of {asset}, which the table has lost since, or replaced by another one with the same "
+            f"number; its newest step is {newest}. One topic cannot have steps of both; publish it to a new topic"
+        )
+
+    @classmethod
+    def no_version(cls, asset: str, topic: str, step: int) -> "SinkError":
+        """The table's log lacks the steps that follow the published ones."""
+        return cls(
+            f"the topic {topic!r} has {asset} up to step {step}, and the table's log no longer has the steps that follow; legal: a sink "
+            "that runs more often than Delta deletes old log entries. Publish it to a new topic, which then has the present rows first"
+        )
+
+    @classmethod
+    def no_key(cls, asset: str, key: Sequence[str], columns: Sequence[str]) -> "SinkError":
+        """The key has a column that the table lacks."""
+        return cls(f"`key` of the sink of {asset} is {list(key)}; legal: columns of the table, {', '.join(columns)}")
+
+    @classmethod
+    def not_by_range(cls, asset: str) -> "SinkError":
+        """The table neither is upserted nor has closed ranges."""
+        return cls(
+            f"{asset} has no changelog and no `final_at`, so its new rows cannot be found; legal: another table, or `tidemark export`"
+        )
+
+    @classmethod
+    def failed(cls, topic: str, error: Py4JJavaError) -> "SinkError":
+        """Kafka's client failed."""
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return cls(
+            f"the topic {topic!r} cannot be used: {printable(str(cause))}. Check the options `kafka.*` of the connections, "
+            "and whether the broker runs"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sink:
+    """Where a table is published to.
+
+    Args:
+        topic: the topic.
+        options: the options of Spark's Kafka writer, by Spark's names, which start with `kafka.`; may contain secrets.
+        format: how keys and values are written.
+        key: the columns of the key of an appended table's records; empty for the key of its results, if they have one. An upserted table
+            has its own key.
+        partitions: the number of partitions with which a missing topic is created; None if it must exist.
+    """
+
+    topic: str
+    options: Mapping[str, str] = field(repr=False)
+    format: Literal["json", "avro"] = "json"
+    key: tuple[str, ...] = ()
+    partitions: int | None = None
+
+    @property
+    def client(self) -> dict[str, str]:
+        """The options of Kafka's client."""
+        return {name.removeprefix("kafka."): value for name, value in self.options.items()}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A step of a table that a topic has.
+
+    Args:
+        table: the table's Delta id and generation.
+        step: the step.
+        id: the step's id; empty if the table's log did not have it.
+        since: the step after which its write began.
+        complete: whether all of its records are known to be written.
+    """
+
+    table: str
+    step: int
+    id: str
+    since: int
+    complete: bool
+
+
+class Topic:
+    """A topic, by Kafka's clients in the JVM of a session.
+
+    Args:
+        spark: the session.
+        sink: the sink.
+        asset: the table's name, which names the consumer group.
+        compacted: whether a topic that is created is compacted.
+    """
+
+    def __init__(self, spark: SparkSession, sink: Sink, asset: str, *, compacted: bool) -> None:
+        self._jvm, self._sink, self._group = cast(Any, spark._jvm), sink, f"tidemark.{asset}"
+        options = {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **sink.client}
+        own = {"key.deserializer": _BYTES, "value.deserializer": _BYTES, "enable.auto.commit": "false", "allow.auto.create.topics": "false"}
+        clients = self._jvm.org.apache.kafka.clients
+        with _Naming(sink.topic):
+            self._admin = clients.admin.AdminClient.create(self._properties(options))
+            try:
+                self._id, self._partitions = self._described(compacted)
+                self._consumer = clients.consumer.KafkaConsumer(self._properties(options | own))
+            except BaseException:
+                self._admin.close()
+                raise
+
+    def __enter__(self) -> "Topic":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+        self._admin.close()
+
+    def newest(self) -> Written | None:
+        """The newest step that the topic has; None if it has none.
+
+        Raises:
+            SinkError: another program wrote to the topic, or it cannot be read.
+        """
+        with _Naming(self._sink.topic):
+            committed, last = self._committed(), self._last_records()
+        newest = max(last, key=lambda one: one.step, default=None)
+        if newest is None or (committed is not None and committed.step >= newest.step and committed.table == newest.table):
+            return committed
+        return newest
+
+    def commit(self, table: str, step: int, step_id: str) -> None:
+        """Record that all records up to a step are written."""
+        value = json.dumps({"topic": self._id, "table": table, "step": step, "id": step_id})
+        offsets = self._jvm.java.util.HashMap()
+        offsets.put(self._partition(0), self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(0, value))
+        with _Naming(self._sink.topic):
+            self._admin.alterConsumerGroupOffsets(self._group, offsets).all().get()
+
+    def records(self) -> int:
+        """The number of offsets of all partitions."""
+        with _Naming(self._sink.topic):
+            return sum(self._ends("endOffsets").values())
+
+    def _described(self, compacted: bool) -> tuple[str, int]:
+        """The topic's id and its number of partitions; it is created if it does not exist and the sink gives its partitions."""
+        names = self._jvm.java.util.ArrayList()
+        names.add(self._sink.topic)
+        try:
+            found = self._admin.describeTopics(names).allTopicNames().get().get(self._sink.topic)
+        except Py4JJavaError as error:
+            if "UnknownTopicOrPartitionException" not in str(error.java_exception):
+                raise
+            if self._sink.partitions is None:
+                raise SinkError.no_topic(self._sink.topic) from None
+            return self._create(self._sink.partitions, compacted), self._sink.partitions
+        return found.topicId().toString(), found.partitions().size()
+
+    def _create(self, partitions: int, compacted: bool) -> str:
+        optional, wanted, config = self._jvm.java.util.Optional, self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap()
+        if compacted:
+            config.put("cleanup.policy", "compact")
+        new = self._jvm.org.apache.kafka.clients.admin.NewTopic(self._sink.topic, optional.of(partitions), optional.empty())
+        wanted.add(new.configs(config))
+        return self._admin.createTopics(wanted).topicId(self._sink.topic).get().toString()
+
+    def _committed(self) -> Written | None:
+        """The step that was committed for this topic. A topic that was created again has another id."""
+        offsets = self._admin.listConsumerGroupOffsets(self._group).partitionsToOffsetAndMetadata().get()
+        found = offsets.get(self._partition(0))
+        try:
+            value = json.loads(found.metadata()) if found is not None else {}
+            if value.get("topic") == self._id:
+                return Written(value["table"], value["step"], value["id"], value["step"], complete=True)
+        except (ValueError, KeyError, AttributeError):  # another program committed it
+            pass
+        return None
+
+    def _last_records(self) -> list[Written]:
+        """The step of the newest record of each partition that has records."""
+        first, ends = self._ends("beginningOffsets"), self._ends("endOffsets")
+        wanted = {p for p, end in ends.items() if end > first[p]}
+        self._assign(wanted)
+        for partition in wanted:
+            self._consumer.seek(self._partition(partition), ends[partition] - 1)
+        found = dict[int, Written]()
+        for _ in range(_POLLS):
+            if not wanted:
+                break
+            records = self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MS))
+            for partition in wanted:
+                if of := records.records(self._partition(partition)):
+                    found[partition] = self._written(partition, of[len(of) - 1])
+            wanted = {p for p in wanted if self._consumer.position(self._partition(p)) < ends[p]}
+        return [*found.values()]
+
+    def _written(self, partition: int, record: Any) -> Written:
+        headers = {name: record.headers().lastHeader(name) for name in (TABLE, STEP, SINCE, STEP_ID)}
+        if any(header is None for header in headers.values()):
+            raise SinkError.foreign(self._sink.topic, partition)
+        text = {name: bytes(header.value()).decode() for name, header in headers.items()}
+        return Written(text[TABLE], int(text[STEP]), text[STEP_ID], int(text[SINCE]), complete=False)
+
+    def _ends(self, which: str) -> dict[int, int]:
+        """For each partition, its `beginningOffsets` or `endOffsets`."""
+        of = self._java_partitions(range(self._partitions))
+        return {int(one.partition()): int(offset) for one, offset in getattr(self._consumer, which)(of).items()}
+
+    def _assign(self, partitions: set[int]) -> None:
+        self._consumer.assign(self._java_partitions(partitions))
+
+    def _java_partitions(self, partitions: Any) -> Any:
+        found = self._jvm.java.util.ArrayList()
+        for number in partitions:
+            found.add(self._partition(number))
+        return found
+
+    def _partition(self, number: int) -> Any:
+        return self._jvm.org.apache.kafka.common.TopicPartition(self._sink.topic, number)
+
+    def _properties(self, values: Mapping[str, str]) -> Any:
+        found = self._jvm.java.util.Properties()
+        for name, value in values.items():
+            found.put(name, value)
+        return found
+
+
+class _Naming:
+    """Makes an error of Kafka's client name the topic."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, Py4JJavaError):
+            raise SinkError.failed(self._topic, error) from error

@@ -1,0 +1,101 @@
+"""The part `kafka.sinks` of the connections: the topics to which tables are published."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from assets.pipeline import Pipeline
+from operators.errors import TidemarkError, did_you_mean
+from platform_defs.connection_values import Value, resolved
+from platform_defs.declared.models import Strict
+from platform_defs.engine.operations.topic import Sink
+
+_OF_SPARK = ("kafka.key.serializer", "kafka.value.serializer")
+_NEEDED = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
+"""Options of the producer that a sink relies on, with their legal values: with others, records can be lost or change their order."""
+
+
+class KafkaSinkError(TidemarkError, ValueError):
+    """The topics of tables do not fit to the pipeline."""
+
+    @classmethod
+    def no_table(cls, name: str, pipeline: Pipeline) -> "KafkaSinkError":
+        """The pipeline has no table of the name."""
+        known = pipeline.tables_by_name
+        return cls(f"kafka.sinks: there is no table {name!r}; legal: {', '.join(known)}{did_you_mean(name, known)}")
+
+    @classmethod
+    def own_key(cls, name: str) -> "KafkaSinkError":
+        """A key is given for an upserted table."""
+        return cls(f"kafka.sinks.{name}.key: {name} is an upserted table, whose records have its own key; legal: no `key`")
+
+    @classmethod
+    def same_topic(cls, topic: str, tables: list[str]) -> "KafkaSinkError":
+        """Two tables have the same topic."""
+        return cls(f"kafka.sinks: {' and '.join(tables)} have the topic {topic!r}; legal: a topic for each table")
+
+    @classmethod
+    def no_server(cls, name: str) -> "KafkaSinkError":
+        """No broker is given."""
+        return cls(f"kafka.sinks.{name} has no option kafka.bootstrap.servers; legal: HOST:PORT of a broker, here or in kafka.options")
+
+
+def checked_options(options: dict[str, Value]) -> dict[str, Value]:
+    """Raise `ValueError` unless all options are those of Kafka's producer, and none weakens what a sink promises."""
+    for name, value in options.items():
+        if name in _OF_SPARK or name == "kafka.transactional.id":
+            raise ValueError(f"{name!r} is set by Spark; legal: other options of Kafka's producer")
+        if not name.startswith("kafka."):
+            raise ValueError(f"{name!r} is no option of a sink; legal: kafka.*, the options of Kafka's producer")
+        if name in _NEEDED and str(value).lower() not in _NEEDED[name]:
+            raise ValueError(f"{name!r} is {value!r}; legal: {' or '.join(_NEEDED[name])}, since a sink loses no record")
+    return options
+
+
+class KafkaSink(Strict):
+    """The topic to which a table is published.
+
+    Args:
+        topic: the topic.
+        format: how keys and values are written: json or avro.
+        key: the columns of the key, for a table to which rows are appended; by default the key of its results, if they have one.
+        partitions: the number of partitions with which a missing topic is created; by default it must exist.
+        options: options of Kafka's producer, with the prefix `kafka.`, in addition to those of all sources and sinks.
+    """
+
+    topic: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
+    format: Literal["json", "avro"] = "json"
+    key: list[str] = Field(default_factory=list)
+    partitions: int | None = Field(default=None, ge=1, le=100_000)
+    options: Annotated[dict[str, Value], AfterValidator(checked_options)] = Field(default_factory=dict)
+
+
+def sinks_of(declared: Mapping[str, KafkaSink], shared: Mapping[str, Value], pipeline: Pipeline) -> dict[str, Sink]:
+    """The sinks of a pipeline's tables.
+
+    Args:
+        declared: the sinks, by table.
+        shared: the options of all sources and sinks; those of Spark's reader are left out.
+        pipeline: the pipeline.
+
+    Raises:
+        KafkaSinkError: the pipeline has no such table; an upserted table has a key; two tables have the same topic; no broker is given.
+        ConnectionsError: an environment variable is not set.
+    """
+    of_client = {name: value for name, value in shared.items() if name.startswith("kafka.")}
+    for topic in (topics := [sink.topic for sink in declared.values()]):
+        if topics.count(topic) > 1:
+            raise KafkaSinkError.same_topic(topic, [name for name, sink in declared.items() if sink.topic == topic])
+    return {name: _sink(name, sink, of_client, pipeline) for name, sink in declared.items()}
+
+
+def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pipeline) -> Sink:
+    if name not in pipeline.tables_by_name:
+        raise KafkaSinkError.no_table(name, pipeline)
+    if sink.key and pipeline.tables_by_name[name].operator.emits.upserts:
+        raise KafkaSinkError.own_key(name)
+    options = resolved({**shared, **sink.options})
+    if "kafka.bootstrap.servers" not in options:
+        raise KafkaSinkError.no_server(name)
+    return Sink(topic=sink.topic, options=options, format=sink.format, key=tuple(sink.key), partitions=sink.partitions)

@@ -1,0 +1,234 @@
+"""Publishing to Kafka, with a real broker: a compacted topic read back equals the table, whatever is killed."""
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import Aggregate, TopN, Tumbling, WindowedAggregate
+from platform_defs import faults
+from platform_defs.engine import Engine
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.operations.topic import CHANGE, STEP, TABLE, Sink, SinkError
+from tests.conftest import MakeEngine
+from tests.support.kafka import COMPACT_SOON, Kafka, Record
+from tests.support.small_sources import MINUTE, Event, join, replay, source
+
+
+class Killed(Exception):
+    """A kill at a fault point."""
+
+
+TOP = DerivedAsset(name="top", inputs=("l",), operator=TopN(order_by="v DESC", by="k", rank_end=1))
+
+
+def _engine(make_engine: MakeEngine, *assets: DerivedAsset) -> Engine:
+    return make_engine([source("l"), source("r")], assets)
+
+
+def _with_sink(engine: Engine, asset: str, kafka: Kafka, topic: str, **more: Any) -> Engine:
+    sink = Sink(topic=topic, options={"kafka.bootstrap.servers": kafka.address}, **more)
+    return replace(engine, sinks={asset: sink})
+
+
+def _steps(engine: Engine, asset: str, batches: Iterable[Iterable[Event]]) -> None:
+    for batch in batches:
+        replay(engine, [{"l": [*batch]}])
+        engine.advance(asset)
+
+
+def _newest(records: Iterable[Record]) -> dict[str, Any]:
+    """What a reader has that keeps the newest version of each key."""
+    found = dict[bytes | None, tuple[int, bytes | None]]()
+    for record in records:
+        step = int(record.headers[STEP] or b"")
+        if step >= found.get(record.key, (0, None))[0]:
+            found[record.key] = (step, record.value)
+    return {json.loads(key or b"")["k"]: json.loads(value) for key, (_, value) in found.items() if value is not None}
+
+
+def _table(engine: Engine, asset: str) -> dict[str, Any]:
+    return {row["k"]: json.loads(row["json"]) for row in engine.views.table(asset).selectExpr("k", "to_json(struct(*)) json").collect()}
+
+
+def _same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Times are in another format in Spark's own JSON, so only the other columns are compared."""
+    return {k: (v["k"], v["v"]) for k, v in found.items()} == {k: (v["k"], v["v"]) for k, v in wanted.items()}
+
+
+FIRST = ([Event("a", 1, 1), Event("b", 1, 2)], [Event("a", 2, 3)], [Event("c", 5, 4), Event("b", 7, 5)])
+
+
+def test_each_step_is_published_once_and_only_new_steps_later(make_engine: MakeEngine, kafka: Kafka):
+    topic = kafka.create("top-once", 3)
+    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
+    assert engine.views.publish_to_topic("top").step == 0
+    _steps(engine, "top", FIRST)
+    done = engine.views.publish_to_topic("top")
+    assert (done.step, done.steps, done.records) == (3, 3, 5)
+    again = engine.views.publish_to_topic("top")
+    assert (again.step, again.steps, again.records) == (3, 0, 0)
+    assert _same(_newest(kafka.read(topic)), _table(engine, "top"))
+    _steps(engine, "top", [[Event("a", 9, 6)]])
+    later = engine.views.publish_to_topic("top")
+    assert (later.step, later.steps, later.records) == (4, 1, 1)
+    keys = [(r.key, r.headers[STEP]) for r in kafka.read(topic)]
+    assert len(keys) == len({*keys}) == 6
+
+
+@pytest.mark.parametrize("at", [name for name in faults.POINTS if name.startswith("kafka.")])
+def test_a_kill_repeats_at_most_records_with_the_same_key_step_and_value(make_engine: MakeEngine, kafka: Kafka, at: str):
+    topic = kafka.create(f"killed-{at}", 3)
+    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
+    _steps(engine, "top", FIRST)
+    for kill_at in range(1, 4):
+        _kill_at(engine, at, kill_at)
+    assert engine.views.publish_to_topic("top").step == 3
+    records = kafka.read(topic)
+    distinct = {(r.key, r.headers[STEP], r.value) for r in records}
+    assert len({(key, step) for key, step, _ in distinct}) == len(distinct) == 5
+    assert (len(records) > 5) == (at == "kafka.after_write")
+    assert _same(_newest(records), _table(engine, "top"))
+
+
+def _kill_at(engine: Engine, at: str, which: int) -> None:
+    seen = list[str]()
+
+    def handler(name: str) -> None:
+        seen.append(name)
+        if name == at and seen.count(at) == which:
+            raise Killed
+
+    faults.install(handler)
+    try:
+        engine.views.publish_to_topic("top")
+    except Killed:
+        pass
+    finally:
+        faults.install(None)
+
+
+def test_a_compacted_topic_read_back_equals_the_table(make_engine: MakeEngine, kafka: Kafka):
+    topic = kafka.create("compacted", 2, COMPACT_SOON)
+    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
+    _steps(engine, "top", [[Event("a", n, n), Event("b", -n, n)] for n in range(1, 5)])
+    _kill_at(engine, "kafka.after_write", 2)
+    published = engine.views.publish_to_topic("top")
+    before = len(kafka.read(topic))
+    kafka.produce_each(topic, STEP, TABLE)
+    deadline = time.monotonic() + 30
+    while len(kafka.read(topic)) >= before and time.monotonic() < deadline:
+        time.sleep(0.2)
+    left = [r for r in kafka.read(topic) if r.key and r.key.startswith(b"{")]
+    assert len(left) < published.records
+    assert _same({json.loads(r.key or b"")["k"]: json.loads(r.value or b"") for r in left if r.value}, _table(engine, "top"))
+
+
+def test_without_its_commit_the_newest_step_is_written_again(make_engine: MakeEngine, kafka: Kafka):
+    topic = kafka.create("no-commit", 2)
+    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
+    _steps(engine, "top", FIRST)
+    engine.views.publish_to_topic("top")
+    kafka.forget_group("tidemark.top")
+    done = engine.views.publish_to_topic("top")
+    assert (done.step, done.steps, done.records) == (3, 1, 2)
+
+
+def test_a_topic_that_is_deleted_and_created_again_gets_all_steps(make_engine: MakeEngine, kafka: Kafka):
+    topic = kafka.create("created-again", 2)
+    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
+    _steps(engine, "top", FIRST)
+    engine.views.publish_to_topic("top")
+    kafka.delete(topic)
+    with pytest.raises(SinkError, match="there is no topic 'created-again'"):
+        engine.views.publish_to_topic("top")
+    kafka.create(topic, 4)
+    assert engine.views.publish_to_topic("top").records == 5
+
+
+def test_a_topic_of_another_table_or_program_is_refused(make_engine: MakeEngine, kafka: Kafka):
+    topic = kafka.create("taken", 1)
+    other = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
+    engine = _engine(make_engine, TOP, other)
+    _steps(engine, "top", FIRST)
+    engine.advance("sums")
+    _with_sink(engine, "top", kafka, topic).views.publish_to_topic("top")
+    with pytest.raises(SinkError, match=r"'taken' has the steps of a table with the id .*, and the id of sums is .* to a new topic"):
+        _with_sink(engine, "sums", kafka, topic).views.publish_to_topic("sums")
+    kafka.produce(topic, [Record(b"k", b"v")])
+    with pytest.raises(SinkError, match=r"partition 0 of the topic 'taken' has no header 'tidemark\.step', so another"):
+        _with_sink(engine, "top", kafka, topic).views.publish_to_topic("top")
+
+
+def test_one_process_at_a_time_publishes(make_engine: MakeEngine, kafka: Kafka):
+    topic = kafka.create("two-publishers", 1)
+    engine, second = (_with_sink(_engine(make_engine, TOP), "top", kafka, topic) for _ in range(2))
+    _steps(engine, "top", FIRST)
+
+    def publish_again(point: str) -> None:
+        if point == "kafka.before_write":
+            faults.install(None)
+            with pytest.raises(LakeError, match="kafka-top has a writer already"):
+                second.views.publish_to_topic("top")
+
+    faults.install(publish_again)
+    assert engine.views.publish_to_topic("top").records == 5
+
+
+def test_a_missing_topic_is_created_if_the_sink_has_partitions(make_engine: MakeEngine, kafka: Kafka):
+    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, "made-by-sink", partitions=3)
+    _steps(engine, "top", FIRST)
+    assert engine.views.publish_to_topic("top").records == 5
+    assert len(kafka.offsets("made-by-sink")) == 3
+    assert kafka.configuration("made-by-sink")["cleanup.policy"] == "compact"
+
+
+def test_closed_results_are_records_and_a_correction_names_its_kind(make_engine: MakeEngine, kafka: Kafka):
+    operator = WindowedAggregate(window=Tumbling(size="1 minute"), by="k", aggregates={"n": "count(*)"}, allowed_lateness="1 hour")
+    engine = _engine(make_engine, DerivedAsset(name="counts", inputs=("l",), operator=operator))
+    engine = _with_sink(engine, "counts", kafka, kafka.create("counts", 1), key=("k",))
+    _steps(engine, "counts", [[Event("a", 1, 1)], [Event("a", 1, 3 * MINUTE)]])
+    engine.views.publish_to_topic("counts")
+    _steps(engine, "counts", [[Event("a", 2, 2)], [Event("b", 1, 5 * MINUTE)]])
+    engine.views.publish_to_topic("counts")
+    found = [(r.key, (r.headers[CHANGE] or b"").decode(), json.loads(r.value or b"")["n"]) for r in kafka.read("counts")]
+    assert found == [(b'{"k":"a"}', "+I", 1), (b'{"k":"a"}', "+U", 2), (b'{"k":"a"}', "+I", 1)]
+
+
+def test_pairs_without_a_key_are_appended_once_after_a_kill_of_the_first_write(make_engine: MakeEngine, kafka: Kafka):
+    engine = _with_sink(_engine(make_engine, join()), "pairs", kafka, kafka.create("pairs", 2))
+    replay(
+        engine, [{"l": [Event("a", 1, 0)], "r": [Event("a", 2, 1)]}, {"l": [Event("b", 1, 90 * MINUTE)], "r": [Event("b", 1, 90 * MINUTE)]}]
+    )
+    engine.advance("pairs")
+    done = engine.views.publish_to_topic("pairs")
+    rows = engine.views.table("pairs").count()
+    assert rows > 0
+    assert (done.records, len(kafka.read("pairs"))) == (rows, rows)
+    assert {(r.key, r.headers[CHANGE]) for r in kafka.read("pairs")} == {(None, b"+I")}
+
+
+def test_avro_records_can_be_read_with_the_schema_of_the_table(make_engine: MakeEngine, kafka: Kafka, tmp_path: Path):
+    from pyspark.sql.avro.functions import from_avro
+
+    topic = kafka.create("avro", 1)
+    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic, format="avro")
+    _steps(engine, "top", FIRST)
+    engine.views.publish_to_topic("top")
+    schema = json.dumps({"type": "record", "name": "topLevelRecord", "fields": [{"name": "k", "type": ["string", "null"]}]})
+    rows = engine.spark.createDataFrame([(bytes(r.key or b""),) for r in kafka.read(topic)], "key binary")
+    assert {row.k for row in rows.select(from_avro("key", schema).alias("x")).select("x.k").collect()} == {"a", "b", "c"}
+
+
+def test_a_broker_that_is_away_is_an_error_with_the_topic(make_engine: MakeEngine, kafka: Kafka):
+    engine = _engine(make_engine, TOP)
+    _steps(engine, "top", FIRST[:1])
+    options = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
+    away = replace(engine, sinks={"top": Sink(topic="x", options=options)})
+    with pytest.raises(SinkError, match=r"the topic 'x' cannot be used: .*Check the options `kafka"):
+        away.views.publish_to_topic("top")

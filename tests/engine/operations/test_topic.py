@@ -1,0 +1,109 @@
+"""The topic of a sink, with a real broker, and Kafka's clients in a JVM without Spark."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyspark
+import pytest
+from py4j.java_gateway import JavaGateway
+
+from platform_defs.engine.operations.topic import SINCE, STEP, STEP_ID, TABLE, Sink, SinkError, Topic, Written
+from platform_defs.setup.jars import jar_paths
+from platform_defs.setup.java import find_java
+from tests.support.kafka import Kafka, Record
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    """What stands for a session: only its JVM is used."""
+    included = Path(pyspark.__file__).parent / "jars"
+    names = ("py4j-*.jar", "slf4j-api-*.jar", "lz4-java-*.jar", "snappy-java-*.jar", "zstd-jni-*.jar")
+    jars = [str(path) for name in names for path in included.glob(name)]
+    java = Path(find_java(), "bin", "java")
+    gateway = JavaGateway.launch_gateway(
+        classpath=":".join([*jars, *jar_paths("kafka")]), jarpath=jars[0], java_path=str(java), die_on_exit=True, javaopts=["-Xmx128m"]
+    )
+    yield SimpleNamespace(_jvm=gateway.jvm)
+    gateway.shutdown()
+
+
+def _headers(step: int, since: int, table: str = "t#1") -> dict[str, bytes]:
+    return {TABLE: table.encode(), STEP: b"%d" % step, SINCE: b"%d" % since, STEP_ID: b"i%d" % step}
+
+
+def _sink(kafka: Kafka, topic: str, **more: Any) -> Sink:
+    return Sink(topic=topic, options={"kafka.bootstrap.servers": kafka.address}, **more)
+
+
+def _newest(jvm: Any, sink: Sink) -> Written | None:
+    with Topic(jvm, sink, sink.topic, compacted=True) as topic:
+        return topic.newest()
+
+
+def test_the_newest_step_is_that_of_the_newest_records_until_it_is_committed(jvm: Any, kafka: Kafka):
+    sink = _sink(kafka, kafka.create("newest", 12))
+    assert _newest(jvm, sink) is None
+    kafka.produce("newest", [Record(b"a", b"1", 7, headers=_headers(1, 0)), Record(b"b", None, 2, headers=_headers(3, 1))])
+    assert _newest(jvm, sink) == Written("t#1", 3, "i3", 1, complete=False)
+    with Topic(jvm, sink, "newest", compacted=True) as topic:
+        topic.commit("t#1", 3, "i3")
+        assert topic.records() == 2
+    assert _newest(jvm, sink) == Written("t#1", 3, "i3", 3, complete=True)
+    kafka.produce("newest", [Record(b"a", b"2", 11, headers=_headers(4, 3))])
+    assert _newest(jvm, sink) == Written("t#1", 4, "i4", 3, complete=False)
+    kafka.forget_group("tidemark.newest")
+    assert _newest(jvm, sink) == Written("t#1", 4, "i4", 3, complete=False)
+
+
+def test_records_of_another_table_hide_no_commit_of_the_first(jvm: Any, kafka: Kafka):
+    sink = _sink(kafka, kafka.create("other", 1))
+    with Topic(jvm, sink, "other", compacted=True) as topic:
+        topic.commit("t#1", 9, "i9")
+    kafka.produce("other", [Record(b"a", b"1", headers=_headers(2, 0, "u#1"))])
+    assert _newest(jvm, sink) == Written("u#1", 2, "i2", 0, complete=False)
+
+
+def test_a_commit_of_a_deleted_topic_is_not_that_of_a_new_one(jvm: Any, kafka: Kafka):
+    sink = _sink(kafka, kafka.create("deleted", 2))
+    with Topic(jvm, sink, "deleted", compacted=True) as topic:
+        topic.commit("t#1", 5, "i5")
+    kafka.delete("deleted")
+    with pytest.raises(SinkError, match=r"there is no topic 'deleted'; legal: an existing topic\. Create it"):
+        _newest(jvm, sink)
+    kafka.create("deleted", 2)
+    assert _newest(jvm, sink) is None
+
+
+def test_a_record_of_another_program_is_refused(jvm: Any, kafka: Kafka):
+    sink = _sink(kafka, kafka.create("foreign", 2))
+    kafka.produce("foreign", [Record(b"k", b"v", 1)])
+    with pytest.raises(SinkError, match=r"in partition 1 of the topic 'foreign' has no header 'tidemark\.step', so another program"):
+        _newest(jvm, sink)
+
+
+def test_a_partition_whose_records_are_deleted_has_no_newest_record(jvm: Any, kafka: Kafka):
+    sink = _sink(kafka, kafka.create("emptied", 2))
+    kafka.produce("emptied", [Record(b"a", b"1", 0, headers=_headers(1, 0)), Record(b"b", b"1", 1, headers=_headers(2, 1))])
+    kafka.delete_records("emptied", 1, before=1)
+    assert _newest(jvm, sink) == Written("t#1", 1, "i1", 0, complete=False)
+
+
+@pytest.mark.parametrize(("compacted", "policy"), [(True, "compact"), (False, "delete")])
+def test_a_missing_topic_is_created_if_the_sink_has_partitions(jvm: Any, kafka: Kafka, compacted: bool, policy: str):
+    sink = _sink(kafka, f"made-{policy}", partitions=3)
+    with Topic(jvm, sink, "made", compacted=compacted) as topic:
+        assert topic.newest() is None
+    assert len(kafka.offsets(sink.topic)) == 3
+    assert kafka.configuration(sink.topic)["cleanup.policy"] == policy
+    with Topic(jvm, replace(sink, partitions=8), "made", compacted=compacted) as topic:
+        assert topic.records() == 0
+    assert len(kafka.offsets(sink.topic)) == 3
+
+
+def test_a_broker_that_cannot_be_reached_is_an_error_with_the_topic(jvm: Any, kafka: Kafka):
+    away = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
+    with pytest.raises(SinkError, match=r"the topic 'x' cannot be used: .*Check the options `kafka\.\*` of the connections"):
+        Topic(jvm, Sink(topic="x", options=away), "x", compacted=True)

@@ -1,0 +1,80 @@
+"""The part `kafka.sinks` of the connections, and the assets made of it."""
+
+import dagster as dg
+import pytest
+
+from operators.errors import TidemarkError
+from platform_defs.connections import ConnectionsError, read
+from platform_defs.definitions import build
+from platform_defs.settings import Settings
+from platform_defs.shop import shop
+
+SERVER = "options: {kafka.bootstrap.servers: 'localhost:9092', subscribe: orders"
+FILE = f"kafka: {{{SERVER}, kafka.sasl.jaas.config: {{env: THE_KEY}}}}, sinks: {{category_leaderboard: {{topic: best}}}}}}"
+
+
+def _sinks(sinks: str, options: str = f"{SERVER}}}, "):
+    return read(f"kafka: {{{options}sinks: {sinks}}}").sinks(shop(Settings()))  # pyright: ignore[reportCallIssue]
+
+
+def test_a_sink_has_the_options_of_all_topics_and_its_own_but_none_of_a_reader():
+    own = "{kafka.bootstrap.servers: 'other:1', kafka.linger.ms: 5, kafka.acks: all}"
+    sink = _sinks(f"{{category_leaderboard: {{topic: best, format: avro, partitions: 3, options: {own}}}}}")["category_leaderboard"]
+    assert (sink.topic, sink.format, sink.partitions, sink.key) == ("best", "avro", 3, ())
+    assert sink.options == {"kafka.bootstrap.servers": "other:1", "kafka.linger.ms": "5", "kafka.acks": "all"}
+    assert sink.client["linger.ms"] == "5"
+
+
+def test_a_secret_is_read_for_a_sink_and_never_shown(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("THE_KEY", "s3cret")
+    sinks = read(FILE).sinks(shop(Settings()))  # pyright: ignore[reportCallIssue]
+    assert sinks["category_leaderboard"].options["kafka.sasl.jaas.config"] == "s3cret"
+    assert "s3cret" not in repr(sinks)
+    assert read(FILE).jar_sets == ["spark", "kafka"]
+
+
+@pytest.mark.parametrize(
+    ("sinks", "error"),
+    [
+        pytest.param("{boards: {topic: t}}", "there is no table 'boards'; legal: ", id="no table"),
+        pytest.param("{category_leaderboard: {topic: t, key: [seller]}}", "is an upserted table, whose", id="its key"),
+        pytest.param(
+            "{category_leaderboard: {topic: t}, payment_order_wide: {topic: t}}",
+            "category_leaderboard and payment_order_wide have the topic 't'",
+            id="one topic for two tables",
+        ),
+    ],
+)
+def test_a_sink_that_does_not_fit_to_the_pipeline_is_refused(sinks: str, error: str):
+    with pytest.raises(TidemarkError, match=error):
+        _sinks(sinks)
+
+
+def test_a_sink_without_a_broker_is_refused():
+    with pytest.raises(TidemarkError, match=r"category_leaderboard has no option kafka\.bootstrap\.servers; legal: HOST:PORT"):
+        _sinks("{category_leaderboard: {topic: t}}", options="")
+
+
+@pytest.mark.parametrize(
+    ("sink", "error"),
+    [
+        pytest.param("{topic: t, options: {kafka.acks: 1}}", "'kafka.acks' is 1; legal: all or -1", id="records that may be lost"),
+        pytest.param("{topic: t, options: {kafka.enable.idempotence: false}}", "legal: true, since a sink", id="another order"),
+        pytest.param("{topic: t, options: {kafka.key.serializer: x}}", "is set by Spark", id="an option of Spark"),
+        pytest.param("{topic: t, options: {subscribe: x}}", "'subscribe' is no option of a sink", id="an option of a reader"),
+        pytest.param("{topic: 'a b'}", "topic", id="no name of a topic"),
+        pytest.param("{topic: t, format: csv}", "format", id="another format"),
+    ],
+)
+def test_an_illegal_sink_is_refused(sink: str, error: str):
+    with pytest.raises(ConnectionsError, match=error):
+        read(f"kafka: {{sinks: {{x: {sink}}}}}")
+
+
+def test_a_topic_is_an_asset_below_its_table_and_part_of_the_job(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("THE_KEY", raising=False)
+    (tmp_path / "connections.yaml").write_text(FILE)
+    repository = build(Settings(connections=str(tmp_path / "connections.yaml"))).get_repository_def()  # pyright: ignore[reportCallIssue]
+    node, key = repository.asset_graph.get(dg.AssetKey(["kafka", "category_leaderboard"])), dg.AssetKey("category_leaderboard")
+    assert (node.kinds, node.parent_keys, node.metadata["topic"]) == ({"kafka"}, {key}, "best")
+    assert node.key in repository.get_job("advance").asset_layer.executable_asset_keys
