@@ -159,12 +159,17 @@ class Lease:
             self.release()
 
     def _ask(self) -> AbstractContextManager["Lease"]:
-        return replace(self, uri=f"{self.uri}{NEXT}", name=f"{self.name}{NEXT}", patience_s=0.0, asks=False).held()
+        return self._next.held()
+
+    @property
+    def _next(self) -> "Lease":
+        """The lease by which this process asks a stream for this one."""
+        return replace(self, uri=f"{self.uri}{NEXT}", name=f"{self.name}{NEXT}", patience_s=0.0, asks=False)
 
     def asking(self) -> str | None:
         """The process that waits for a stream to release the lease; None if there is none."""
         try:
-            known = _record(DeltaTable(f"{self.uri}{NEXT}", storage_options=self.storage_options))
+            known = _record(self._next._read())
         except TableNotFoundError:
             return None
         return known["holder"] if known is not None and known["until"] > self.now() else None

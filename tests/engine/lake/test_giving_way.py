@@ -3,9 +3,12 @@
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake.exceptions import DeltaError
 
+from platform_defs.engine.lake import locks
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.locks import NEXT
 from platform_defs.engine.lake.tables import Lake
@@ -95,3 +98,23 @@ def test_a_request_of_a_dead_process_is_none(tmp_path: Path) -> None:
     with lake.writer("t", "stream"):
         (Path(lake.root) / "_locks" / f"t{NEXT}.holder").write_text('{"holder": "process 1", "purpose": "write"}')
         assert lake.asking("t") is None
+
+
+def test_a_stream_reads_a_request_again_whose_log_is_cleaned_up_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, order = Lake(f"file://{tmp_path}/lake", 60.0, leases=True), list[str]()
+    with lake.writer("t", "stream"):
+        other = Waiter(lake, "write", order)
+        _until(lambda: lake.asking("t"))
+        faults, opened = [DeltaError("a commit file is missing")], locks.DeltaTable
+
+        def open_table(uri: str, **options: Any) -> Any:
+            if uri.endswith(NEXT) and faults:
+                raise faults.pop()
+            return opened(uri, **options)
+
+        monkeypatch.setattr(locks, "DeltaTable", open_table)
+        assert str(lake.asking("t")).startswith("process ")
+        assert faults == []
+        monkeypatch.undo()
+    other.join(WAIT_S)
+    assert order == ["write"]
