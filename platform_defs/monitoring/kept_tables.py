@@ -13,23 +13,23 @@ from platform_defs.engine.lake.tables import Lake
 class KeptTables(Lake):
     """A lake that keeps its opened tables. It must be used by one thread at a time, through one snapshot after the other.
 
-    A table that was deleted and created again is opened again. Behind a URI this cannot be recognized, so no table is kept there.
+    A table that was deleted and created again is opened again. Where this cannot be recognized, no table is kept (see `incarnation`).
     """
 
-    _kept: dict[str, tuple[DeltaTable, str | None]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _kept: dict[str, tuple[DeltaTable, str]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def delta(self, table: str) -> DeltaTable | None:
         """The table at its newest version; None if it does not exist."""
         known = self._up_to_date(table)
         found = super().delta(table) if known is None else known
-        if found is not None and self.is_local:
-            self._kept[table] = found, self.incarnation(table, found.version())
+        if found is not None and (incarnation := self.incarnation(table, found.version())) is not None:
+            self._kept[table] = found, incarnation
         return found
 
     def _up_to_date(self, table: str) -> DeltaTable | None:
         """A kept table, brought up to date; None if it must be opened."""
         delta, incarnation = self._kept.pop(table, (None, None))
-        if delta is None or incarnation is None or incarnation != self.incarnation(table, delta.version()):
+        if delta is None or incarnation != self.incarnation(table, delta.version()):
             return None
         try:
             delta.update_incremental()

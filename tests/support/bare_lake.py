@@ -20,9 +20,14 @@ _NO_ROWS = pa.table({"result_time": pa.array([], pa.timestamp("us", "UTC"))})
 
 
 def bare_engine(folder: Path, clock: Clock, sources: Sequence[SourceContract], tables: Sequence[DerivedAsset]) -> Engine:
-    """An engine on an empty lake, which cannot start a session."""
+    """An engine on an empty local lake, which cannot start a session."""
+    return bare_engine_on(Lake(str(folder / "lake")), clock, sources, tables)
+
+
+def bare_engine_on(lake: Lake, clock: Clock, sources: Sequence[SourceContract], tables: Sequence[DerivedAsset]) -> Engine:
+    """An engine on a lake, which cannot start a session."""
     named: Any = {s.name: s for s in sources}, {t.name: t for t in tables}
-    return Engine(Lake(str(folder / "lake")), *named, _no_session, clock)
+    return Engine(lake, *named, _no_session, clock)
 
 
 def commit_batch(engine: Engine, by_source: Mapping[str, Mapping[str, Any]]) -> int:
@@ -47,9 +52,9 @@ def commit_step(engine: Engine, table: str, **changes: Any) -> None:
     after = replace(before, **{"step": before.step + 1, "seq": engine.ledger.head, **changes})
     properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(after.metadata(before))})
     if before.step == 0:
-        write_deltalake(path, _NO_ROWS, commit_properties=properties)
+        write_deltalake(path, _NO_ROWS, commit_properties=properties, storage_options=engine.lake.storage_options)
     else:
-        delta = DeltaTable(path)
+        delta = DeltaTable(path, storage_options=engine.lake.storage_options)
         delta.create_write_transaction([], "append", delta.schema(), commit_properties=properties)
 
 

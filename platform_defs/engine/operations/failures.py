@@ -88,7 +88,8 @@ class Failures:
 
     def _newest(self, path: str, position: Callable[[], str]) -> Failure | None:
         try:
-            with filesystem(self.reading.lake.root).open_input_stream(path) as file:
+            lake = self.reading.lake
+            with filesystem(lake.root, lake.storage_options).open_input_stream(path) as file:
                 stored = json.loads(file.read())
             found = Failure(int(stored["at"]), str(stored["error"]), str(stored["message"]), str(stored["position"]))
         except (OSError, DeltaError, ValueError, KeyError, TypeError):
@@ -120,7 +121,7 @@ def _record(lake: Lake, path: str, failure: Failure) -> None:
     """Keep a failure in place of an earlier one. If the lake cannot be written to, it logs a warning."""
     content = json.dumps(asdict(failure)).encode()
     try:
-        with filesystem(lake.live.root).open_output_stream(path, buffer_size=len(content) + 1) as file:
+        with filesystem(lake.root, lake.storage_options).open_output_stream(path, buffer_size=len(content) + 1) as file:
             file.write(content)
     except (OSError, DeltaError, TidemarkError) as error:
         _log.warning("the failure was not recorded for `tidemark status` in %s: %s", path, error)

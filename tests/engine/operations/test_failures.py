@@ -80,7 +80,7 @@ def test_a_failure_that_cannot_be_recorded_hides_no_error(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError("read-only")
 
-    monkeypatch.setattr(failures, "filesystem", lambda _: SimpleNamespace(open_output_stream=refuse))
+    monkeypatch.setattr(failures, "filesystem", lambda *_: SimpleNamespace(open_output_stream=refuse))
     with caplog.at_level(logging.WARNING), pytest.raises(AssertionError, match="a session is started"):
         engine.advance("pairs")
     assert "the failure was not recorded for `tidemark status`" in caplog.text
