@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.monitoring.catalog import described
 from platform_defs.monitoring.endpoint import served
 from platform_defs.monitoring.lake_metrics import LakeMetrics
@@ -38,6 +39,8 @@ class StreamMetrics:
                 began = self._now()
                 try:
                     step = next(steps, None)
+                except LakeBusy:  # the stream skips the table until it is free
+                    raise
                 except Exception:
                     self._failures.labels(table).inc()
                     raise

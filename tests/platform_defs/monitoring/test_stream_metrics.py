@@ -8,6 +8,7 @@ from unittest.mock import MagicMock
 import pytest
 from prometheus_client import CollectorRegistry
 
+from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.monitoring.stream_metrics import StreamMetrics
 from platform_defs.stream.run import StreamRun
 from tests.engine.entries import source_entry
@@ -63,6 +64,16 @@ def test_a_failed_try_is_counted_and_raised(registry: CollectorRegistry) -> None
     with pytest.raises(ValueError, match="no further"):
         [*stream.timed("pairs", steps())]
     assert (_sample(registry, "step_seconds_count"), _sample(registry, "step_failures_total")) == (1, 1)
+
+
+def test_a_table_with_another_writer_is_no_failed_try(registry: CollectorRegistry) -> None:
+    def steps() -> Generator[Any]:
+        raise LakeBusy.held("pairs", "another process")
+        yield
+
+    with pytest.raises(LakeBusy, match="has a writer already"):
+        [*StreamMetrics(registry).timed("pairs", steps())]
+    assert _sample(registry, "step_failures_total") is None
 
 
 def test_steps_that_are_left_early_are_closed(registry: CollectorRegistry) -> None:
