@@ -18,7 +18,7 @@ unexport VIRTUAL_ENV
 # Each process imports some 7,000 modules; compiling them without cached byte code takes 7 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-kafka setup-broker setup-s3 kafka-up demo test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup docs docs-serve docs-setup chaos ui clean FORCE
+.PHONY: help setup setup-kafka setup-broker setup-s3 kafka-up demo demo-kafka test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup docs docs-serve docs-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 
 demo: setup ## run the demo: simulate a shop, ingest, build every table (ARGS=... for options)
 	$(BIN)/tidemark demo $(ARGS)
+
+demo-kafka: setup-kafka setup-broker ## run the demo through a Kafka broker on this machine (ARGS="ORDERS PARTS")
+	$(BIN)/python -m platform_defs.cli.demo_kafka $(ARGS)
 
 test: setup-kafka setup-broker setup-s3 ## run all tests except the long ones (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(LONG))" $(ARGS)

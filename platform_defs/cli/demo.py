@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,15 +21,24 @@ from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.settings import Settings, settings
 from platform_defs.shop import shop
-from platform_defs.simulator import SOURCES, Shop, drop, simulate
+from platform_defs.simulator import SOURCES, Shop, ShopDay, drop, simulate
 
 _QUIET_LOGS = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
 Arrival = Literal["by_time", "as_is"]
 Tick = Callable[[str], object]
+Send = Callable[[ShopDay, int], object]
 
 
 def run(
-    data: Path | None, *, orders: int, parts: int, seed: int, arrival: Arrival = "by_time", lake: str | None = None, tick: Tick = print
+    data: Path | None,
+    *,
+    orders: int,
+    parts: int,
+    seed: int,
+    arrival: Arrival = "by_time",
+    lake: str | None = None,
+    tick: Tick = print,
+    send: Send | None = None,
 ) -> dict[str, Any]:
     """Run the demo in a separate, empty lake; the lake, input files and Dagster instance of the settings are not used.
 
@@ -40,6 +50,7 @@ def run(
         arrival: for Olist, whether rows arrive sorted by time or in the order of the files.
         lake: the demo's lake, a folder that is absent, empty or a demo's own; by default `.tidemark/demo`.
         tick: called with a description of the present work, once for each micro-batch and once at the end.
+        send: sends a part of a simulated day to the sources; by default its rows land in files.
 
     Returns:
         `status` (as `tidemark status --recount --json`), `planned` (the simulator's rows by kind), `tables` and `ui`.
@@ -54,7 +65,10 @@ def run(
     folder.begin(engine)
     instance = _instance(values)
     planned: dict[str, Any] = {}
-    land_part = _of_olist(data, folder, parts, arrival) if data else _simulated(values, folder, orders, parts, seed, planned)
+    if data:
+        land_part = _of_olist(data, folder, parts, arrival)
+    else:
+        land_part = _simulated(folder, simulate(_shop(values, seed=seed, orders=orders, parts=parts)), parts, planned, send)
     for part in range(parts):
         tick(f"micro-batch {part + 1} of {parts}")
         land_part(part)
@@ -87,10 +101,11 @@ def _instance(values: Settings) -> dg.DagsterInstance:
     return instance
 
 
-def _simulated(values: Settings, folder: DemoLake, orders: int, parts: int, seed: int, planned: dict[str, Any]) -> Callable[[int], object]:
-    day = simulate(_shop(values, seed=seed, orders=orders, parts=parts))
+def _simulated(folder: DemoLake, day: ShopDay, parts: int, planned: dict[str, Any], send: Send | None) -> Callable[[int], object]:
     truth = asdict(day.truth)
     planned.update({source: dict(truth[source]) for source in SOURCES})
+    if send is not None:
+        return partial(send, day)
     return lambda part: _land(folder, SOURCES, f"part-{part:05d}.jsonl", lambda: drop(day, folder.landing, part, parts))
 
 

@@ -1,0 +1,70 @@
+"""The demo through Kafka: `make demo-kafka` starts a broker, sends a simulated shop day to its topics, and builds every table from them."""
+
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import yaml
+from pyspark.sql import SparkSession
+
+from operators.errors import TidemarkError
+from platform_defs.cli import demo, render, status
+from platform_defs.settings import HOME, PREFIX, settings
+from platform_defs.setup.broker import running
+from platform_defs.simulator import SOURCES, ShopDay
+from platform_defs.spark.session import session
+
+FOLDER = HOME / "demo-kafka"
+_PARTITIONS = 3
+
+
+def send(spark: SparkSession, address: str, day: ShopDay, part: int, parts: int) -> None:
+    """Send a part of a day to Kafka: to one topic for each source, one record for each row.
+
+    Args:
+        spark: a session with Kafka's connector.
+        address: the broker's address.
+        day: the day.
+        part: the number of the part, from 0.
+        parts: the number of parts.
+    """
+    for source in SOURCES:
+        # with keys, Kafka spreads the records evenly over a topic's partitions; a partition without records holds the watermark back
+        lines = spark.createDataFrame([(str(n), line) for n, line in enumerate(day.lines(source, part, parts))], "key string, value string")
+        lines.write.format("kafka").options(**{"kafka.bootstrap.servers": address, "topic": source}).save()
+
+
+def connected(address: str) -> str:
+    """The connections of the demo, as YAML: each source reads the topic of its name."""
+    sources = {name: {"options": {"subscribePattern": name}} for name in SOURCES}
+    return yaml.safe_dump({"kafka": {"options": {"kafka.bootstrap.servers": address}, "sources": sources}})
+
+
+def main(orders: int = 2_000, parts: int = 4) -> int:
+    """Run the demo, and print its result; the exit status is 1 if it fails.
+
+    Args:
+        orders: orders of the simulated day.
+        parts: micro-batches.
+    """
+    try:
+        with TemporaryDirectory(prefix="kafka-") as folder, running(Path(folder, "broker"), **{"num.partitions": _PARTITIONS}) as broker:
+            file = Path(folder, "connections.yaml")
+            file.write_text(connected(broker.address), "utf-8")
+            os.environ[f"{PREFIX}CONNECTIONS"] = str(file)
+            settings.cache_clear()
+
+            def send_part(day: ShopDay, part: int) -> None:
+                send(session(settings()), broker.address, day, part, parts)
+
+            report = demo.run(None, orders=orders, parts=parts, seed=7, lake=str(FOLDER), tick=render.errors.print, send=send_part)
+            status.print_demo(report)
+    except TidemarkError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

@@ -1,0 +1,27 @@
+"""The demo through Kafka: what it sends, and the connections with which its sources read that."""
+
+import yaml
+from pyspark.sql import SparkSession
+
+from platform_defs.cli.demo_kafka import connected, send
+from platform_defs.connections import read
+from platform_defs.settings import Settings
+from platform_defs.shop import shop
+from platform_defs.simulator import SOURCES, Shop, simulate
+from tests.support.kafka import Kafka
+
+
+def test_each_source_reads_the_topic_of_its_name():
+    topics = read(connected("127.0.0.1:9092")).topics(shop(Settings()))  # pyright: ignore[reportCallIssue]
+    assert {name: of.option("subscribePattern") for name, of in topics.items()} == {name: name for name in SOURCES}
+    assert all(of.client == {"bootstrap.servers": "127.0.0.1:9092"} for of in topics.values())
+    assert set(yaml.safe_load(connected("h:1"))) == {"kafka"}
+
+
+def test_all_rows_of_a_day_are_sent(spark: SparkSession, kafka: Kafka):
+    day = simulate(Shop(orders=20))
+    for part in range(2):
+        send(spark, kafka.address, day, part, 2)
+    for source in SOURCES:
+        sent = [record.value.decode() for record in kafka.read(source) if record.value is not None]
+        assert sorted(sent) == sorted(line for part in range(2) for line in day.lines(source, part, 2))
