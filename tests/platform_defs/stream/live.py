@@ -73,6 +73,10 @@ class Rides:
         """Whether a stream holds its lock."""
         return self.engine().ingestion.busy() is not None
 
+    def is_advancing(self) -> bool:
+        """Whether a process writes to a table."""
+        return self.engine().pending.busy() is not None
+
     @property
     def is_current(self) -> bool:
         """Whether every landed file is ingested, and every table is advanced to its watermark."""

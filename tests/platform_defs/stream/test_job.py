@@ -112,7 +112,7 @@ def test_a_cancelled_run_ends_its_jvm_and_releases_its_locks(tmp_path: Path) -> 
         process = psutil.Process(run.pid)
         until(lambda: rides.engine().ledger.head > 0)
         [jvm] = java_of(process)
-        until(lambda: bool(rides.engine().pending.busy()))  # a table is being advanced
+        until(rides.is_advancing)
         run.send_signal(signal.SIGINT)
         assert run.wait(ENDS_S) != 0
         until(lambda: not is_running(jvm), 20.0)
