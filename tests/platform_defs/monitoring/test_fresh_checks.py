@@ -49,6 +49,8 @@ def test_a_pipeline_without_a_limit_has_neither_check_nor_sensor(tmp_path: Path)
 def test_a_pipeline_with_a_limit_has_a_check_for_each_table_with_one(tmp_path: Path) -> None:
     repository = _definitions(tmp_path, freshness={"pairs": "10 minutes"})
     assert [key for key in repository.asset_graph.asset_check_keys if key.name == "fresh"] == [KEY]
+    assert "fresh_tables" in [node.name for node in repository.get_job("advance").graph.nodes], "a run that advances tables evaluates it"
+    assert "fresh_tables" not in [node.name for node in _definitions(tmp_path).get_job("advance").graph.nodes]
     sensor = repository.get_sensor_def("freshness")
     assert (sensor.default_status, sensor.minimum_interval_seconds) == (dg.DefaultSensorStatus.STOPPED, 60)
     assert limits_of(Pipeline(sources=SOURCES, tables=[join()], freshness="1 hour")) == {"pairs": HOUR}
