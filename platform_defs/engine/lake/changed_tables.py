@@ -147,7 +147,7 @@ class ChangedTables(WrittenTables):
             small_upserts.upsert(delta, few, key, is_deleted=is_deleted, metadata=stamped, number=number, only=only)
         except (CommitFailedError, OSError) as error:
             if not self._is_committed(table, before, stamped["id"]):
-                if self.version(table) == before:  # no other commit: the store itself failed
+                if self.live.version(table) == before:  # no other commit: the store itself failed
                     raise
                 raise LakeError.overtaken(table, "step") from error
         self._after_commit(spark, table)

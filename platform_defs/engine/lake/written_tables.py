@@ -134,11 +134,15 @@ class WrittenTables(ReadTables, MaintainedTables):
         """
         self.still_mine()
         delta = self.delta(table)
-        if deletion_vectors or not (delta is None or is_written_by_deltalake(delta)):
+        if deletion_vectors or not (delta is None or self._can_replace(delta, frame)):
             self._overwrite_by_spark(frame, table, metadata, number, pruned_by, change_feed, deletion_vectors)
         else:
             self._replace_files(delta, frame, table, metadata, number, pruned_by, change_feed)
         self._after_commit(frame.sparkSession, table)
+
+    def _can_replace(self, delta: DeltaTable, frame: DataFrame) -> bool:
+        """Whether deltalake can overwrite a table; it cannot change which columns have statistics."""
+        return is_written_by_deltalake(delta) and {*statistics_columns(delta, [])} <= {*frame.columns}
 
     def _replace_files(
         self,

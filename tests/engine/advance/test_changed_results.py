@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +29,9 @@ KEYS = {"keyed": ("k", "n"), "without a key": ()}
 
 def _frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
     """Rows of (key, number, seconds of `final_at` and value); a null value has the time 40."""
-    frame = spark.createDataFrame(rows, "k string, n int, v int")
+    kinds = (pa.string(), pa.int32(), pa.int32())
+    columns = [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    frame = spark.createDataFrame(pa.table(columns, ["k", "n", "v"]))  # rows in memory: a small query
     return frame.selectExpr("k", "n", "v", "timestamp_millis(1000L * coalesce(v, 40)) AS final_at", "CAST(v / 3 AS decimal(9, 4)) AS third")
 
 
