@@ -88,8 +88,7 @@ def advanced(engine: Engine) -> None:
 
 def seen(engine: Engine) -> dict[str, Any]:
     """All rows, accounts and counts of a lake."""
-    engine.accounts.days("pairs")
-    found = status.recorded(engine, TABLES)
+    law = status.recounted(engine, ["pairs"])["assets"]["pairs"]["law"]
     pinned = engine.snapshot()
     tables = ["events/l", "events/r", *TABLES]
     rows, _ = Query(pinned.lake, pinned.ledger, pinned.sources, pinned.assets)("SELECT k, n, most FROM totals ORDER BY k", 100)
@@ -99,8 +98,8 @@ def seen(engine: Engine) -> dict[str, Any]:
         "accounts": sorted(
             repr((str(a.side), str(a.day), a.accepted, a.matched, a.unmatched, a.late)) for a in engine.accounts.days("pairs")
         ),
-        "holds": all(a.holds for a in engine.accounts.days("pairs")),
-        "status": found["assets"]["pairs"]["law"],
+        "holds": law["holds"],
+        "status": status.recorded(engine, ["pairs"])["assets"]["pairs"]["law"]["holds"],
         "query": rows,
         "late": sorted(repr([str(v) for v in row]) for row in engine.views.late("pairs", "l").select("k", "v").collect()),
     }
@@ -194,7 +193,8 @@ def compared(work: Work) -> dict[str, Any]:
 
 if __name__ == "__main__":
     mode, connections, lake, local = sys.argv[1:]
-    the_work = Work(Settings(connections=connections, lake=lake, lease="3 s"), Path(local))  # pyright: ignore[reportCallIssue]
+    lease = "3 s" if mode == "killed" else "60 s"  # the next process need not wait long for the lease of the killed one
+    the_work = Work(Settings(connections=connections, lake=lake, lease=lease), Path(local))  # pyright: ignore[reportCallIssue]
     if mode == "killed":
         killed_run(the_work)
     else:

@@ -1,5 +1,6 @@
 """A local S3 server in a process of its own: moto's, with atomic writes and a check of the access key, as a real store has them."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -113,7 +114,8 @@ class _LikeAStore:
             return [_DENIED]
         if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
             return self.app(environ, start_response)
-        print(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']} if-none-match={environ.get('HTTP_IF_NONE_MATCH')}", flush=True)
+        condition = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']} if-none-match={environ.get('HTTP_IF_NONE_MATCH')}\n"
+        os.write(1, condition.encode())  # at once, as other threads write to the same file
         if environ["PATH_INFO"].startswith(f"/{WITHOUT_CONDITIONS}/"):
             environ.pop("HTTP_IF_NONE_MATCH", None)
         with self._writes:
