@@ -1,6 +1,7 @@
 """The topic of a sink, with a real broker, and Kafka's clients in a JVM without Spark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,10 @@ import pyspark
 import pytest
 from py4j.java_gateway import JavaGateway
 
+from platform_defs import faults
+from platform_defs.engine.operations import publish_to_topic
 from platform_defs.engine.operations.topic import SINCE, STEP, STEP_ID, TABLE, Sink, SinkError, Topic, Written
+from platform_defs.engine.operations.topic_changes import Write
 from platform_defs.setup.jars import jar_paths
 from platform_defs.setup.java import find_java
 from tests.support.kafka import Kafka, Record
@@ -107,3 +111,61 @@ def test_a_broker_that_cannot_be_reached_is_an_error_with_the_topic(jvm: Any, ka
     away = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
     with pytest.raises(SinkError, match=r"the topic 'x' cannot be used: .*Check the options `kafka\.\*` of the connections"):
         Topic(jvm, Sink(topic="x", options=away), "x", compacted=True)
+
+
+class Killed(Exception):
+    """A kill at a point."""
+
+
+RECORDS = {1: 2, 2: 1, 4: 2}
+"""The records of each step; the steps 3 and 5 have no changes."""
+
+
+def _writes(_: Any, __: Any, ___: Any, done: int, ____: int | None) -> Iterator[Write]:
+    for step in RECORDS:
+        if step > done:
+            yield Write(done, step, SimpleNamespace())  # pyright: ignore[reportArgumentType]
+            done = step
+
+
+@pytest.mark.parametrize("at", ["kafka.before_write", "between records", "kafka.after_write", "kafka.after_commit"])
+def test_a_killed_publish_goes_on_with_the_step_that_is_not_committed(jvm: Any, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, at: str):
+    """Each run is killed the first time, the second time and so on that it passes a point; the step that a kill cuts is written whole."""
+    name = kafka.create(f"resumed-{at.replace(' ', '-').replace('_', '-')}", 3)
+    sink, lake = _sink(kafka, name), SimpleNamespace(writer=lambda _: nullcontext())
+    reading = SimpleNamespace(lake=lake, spark=jvm, pinned=lambda _: reading)
+    asset = SimpleNamespace(name=name, operator=SimpleNamespace(emits=SimpleNamespace(upserts=True)))
+
+    def write(_: Sink, write: Write, table: str, identity: str) -> None:
+        faults.point("kafka.before_write")
+        headers = _headers(write.step, write.since, table) | {STEP_ID: identity.encode()}
+        for n in range(RECORDS[write.step]):
+            kafka.produce(name, [Record(b"k%d" % n, b"%d" % write.step, headers=headers)])
+            faults.point("between records")
+        faults.point("kafka.after_write")
+
+    stands_for = {"writes": _writes, "_write": write, "table_identity": lambda *_: "t", "step_id": lambda _, __, step: f"i{step}"}
+    for function, value in {**stands_for, "progress": lambda *_: SimpleNamespace(step=5)}.items():
+        monkeypatch.setattr(publish_to_topic, function, value)
+    for which in range(1, 5):
+        faults.install(_killer(at, which))
+        with suppress(Killed):
+            publish_to_topic.publish_to_topic(reading, asset, sink)  # pyright: ignore[reportArgumentType]
+    faults.install(None)
+    done = publish_to_topic.publish_to_topic(reading, asset, sink)  # pyright: ignore[reportArgumentType]
+    assert (done.step, done.steps, done.records) == (5, 0, 0)
+    records = kafka.read(name)
+    assert len({(r.key, r.headers[STEP], r.headers[SINCE], r.value) for r in records}) == sum(RECORDS.values())
+    assert (len(records) > sum(RECORDS.values())) == (at in ("between records", "kafka.after_write"))
+    assert {r.key: r.value for r in records} == {b"k0": b"4", b"k1": b"4"}
+
+
+def _killer(at: str, which: int) -> Callable[[str], None]:
+    seen = list[str]()
+
+    def handler(name: str) -> None:
+        seen.append(name)
+        if name == at and seen.count(at) == which:
+            raise Killed
+
+    return handler
