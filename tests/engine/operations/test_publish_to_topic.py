@@ -116,7 +116,7 @@ def _kill_at(engine: Engine, at: str, which: int) -> None:
 def test_a_compacted_topic_read_back_equals_the_table(make_engine: MakeEngine, kafka: Kafka):
     topic = kafka.create("compacted", 2, COMPACT_SOON)
     engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
-    _steps(engine, "top", [[Event("a", n, n), Event("b", -n, n)] for n in range(1, 5)])
+    _steps(engine, "top", [[Event("a", n, n), Event("b", 2 * n, n)] for n in range(1, 5)])
     _kill_at(engine, "kafka.after_write", 2)
     published = engine.views.publish_to_topic("top")
     assert published.records == 6
