@@ -37,7 +37,7 @@ def _spark_options(options: dict[str, Value]) -> dict[str, Value]:
     for name in options:
         if not name.startswith("spark."):
             raise ValueError(f"{name!r} is no option of Spark; legal: names that start with 'spark.'")
-        if name in _OWN:
+        if name in _OWN or name.startswith("spark.delta.logStore."):
             raise ValueError(f"{name!r} is set by Tidemark; legal: other options, and for JARs the list `jars`")
     return options
 
@@ -66,7 +66,7 @@ class Connections(Strict):
         """The topics that the sources of a pipeline read.
 
         Raises:
-            KafkaError: they do not fit to the pipeline.
+            KafkaError: they do not match the pipeline.
             ConnectionsError: an environment variable is not set.
         """
         return self.kafka.topics(pipeline) if self.kafka else {}
@@ -80,7 +80,7 @@ class Connections(Strict):
         """The topics to which the tables of a pipeline are published, by table.
 
         Raises:
-            KafkaSinkError: they do not fit to the pipeline.
+            KafkaSinkError: they do not match the pipeline.
             ConnectionsError: an environment variable is not set.
         """
         return sinks_of(self.declared_sinks, self.kafka.options, pipeline) if self.kafka else {}

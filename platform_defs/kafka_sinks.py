@@ -17,7 +17,7 @@ _NEEDED = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
 
 
 class KafkaSinkError(TidemarkError, ValueError):
-    """The topics of tables do not fit to the pipeline."""
+    """The topics of tables do not match the pipeline."""
 
     @classmethod
     def no_table(cls, name: str, pipeline: Pipeline) -> "KafkaSinkError":
@@ -34,6 +34,11 @@ class KafkaSinkError(TidemarkError, ValueError):
     def same_topic(cls, topic: str, tables: list[str]) -> "KafkaSinkError":
         """Two tables have the same topic."""
         return cls(f"kafka.sinks: {' and '.join(tables)} have the topic {topic!r}; legal: a topic for each table")
+
+    @classmethod
+    def bad_option(cls, table: str, why: object) -> "KafkaSinkError":
+        """An option of all sources and sinks is not legal for a sink."""
+        return cls(f"kafka.sinks.{table}: {why}; an option of `kafka.options` also applies to sinks, unless a sink has its own")
 
     @classmethod
     def no_server(cls, name: str) -> "KafkaSinkError":
@@ -95,7 +100,11 @@ def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pip
         raise KafkaSinkError.no_table(name, pipeline)
     if sink.key and pipeline.tables_by_name[name].operator.emits.upserts:
         raise KafkaSinkError.own_key(name)
-    options = resolved({**shared, **sink.options})
+    try:
+        checked = checked_options({**shared, **sink.options})
+    except ValueError as error:
+        raise KafkaSinkError.bad_option(name, error) from error
+    options = resolved(checked)
     if "kafka.bootstrap.servers" not in options:
         raise KafkaSinkError.no_server(name)
     return Sink(topic=sink.topic, options=options, format=sink.format, key=tuple(sink.key), partitions=sink.partitions)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
+from assets.contracts import Punctuated
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Value, resolved
+from platform_defs.connection_values import Secret, Value, resolved
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
 from platform_defs.kafka_sinks import KafkaSink
@@ -35,7 +36,7 @@ _OF_SPARK = ("kafka.key.deserializer", "kafka.value.deserializer", "kafka.group.
 
 
 class KafkaError(TidemarkError, ValueError):
-    """The topics of a source do not fit to the pipeline."""
+    """The topics of a source do not match the pipeline."""
 
     @classmethod
     def no_source(cls, name: str, pipeline: Pipeline) -> "KafkaError":
@@ -49,6 +50,11 @@ class KafkaError(TidemarkError, ValueError):
         return cls(f"`schema_file` is {file!r}, which cannot be read: {why}; legal: a file with an Avro schema, which is JSON")
 
     @classmethod
+    def not_with_topics(cls, source: str, parameter: str, legal: str) -> "KafkaError":
+        """A parameter of a source has a value that does not work with topics."""
+        return cls(f"kafka.sources.{source}: `{parameter}` of the source does not work with topics; legal: {legal}")
+
+    @classmethod
     def no_column(cls, source: str, column: str, columns: list[str]) -> "KafkaError":
         """The source has no column of the name."""
         return cls(f"kafka.sources.{source}.columns: there is no column {column!r}; legal: {', '.join(columns)}")
@@ -60,9 +66,31 @@ def checked_options(options: dict[str, Value]) -> dict[str, Value]:
     for name in options:
         if name in _OF_SPARK:
             raise ValueError(f"{name!r} is set by Spark; legal: other options of Kafka's client")
+        _check_value(name.lower(), options[name])
         if not name.startswith("kafka.") and name.lower() not in known:
             raise ValueError(f"{name!r} is no option; legal: {', '.join(_OPTIONS)}, kafka.*{did_you_mean(name, _OPTIONS)}")
     return options
+
+
+def _check_value(name: str, value: Value) -> None:
+    """Raise `ValueError` if an option of a source has a value that it cannot have."""
+    if isinstance(value, Secret):
+        return
+    least = {"maxoffsetspertrigger": 1, "startingtimestamp": 0, "minpartitions": 1, "maxrecordsperpartition": 1}.get(name)
+    if least is not None and not (str(value).isdecimal() and int(value) >= least):
+        raise ValueError(f"{name!r} is {value!r}; legal: a whole number, at least {least}")
+    if name == "startingoffsets" and str(value).lower() not in ("earliest", "latest") and not _is_offsets(str(value)):
+        raise ValueError(f'{name!r} is {value!r}; legal: earliest, latest, or JSON such as {{"orders": {{"0": 23, "1": -1}}}}')
+
+
+def _is_offsets(text: str) -> bool:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and all(
+        isinstance(of, dict) and all(isinstance(offset, int) and offset >= -2 for offset in of.values()) for of in found.values()
+    )
 
 
 def _part(part: str) -> str:
@@ -99,7 +127,9 @@ class AvroValues(Strict):
             ConnectionsError: an environment variable is not set.
         """
         if self.schema_file is None:
-            return Avro(registry=Registry(config=resolved(self.registry or {})))
+            given = self.registry or {}
+            numbers = {name: value for name, value in given.items() if isinstance(value, (int, bool))}
+            return Avro(registry=Registry(config=resolved(given) | numbers))
         try:
             text = Path(PROJECT, self.schema_file).read_text("utf-8")
             json.loads(text)
@@ -148,7 +178,7 @@ class Kafka(Strict):
         """The topics of the pipeline's sources.
 
         Raises:
-            KafkaError: the pipeline has no such source, or a source has no such column.
+            KafkaError: the pipeline has no such source, a source has no such column, or a parameter that does not work with topics.
             ConnectionsError: an environment variable is not set.
         """
         return {name: self._topics(name, source, pipeline) for name, source in self.sources.items()}
@@ -156,7 +186,12 @@ class Kafka(Strict):
     def _topics(self, name: str, source: KafkaSource, pipeline: Pipeline) -> Topics:
         if name not in pipeline.sources_by_name:
             raise KafkaError.no_source(name, pipeline)
-        columns = pipeline.sources_by_name[name].struct.fieldNames()
+        contract = pipeline.sources_by_name[name]
+        if isinstance(contract.watermark, Punctuated):
+            raise KafkaError.not_with_topics(name, "watermark", "BoundedOutOfOrderness: each partition has its own watermark")
+        if contract.new_columns in ("add", "refuse"):
+            raise KafkaError.not_with_topics(name, "new_columns", "ignore, quarantine")
+        columns = contract.struct.fieldNames()
         for column in source.columns:
             if column not in columns:
                 raise KafkaError.no_column(name, column, columns)

@@ -110,7 +110,7 @@ def _mail(server: str, sender: str, to: str, alert: Alert) -> None:
             smtp.send_message(message)
     except smtplib.SMTPResponseException as error:  # its text is the server's and may quote the user
         raise failed(why=f"it answered {error.smtp_code}") from None
-    except (OSError, smtplib.SMTPException) as error:
+    except (OSError, ValueError, smtplib.SMTPException) as error:  # ValueError: a host, a user or a password that cannot be encoded
         raise failed(why=_reason(error)) from None
 
 

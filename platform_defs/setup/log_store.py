@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 
 from platform_defs.safe_text import printable
-from platform_defs.setup.jars import JarError, jar_paths, jars_folder
+from platform_defs.setup.jars import JarError, jar_paths, jars_folder, pinned
 from platform_defs.setup.java import JavaNotFound, find_java
 
 CLASS = "tidemark.ConditionalLogStore"
@@ -52,7 +52,8 @@ def compile_log_store() -> Path:
 
 
 def _jar() -> Path:
-    content = hashlib.sha256(_SOURCE.read_bytes() + pyspark.__version__.encode()).hexdigest()
+    uses = " ".join([pyspark.__version__, *[jar.file_name for jar in pinned()]])
+    content = hashlib.sha256(_SOURCE.read_bytes() + uses.encode()).hexdigest()
     return jars_folder() / f"tidemark-log-store-{content[:12]}.jar"
 
 

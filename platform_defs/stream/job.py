@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from operators.errors import OperatorError
-from operators.timing import length_ms
+from operators.timing import DAY_MS, length_ms
 from platform_defs.engine import Engine, LawError
 from platform_defs.settings import Settings
 from platform_defs.stream.dagster_reports import DagsterReports
@@ -74,6 +74,9 @@ def _configured(values: Settings, config: StreamConfig) -> tuple[StreamTrigger, 
     """
     try:
         trigger = StreamTrigger.read(config.trigger or values.stream_trigger, "trigger")
-        return trigger, length_ms(config.summary or values.stream_summary, "summary") / 1000
+        summary = config.summary or values.stream_summary
+        if not 0 < (summary_ms := length_ms(summary, "summary")) <= DAY_MS:
+            raise dg.Failure(f"`summary` is {summary!r}; legal: more than zero, at most a day", allow_retries=False)
+        return trigger, summary_ms / 1000
     except (TriggerError, OperatorError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error

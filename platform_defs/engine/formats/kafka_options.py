@@ -1,5 +1,6 @@
 """What a source reads from Kafka, and with which options."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ class Registry:
         config: the configuration of Confluent's client, such as `url`; may contain secrets.
     """
 
-    config: Mapping[str, str] = field(repr=False)
+    config: Mapping[str, str | int | bool] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,15 @@ class Topics:
     def name(self) -> str:
         """The topics, as in the options."""
         return self.option("subscribe") or self.option("subscribePattern")
+
+    def reads(self, topic: str) -> bool:
+        """Whether the topic of this name is read."""
+        if subscribed := self.option("subscribe"):
+            return topic in [name.strip() for name in subscribed.split(",")]
+        try:
+            return re.fullmatch(self.option("subscribePattern"), topic) is not None
+        except re.error:  # Java's regular expressions have forms that Python's have not
+            return True
 
     @property
     def client(self) -> dict[str, str]:

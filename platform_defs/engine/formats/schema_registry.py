@@ -45,6 +45,6 @@ def registered(registry: Registry) -> Callable[[int], str | None]:
 
     try:
         client = SchemaRegistryClient(dict(registry.config))
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise RegistryError.unreachable(error) from error
     return schema_of

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, TimestampType
+from pyspark.sql.types import StringType, StructField, TimestampType
 
 from assets.contracts import SourceContract
 from platform_defs.engine.formats.avro import avro_rows
@@ -84,7 +84,7 @@ def topic_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fi
     value = F.col("value") if topics.avro else F.coalesce(F.col("value").cast("string"), F.lit(""))
     rows = records.select(
         value.alias("value"),
-        F.when(F.col("value").isNull(), F.lit(_NO_VALUE)).alias(_FAULT),
+        F.coalesce(F.when(F.col("value").isNull(), F.lit(_NO_VALUE)), *map(_not_text, sorted(topics.columns.values()))).alias(_FAULT),
         path.alias(PATH),
         arrival(files, ordered, path, F.col("offset")),
         *[_part(part, fields[name]).alias(f"{_COLUMN}{name}") for name, part in topics.columns.items()],
@@ -118,6 +118,14 @@ def _topic_id(partitions: Sequence[Partition]) -> Column:
     for topic, topic_id in ids[1:]:
         found = F.when(F.col("topic") == topic, F.lit(topic_id)).otherwise(found)
     return found
+
+
+def _not_text(part: str) -> Column:
+    """Why a record is rejected if its key or header is no text."""
+    if part != "key" and not part.startswith(HEADER):
+        return F.lit(None).cast("string")
+    text = _part(part, StructField(part, StringType()))
+    return F.when(~F.is_valid_utf8(text), F.lit(f"{part} is not UTF-8"))
 
 
 def _part(part: str, column: StructField) -> Column:

@@ -14,6 +14,7 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.raw_rows import PATH
 from platform_defs.engine.formats.read_errors import ReadError, read_error
 from platform_defs.engine.formats.reader import is_text_file, read
+from platform_defs.engine.formats.schema_registry import RegistryError
 from platform_defs.engine.formats.text import lines
 
 MISSING_LENGTH = -1
@@ -99,7 +100,7 @@ def _checked(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File],
         half = len(files) // 2
         return _checked(rows, files[:half], patience) + _checked(rows, files[half:], patience)
     [file] = files
-    if error.kind == "transient":
+    if error.kind == "transient" or file.is_range:  # a range is never skipped: its other records are good
         return CheckedFiles(unread=[Unread(file, error.reason)])
     return CheckedFiles([replace(file, fault=error.reason, length=MISSING_LENGTH if error.kind == "missing" else file.length)])
 
@@ -110,4 +111,6 @@ def _tried(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File]) -
         rows(files).write.format("noop").mode("overwrite").save()
     except (PySparkException, Py4JJavaError) as error:
         return read_error(error)
+    except RegistryError as error:
+        return ReadError("transient", str(error))
     return None

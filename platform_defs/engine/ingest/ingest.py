@@ -163,7 +163,8 @@ class Ingest(LedgerWriter):
             accepted = self._write(validated, repeated, contract, counts, batch, attempt, any(f.is_range for f in files))
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, batch.now)
-            newest = partitions.lowest(batch.now, contract.idle_timeout) if partitions.of else counts.last
+            lowest = partitions.lowest(batch.now, contract.idle_timeout)
+            newest = counts.last if lowest is None else lowest
             return replace(
                 moved(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
                 watermark=counts.watermark(contract, last, newest),

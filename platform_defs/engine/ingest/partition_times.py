@@ -56,8 +56,12 @@ class PartitionTimes:
         return tuple(f"{path}|{times.newest}|{times.active}" for path, times in sorted(self.of.items()))
 
     def after_batch(self, validated: DataFrame, files: Sequence[File], newest: int | None, now: int) -> "PartitionTimes":
-        """The state after a batch; see `newest_by_partition`."""
-        return self.after(newest_by_partition(validated, files, newest), now) if any(file.is_range for file in files) else self
+        """The state after a batch, without the partitions of topics that are no longer read; see `newest_by_partition`."""
+        topics = next((file.topics for file in files if file.topics), None)
+        if topics is None:
+            return self
+        read = PartitionTimes({path: times for path, times in self.of.items() if topics.reads(Partition.of(path).topic)})
+        return read.after(newest_by_partition(validated, files, newest), now)
 
     def after(self, newest: Mapping[str, int], now: int) -> "PartitionTimes":
         """The state after a batch. A topic that was created again takes over from the one that it replaces.

@@ -42,7 +42,8 @@ class Pending:
     _tries: dict[str, _Try] = field(default_factory=dict)
 
     def __contains__(self, file: File) -> bool:
-        return file.path in self._tries and self._tries[file.path].unread.file == file
+        tried = self._tries.get(file.path)
+        return tried is not None and tried.unread.file == file and not (file.is_range and tried.next_at <= self.clock())
 
     def files(self, found: Sequence[File]) -> Entry | None:
         """Ingest files, and files that are due for a retry, as one batch; files that cannot be read are kept for a retry."""
@@ -63,7 +64,7 @@ class Pending:
 
     def is_ready(self) -> bool:
         """Whether any file is due for a retry."""
-        return any(t.next_at <= self.clock() for t in list(self._tries.values()))
+        return bool(self._ready([]))
 
     def _note(self, tried: Sequence[File], unread: Sequence[Unread]) -> None:
         """Schedule retries for unread files, and forget files that were read."""
@@ -75,6 +76,9 @@ class Pending:
             self._tries[u.file.path] = _Try(u, wait, self.clock() + wait)
 
     def _ready(self, besides: Sequence[str]) -> list[File]:
-        """The files that are due for a retry, without the paths in `besides`, which were listed in another state."""
-        now = self.clock()
-        return [t.unread.file for path, t in self._tries.items() if t.next_at <= now and path not in besides]
+        """The files that are due for a retry, without the paths in `besides`, which were listed in another state.
+
+        Ranges of offsets are not among them: they are found again, since their topic may have been created again in the meantime.
+        """
+        tries, now = list(self._tries.items()), self.clock()
+        return [t.unread.file for path, t in tries if t.next_at <= now and path not in besides and not t.unread.file.is_range]

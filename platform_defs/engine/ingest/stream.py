@@ -113,9 +113,9 @@ class Stream:
         while True:
             self.sleep(max(0.0, interval_s - took_s))
             began = time.monotonic()
-            if not self._turn(turns, pending):
+            if not (found := self._turn(turns, pending)):
                 turns.quiet()
-            took_s = interval_s if self._has_more else time.monotonic() - began
+            took_s = interval_s if found and self._has_more else time.monotonic() - began
 
     @contextmanager
     def _reading_topics(self, *, to_present: bool) -> Iterator[None]:

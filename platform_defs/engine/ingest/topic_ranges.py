@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from operators.errors import TidemarkError
 from platform_defs.engine.formats.files import TOPIC, File
 from platform_defs.engine.formats.kafka_options import Topics
-from platform_defs.engine.formats.topics import Partition, offset_range
+from platform_defs.engine.formats.topics import OFFSET_MASK, Partition, offset_range
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.safe_text import printable, shortened
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class TopicError(IngestError):
-    """A topic does not continue what the ledger has read from it. Nothing of the source is ingested until a user decides."""
+    """A topic does not continue what the ledger has read from it. Nothing is ingested, of any source, until a user decides."""
 
     @classmethod
     def created_again(cls, source: str, topic: str, known: Iterable[str], found: str) -> "TopicError":
@@ -41,6 +41,14 @@ class TopicError(IngestError):
             f"source {source!r}: partition {partition.number} of the topic {partition.topic} starts at offset {earliest}, and offset "
             f"{wanted} is the next to be read: Kafka has deleted {earliest - wanted} records that were not read. Legal: a retention time "
             "longer than the longest pause of the ingest. To go on without them, set the option `failOnDataLoss` to false"
+        )
+
+    @classmethod
+    def no_start(cls, source: str, partition: Partition, offset: int, legal: tuple[int, int]) -> "TopicError":
+        """The partition has no such first offset."""
+        return cls(
+            f"source {source!r}: partition {partition.number} of the topic {partition.topic} is to be read from offset {offset}; "
+            f"legal: {legal[0]} to {legal[1]}. Correct the option `startingOffsets`"
         )
 
     @classmethod
@@ -140,7 +148,7 @@ class TopicRanges:
 
     def begin(self, *, to_present: bool) -> None:
         """Begin a run: with `to_present`, it reads the records that are present at its first look, and no later ones."""
-        self._to_present, self._ends, self.has_more = to_present, None, False
+        self._to_present, self._ends, self.has_more, self._has_looked = to_present, None, False, False
 
     def close(self) -> None:
         """Close the connection to the broker."""
@@ -173,7 +181,10 @@ class TopicRanges:
         latest, earliest = broker.offsets(partitions, _LATEST), broker.offsets(partitions, _EARLIEST)
         first = {p: self._checked(p, end, earliest[p], latest[p]) for p, end in known.items() if p in latest}
         new = [p for p in partitions if p not in first]
-        starts = {p: earliest[p] for p in new} if known else self._starts(broker, new, earliest, latest)
+        is_first = not known and not self._has_looked
+        starts = self._starts(broker, new, earliest, latest) if is_first else {p: earliest[p] for p in new}
+        self._check_starts(starts, earliest, latest)
+        self._has_looked = True
         if self._to_present:
             self._ends = latest if self._ends is None else self._ends
             latest = {p: min(end, self._ends.get(p, 0)) for p, end in latest.items()}
@@ -181,7 +192,7 @@ class TopicRanges:
         until = _limited(begin, latest, self._at_once)
         self.has_more = any(until[p] < latest[p] for p in begin)
         # the chosen starts are recorded, even without a record to read, or the next look would choose others
-        chosen = set(starts) if not known and not self._starts_at_earliest else set[Partition]()
+        chosen = set(starts) if is_first and not self._starts_at_earliest else set[Partition]()
         return [offset_range(p, begin[p], until[p], self._source, self._topics) for p in begin if until[p] > begin[p] or p in chosen]
 
     @property
@@ -207,6 +218,11 @@ class TopicRanges:
             "%s of source %r: the records from offset %d to %d are lost and are skipped", partition.path, self._source, end, earliest
         )
         return earliest
+
+    def _check_starts(self, starts: Mapping[Partition, int], earliest: Mapping[Partition, int], latest: Mapping[Partition, int]) -> None:
+        for p, offset in starts.items():
+            if not earliest[p] <= offset <= latest[p] <= OFFSET_MASK:
+                raise TopicError.no_start(self._source, p, offset, (earliest[p], min(latest[p], OFFSET_MASK)))
 
     def _starts(
         self, broker: Broker, new: list[Partition], earliest: Mapping[Partition, int], latest: Mapping[Partition, int]

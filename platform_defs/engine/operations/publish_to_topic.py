@@ -67,8 +67,8 @@ def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic) ->
         topic.commit(table, write.step, identity)
         point("kafka.after_commit")
         steps += 1
-    if newest is None or not newest.complete or newest.step < upto:
-        topic.commit(table, upto, step_id(reading.lake, asset, upto) or "")  # the last steps may have no changes
+    # also without a new step, so that Kafka keeps the commit while the sink runs; the last steps may have no changes
+    topic.commit(table, upto, step_id(reading.lake, asset, upto) or "")
     return Published(sink.topic, upto, steps, topic.records() - before)
 
 

@@ -77,6 +77,14 @@ class SinkError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def not_read(cls, topic: str, partitions: Sequence[int]) -> "SinkError":
+        """The newest records of partitions did not arrive in time."""
+        return cls(
+            f"the newest records of the partitions {', '.join(map(str, partitions))} of the topic {topic!r} did not arrive within "
+            f"{_POLL_MS * _POLLS // 1000} s, so the last published step is not known; nothing was written. Try again"
+        )
+
+    @classmethod
     def failed(cls, topic: str, error: Py4JJavaError) -> "SinkError":
         """Kafka's client failed."""
         cause = error.java_exception
@@ -205,8 +213,7 @@ class Topic:
 
     def _create(self, partitions: int, compacted: bool) -> str:
         optional, wanted, config = self._jvm.java.util.Optional, self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap()
-        if compacted:
-            config.put("cleanup.policy", "compact")
+        config.put(*(("cleanup.policy", "compact") if compacted else ("retention.ms", "-1")))
         new = self._jvm.org.apache.kafka.clients.admin.NewTopic(self._sink.topic, optional.of(partitions), optional.empty())
         wanted.add(new.configs(config))
         return self._admin.createTopics(wanted).topicId(self._sink.topic).get().toString()
@@ -239,6 +246,8 @@ class Topic:
                 if of := records.records(self._partition(partition)):
                     found[partition] = self._written(partition, of[len(of) - 1])
             wanted = {p for p in wanted if self._consumer.position(self._partition(p)) < ends[p]}
+        if wanted:
+            raise SinkError.not_read(self._sink.topic, sorted(wanted))
         return [*found.values()]
 
     def _written(self, partition: int, record: Any) -> Written:

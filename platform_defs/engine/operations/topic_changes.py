@@ -97,6 +97,8 @@ def _of_versions(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, f
     versions = _versions(reading, asset, done)
     if not done:
         found = versions[-1:] if first is None else [v for v in versions if v.step == first]
+        if not found and first is not None:
+            raise SinkError.no_version(asset.name, sink.topic, first)
         if not found:
             return
         [start] = found

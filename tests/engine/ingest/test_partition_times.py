@@ -1,6 +1,7 @@
 """The watermark of a source with several Kafka partitions."""
 
-from platform_defs.engine.formats.topics import Partition
+from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.engine.formats.topics import Partition, offset_range
 from platform_defs.engine.ingest.partition_times import PartitionTimes
 
 ONE, OTHER = Partition("orders", 0, "id1").path, Partition("orders", 1, "id1").path
@@ -43,3 +44,14 @@ def test_a_topic_that_was_created_again_takes_over():
     again = Partition("orders", 0, "id2").path
     times = PartitionTimes({}).after({ONE: 100, OTHER: 40}, now=0).after({again: 90}, now=1)
     assert times.recorded == (f"{again}|90|1",)
+
+
+def test_partitions_of_topics_that_are_no_longer_read_are_left_out():
+    topics = Topics(options={"subscribe": "orders, payments"})
+    assert [topics.reads(name) for name in ("orders", "payments", "order")] == [True, True, False]
+    by_pattern = Topics(options={"subscribePattern": "pay.*"})
+    assert [by_pattern.reads(name) for name in ("payments", "orders")] == [True, False]
+    old = Partition("old", 0, "id9").path
+    times = PartitionTimes({}).after({old: 10, ONE: 100}, now=0)
+    files = [offset_range(Partition("orders", 0, "id1"), 5, 6, "l", topics)]
+    assert times.after_batch(None, files, 120, now=1).recorded == (f"{ONE}|120|1",)  # pyright: ignore[reportArgumentType]

@@ -78,3 +78,19 @@ def test_any_other_error_is_raised() -> None:
 
     with pytest.raises(ValueError, match="no"):
         Pending(fail).files([GOOD])
+
+
+def test_a_range_of_offsets_waits_but_is_found_again_by_its_finder():
+    now = [0.0]
+    range_ = File(5, "kafka:orders/0@id1", 3, "l")
+
+    def ingest(found: Sequence[File]) -> Entry | None:
+        raise UnreadError([Unread(file, "timeout") for file in found], [])
+
+    pending = Pending(ingest, first_wait_s=30.0, clock=lambda: now[0])
+    pending.files([range_])
+    assert range_ in pending
+    assert File(5, range_.path, 4, "l") not in pending, "a longer range is another one"
+    now[0] = 31.0
+    assert range_ not in pending
+    assert not pending.is_ready(), "only its finder knows whether the topic is still the same"

@@ -137,3 +137,19 @@ def test_a_topic_that_does_not_exist_is_named():
     finder = ranges(FakeBroker({}, missing=["ordres"]))
     assert new(finder) == {}
     assert finder.unlisted == {"kafka:ordres": "there is no such topic"}
+
+
+@pytest.mark.parametrize("offset", [3, 500])
+def test_a_start_that_the_partition_does_not_have_is_refused_before_it_is_recorded(offset: int):
+    broker = FakeBroker({ORDERS[0]: (4, 100)})
+    options = {"startingOffsets": f'{{"orders": {{"0": {offset}}}}}'}
+    with pytest.raises(TopicError, match=rf"is to be read from offset {offset}; legal: 4 to 100\. Correct the option `startingOffsets`"):
+        ranges(broker, options=options).new(None)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_topic_that_is_created_during_a_run_is_read_from_its_beginning():
+    broker = FakeBroker({}, missing=["orders"])
+    finder = ranges(broker, to_present=False, options={"startingOffsets": "latest"})
+    assert new(finder) == {}
+    broker.held[ORDERS[0]] = (0, 100)
+    assert new(finder) == {0: (0, 100)}

@@ -51,9 +51,11 @@ def test_deltalake_and_spark_overwrite_alike(spark: SparkSession, lake: Lake, mo
             properties = {name: value for name, value in delta.metadata().configuration.items() if "DeletionVectors" not in name}
             read = lake.frame(spark, table)
             states.append((newest.value, newest.rows, lake.transaction(table, "tidemark"), properties, read.dtypes, json_rows(read)))
+            if number == 2:  # before the columns change: Delta reads no feed across that
+                states.append(_feed(spark, lake, table))
     assert found["t"] == found["of_spark"]
-    assert [state[1] for state in found["t"]] == [3, 3, 1, 0]
-    assert _feed(spark, lake, "t") == _feed(spark, lake, "of_spark")
+    assert [state[1] for state in found["t"] if isinstance(state, tuple)] == [3, 3, 1, 0]
+    assert len(found["t"][2]) == 9, "three rows are inserted, then deleted, and three others inserted"
 
 
 def test_a_table_that_loses_a_column_with_statistics_is_left_to_spark(spark: SparkSession, lake: Lake) -> None:

@@ -1,0 +1,97 @@
+"""The part `kafka.sources` of the connections: what it makes of a pipeline's sources, and what it refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from assets.contracts import BoundedOutOfOrderness, Punctuated, SourceContract
+from assets.pipeline import Pipeline
+from platform_defs.connections import ConnectionsError, read
+from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.kafka_sources import KafkaError
+
+
+def _pipeline(**changes: Any) -> Pipeline:
+    schema = "id STRING, at TIMESTAMP, region STRING"
+    return Pipeline(sources=[SourceContract(**{"name": "orders", "schema": schema, "event_time": "at", **changes})], tables=[])
+
+
+def _topics(source: dict[str, Any], pipeline: Pipeline | None = None, **options: Any) -> Topics:
+    document = {"kafka": {"options": options, "sources": {"orders": source}}}
+    return read(yaml.safe_dump(document)).topics(pipeline or _pipeline())["orders"]
+
+
+def test_options_of_all_sources_and_of_one_are_joined_and_secrets_are_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("JAAS", "s3cret")
+    shared = {"kafka.bootstrap.servers": "b:1", "kafka.sasl.jaas.config": {"env": "JAAS"}, "maxOffsetsPerTrigger": 5}
+    topics = _topics({"options": {"subscribe": "orders", "maxOffsetsPerTrigger": 7}, "columns": {"region": "headers.region"}}, **shared)
+    assert topics.client == {"bootstrap.servers": "b:1", "sasl.jaas.config": "s3cret"}
+    assert topics.option("MAXOFFSETSPERTRIGGER") == "7"
+    assert topics.columns == {"region": "headers.region"}
+    assert "s3cret" not in repr(topics)
+
+
+def test_without_a_part_kafka_no_source_has_topics():
+    assert read("spark: {}").topics(_pipeline()) == {}
+
+
+def test_a_schema_is_read_from_its_file(tmp_path: Path):
+    file = tmp_path / "order.avsc"
+    file.write_text('{"type": "record", "name": "o", "fields": []}')
+    topics = _topics({"options": {"subscribe": "orders"}, "avro": {"schema_file": str(file)}})
+    assert topics.avro is not None
+    assert topics.avro.schema == file.read_text()
+    with pytest.raises(KafkaError, match=r"`schema_file` is '.*none\.avsc', which cannot be read"):
+        _topics({"options": {"subscribe": "orders"}, "avro": {"schema_file": str(tmp_path / "none.avsc")}})
+
+
+def test_a_number_of_the_registrys_client_stays_a_number(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("USER_INFO", "u:p")
+    registry = {"url": "http://r:1", "cache.capacity": 100, "basic.auth.user.info": {"env": "USER_INFO"}}
+    avro = _topics({"options": {"subscribe": "orders"}, "avro": {"registry": registry}}).avro
+    assert avro is not None
+    assert avro.registry is not None
+    assert avro.registry.config == {"url": "http://r:1", "cache.capacity": 100, "basic.auth.user.info": "u:p"}
+    assert "u:p" not in repr(avro)
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        pytest.param({}, "one of the options subscribe", id="no topic"),
+        pytest.param({"options": {"subscribe": "a", "subscribePattern": "b"}}, "one of the options subscribe", id="two ways"),
+        pytest.param({"options": {"subscribe": "a", "maxOffsetPerTrigger": 1}}, "did you mean 'maxOffsetsPerTrigger'", id="misspelled"),
+        pytest.param({"options": {"subscribe": "a", "kafka.group.id": "g"}}, "'kafka.group.id' is set by Spark", id="a group"),
+        pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": 0}}, "legal: a whole number, at least 1", id="no records"),
+        pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": "x"}}, "legal: a whole number, at least 1", id="no number"),
+        pytest.param({"options": {"subscribe": "a", "startingOffsets": "newest"}}, "legal: earliest, latest, or JSON", id="no start"),
+        pytest.param({"options": {"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}}, "or JSON", id="no offset"),
+        pytest.param({"options": {"subscribe": "a"}, "columns": {"region": "value"}}, "legal: key, topic, partition", id="no part"),
+        pytest.param({"options": {"subscribe": "a"}, "avro": {}}, "legal: one of schema_file and registry", id="no schema"),
+    ],
+)
+def test_what_is_not_legal_is_refused(source: dict[str, Any], error: str):
+    with pytest.raises(ConnectionsError, match=error):
+        _topics(source)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "source", "error"),
+    [
+        pytest.param(_pipeline(name="order"), {}, r"there is no source 'orders'; legal: order; did you mean 'order'", id="no source"),
+        pytest.param(_pipeline(), {"columns": {"regoin": "key"}}, r"there is no column 'regoin'; legal: id, at, region", id="no column"),
+        pytest.param(_pipeline(watermark=Punctuated("at")), {}, "`watermark` of the source does not work with topics", id="punctuated"),
+        pytest.param(_pipeline(new_columns="add"), {}, "`new_columns` of the source does not work with topics", id="added columns"),
+        pytest.param(_pipeline(new_columns="refuse"), {}, "legal: ignore, quarantine", id="refused columns"),
+    ],
+)
+def test_what_does_not_match_the_pipeline_is_refused(pipeline: Pipeline, source: dict[str, Any], error: str):
+    with pytest.raises(KafkaError, match=error):
+        _topics({"options": {"subscribe": "orders"}, **source}, pipeline)
+
+
+def test_a_bounded_watermark_and_quarantined_columns_are_legal():
+    pipeline = _pipeline(watermark=BoundedOutOfOrderness("1 minute"), new_columns="quarantine")
+    assert _topics({"options": {"subscribe": "orders"}}, pipeline).name == "orders"
