@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -170,7 +171,11 @@ def refused_by_the_store(work: Work) -> list[str]:
 
 def command_lines() -> str:
     """The command lines of this process and of its JVM."""
-    return repr([process.cmdline() for process in psutil.Process().children(recursive=True)])
+    found = list[list[str]]()
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended, or is a zombie
+            found.append(process.cmdline())
+    return repr(found)
 
 
 def compared(work: Work) -> dict[str, Any]:

@@ -174,7 +174,7 @@ def test_an_interrupt_releases_the_lock_after_the_commit(
 
     monkeypatch.setattr(InheritableThread, "join", interrupted)
     with pytest.raises(KeyboardInterrupt, match="by hand"), engine.lake.writer("t"):
-        engine.lake.overwrite(spark.range(3).toDF("n"), "t", {"note": "whole"})
+        engine.lake.overwrite(spark.range(3).toDF("n"), "t", {"note": "whole"}, deletion_vectors=True)
     assert all("t has a writer already" in (busy or "") for busy in holders)
     assert len(holders) == 2
     commit = engine.lake.newest("t", "note")

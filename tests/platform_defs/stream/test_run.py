@@ -132,4 +132,4 @@ def test_a_stream_of_the_present_files_advances_tables_after_a_source_has_become
     assert idle[0].kind == "silent"
     assert reports.of("batch") == [engine.ledger.head]
     assert engine.pending.days("pairs") is None, "it is advanced as far as the watermark allows"
-    assert rows_of(engine.views.table("pairs"), "left_v", "right_v") == [("1", "3")]
+    assert rows_of(engine.views.table("pairs"), "left_v", "right_v") == [(1, 3)]
