@@ -13,6 +13,14 @@ from platform_defs.setup.log_store import CLASS
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 _RETRIES = {"max_retries": "6", "retry_timeout": "60s"}
 """deltalake's retries. A store that cannot be reached is an error after some seconds, and not after minutes."""
+_NAMES = {
+    "endpoint": ("endpoint", "aws_endpoint_url"),
+    "region": ("endpoint.region", "aws_region"),
+    "access_key": ("access.key", "aws_access_key_id"),
+    "secret_key": ("secret.key", "aws_secret_access_key"),
+    "session_token": ("session.token", "aws_session_token"),
+}
+"""For each field of `S3`, the option of Spark's file system, after `spark.hadoop.fs.s3a.`, and that of deltalake."""
 
 
 class S3(Strict):
@@ -43,15 +51,8 @@ class S3(Strict):
         Raises:
             ConnectionsError: an environment variable is not set.
         """
-        names = {
-            "endpoint": "endpoint",
-            "region": "endpoint.region",
-            "access_key": "access.key",
-            "secret_key": "secret.key",
-            "session_token": "session.token",
-        }
         found = self._values
-        options = {f"spark.hadoop.fs.s3a.{option}": found[field] for field, option in names.items() if field in found}
+        options = {f"spark.hadoop.fs.s3a.{of_spark}": found[field] for field, (of_spark, _) in _NAMES.items() if field in found}
         options["spark.hadoop.fs.s3a.path.style.access"] = str(self._has_path_style(found)).lower()
         return options | {"spark.delta.logStore.s3a.impl": CLASS}
 
@@ -62,15 +63,8 @@ class S3(Strict):
         Raises:
             ConnectionsError: an environment variable is not set.
         """
-        names = {
-            "endpoint": "aws_endpoint_url",
-            "region": "aws_region",
-            "access_key": "aws_access_key_id",
-            "secret_key": "aws_secret_access_key",
-            "session_token": "aws_session_token",
-        }
         found = self._values
-        options = {option: found[field] for field, option in names.items() if field in found}
+        options = {of_deltalake: found[field] for field, (_, of_deltalake) in _NAMES.items() if field in found}
         options["aws_virtual_hosted_style_request"] = str(not self._has_path_style(found)).lower()
         if found.get("endpoint", "").startswith("http://"):
             options["allow_http"] = "true"
@@ -78,7 +72,7 @@ class S3(Strict):
 
     @property
     def _values(self) -> dict[str, str]:
-        given = {field: value for field in S3.model_fields if field not in ("path_style", "options") and (value := getattr(self, field))}
+        given = {field: value for field in _NAMES if (value := getattr(self, field))}
         usual = {field: value for field, names in (("endpoint", _ENDPOINTS), ("region", _REGIONS)) if (value := _first(names))}
         return usual | resolved(given)
 

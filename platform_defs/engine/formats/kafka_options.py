@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from platform_defs.engine.formats.kafka_client import client_options
+
 METADATA = ("key", "topic", "partition", "offset", "timestamp")
 """The parts of a record, besides its value and headers, that a column of a source can have."""
 HEADER = "headers."
@@ -71,7 +73,7 @@ class Topics:
     @property
     def client(self) -> dict[str, str]:
         """The options of Kafka's client."""
-        return {key.removeprefix("kafka."): value for key, value in self.options.items() if key.startswith("kafka.")}
+        return client_options(self.options)
 
     @property
     def reading(self) -> str:

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
 from platform_defs.engine.formats.files import TOPIC, File
+from platform_defs.engine.formats.kafka_client import admin_client, described_topic, root_cause
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import OFFSET_MASK, Partition, offset_range
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.safe_text import printable, shortened
 
-_TIMEOUT_MS = "20000"
 _EARLIEST, _LATEST = "earliest", "latest"
 _log = logging.getLogger(__name__)
 
@@ -72,22 +72,14 @@ class Broker:
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self._jvm = cast(Any, spark._jvm)
         self._read_committed = options.get("isolation.level") == "read_committed"
-        properties = self._jvm.java.util.Properties()
-        for name, value in {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **options}.items():
-            properties.put(name, value)
-        self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        self._admin = admin_client(self._jvm, options)
 
     def partitions(self, topics: Topics) -> tuple[list[Partition], list[str]]:
         """The partitions of the topics, and the names of topics that do not exist."""
         found, missing = list[Partition](), list[str]()
         for name in self._names(topics):
-            wanted = self._jvm.java.util.ArrayList()
-            wanted.add(name)
-            try:
-                described = self._admin.describeTopics(wanted).allTopicNames().get().get(name)
-            except Py4JJavaError as error:
-                if "UnknownTopicOrPartitionException" not in str(error.java_exception):
-                    raise
+            described = described_topic(self._jvm, self._admin, name)
+            if described is None:
                 missing.append(name)
                 continue
             topic_id = described.topicId().toString()
@@ -251,9 +243,7 @@ def _why(error: Py4JError) -> str:
     """The cause of an error of Kafka's client, without its options."""
     if not isinstance(error, Py4JJavaError):
         return type(error).__name__
-    cause: Any = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
+    cause = root_cause(error)
     return shortened(printable(f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"))
 
 

@@ -23,6 +23,7 @@ class KnownFiles:
     def __init__(self) -> None:
         self._paths, self._modified, self._length, self._marks = Column(_TEXT), Column(_INT), Column(_INT), Column(_MARK)
         self._keys: dict[str | None, tuple[Column, Column]] = {}
+        self._ends: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -36,10 +37,14 @@ class KnownFiles:
         retry: it cancels every `unread` with a lower number.
         """
         parts = pc.split_pattern(offsets, "|")
-        self._paths = self._paths.extended(_decoded(pc.list_element(parts, 0)))
-        self._modified = self._modified.extended(pc.list_element(parts, 1).cast(_INT))
-        self._length = self._length.extended(pc.list_element(parts, 2).cast(_INT))
-        self._marks = self._marks.extended(_marks(parts))
+        paths = _decoded(pc.list_element(parts, 0))
+        modified, length = (pc.list_element(parts, n).cast(_INT) for n in (1, 2))
+        self._paths, self._marks = self._paths.extended(paths), self._marks.extended(_marks(parts))
+        self._modified, self._length = self._modified.extended(modified), self._length.extended(length)
+        ranges = pc.starts_with(paths, TOPIC)
+        ends = pc.add(modified, length).filter(ranges).to_pylist()
+        for path, end in zip(paths.filter(ranges).to_pylist(), ends, strict=True):
+            self._ends[path] = max(end, self._ends.get(path, end))
 
     def among(self, files: Collection[File]) -> Known:
         """What the ledger records about some files of the source."""
@@ -58,13 +63,7 @@ class KnownFiles:
 
     def topic_ends(self) -> dict[str, int]:
         """The offset after the last one that was read, by the path of each partition of Kafka's topics."""
-        paths = self._paths.between(0)
-        ranges = pc.starts_with(paths, TOPIC)
-        if not len(paths) or not pc.any(ranges).as_py():
-            return {}
-        ends = pc.add(self._modified.between(0), self._length.between(0))
-        of = pa.table({"path": paths.filter(ranges), "end": ends.filter(ranges)}).group_by("path").aggregate([("end", "max")])
-        return dict(zip(of["path"].to_pylist(), of["end_max"].to_pylist(), strict=True))
+        return dict(self._ends)
 
     def _of(self, folder: str | None) -> tuple[Column, Column]:
         """The possible relative paths of the recorded files below a folder."""

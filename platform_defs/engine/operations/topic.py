@@ -13,12 +13,19 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
+from platform_defs.engine.formats.kafka_client import (
+    admin_client,
+    client_options,
+    described_topic,
+    properties,
+    root_cause,
+    with_timeouts,
+)
 from platform_defs.safe_text import printable
 
 HEADER = "tidemark."
 TABLE, STEP, SINCE, STEP_ID, CHANGE = (f"{HEADER}{name}" for name in ("table", "step", "since", "id", "change"))
 """The headers: the table's Delta id and generation; the step; the step after which the write began; the step's id; the change kind."""
-_TIMEOUT_MS = "20000"
 _POLL_MS, _POLLS = 250, 80
 _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
@@ -87,11 +94,8 @@ class SinkError(TidemarkError, RuntimeError):
     @classmethod
     def failed(cls, topic: str, error: Py4JJavaError) -> "SinkError":
         """Kafka's client failed."""
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
         return cls(
-            f"the topic {topic!r} cannot be used: {printable(str(cause))}. Check the options `kafka.*` of the connections, "
+            f"the topic {topic!r} cannot be used: {printable(str(root_cause(error)))}. Check the options `kafka.*` of the connections, "
             "and whether the broker runs"
         )
 
@@ -118,7 +122,7 @@ class Sink:
     @property
     def client(self) -> dict[str, str]:
         """The options of Kafka's client."""
-        return {name.removeprefix("kafka."): value for name, value in self.options.items()}
+        return client_options(self.options)
 
 
 @dataclass(frozen=True)
@@ -152,14 +156,13 @@ class Topic:
 
     def __init__(self, spark: SparkSession, sink: Sink, asset: str, *, compacted: bool) -> None:
         self._jvm, self._sink, self._group = cast(Any, spark._jvm), sink, f"tidemark.{asset}"
-        options = {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **sink.client}
         own = {"key.deserializer": _BYTES, "value.deserializer": _BYTES, "enable.auto.commit": "false", "allow.auto.create.topics": "false"}
         clients = self._jvm.org.apache.kafka.clients
         with _Naming(sink.topic):
-            self._admin = clients.admin.AdminClient.create(self._properties(options))
+            self._admin = admin_client(self._jvm, sink.client)
             try:
                 self._id, self._partitions = self._described(compacted)
-                self._consumer = clients.consumer.KafkaConsumer(self._properties(options | own))
+                self._consumer = clients.consumer.KafkaConsumer(properties(self._jvm, with_timeouts(sink.client) | own))
             except BaseException:
                 self._admin.close()
                 raise
@@ -199,17 +202,12 @@ class Topic:
 
     def _described(self, compacted: bool) -> tuple[str, int]:
         """The topic's id and its number of partitions; it is created if it does not exist and the sink gives its partitions."""
-        names = self._jvm.java.util.ArrayList()
-        names.add(self._sink.topic)
-        try:
-            found = self._admin.describeTopics(names).allTopicNames().get().get(self._sink.topic)
-        except Py4JJavaError as error:
-            if "UnknownTopicOrPartitionException" not in str(error.java_exception):
-                raise
-            if self._sink.partitions is None:
-                raise SinkError.no_topic(self._sink.topic) from None
-            return self._create(self._sink.partitions, compacted), self._sink.partitions
-        return found.topicId().toString(), found.partitions().size()
+        found = described_topic(self._jvm, self._admin, self._sink.topic)
+        if found is not None:
+            return found.topicId().toString(), found.partitions().size()
+        if self._sink.partitions is None:
+            raise SinkError.no_topic(self._sink.topic)
+        return self._create(self._sink.partitions, compacted), self._sink.partitions
 
     def _create(self, partitions: int, compacted: bool) -> str:
         optional, wanted, config = self._jvm.java.util.Optional, self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap()
@@ -273,12 +271,6 @@ class Topic:
 
     def _partition(self, number: int) -> Any:
         return self._jvm.org.apache.kafka.common.TopicPartition(self._sink.topic, number)
-
-    def _properties(self, values: Mapping[str, str]) -> Any:
-        found = self._jvm.java.util.Properties()
-        for name, value in values.items():
-            found.put(name, value)
-        return found
 
 
 class _Naming:

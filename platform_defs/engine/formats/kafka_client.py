@@ -1,0 +1,52 @@
+"""Kafka's clients in the JVM of a session, as the finder of new records and the sinks use them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+_TIMEOUT_MS = "20000"
+_PREFIX = "kafka."
+
+
+def client_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of Kafka's client among those of Spark's reader or writer, which have the prefix `kafka.`."""
+    return {name.removeprefix(_PREFIX): value for name, value in options.items() if name.startswith(_PREFIX)}
+
+
+def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a client; unless they have timeouts, a request ends with an error after 20 s."""
+    return {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **options}
+
+
+def properties(jvm: Any, options: Mapping[str, str]) -> Any:
+    """Options as `java.util.Properties`."""
+    found = jvm.java.util.Properties()
+    for name, value in options.items():
+        found.put(name, value)
+    return found
+
+
+def admin_client(jvm: Any, options: Mapping[str, str]) -> Any:
+    """A client for administration, with these options and timeouts."""
+    return jvm.org.apache.kafka.clients.admin.AdminClient.create(properties(jvm, with_timeouts(options)))
+
+
+def described_topic(jvm: Any, admin: Any, name: str) -> Any:
+    """Kafka's description of a topic; None if there is no such topic."""
+    names = jvm.java.util.ArrayList()
+    names.add(name)
+    try:
+        return admin.describeTopics(names).allTopicNames().get().get(name)
+    except Py4JJavaError as error:
+        if "UnknownTopicOrPartitionException" not in str(error.java_exception):
+            raise
+        return None
+
+
+def root_cause(error: Py4JJavaError) -> Any:
+    """The innermost exception of an error of the JVM."""
+    cause: Any = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return cause
