@@ -41,7 +41,9 @@ _SMALL = {
     "log.cleaner.threads": 1,
     "log.cleaner.backoff.ms": 200,
     "log.cleaner.dedupe.buffer.size": 2 << 20,
+    "log.initial.task.delay.ms": 1000,
     "log.retention.check.interval.ms": 1000,
+    "log.retention.ms": -1,  # a record with a timestamp of 2017 is otherwise deleted a second after it is written
     "offsets.topic.num.partitions": 1,
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.num.partitions": 1,

@@ -3,6 +3,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,13 @@ def test_records_come_back_from_every_partition(kafka: Kafka):
     assert [(r.key, r.value, r.partition, r.timestamp, r.headers) for r in found] == [
         (r.key, r.value, r.partition, r.timestamp, r.headers) for r in sent
     ]
+
+
+def test_records_with_old_timestamps_are_kept(kafka: Kafka):
+    topic = kafka.create("of-1970")
+    kafka.produce(topic, [Record(b"k", b"v", timestamp=1_000)])
+    time.sleep(2.5)  # the broker looks for records past their retention time each second
+    assert len(kafka.read(topic)) == 1
 
 
 def test_a_topic_that_is_deleted_and_created_again_is_empty(kafka: Kafka):
