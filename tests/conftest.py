@@ -33,7 +33,7 @@ LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "docs/", "laws/", "oracle/"
 """Folders with long tests, the longest first, so that processes that run file by file end at about the same time."""
 
 
-INTERPRETED_FOLDERS = {"engine", "laws", "chaos", "lakes", "cli", "docs", "kafka"}
+INTERPRETED_FOLDERS = {"engine", "laws", "chaos", "lakes", "cli", "docs", "kafka", "cluster"}
 """The folders whose tests run interpreted plans: they make hundreds of small steps, and assert which rows a step reads and writes.
 
 All other tests, and modules with the mark `compiled`, run with the settings of the product's session.

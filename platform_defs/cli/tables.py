@@ -84,8 +84,10 @@ def publish(
 
     With --kafka, write the changes of a leaderboard or of another table to its Kafka topic.
     """
-    if (folder is None) != kafka:
-        raise ArgumentError.bad_value("folder", folder or "", "a folder, or none and the option --kafka")
+    if folder is None and not kafka:
+        raise ArgumentError("Missing argument `folder`; legal: a folder, or the option --kafka")
+    if folder is not None and kafka:
+        raise ArgumentError.bad_value("folder", folder, "a folder, or the option --kafka, and not both")
     engine = _engine()
     if folder is None:
         require_known("asset", asset, [*engine.sinks])

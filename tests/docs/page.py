@@ -87,8 +87,9 @@ def _change_to(folder: Path) -> None:
     """Change the current folder, also that of Spark: the JVM has its own, in which a relative path of a table starts."""
     os.chdir(folder)
     spark = SparkSession.getActiveSession()
-    if spark is not None and (jvm := spark._jvm) is not None:
-        hadoop: Any = jvm.org.apache.hadoop.fs
+    jvm: Any = getattr(spark, "_jvm", None)  # a session of Spark Connect has none
+    if jvm is not None:
+        hadoop = jvm.org.apache.hadoop.fs
         hadoop.FileSystem.getLocal(jvm.org.apache.hadoop.conf.Configuration()).setWorkingDirectory(hadoop.Path(folder.as_uri()))
 
 

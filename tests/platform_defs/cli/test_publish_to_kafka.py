@@ -36,4 +36,4 @@ def test_a_table_without_a_sink_and_two_targets_or_none_are_refused(monkeypatch:
     assert (code, "`asset` is 'other'; legal: board" in out) == (1, True)
     for arguments in (["board"], ["board", "/tmp/x", "--kafka"]):
         code, out = _main(monkeypatch, capsys, *arguments)
-        assert (code, "legal: a folder, or none and the option --kafka" in " ".join(out.split())) == (1, True)
+        assert (code, "legal: a folder, or the option --kafka" in " ".join(out.split())) == (1, True)
