@@ -85,6 +85,11 @@ class Settings(BaseSettings):
         default=None, description="YAML file with what the deployment connects to: further Spark options, JARs, object stores, Kafka"
     )
     spark_master: Master = Field(default="local[*]", description="the Spark master")
+    shared_folders: bool = Field(
+        default=False,
+        description="whether every worker of a Spark cluster sees the lake and the input files at the same paths, as on a mounted disk; "
+        "otherwise a cluster needs both in a store",
+    )
     driver_memory: Memory = Field(default="3g", description="heap of the Spark driver")
     shuffle_partitions: int = Field(default=4, ge=1, le=100_000, description="shuffle partitions before adaptive execution merges them")
     spark_ui: bool = Field(default=False, description="whether the Spark UI listens")

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from assets.days import day_end
+from platform_defs.cli import cluster as cluster_cli
 from platform_defs.cli import metrics as metrics_cli
 from platform_defs.cli import new as new_cli
 from platform_defs.cli import quarantine as quarantine_cli
@@ -46,6 +47,7 @@ app.add_typer(query_cli.app)
 app.add_typer(watch_cli.app)
 app.add_typer(serve_cli.app)
 app.add_typer(metrics_cli.app)
+app.add_typer(cluster_cli.app)
 Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
 

@@ -10,8 +10,10 @@ from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from operators.errors import TidemarkError
 from platform_defs.connections import connections
 from platform_defs.engine.lake.compaction import SMALL_BYTES
+from platform_defs.paths import is_local
 from platform_defs.s3 import store_of
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import S3, jar_paths
@@ -44,6 +46,8 @@ PINNED = {
 """The configuration on which results depend; it is set for each session, so that a cluster's defaults have no effect."""
 _LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 """Linux's setting of large pages. They save 5 to 9 % of the CPU time of a cycle; Java prints a warning where they are not allowed."""
+_BEFORE_START = ("spark.master", "spark.driver.memory", "spark.jars")
+"""With the options of the JVM, those that have no effect once the driver's JVM has started."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _HADOOP = "spark.hadoop."
 """The options of stores, some of which are secret. They are set once the JVM has started, as its command line is visible to all users."""
@@ -54,6 +58,19 @@ QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 _CLASSES_BY_NAME = ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils")
 """The classes that PySpark looks up by name for every column expression; for a short name the JVM searches all JARs each time."""
+
+
+class ClusterError(TidemarkError, ValueError):
+    """The folders of the settings are not those of a cluster."""
+
+    @classmethod
+    def local_folders(cls, settings: Settings, variables: list[str]) -> "ClusterError":
+        """Folders on this machine, which the workers cannot be assumed to see."""
+        return cls(
+            f"TIDEMARK_SPARK_MASTER is {settings.spark_master!r}, and {' and '.join(variables)} on this machine, which Spark's workers may "
+            "not see: their files would be missing. Legal: s3a:// URIs; or, for a disk that is mounted at the same path on every worker, "
+            "TIDEMARK_SHARED_FOLDERS=true"
+        )
 
 
 class _Members:
@@ -76,6 +93,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
     Raises:
         JarError: a pinned JAR is missing.
         ConnectionsError: the connections are not legal.
+        ClusterError: the master is a cluster, and the lake or the input files are on this machine only.
     """
     connected = connections(settings)
     connected.check_options(PINNED)
@@ -83,6 +101,8 @@ def spark_config(settings: Settings) -> dict[str, str]:
     of_store = [str(log_store_jar())] if store else []
     jars = [*jar_paths(*connected.jar_sets, *([S3] if store else [])), *of_store, *connected.jars]
     local = settings.spark_master.startswith("local")
+    if not local and not settings.shared_folders:
+        _check_folders(settings)
     here = _LOCAL if local else {}
     jvm = f" -XX:+UseParallelGC{_large_pages()}" if local else ""
     return (
@@ -112,6 +132,22 @@ def spark_config(settings: Settings) -> dict[str, str]:
         | (store.spark_options if store else {})
         | connected.spark_options
     )
+
+
+def before_start(settings: Settings) -> dict[str, str]:
+    """The options that `spark-submit` needs, as it starts the driver's JVM before Tidemark; a session adds the others.
+
+    Raises:
+        JarError, ConnectionsError, ClusterError: see `spark_config`.
+    """
+    config = spark_config(settings)
+    return {name: config[name] for name in (*_BEFORE_START, JAVA_OPTIONS)}
+
+
+def _check_folders(settings: Settings) -> None:
+    folders = {"TIDEMARK_LAKE": settings.lake, "TIDEMARK_LANDING": settings.landing_root}
+    if local := [f"{name} is {folder!r}" for name, folder in folders.items() if is_local(folder)]:
+        raise ClusterError.local_folders(settings, local)
 
 
 def _large_pages() -> str:

@@ -6,10 +6,10 @@ and day, and one result of the conservation law for each table and day that was 
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
@@ -37,13 +37,30 @@ from platform_defs.stream.reports import Accounts, Steps, reason
 _Differences = Mapping[tuple[str, int], tuple[int, int]]
 
 
+class RunEvents(Protocol):
+    """The part of a step's context that stores events; a process that Dagster Pipes has started sends them."""
+
+    @property
+    def log(self) -> Any:
+        """The log of the run."""
+        ...
+
+    def log_event(self, event: Any) -> None:
+        """Store an event."""
+        ...
+
+    def consume_events(self) -> Iterable[Any]:
+        """The events that were kept for the end of the step; they are kept no longer."""
+        ...
+
+
 class DagsterReports:
     """Collects the reports of a stream, and logs them as events of a run; see `platform_defs.stream.reports.Reports`.
 
     A table that begins to fail, or to wait for another writer, is logged at once, and its further tries are not.
 
     Args:
-        context: the step of the run.
+        context: the step of the run, or what sends the events to it.
         engine: the engine.
         days: the daily partitions of tables that close ranges.
         interval_s: the shortest time between two summaries, in seconds.
@@ -52,7 +69,7 @@ class DagsterReports:
 
     def __init__(
         self,
-        context: dg.OpExecutionContext,
+        context: RunEvents,
         engine: Engine,
         days: dg.DailyPartitionsDefinition,
         interval_s: float,

@@ -1,0 +1,83 @@
+"""A bounded stream in a process that Dagster Pipes starts, on this machine or on another one, and its events in Dagster's run.
+
+The process sends each event as a message of Pipes, since Pipes' own materializations and checks have no partition of their own.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, cast
+
+import dagster as dg
+from dagster_pipes import PipesContext
+
+from platform_defs.daily_partitions import daily_partitions
+from platform_defs.engine import Engine, LawError
+from platform_defs.pipelines import configured_pipeline
+from platform_defs.settings import Settings
+from platform_defs.stream.dagster_reports import DagsterReports
+from platform_defs.stream.run import StreamRun
+from platform_defs.stream_trigger import AVAILABLE_NOW, StreamTrigger
+
+_EVENT, _LAW = "tidemark.event", "tidemark.law"
+
+
+class _Launched:
+    """What a stream's reports need of a run, by messages of Pipes."""
+
+    def __init__(self, pipes: PipesContext) -> None:
+        self._pipes = pipes
+
+    @property
+    def log(self) -> Any:
+        """The log of the run."""
+        return self._pipes.log
+
+    def log_event(self, event: Any) -> None:
+        """Send an event to the run."""
+        self._pipes.report_custom_message({_EVENT: dg.serialize_value(event)})
+
+    def consume_events(self) -> Iterable[Any]:
+        """No event is kept here."""
+        return ()
+
+
+def run_launched(values: Settings, engine: Engine, pipes: PipesContext) -> None:
+    """Ingest the present input, advance all tables, account for those that have changed, and report to the run that started this process.
+
+    A conservation law that does not hold is reported, and makes the run fail; this process then ends without an error, since Pipes drops
+    the messages of one that fails.
+
+    Raises:
+        StreamError, UnreadError, IngestError: see `platform_defs.stream.run.StreamRun.run`.
+    """
+    reports = DagsterReports(_Launched(pipes), engine, daily_partitions(values, configured_pipeline(values)), interval_s=60.0)
+    try:
+        StreamRun(engine, reports).run(StreamTrigger.read(AVAILABLE_NOW))
+    except LawError as error:
+        reports.violated(error)
+        pipes.report_custom_message({_LAW: str(error)})
+        return
+    except BaseException:
+        with suppress(Exception):
+            reports.publish()
+        raise
+    reports.publish()
+
+
+def log_reported(context: dg.OpExecutionContext, completed: dg.PipesClientCompletedInvocation) -> None:
+    """Log the events that `tidemark pipes` has sent, as those of this run.
+
+    Args:
+        context: the step that has run a client of Pipes.
+        completed: what the client's `run` has returned.
+
+    Raises:
+        Failure: the conservation law does not hold for a table.
+    """
+    messages = [message for message in completed.get_custom_messages() if isinstance(message, dict)]
+    for message in messages:
+        if _EVENT in message:
+            context.log_event(cast(Any, dg.deserialize_value(message[_EVENT])))
+    broken = [message[_LAW] for message in messages if _LAW in message]
+    if broken:
+        raise dg.Failure("; ".join(broken), allow_retries=False)

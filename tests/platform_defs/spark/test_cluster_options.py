@@ -1,0 +1,38 @@
+"""The options of a session on a cluster, without one."""
+
+import pytest
+
+from platform_defs.settings import Settings
+from platform_defs.spark.session import ClusterError, before_start, spark_config
+
+MASTER = "spark://master:7077"
+
+
+def _settings(**values: object) -> Settings:
+    return Settings.model_validate({"spark_master": MASTER, **values})
+
+
+@pytest.mark.parametrize(
+    ("folders", "named"),
+    [
+        ({"lake": "/data/lake"}, "TIDEMARK_LAKE is '/data/lake' and TIDEMARK_LANDING is '/data/lake/landing' on this machine"),
+        ({"lake": "s3a://b/lake", "landing": "/data/in"}, "and TIDEMARK_LANDING is '/data/in' on this machine"),
+    ],
+)
+def test_folders_that_the_workers_may_not_see_are_refused(folders: dict[str, str], named: str):
+    with pytest.raises(ClusterError, match="TIDEMARK_SHARED_FOLDERS=true") as error:
+        spark_config(_settings(**folders))
+    assert named in str(error.value)
+
+
+def test_a_mounted_disk_is_accepted_by_a_setting():
+    config = spark_config(_settings(lake="/data/lake", shared_folders=True))
+    assert config["spark.master"] == MASTER
+    assert "spark.driver.host" not in config  # Spark finds the address that the workers can reach
+
+
+def test_spark_submit_gets_what_has_no_effect_later_and_no_secrets():
+    options = before_start(_settings(lake="/data/lake", shared_folders=True, driver_memory="2g"))
+    assert options.keys() == {"spark.master", "spark.driver.memory", "spark.jars", "spark.driver.extraJavaOptions"}
+    assert (options["spark.master"], options["spark.driver.memory"]) == (MASTER, "2g")
+    assert "delta-spark" in options["spark.jars"]
