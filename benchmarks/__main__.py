@@ -25,7 +25,7 @@ Runs = Annotated[int, typer.Option(help="Runs of each contender and size; the re
 Scale = Annotated[float, typer.Option(help="Factor for every number of rows.", min=0.0001)]
 WORK, FLINK = HOME / "bench", PROJECT.parent / "shared" / "peers" / "flink"
 GROWTH = ["rows", "keys", "bounds", "batch"]
-SIZES, SLOW_SIZES, BACKLOGS = [1_000_000, 5_000_000], [200_000, 1_000_000], [10_000_000, 40_000_000]
+SIZES, SLOW_SIZES, BACKLOGS, PARTITIONS = [1_000_000, 5_000_000], [200_000, 1_000_000], [10_000_000, 40_000_000], [4, 64]
 ALL_CONTENDERS: list[str] = []
 
 
@@ -173,6 +173,26 @@ def cycle(
         print(f"{name}: {cost}")
     if as_json:
         print(json.dumps(last.summary | {"empty": empty.summary}))
+
+
+@app.command()
+def scaling(
+    rows: Annotated[int, typer.Option(help="Rows of each table.", min=1)] = 5_000_000,
+    partitions: Annotated[list[int], typer.Option(help="Shuffle partitions; one run for each.")] = PARTITIONS,
+    heap: Annotated[str, typer.Option(help="The driver's heap.")] = "4g",
+    work: Work = WORK,
+    cores: Cores = 2,
+) -> None:
+    """Measure the tasks of a catch-up of the join, and simulate it on more cores."""
+    from benchmarks.scaling import run
+
+    for number in partitions:
+        for old in work.glob(f"scaling*-{number}"):
+            shutil.rmtree(old)
+        for part, found in run(work, rows, number, cores, heap).items():
+            times = ", ".join(f"{n}: {seconds:.1f}" for n, seconds in found.simulated_s.items())
+            print(f"{number} partitions, {part}: {found.measured_s:.1f} s, of which the driver alone {found.driver_s:.1f}; ", end="")
+            print(f"{found.tasks} tasks; seconds by cores: {times}")
 
 
 @app.command()

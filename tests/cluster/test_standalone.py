@@ -20,12 +20,7 @@ from tests.support.cluster import cluster, hides_folders
 from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, s3_server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.s3]
-CONNECTIONS = """
-s3:
-  endpoint: {endpoint}
-  region: us-east-1
-  access_key: {{env: KEY_OF_THE_LAKE}}
-  secret_key: {{env: SECRET_OF_THE_LAKE}}
+SPARK = """
 spark:
   spark.driver.host: 127.0.0.1
   spark.executor.memory: 512m
@@ -51,7 +46,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     mine.mkdir()
     with s3_server(folder / "server.log") as server, cluster(folder / "workers", 1, hidden=[mine, PROJECT / ".tidemark"]) as started:
         workers = [started.start_worker()]
-        (mine / "connections.yaml").write_text(CONNECTIONS.format(endpoint=server.endpoint))
+        (mine / "connections.yaml").write_text(server.connections + SPARK)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TIDEMARK_"))} | {
             "KEY_OF_THE_LAKE": ACCESS_KEY,
             "SECRET_OF_THE_LAKE": SECRET_KEY,

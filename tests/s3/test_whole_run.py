@@ -14,13 +14,6 @@ import pytest
 from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, s3_server
 
 pytestmark = [pytest.mark.s3, pytest.mark.spark]
-CONNECTIONS = """
-s3:
-  endpoint: {endpoint}
-  region: us-east-1
-  access_key: {{env: KEY_OF_THE_LAKE}}
-  secret_key: {{env: SECRET_OF_THE_LAKE}}
-"""
 _COMMIT = re.compile(r"^PUT /\S+/_delta_log/\d{20}\.json (if-none-match=\S+)$", re.MULTILINE)
 
 
@@ -47,7 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment |= {"KEY_OF_THE_LAKE": ACCESS_KEY, "SECRET_OF_THE_LAKE": SECRET_KEY}
     with s3_server(folder / "server.log") as server:
-        (folder / "connections.yaml").write_text(CONNECTIONS.format(endpoint=server.endpoint))
+        (folder / "connections.yaml").write_text(server.connections)
         given = [str(folder / "connections.yaml"), f"s3a://{BUCKET}/the/lake", str(folder)]
         processes = [
             subprocess.run(

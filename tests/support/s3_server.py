@@ -53,6 +53,12 @@ class S3Server:
             "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
         }
 
+    @property
+    def connections(self) -> str:
+        """The part `s3` of a file of connections; the keys are in the variables `KEY_OF_THE_LAKE` and `SECRET_OF_THE_LAKE`."""
+        keys = "  access_key: {env: KEY_OF_THE_LAKE}\n  secret_key: {env: SECRET_OF_THE_LAKE}\n"
+        return f"s3:\n  endpoint: {self.endpoint}\n  region: us-east-1\n{keys}"
+
     def client(self) -> Any:
         """Amazon's own client."""
         import boto3
