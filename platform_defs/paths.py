@@ -15,6 +15,8 @@ STORES = ("s3a", "s3", "abfss", "abfs", "gs", "hdfs", "viewfs")
 """The schemes of URIs that both Spark and deltalake support."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)([?#].*)?", re.DOTALL)
+_SAME_STORE = {"s3": "s3a"}
+"""Another name of a scheme. Spark has no file system for `s3://`, and the log store of Tidemark is set for `s3a://`."""
 _WITHOUT_HOST = ("hdfs", "viewfs")
 _CONTAINERS = ("abfss", "abfs")
 _LEGAL = f"a path, file:///path, or a URI with one of {', '.join(f'{s}://' for s in STORES)}"
@@ -41,7 +43,8 @@ def canonical(value: str, base: Path | None = None) -> str:
     """The canonical path of a folder on this machine, or the canonical URI of a folder in a store.
 
     In a path, `~` is expanded, links are followed, a relative path is resolved from `base`, and a trailing slash is removed. `file:/x`,
-    `file:///x` and `file://localhost/x` become `/x`. In a URI, the scheme becomes lower case, and repeated slashes become one.
+    `file:///x` and `file://localhost/x` become `/x`. In a URI, the scheme becomes lower case, `s3://` becomes `s3a://`, the name of S3 in
+    Hadoop, and repeated slashes become one.
 
     Args:
         value: a path or a URI.
@@ -149,7 +152,7 @@ def _path_of_file_uri(value: str) -> str:
 
 def _remote(value: str) -> str:
     found = _URI.fullmatch(value)
-    scheme = found[1].lower() if found else ""
+    scheme = _SAME_STORE.get(found[1].lower(), found[1].lower()) if found else ""
     if found is None or scheme not in STORES:
         raise PathError.of(value, f"{_LEGAL}; a path whose name has a colon is written ./name")
     _, host, path, more = found.groups()

@@ -60,6 +60,7 @@ def test_a_canonical_path_is_unchanged(tmp_path: Path) -> None:
     for path in (str(tmp_path), "/", "s3a://b/a/b", "hdfs://h:8020/x", "abfss://c@account.dfs.core.windows.net/x", "hdfs:///x"):
         assert canonical(path) == canonical(canonical(path)) == path
     assert canonical("S3A://b//a///b/") == "s3a://b/a/b"
+    assert canonical("S3://b/a") == "s3a://b/a", "so that the log store and the check of the store are used for it"
 
 
 @pytest.mark.parametrize(
