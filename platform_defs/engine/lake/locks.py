@@ -29,7 +29,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from filelock import FileLock, Timeout
 
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.waits import Busy, Purpose, patiently
+from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, patiently
 from platform_defs.faults import point
 
 NEXT = ".next"
@@ -147,7 +147,7 @@ class Lease:
         Raises:
             LakeError: another process holds the lease; the text says which, and since when.
         """
-        patiently(self.name, self.take, self.purpose, self.patience_s, self._ask if self.asks else None)
+        patiently(self.name, self.take, self.purpose, self.patience_s, self._ask if self.asks else None, POLL_OF_STORE_S)
         ended = threading.Event()
         heart = threading.Thread(target=self._beat, args=(ended,), name=f"lease of {self.name}", daemon=True)
         heart.start()

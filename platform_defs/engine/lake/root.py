@@ -1,5 +1,6 @@
 """The root of a lake: the folder or URI that contains its tables, and the locks of its writers."""
 
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from platform_defs.engine.lake.locks import Lease, asking, locked
 from platform_defs.engine.lake.objects import StoreError, has_conditional_put
 from platform_defs.engine.lake.waits import Purpose
 from platform_defs.paths import canonical_of_tables, is_in_s3
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,15 @@ class LakeRoot:
             return str(busy)
 
     def asking(self, name: str) -> str | None:
-        """The process that waits for a stream to release a lock; None if there is none."""
-        return asking(Path(self.root, "_locks"), name) if self.is_local else self._lease(name).asking()
+        """The process that waits for a stream to release a lock; None if there is none, or if the store does not answer.
+
+        A stream asks after each step that it has committed, so a fault of the store must not make the step a failure.
+        """
+        try:
+            return asking(Path(self.root, "_locks"), name) if self.is_local else self._lease(name).asking()
+        except (DeltaError, OSError) as error:
+            _log.warning("it is not known whether a process waits for %s, which is asked again after the next step: %s", name, error)
+            return None
 
     @contextmanager
     def _held(self, name: str, purpose: Purpose, patience_s: float | None = None, *, asks: bool = True) -> Iterator[None]:

@@ -22,7 +22,10 @@ STREAM_PATIENCE_S = 1800.0
 """How long others wait for a stream, which releases a table after its present step."""
 REPORT_S = 60.0
 """How often a waiting process logs which process it waits for."""
-_POLL_S = 0.2
+POLL_S = 0.2
+"""How long a waiting process sleeps before it tries a lock again."""
+POLL_OF_STORE_S = 1.0
+"""The same for a lease in an object store, where each try costs requests, after first tries that are `POLL_S` and twice as long apart."""
 _GRACE_S = 0.3
 """How long a refused lock is tried again: its new holder may not have written its name and purpose yet."""
 _log = logging.getLogger(__name__)
@@ -42,6 +45,7 @@ def patiently(
     purpose: Purpose,
     patience_s: float | None = None,
     ask: Callable[[], AbstractContextManager[Any]] | None = None,
+    longest_poll_s: float = POLL_S,
 ) -> None:
     """Take a lock, or wait for it. Whoever waits for long logs a warning each minute.
 
@@ -54,12 +58,13 @@ def patiently(
         purpose: the purpose of this process.
         patience_s: how long to wait for maintenance; by default `PATIENCE_S`, and 0 for a stream.
         ask: asks a stream for the lock until its block ends; without it, a stream is not waited for.
+        longest_poll_s: the longest sleep between two tries; the first is `POLL_S`, and each further one twice as long.
 
     Raises:
         LakeBusy: another process holds the lock, and is not waited for, or did not release it in time; the text says which, and since
             when.
     """
-    begun, reported, may_ask = time.monotonic(), -math.inf, ask is not None
+    begun, reported, may_ask, poll_s = time.monotonic(), -math.inf, ask is not None, POLL_S
     with ExitStack() as asking:
         while True:
             try:
@@ -75,7 +80,8 @@ def patiently(
                     with suppress(LakeBusy):  # another process asks already; the stream gives way to that one first
                         asking.enter_context(ask())
                         ask = None
-            time.sleep(_POLL_S)
+            time.sleep(poll_s)
+            poll_s = min(2 * poll_s, longest_poll_s)
 
 
 def _limit_s(held_for: str, purpose: Purpose, patience_s: float | None, may_ask: bool) -> float:

@@ -118,3 +118,18 @@ def test_a_stream_reads_a_request_again_whose_log_is_cleaned_up_meanwhile(tmp_pa
         monkeypatch.undo()
     other.join(WAIT_S)
     assert order == ["write"]
+
+
+def test_a_stream_keeps_its_step_if_the_store_does_not_answer_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake = Lake(f"file://{tmp_path}/lake", 60.0, leases=True)
+
+    def fails(uri: str, **_: Any) -> Any:
+        raise DeltaError("the connection timed out")
+
+    with lake.writer("t", "stream"):
+        with monkeypatch.context() as patch:
+            patch.setattr(locks, "DeltaTable", fails)
+            assert lake.asking("t") is None
+        assert "it is not known whether a process waits for t" in caplog.text

@@ -280,6 +280,23 @@ def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
     assert caplog.records == [], "a short wait is not logged"
 
 
+def test_a_lease_is_tried_again_about_once_a_second(tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try is several requests of an object store."""
+    one, other = lease(tmp_path, wall), lease(tmp_path, wall)
+    one.purpose = "maintenance"
+    slept = list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 5:
+            one.release()
+
+    one.take()
+    monkeypatch.setattr("platform_defs.engine.lake.waits.time.sleep", sleep)
+    with other.held():
+        assert slept == [0.2, 0.4, 0.8, 1.0, 1.0]
+
+
 @pytest.mark.parametrize("old", [False, True], ids=["a new lease", "a lease of an older version"])
 def test_the_cost_of_a_heartbeat_is_constant(tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
     monkeypatch.setattr("platform_defs.engine.lake.locks._SHORT_LOG", {"delta.logRetentionDuration": "interval 0 seconds"})
