@@ -4,6 +4,7 @@ import dagster as dg
 
 from platform_defs.engine import Engine
 from platform_defs.jobs import advance_request, later_days, maintenance_job, partition_days
+from platform_defs.stream.runs import ingesting
 
 
 @dg.schedule(
@@ -13,8 +14,8 @@ from platform_defs.jobs import advance_request, later_days, maintenance_job, par
     description="Advances the tables that the sensors did not advance during the day.",
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """Every night at 02:30 UTC, unless a stream runs, which advances the tables."""
-    if busy := engine.ingestion.busy():
+    """Every night at 02:30 UTC, unless a stream runs or starts, which advances the tables, or is kept off; see `ingesting`."""
+    if busy := ingesting(context.instance, engine):
         return dg.SkipReason(busy)
     days = partition_days(_repository(context))
     request = advance_request(engine, days=days)

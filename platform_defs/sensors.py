@@ -12,11 +12,9 @@ from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
 from platform_defs.jobs import advance_request, later_days, partition_days
-from platform_defs.stream.runs import starting
+from platform_defs.stream.runs import ingesting
 from platform_defs.tries import Tries, tries
-
-_SHOWN = 3
-"""The number of folders that a skip reason names."""
+from platform_defs.waiting_input import waiting_input
 
 
 @dg.sensor(
@@ -26,15 +24,12 @@ _SHOWN = 3
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """Requests one run for each set of new files and idle sources; a file is new if the ledger does not list it."""
-    fresh = [file for source in sorted(engine.folders) for file in engine.ingestion.new_files(source)]
-    idle = engine.pending.idle()
-    if not fresh and not idle:
-        unlisted = [f"{path} cannot be listed: {why}" for path, why in engine.ingestion.unlisted.items()]
-        return dg.SkipReason("; ".join(unlisted[:_SHOWN]) or "nothing new has landed")
-    if busy := _ingesting(context.instance, engine):
+    found = waiting_input(engine)
+    if found.subject is None:
+        return dg.SkipReason(found.reason)
+    if busy := ingesting(context.instance, engine):
         return dg.SkipReason(busy)
-    newest = max((file.offset for file in fresh), default="")
-    before = _tries(context, engine, "ingest", f"{engine.ledger.head}:{len(fresh)}:{newest}:{','.join(idle)}")
+    before = _tries(context, engine, "ingest", found.subject)
     return dg.SkipReason(before.wait) if before.wait else dg.RunRequest(run_key=before.key, tags=before.tags)
 
 
@@ -45,7 +40,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     cursor = f"{lake_identity(engine)}:{head}:{configured}"
     if not head or context.cursor == cursor:
         return dg.SkipReason(f"the ledger has no batch after {head}")
-    if busy := _ingesting(context.instance, engine) or engine.pending.busy():
+    if busy := ingesting(context.instance, engine) or engine.pending.busy():
         return dg.SkipReason(busy)
     before = _tries(context, engine, "advance", f"advance:{head}:{configured}")
     days = partition_days(context.repository_def)
@@ -57,11 +52,6 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     if why := later_days(engine, days):
         return dg.SkipReason(why)  # the cursor stays, since the partitions may change without a new batch
     return dg.SensorResult(skip_reason=f"all tables are advanced up to batch {head}", cursor=cursor)
-
-
-def _ingesting(instance: dg.DagsterInstance, engine: Engine) -> str | None:
-    """The process that ingests, or the run of the job `stream` that is about to; a stream also advances the tables."""
-    return engine.ingestion.busy() or starting(instance, engine, engine.clock() / 1000)
 
 
 def configuration(engine: Engine) -> str:

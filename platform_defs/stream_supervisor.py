@@ -8,12 +8,11 @@ from dagster import RunRecord
 from platform_defs.engine import Engine
 from platform_defs.sensors import lake_identity
 from platform_defs.settings import Settings
-from platform_defs.stream.runs import JOB, TAG, is_starting, newest_runs, reason_of_end, stream_of
+from platform_defs.stream.runs import HEALTHY_S, JOB, SUPERVISOR, TAG, is_starting, kept_off, newest_runs, reason_of_end, running, stream_of
 from platform_defs.stream_trigger import StreamTrigger
 from platform_defs.tries import Tries, asked_for
+from platform_defs.waiting_input import waiting_input
 
-_HEALTHY_S = 600.0
-"""A run that lasted this long does not lengthen the wait after a later failure: a stream that fails once a day starts again at once."""
 _LEFT = "its process has ended without a record, and its stream holds no lock"
 
 
@@ -25,7 +24,7 @@ def stream_supervisor(values: Settings) -> dg.SensorDefinition:
     """
 
     @dg.sensor(
-        name="stream_supervisor",
+        name=SUPERVISOR,
         job_name=JOB,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.STOPPED,
@@ -34,54 +33,42 @@ def stream_supervisor(values: Settings) -> dg.SensorDefinition:
     def supervise(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
         if busy := engine.ingestion.busy():
             return dg.SkipReason(f"the input is being ingested: {busy}")
-        if StreamTrigger.read(values.stream_trigger).every is None and not _has_input(engine):
-            return dg.SkipReason("all present input is ingested")
-        return _request(context.instance, engine)
+        subject = JOB if StreamTrigger.read(values.stream_trigger).every is not None else _subject_of_input(engine)
+        return dg.SkipReason("all present input is ingested") if subject is None else _request(context.instance, engine, subject)
 
     return supervise
 
 
-def _request(instance: dg.DagsterInstance, engine: Engine) -> dg.RunRequest | dg.SkipReason:
+def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.RunRequest | dg.SkipReason:
     now_s = engine.clock() / 1000
     records = [*newest_runs(instance, engine)]
     newest = records[0] if records else None
-    if newest is not None and is_starting(newest, now_s):
-        return dg.SkipReason(f"run {newest.dagster_run.run_id} has not ended yet")
-    if newest is not None and newest.dagster_run.status == dg.DagsterRunStatus.CANCELED:
-        return dg.SkipReason(f"run {newest.dagster_run.run_id} was cancelled; launch the job {JOB} to go on, and this sensor supervises it")
     if newest is not None and not newest.dagster_run.is_finished:
+        if is_starting(newest, now_s) or running(engine):
+            return dg.SkipReason(f"run {newest.dagster_run.run_id} has not ended yet")
         instance.report_run_failed(newest.dagster_run, _LEFT)  # else it would be shown as running beside the next one
         records = [*newest_runs(instance, engine)]
-    if broken := _broken(engine):
-        return dg.SkipReason(broken)
-    before = Tries(lake_identity(engine), asked_for(lake_identity(engine), JOB), _since_healthy(records), now_s)
+    if off := kept_off(engine, records):
+        return dg.SkipReason(off)
+    before = Tries(lake_identity(engine), asked_for(lake_identity(engine), subject), _since_healthy(records), now_s)
     if before.wait:
-        return dg.SkipReason(f"{before.wait}. It ended with: {reason_of_end(instance, records[0].dagster_run.run_id)}")
+        ended = "" if before.is_success(records[0]) else f". It ended with: {reason_of_end(instance, records[0].dagster_run.run_id)}"
+        return dg.SkipReason(f"{before.wait}{ended}")
     return dg.RunRequest(run_key=before.key, tags={**before.tags, TAG: stream_of(engine)})
 
 
-def _has_input(engine: Engine) -> bool:
-    """Whether a file has landed that the ledger does not list, a source has become idle, or Kafka may have records.
+def _subject_of_input(engine: Engine) -> str | None:
+    """The input that waits: new files and idle sources, or Kafka's topics, which may have records; None if nothing does.
 
-    To look at topics needs a Spark session, so a run is requested for them; the wait after a successful one is 15 minutes.
+    The next run is requested at once when the input has changed since the last one, and otherwise, as for topics, after 15 minutes.
     """
-    return bool(engine.topics) or any(engine.ingestion.new_files(source) for source in engine.folders) or bool(engine.pending.idle())
-
-
-def _broken(engine: Engine) -> str | None:
-    """Why the stream stays off: a recorded account violates the conservation law. None if there is none."""
-    found = [name for name in engine.assets if (account := engine.accounts.recorded(name)) is not None and not account.holds]
-    if not found:
-        return None
-    return (
-        f"the recorded account of {', '.join(found)} violates the conservation law. `tidemark status --recount` shows it, "
-        "`tidemark backfill --rebuild` repairs the days; the stream starts when the recorded account holds"
-    )
+    found = waiting_input(engine).subject
+    return found or (JOB if engine.topics else None)
 
 
 def _since_healthy(records: list[RunRecord]) -> list[RunRecord]:
     """The newest runs up to the first that lasted long."""
-    short = [*takewhile(lambda record: _lasted_s(record) < _HEALTHY_S, records)]
+    short = [*takewhile(lambda record: _lasted_s(record) < HEALTHY_S, records)]
     return records[: len(short) + 1]
 
 

@@ -49,7 +49,7 @@ class Tries:
     @property
     def succeeded(self) -> bool:
         """Whether the newest run was requested for the same work and succeeded."""
-        return bool(self.records) and self._is_success(self.records[0]) and self.records[0].dagster_run.tags.get(ASKED) == self.asked
+        return bool(self.records) and self.is_success(self.records[0]) and self.records[0].dagster_run.tags.get(ASKED) == self.asked
 
     @property
     def wait(self) -> str | None:
@@ -64,7 +64,7 @@ class Tries:
         run, age_s = newest.dagster_run, self.now_s - _ended(newest)
         if not run.is_finished and age_s < _UNDER_WAY_S:
             return f"run {run.run_id} has not ended yet"
-        failures = len([*takewhile(lambda r: not self._is_success(r), self.records)])
+        failures = len([*takewhile(lambda r: not self.is_success(r), self.records)])
         wait_s = self._wait_s(failures)
         if not wait_s or age_s >= wait_s:
             return None
@@ -77,7 +77,8 @@ class Tries:
         return _LONGEST_WAIT_S if self.succeeded else 0.0
 
     @staticmethod
-    def _is_success(record: RunRecord) -> bool:
+    def is_success(record: RunRecord) -> bool:
+        """Whether a run succeeded."""
         return record.dagster_run.status == dg.DagsterRunStatus.SUCCESS
 
 

@@ -11,7 +11,7 @@ from platform_defs.engine import Engine, LawError
 from platform_defs.settings import Settings
 from platform_defs.stream.dagster_reports import DagsterReports
 from platform_defs.stream.run import StreamRun
-from platform_defs.stream.runs import JOB, TAG, stream_of
+from platform_defs.stream.runs import JOB, TAG, run_lock, stream_of
 from platform_defs.stream_trigger import StreamTrigger, TriggerError
 
 DESCRIPTION = (
@@ -47,23 +47,28 @@ def stream_job(values: Settings, days: dg.DailyPartitionsDefinition) -> dg.JobDe
         trigger, interval_s = _configured(values, config)
         engine: Engine = context.resources.engine
         context.instance.add_run_tags(context.run_id, {TAG: stream_of(engine)})
-        reports = DagsterReports(context, engine, days, interval_s)
-        try:
-            StreamRun(engine, reports).run(trigger)
-        except LawError as error:
-            reports.violated(error)
-            raise
-        except BaseException:  # also an interrupt, which must not be replaced by an error of its last report
-            with suppress(Exception):
-                reports.publish()
-            raise
-        reports.publish()
+        with run_lock(engine):
+            _stream(engine, DagsterReports(context, engine, days, interval_s), trigger)
 
     @dg.job(name=JOB, description=DESCRIPTION)
     def stream() -> None:
         run_stream()
 
     return stream
+
+
+def _stream(engine: Engine, reports: DagsterReports, trigger: StreamTrigger) -> None:
+    try:
+        StreamRun(engine, reports).run(trigger)
+    except LawError as error:
+        with suppress(Exception):  # the violation is recorded in the lake already
+            reports.violated(error)
+        raise
+    except BaseException:  # also an interrupt, which must not be replaced by an error of its last report
+        with suppress(Exception):
+            reports.publish()
+        raise
+    reports.publish()
 
 
 def _configured(values: Settings, config: StreamConfig) -> tuple[StreamTrigger, float]:

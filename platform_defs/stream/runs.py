@@ -1,24 +1,33 @@
-"""The runs of Dagster's job `stream`: which lake each works on, whether one is starting, and why one has ended."""
+"""The runs of Dagster's job `stream`: which lake each works on, whether one starts or runs, why one has ended, and why it stays off."""
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import dagster as dg
 from dagster import DagsterEventType, RunRecord
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.scheduler.instigation import InstigatorStatus
+from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.stream import writer_name
+from platform_defs.run_errors import failed_steps, short_line
 
 JOB = "stream"
 """The name of the job."""
+SUPERVISOR = "stream_supervisor"
+"""The name of the sensor that keeps it running."""
 TAG = "tidemark/stream"
 """The tag of its runs: the identity of the lake's folder and of the folders of input files."""
 STARTS_S = 300.0
-"""How long a run may take from its start until its stream holds the lock: it starts a JVM."""
+"""How long a run may take from its start until it holds its lock: its process loads the code."""
+HEALTHY_S = 600.0
+"""A run that has lasted this long works: it does not lengthen the wait after a later failure, and an alert of failures ends with it."""
 _LOOKED_AT = 16
-_LONGEST_REASON = 300
 _KILLED = "Run execution process"
 """The first words of Dagster's event for a process that has ended without recording it."""
+_ON = {InstigatorStatus.RUNNING, InstigatorStatus.AUTOMATICALLY_RUNNING}
 _WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
 
 
@@ -38,27 +47,70 @@ def is_starting(record: RunRecord, now_s: float) -> bool:
     return not run.is_finished and (run.status in _WAITING or now_s - record.update_timestamp.timestamp() < STARTS_S)
 
 
-def starting(instance: dg.DagsterInstance, engine: Engine, now_s: float) -> str | None:
-    """Why other runs leave the input to the stream although no process ingests; None if no stream is starting."""
+def run_lock(engine: Engine) -> AbstractContextManager[None]:
+    """Hold the lock of a run while the block runs: a run ingests for a part of its time only, and also starts a JVM and accounts."""
+    return engine.lake.writer(_lock(engine))
+
+
+def running(engine: Engine) -> str | None:
+    """The process that executes a run of the job; None if there is none."""
+    return engine.lake.busy(_lock(engine))
+
+
+def _lock(engine: Engine) -> str:
+    return f"{JOB}-{stream_of(engine)}"
+
+
+def ingesting(instance: dg.DagsterInstance, engine: Engine) -> str | None:
+    """Why other runs neither ingest nor advance tables; None if they may.
+
+    A process ingests, or a run of the job starts: a stream does both. Or the sensor `stream_supervisor` is on, and keeps the stream off:
+    a user who cancelled it, or a violated law, has stopped the work on the lake.
+    """
+    if busy := engine.ingestion.busy():
+        return busy
     newest = [*newest_runs(instance, engine)][:1]
-    found = [record.dagster_run.run_id for record in newest if is_starting(record, now_s)]
-    return f"run {found[0]} of the job {JOB} is starting" if found else None
+    for record in newest:
+        if is_starting(record, engine.clock() / 1000):
+            return f"run {record.dagster_run.run_id} of the job {JOB} is starting"
+    if _is_supervised(instance, newest) and (why := kept_off(engine, newest)):
+        return f"{why}. To go on without a stream, turn off the sensor {SUPERVISOR}"
+    return None
+
+
+def kept_off(engine: Engine, newest: Sequence[RunRecord]) -> str | None:
+    """Why the sensor `stream_supervisor` starts no stream until a user acts; None if it may start one.
+
+    Args:
+        engine: the engine.
+        newest: the newest runs, the newest first.
+    """
+    if newest and newest[0].dagster_run.status == dg.DagsterRunStatus.CANCELED:
+        return f"run {newest[0].dagster_run.run_id} was cancelled; launch the job {JOB} to go on, and this sensor supervises it"
+    found = [name for name in engine.assets if (account := engine.accounts.recorded(name)) is not None and not account.holds]
+    if not found:
+        return None
+    return (
+        f"the recorded account of {', '.join(found)} violates the conservation law. `tidemark status --recount` shows it, "
+        "`tidemark backfill --rebuild` repairs the days; the stream starts when the recorded account holds"
+    )
+
+
+def _is_supervised(instance: dg.DagsterInstance, newest: Sequence[RunRecord]) -> bool:
+    """Whether the sensor `stream_supervisor` is on, in the code location that started the newest run."""
+    if instance.schedule_storage is None:  # an instance in memory has no sensors
+        return False
+    labels = [label for record in newest if (label := record.dagster_run.tags.get(REPOSITORY_LABEL_TAG))]
+    states = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR, instigator_statuses=_ON)
+    of_location = [state for state in states if state.instigator_name == SUPERVISOR]
+    return any(not labels or state.origin.repository_origin.get_label() == labels[0] for state in of_location)
 
 
 def reason_of_end(instance: dg.DagsterInstance, run_id: str) -> str:
-    """Why a run has ended, in one line."""
-    steps = instance.all_logs(run_id, of_type=DagsterEventType.STEP_FAILURE)
-    for entry in reversed([*steps]):
-        data = entry.dagster_event.step_failure_data if entry.dagster_event is not None else None
-        if data is not None and data.error is not None:
-            error = data.error.cause or data.error
-            return _line(f"{error.cls_name}: {error.message.partition(': ')[2] or error.message}")
+    """Why a run has ended, in one line. Of an error that Tidemark did not write it has the class only, as its text may quote rows."""
+    if failed := failed_steps(instance, run_id):
+        return failed
     kinds = {DagsterEventType.ENGINE_EVENT, DagsterEventType.RUN_FAILURE}
     events = [entry.dagster_event.message or "" for entry in instance.all_logs(run_id, of_type=kinds) if entry.dagster_event is not None]
     killed = [message for message in events if message.startswith(_KILLED)]
-    return _line((killed or events or ["its process has ended without a reason"])[-1])
-
-
-def _line(text: str) -> str:
-    first = (text.strip().splitlines() or [""])[0]
-    return first if len(first) <= _LONGEST_REASON else f"{first[:_LONGEST_REASON]}..."
+    return short_line((killed or events or ["its process has ended without a reason"])[-1].strip().partition("\n")[0])

@@ -422,19 +422,22 @@ def test_assets_without_rows_are_pending_after_a_watermark_batch(engine):
     assert engine.pending.described("item_clicks")["lag_ms"] == 0
 
 
-def _evaluate_nightly(instance: dg.DagsterInstance, engine: Engine):
-    with dg.build_schedule_context(instance=instance, resources={"engine": engine}) as context:
+def _evaluate_nightly(home: Path, engine: Engine):
+    with (
+        dg.DagsterInstance.local_temp(str(home)) as instance,  # a schedule does not get an instance in memory
+        dg.build_schedule_context(instance=instance, resources={"engine": engine}) as context,
+    ):
         return nightly.evaluate_tick(context)
 
 
-def test_nightly_skips_when_no_day_is_open(instance, engine):
-    tick = _evaluate_nightly(instance, engine)
+def test_nightly_skips_when_no_day_is_open(tmp_path, engine):
+    tick = _evaluate_nightly(tmp_path, engine)
     assert (tick.run_requests, tick.skip_message) == ([], "every table is advanced up to its watermark")
 
 
-def test_nightly_requests_the_open_days(instance, engine):
+def test_nightly_requests_the_open_days(tmp_path, engine):
     _commit(engine.ledger, mark=START + DAY)
-    (request,) = _evaluate_nightly(instance, engine).run_requests
+    (request,) = _evaluate_nightly(tmp_path, engine).run_requests
     first, last = engine.pending.days("payment_order_wide")
     assert (request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"]) == (
         str(first),

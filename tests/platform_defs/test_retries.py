@@ -226,7 +226,7 @@ def _partitions_end_in_march() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_partitions_end_in_march")
 @pytest.mark.parametrize("case", RANGES, ids=lambda c: c.id)
-def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range) -> None:
+def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range, tmp_path: Path) -> None:
     _commit(daemon.engine, case.first, case.mark)
     days = partition_days(daemon.repository)
     assert days is not None
@@ -243,9 +243,10 @@ def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range) -> N
     assert (request.tags[FIRST], request.tags[LAST]) == (case.requested[0], last)
     assert days.has_partition_key(request.tags[FIRST])
     assert daemon.tick(ledger_moved) == "requested"
-    with dg.build_schedule_context(
-        instance=daemon.instance, resources={"engine": daemon.engine}, repository_def=daemon.repository
-    ) as context:
+    with (
+        dg.DagsterInstance.local_temp(str(tmp_path)) as instance,  # a schedule does not get an instance in memory
+        dg.build_schedule_context(instance=instance, resources={"engine": daemon.engine}, repository_def=daemon.repository) as context,
+    ):
         [nightly_request] = [*(nightly.evaluate_tick(context).run_requests or ())]
     assert nightly_request.tags[FIRST] == case.requested[0]
     assert daemon.engine.pending.described("payment_order_wide")["watermark"] == case.mark

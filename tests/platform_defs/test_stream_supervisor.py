@@ -7,6 +7,10 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from assets.days import day_of
 from platform_defs.configured_engine import make_engine
@@ -19,7 +23,7 @@ from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.schedules import nightly
 from platform_defs.sensors import ledger_moved, new_input
 from platform_defs.settings import Settings
-from platform_defs.stream.runs import STARTS_S, TAG, reason_of_end, stream_of
+from platform_defs.stream.runs import STARTS_S, SUPERVISOR, TAG, reason_of_end, run_lock, stream_of
 from platform_defs.stream_supervisor import stream_supervisor
 from tests.platform_defs.test_retries import _commit, _land
 from tests.support.clock import Clock
@@ -88,6 +92,16 @@ def test_the_stream_is_started_and_left_alone_while_it_holds_its_lock(daemon: Da
         assert daemon.tick().startswith("the input is being ingested: ingest-")
 
 
+def test_a_run_that_starts_its_jvm_or_only_accounts_is_not_marked_as_failed(daemon: Daemon) -> None:
+    assert daemon.tick() == "requested"
+    with run_lock(daemon.engine):
+        daemon.clock.pass_ms(9 * DAY)
+        assert daemon.tick() == f"run {daemon.run.run_id} has not ended yet"
+    run = daemon.instance.get_run_by_id(daemon.run.run_id)
+    assert run is not None
+    assert run.status == dg.DagsterRunStatus.STARTED
+
+
 def test_a_failed_stream_is_started_again_with_growing_waits_and_the_reason(daemon: Daemon) -> None:
     assert daemon.tick() == "requested"
     for failures, wait_s in enumerate([30, 60, 120, 240, 480, 900, 900], 1):
@@ -106,7 +120,7 @@ def test_a_failure_after_a_long_run_is_the_first_in_a_row(daemon: Daemon, monkey
         assert daemon.tick() == "requested"
         daemon.end()
     assert "the last of 4 in a row" in daemon.tick()
-    monkeypatch.setattr("platform_defs.stream_supervisor._HEALTHY_S", 0.0)
+    monkeypatch.setattr("platform_defs.stream_supervisor.HEALTHY_S", 0.0)
     assert "the last of 1 in a row" in daemon.tick()
 
 
@@ -122,6 +136,20 @@ def test_a_killed_stream_is_replaced_and_its_run_is_marked_as_failed(daemon: Dae
     assert run is not None
     assert run.status == dg.DagsterRunStatus.FAILURE
     assert reason_of_end(daemon.instance, killed) == "its process has ended without a record, and its stream holds no lock"
+
+
+def test_the_reason_of_an_end_quotes_no_error_that_tidemark_did_not_write() -> None:
+    @dg.op
+    def run_stream() -> None:
+        raise ValueError("customer 4711")
+
+    @dg.job(name="stream")
+    def stream() -> None:
+        run_stream()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = stream.execute_in_process(instance=instance, raise_on_error=False)
+        assert reason_of_end(instance, run.run_id) == "run_stream: ValueError"
 
 
 def test_a_cancelled_stream_stays_off_until_it_is_launched_by_hand(daemon: Daemon) -> None:
@@ -146,25 +174,67 @@ def test_a_broken_law_keeps_the_stream_off(daemon: Daemon, monkeypatch: pytest.M
     assert daemon.tick() == "requested"
 
 
-def test_the_other_sensors_and_the_schedule_give_way_while_a_stream_runs_or_starts(daemon: Daemon) -> None:
+def _nightly(daemon: Daemon) -> str:
+    """The reason why the schedule skips. It does not get an instance in memory."""
+    with dg.build_schedule_context(
+        instance=daemon.instance, resources={"engine": daemon.engine}, repository_def=daemon.repository
+    ) as context:
+        return str(nightly.evaluate_tick(context).skip_message)
+
+
+def test_the_other_sensors_and_the_schedule_give_way_while_a_stream_runs_or_starts(daemon: Daemon, tmp_path: Path) -> None:
     _land(daemon.engine, "1.jsonl")
     _commit(daemon.engine, START, START + 2 * DAY)
-    assert daemon.tick() == "requested"
-    starting = f"run {daemon.run.run_id} of the job stream is starting"
-    assert (daemon.tick(new_input), daemon.tick(ledger_moved)) == (starting, starting)
-    with daemon.engine.lake.writer(writer_name(daemon.engine.folders)):
-        daemon.clock.pass_ms(DAY)
-        assert daemon.tick(new_input).startswith("ingest-")
-        assert daemon.tick(ledger_moved).startswith("ingest-")
-        with dg.build_schedule_context(
-            instance=daemon.instance, resources={"engine": daemon.engine}, repository_def=daemon.repository
-        ) as context:
-            assert str(nightly.evaluate_tick(context).skip_message).startswith("ingest-")
-    daemon.end()
-    stream = daemon.run
-    assert daemon.tick(new_input) == "requested", "a stream that has failed blocks no other run"
-    assert daemon.run.job_name == "ingest"
-    assert stream.job_name == "stream"
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as daemon.instance:
+        assert daemon.tick() == "requested"
+        starting = f"run {daemon.run.run_id} of the job stream is starting"
+        assert (daemon.tick(new_input), daemon.tick(ledger_moved), _nightly(daemon)) == (starting, starting, starting)
+        with daemon.engine.lake.writer(writer_name(daemon.engine.folders)):
+            daemon.clock.pass_ms(DAY)
+            assert daemon.tick(new_input).startswith("ingest-")
+            assert daemon.tick(ledger_moved).startswith("ingest-")
+            assert _nightly(daemon).startswith("ingest-")
+        daemon.end()
+        stream = daemon.run
+        assert daemon.tick(new_input) == "requested", "a stream that has failed blocks no other run"
+        assert daemon.run.job_name == "ingest"
+        assert stream.job_name == "stream"
+
+
+def _turn(instance: dg.DagsterInstance, status: InstigatorStatus, location: str = "here") -> None:
+    """Turn the sensor of a code location on or off."""
+    of_location = InProcessCodeLocationOrigin(LoadableTargetOrigin(python_file="defs.py"), location_name=location)
+    origin = RemoteInstigatorOrigin(RemoteRepositoryOrigin(of_location, "__repository__"), SUPERVISOR)
+    state = InstigatorState(origin, InstigatorType.SENSOR, status)
+    known = instance.get_instigator_state(origin.get_id(), origin.get_selector().get_id())
+    instance.add_instigator_state(state) if known is None else instance.update_instigator_state(state)
+
+
+@pytest.mark.parametrize("cause", ["cancelled", "law"])
+def test_the_other_sensors_and_the_schedule_stay_off_with_a_supervised_stream(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cause: str
+) -> None:
+    _land(daemon.engine, "1.jsonl")
+    _commit(daemon.engine, START, START + 2 * DAY)
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as daemon.instance:
+        daemon.launch({TAG: stream_of(daemon.engine), ".dagster/repository": "__repository__@here"})
+        if cause == "cancelled":
+            daemon.end(dg.DagsterEventType.PIPELINE_CANCELED)
+            why = f"run {daemon.run.run_id} was cancelled; launch the job stream to go on"
+        else:
+            broken = RecordedAccount([RecordedDay("orders", str(day_of(START)), 1, False, {})], 1)
+            monkeypatch.setattr(Accounts, "recorded", lambda _, name: broken if name == "order_wide" else None)
+            daemon.end()
+            why = "the recorded account of order_wide violates the conservation law"
+        _turn(daemon.instance, InstigatorStatus.RUNNING)
+        for sensor in (new_input, ledger_moved):
+            reason = daemon.tick(sensor)
+            assert reason.startswith(why)
+            assert reason.endswith(". To go on without a stream, turn off the sensor stream_supervisor")
+        assert _nightly(daemon).startswith(why)
+        _turn(daemon.instance, InstigatorStatus.STOPPED)
+        _turn(daemon.instance, InstigatorStatus.RUNNING, "elsewhere")
+        assert daemon.tick(new_input) == "requested", "the sensor of another code location supervises another stream"
 
 
 def test_a_stream_that_ends_with_the_present_files_is_started_when_there_are_new_ones(daemon: Daemon) -> None:
@@ -173,7 +243,12 @@ def test_a_stream_that_ends_with_the_present_files_is_started_when_there_are_new
     _land(daemon.engine, "1.jsonl")
     assert daemon.tick() == "requested"
     daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
-    assert "succeeded, but did not finish the work; the next is requested in" in daemon.tick(), "the file is still new"
+    assert daemon.tick().startswith(f"run {daemon.run.run_id} succeeded, but did not finish the work; the next is requested in")
+    assert "ended with" not in daemon.tick(), "it has not failed"
+    _land(daemon.engine, "2.jsonl")
+    assert daemon.tick() == "requested", "another file does not wait for a quarter of an hour"
+    daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
+    assert "succeeded, but did not finish the work" in daemon.tick()
     daemon.clock.pass_ms(900 * S)
     assert daemon.tick() == "requested"
 

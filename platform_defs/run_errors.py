@@ -1,0 +1,49 @@
+"""Why a run of Dagster has failed, in words that are safe to show: only texts that Tidemark wrote are quoted, as others may quote rows."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+from dagster import DagsterInstance
+
+from operators.errors import TidemarkError
+from platform_defs.safe_text import one_line, shortened
+
+_LONGEST = 500
+
+
+def failed_steps(instance: DagsterInstance, run_id: str) -> str | None:
+    """The failed steps of a run, each with its error; of an error that Tidemark did not write, only the class. None if no step failed."""
+    found = list[str]()
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
+        data = entry.get_dagster_event().step_failure_data
+        names, error = list[str](), data.error
+        while error is not None:
+            names.append(error.cls_name or "an error")
+            if error.cls_name in _own_errors():
+                names = [error.message.removeprefix(f"{_module_of(error.message)}{error.cls_name}: ").strip()]
+                break
+            error = error.cause
+        words = data.user_failure_data.description if data.user_failure_data else None
+        found.append(f"{entry.step_key}: {words or (names[-1] if names else 'failed')}")
+    return short_line("; ".join(found)) if found else None
+
+
+def short_line(text: str) -> str:
+    """The text in one line of at most 500 characters."""
+    return shortened(one_line(text), _LONGEST)
+
+
+def _module_of(message: str) -> str:
+    """The module in front of an error's class in its message, with the dot."""
+    return message.partition(": ")[0].rpartition(".")[0] + "." if "." in message.partition(": ")[0] else ""
+
+
+def _own_errors() -> set[str]:
+    """The names of the errors whose text Tidemark writes."""
+    return {kind.__name__ for kind in _below(TidemarkError)}
+
+
+def _below(kind: type) -> Iterator[type]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from _below(below)
