@@ -1,6 +1,7 @@
 """The sensor that sends alerts of jobs and checks that fail again and again, and of those that succeed again. It needs no Spark."""
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +35,7 @@ def alert_sensor(values: Settings) -> dg.SensorDefinition:
             return dg.SkipReason(_NO_HOOK)
         if repository is None:
             return dg.SkipReason("the sensor has no repository")
-        found = streaks(context.instance, repository, label_of(context), values.alert_after)
+        found = streaks(context.instance, repository, label_of(context), values.alert_after, time.time())
         delivery = Delivery(hooks, json.loads(context.cursor or "{}"), values.alert_ui)
         delivery.send(found)
         for problem in delivery.problems:

@@ -47,7 +47,7 @@ def fresh_checks(limits: Mapping[str, int]) -> dg.AssetChecksDefinition:
 
 
 def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
-    """The sensor that evaluates the checks. It starts no run; it reports a result if it has changed, and otherwise once an hour.
+    """The sensor that evaluates the checks. It starts no run; it reports a result if Dagster shows another, and otherwise once an hour.
 
     Args:
         limits: for each table, how long it may wait to reflect rows, in ms.
@@ -59,19 +59,26 @@ def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
         description="Evaluates the checks `fresh` of tables between runs, and reports results that have changed.",
     )
     def freshness(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult:
-        now_s, known = engine.clock() / 1000, json.loads(context.cursor or "{}")
-        results, events = evaluated(engine, limits), list[AssetCheckEvaluation]()
+        now_s, reported = engine.clock() / 1000, json.loads(context.cursor or "{}")
+        results, shown, events = evaluated(engine, limits), _shown(context.instance, limits), list[AssetCheckEvaluation]()
         for name, found in results.items():
-            before = known.get(name)
-            if before is None or before["passed"] != found["passed"] or now_s - before["at"] >= _AT_LEAST_EVERY_S:
+            if shown.get(name) != found["passed"] or now_s - reported.get(name, 0.0) >= _AT_LEAST_EVERY_S:
                 events.append(AssetCheckEvaluation(dg.AssetKey(name), NAME, **found))
-                known[name] = {"passed": found["passed"], "at": now_s}
+                reported[name] = now_s
         stale = [name for name, found in results.items() if not found["passed"]]
         state = f"stale: {', '.join(stale)}" if stale else "all tables are fresh"
-        kept = {name: state for name, state in known.items() if name in results}
+        kept = {name: at for name, at in reported.items() if name in results}
         return dg.SensorResult(asset_events=events, cursor=json.dumps(kept), skip_reason=state)
 
     return freshness
+
+
+def _shown(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> dict[str, bool]:
+    """Whether each table's check passed in the newest result that Dagster has, of the sensor or of a run."""
+    newest = instance.event_log_storage.get_latest_asset_check_execution_by_key([dg.AssetCheckKey(dg.AssetKey(n), NAME) for n in limits])
+    events = {key.asset_key.to_user_string(): record.event.dagster_event for key, record in newest.items() if record.event}
+    ended = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    return {name: event.asset_check_evaluation_data.passed for name, event in events.items() if event and event.event_type == ended}
 
 
 def evaluated(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict[str, Any]]:

@@ -16,6 +16,7 @@ from platform_defs.monitoring.outcomes import streaks
 from platform_defs.settings import Settings
 from tests.platform_defs.monitoring.test_hooks import Webhook, running
 
+NOW_S = 1e10
 OUTCOME: dict[str, Any] = {}
 """What the next run does: the error that its op or its asset raises, and whether its check passes."""
 
@@ -45,6 +46,10 @@ def unique() -> dg.AssetCheckResult:
 def other() -> None: ...
 
 
+@dg.job(name="stream")
+def stream() -> None: ...
+
+
 @pytest.fixture(autouse=True)
 def _no_outcome() -> Iterator[None]:
     OUTCOME.clear()
@@ -55,7 +60,7 @@ def _no_outcome() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def repository() -> dg.RepositoryDefinition:
     checks = dg.define_asset_job("checks", selection=dg.AssetSelection.checks_for_assets(rows))
-    return dg.Definitions(assets=[rows], asset_checks=[unique], jobs=[flaky, other, checks]).get_repository_def()
+    return dg.Definitions(assets=[rows], asset_checks=[unique], jobs=[flaky, other, stream, checks]).get_repository_def()
 
 
 @pytest.fixture
@@ -135,10 +140,10 @@ def test_the_text_of_an_error_that_tidemark_did_not_write_is_not_sent(instance, 
 def test_runs_of_other_code_locations_and_cancelled_runs_are_not_counted(instance, repository) -> None:
     for _ in range(2):
         _run(repository, instance, error=ValueError())
-    assert "job flaky" not in streaks(instance, repository, "__repository__@elsewhere", 2)
+    assert "job flaky" not in streaks(instance, repository, "__repository__@elsewhere", 2, NOW_S)
     run = instance.create_run_for_job(flaky)
     instance.report_run_canceled(run)
-    found = streaks(instance, repository, None, 2)["job flaky"]
+    found = streaks(instance, repository, None, 2, NOW_S)["job flaky"]
     assert (found.failures, found.is_failing) == (2, True)
 
 
@@ -150,7 +155,7 @@ def test_runs_that_the_daemon_launched_for_this_code_location_are_counted(instan
         repository.get_job("flaky").execute_in_process(instance=instance, raise_on_error=False, tags={".dagster/repository": label})
     context: Any = SimpleNamespace(code_location_origin=location, repository_name="__repository__")
     assert label_of(context) == label
-    assert streaks(instance, repository, label, 2)["job flaky"].is_failing
+    assert streaks(instance, repository, label, 2, NOW_S)["job flaky"].is_failing
     assert label_of(SimpleNamespace(code_location_origin=None, repository_name=None)) is None  # pyright: ignore[reportArgumentType]
 
 
@@ -168,13 +173,57 @@ def test_a_check_alerts_after_failures_in_a_row(instance, repository, tick) -> N
     assert tick()[0][0].startswith("Tidemark: check unique of rows succeeds again")
 
 
+def test_a_stream_that_lives_has_recovered_and_its_next_failures_alert_again(
+    instance, repository, tick, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never ends with a success."""
+
+    def start() -> dg.DagsterRun:
+        run = instance.create_run_for_job(stream, status=dg.DagsterRunStatus.STARTED)
+        instance.report_dagster_event(dg.DagsterEvent(dg.DagsterEventType.PIPELINE_START.value, "stream"), run_id=run.run_id)
+        return run
+
+    for _ in range(2):
+        instance.report_run_failed(start())
+    [text], _ = tick()
+    assert text.startswith("Tidemark: job stream has failed 2 times in a row")
+    lives = start()
+    assert tick() == ([], "failing: job stream"), "it has only begun"
+    with monkeypatch.context() as patch:
+        patch.setattr("platform_defs.monitoring.outcomes.HEALTHY_S", -1.0)
+        [text], _ = tick()
+        assert text.startswith("Tidemark: job stream succeeds again")
+        assert tick() == ([], "no job or check fails")
+    instance.report_run_failed(lives)
+    [text], _ = tick()
+    assert text.startswith("Tidemark: job stream has failed 2 times in a row"), "again, although it was sent before"
+
+
+def test_the_days_of_a_long_backfill_do_not_hide_the_failures_before_it(instance, repository) -> None:
+    for _ in range(3):
+        run_id = _run(repository, instance, "checks", passed=False)
+        for day in range(250):
+            evaluation = AssetCheckEvaluation(dg.AssetKey("rows"), "unique", False, {}, partition=f"day {day}")
+            event = dg.DagsterEvent(dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, "checks", event_specific_data=evaluation)
+            instance.report_dagster_event(event, run_id=run_id)
+    assert streaks(instance, repository, None, 3, NOW_S)["check unique of rows"].failures == 3
+
+
+def test_a_later_result_of_a_day_in_the_same_run_replaces_the_earlier_one(instance, repository) -> None:
+    run_id = _run(repository, instance, "checks", passed=False)
+    evaluation = AssetCheckEvaluation(dg.AssetKey("rows"), "unique", True, {})
+    event = dg.DagsterEvent(dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, "checks", event_specific_data=evaluation)
+    instance.report_dagster_event(event, run_id=run_id)
+    assert streaks(instance, repository, None, 1, NOW_S)["check unique of rows"].failures == 0
+
+
 def test_several_days_of_one_run_are_one_failure(instance, repository) -> None:
     run_id = _run(repository, instance, "checks", passed=False)
     for day in ("2026-03-01", "2026-03-02", "2026-03-03"):
         evaluation = AssetCheckEvaluation(dg.AssetKey("rows"), "unique", False, {}, partition=day)
         event = dg.DagsterEvent(dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, "checks", event_specific_data=evaluation)
         instance.report_dagster_event(event, run_id=run_id)
-    assert streaks(instance, repository, None, 2)["check unique of rows"].failures == 1
+    assert streaks(instance, repository, None, 2, NOW_S)["check unique of rows"].failures == 1
 
 
 def test_a_check_that_a_sensor_evaluates_alerts_at_its_first_failure(instance, repository, tick) -> None:
