@@ -32,7 +32,7 @@ from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.lake.waits import Purpose
 from platform_defs.engine.ledger.ledger import Entry, Ledger
 from platform_defs.engine.ledger.snapshot import LedgerView
-from platform_defs.engine.operations.failures import Failures
+from platform_defs.engine.operations.failures import Failures, first_time
 from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.late_rows import LateRows
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance
@@ -155,8 +155,9 @@ class Engine:
             LedgerError: the ledger lacks a batch that an asset has handled.
             UnreadError: some files could not be read, and `every` is None; all others were ingested.
         """
+        quiet = first_time(self.failures.forget_ingest, on_quiet)  # a stream that finds nothing to do works
         with self.failures.recorded_of_ingest(), self._naming_lost_files():
-            return self.ingestion.run(every, on_entry, on_quiet, on_start)
+            return self.ingestion.run(every, on_entry, quiet, on_start)
 
     def drain(self) -> Entry | None:
         """Declare the end of the input: raise all watermarks so far that every row is finalized in every asset.
@@ -234,7 +235,7 @@ class Engine:
     def _checked_steps(self, asset: str, until: int | None, purpose: Purpose) -> Generator[Step]:
         with closing(self.steps(asset, until, purpose=purpose)) as steps:
             for step in steps:
-                with self.failures.recorded_of(asset):
+                with self.failures.recorded_of_account(asset):
                     broken = [account for account in self.accounts.step(asset, step) if not account.holds]
                     if broken:
                         with suppress(LawError):

@@ -131,4 +131,5 @@ class StreamRun:
             yield step
 
     def _account(self, name: str, step: Step) -> None:
-        self._accounts[name] = self._engine.accounts.check(name, step)
+        with self._engine.failures.recorded_of_account(name):
+            self._accounts[name] = self._engine.accounts.check(name, step)

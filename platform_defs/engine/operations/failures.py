@@ -1,13 +1,13 @@
 """The newest failure of each table's advance, and of the ingest, kept in the lake, so that a status can show it.
 
 It is one small JSON file for each, below the lake's folder `_failures`. No computation reads it. A failure is over as soon as the table
-has another step, or the ledger another batch. A file that cannot be read is ignored.
+has another step, or the ledger another batch, or when a later try succeeds and finds nothing to do. A file that cannot be read is ignored.
 """
 
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from operators.errors import TidemarkError
+from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.data_files import filesystem
@@ -60,27 +61,44 @@ class Failures:
     clock: Callable[[], int]
 
     def of(self, asset: str) -> Failure | None:
-        """The newest failure of a table's advance; None if the table has made a step since."""
+        """The newest failure of a table's advance; None if the table has made a step since, or an advance found nothing to do."""
         return self._newest(_of_table(asset), partial(self._position, asset))
 
     def of_ingest(self) -> Failure | None:
-        """The newest failure of an ingest; None if the ledger has a newer batch."""
+        """The newest failure of an ingest; None if the ledger has a newer batch, or an ingest found nothing to do."""
         return self._newest(_INGEST, self._head)
 
-    def recorded_of(self, asset: str) -> AbstractContextManager[None]:
-        """While a table is advanced: record an error before it is raised."""
+    @contextmanager
+    def recorded_of(self, asset: str) -> Iterator[None]:
+        """While a table is advanced: record an error before it is raised, and forget an earlier one when the advance has succeeded."""
+        with self.recorded_of_account(asset):
+            yield
+        _forget(self.reading.lake, _of_table(asset))
+
+    def recorded_of_account(self, asset: str) -> AbstractContextManager[None]:
+        """While a table is accounted for: record an error before it is raised."""
         return self._recording(_of_table(asset), partial(self._position, asset))
 
-    def recorded_of_ingest(self) -> AbstractContextManager[None]:
-        """While input is ingested: record an error before it is raised."""
-        return self._recording(_INGEST, self._head)
+    @contextmanager
+    def recorded_of_ingest(self) -> Iterator[None]:
+        """While input is ingested: record an error before it is raised, and forget an earlier one when the ingest has succeeded.
+
+        A violation of the conservation law, which a stream finds while it ingests, is that of a table.
+        """
+        with self._recording(_INGEST, self._head, LawError):
+            yield
+        self.forget_ingest()
+
+    def forget_ingest(self) -> None:
+        """Forget the failure of an ingest, because a later one works."""
+        _forget(self.reading.lake, _INGEST)
 
     @contextmanager
-    def _recording(self, path: str, position: Callable[[], str]) -> Iterator[None]:
+    def _recording(self, path: str, position: Callable[[], str], *but: type[Exception]) -> Iterator[None]:
         """Record an error. An interrupt is not recorded, nor that another process is writing."""
         try:
             yield
-        except LakeBusy:
+        except (LakeBusy, *but):
             raise
         except Exception as error:
             _record(self.reading.lake, path, Failure(self.clock(), type(error).__name__, described(error), _known(position)))
@@ -105,6 +123,18 @@ class Failures:
         return str(self.reading.ledger.head)
 
 
+def first_time(extra: Callable[[], None], always: Callable[[], None]) -> Callable[[], None]:
+    """A function that calls `always`, and before its first call `extra`."""
+    left = [extra]
+
+    def call() -> None:
+        while left:
+            left.pop()()
+        always()
+
+    return call
+
+
 def _of_table(asset: str) -> str:
     return f"{FOLDER}/tables/{asset}.json"
 
@@ -125,6 +155,12 @@ def _record(lake: Lake, path: str, failure: Failure) -> None:
             file.write(content)
     except (OSError, DeltaError, TidemarkError) as error:
         _log.warning("the failure was not recorded for `tidemark status` in %s: %s", path, error)
+
+
+def _forget(lake: Lake, path: str) -> None:
+    """Delete the record of a failure, if there is one."""
+    with suppress(OSError, DeltaError, TidemarkError):  # it stays until the next step or batch
+        filesystem(lake.root, lake.storage_options).delete_file(path)
 
 
 def described(error: BaseException) -> str:

@@ -1,17 +1,30 @@
 """The newest failure of a table and of the ingest is kept in the lake until the next step or batch. No test starts Spark."""
 
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
 
 from platform_defs.engine import Engine
+from platform_defs.engine.accounting.accounts import Accounts
+from platform_defs.engine.accounting.one_step import LawError
+from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.ingest.ingestion import Ingestion
+from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations import failures
+from platform_defs.engine.operations.advance_all import AdvanceAll
 from platform_defs.engine.operations.failures import FOLDER, Failure, described
+from platform_defs.stream.run import StreamRun
+from platform_defs.stream_trigger import StreamTrigger
+from tests.engine.entries import source_entry
+from tests.platform_defs.stream.recorder import Recorder
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import MINUTE, START, join, source
@@ -46,6 +59,60 @@ def test_a_failed_ingest_is_kept_until_the_next_batch(engine: Engine, monkeypatc
         engine.ingest()
     assert engine.failures.of_ingest() == Failure(NOON, "LakeError", "no route to s3a://***@bucket/lake\\nat all", "1")
     commit_batch(engine, {"l": {"watermark": START}})
+    assert engine.failures.of_ingest() is None
+
+
+def test_a_failed_advance_is_over_when_a_later_one_finds_nothing_to_do(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError, match="a session is started"):
+        engine.advance("pairs")
+    monkeypatch.setattr(Advance, "__call__", lambda *_: iter(()))
+    monkeypatch.setattr(Engine, "_advance", lambda *_: Advance(None, None, 1))  # pyright: ignore[reportArgumentType]
+    assert engine.advance("pairs") == []
+    assert engine.failures.of("pairs") is None
+
+
+@pytest.mark.parametrize("every", [None, "30 seconds"])
+def test_a_failed_ingest_is_over_when_a_later_one_finds_nothing_to_do(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, every: str | None
+) -> None:
+    def ingest(_: Ingestion, every: str | None, on_entry: Any, on_quiet: Callable[[], None], on_start: Any) -> list[Any]:
+        if every is not None:
+            on_quiet()
+            raise KeyboardInterrupt
+        return []
+
+    def fail(*_: object) -> None:
+        raise LakeError("no route")
+
+    monkeypatch.setattr(Ingestion, "run", fail)
+    with pytest.raises(LakeError, match="no route"):
+        engine.ingest()
+    monkeypatch.setattr(Ingestion, "run", ingest)
+    with suppress(KeyboardInterrupt):
+        engine.ingest(every)
+    assert engine.failures.of_ingest() is None
+
+
+def test_a_violated_law_is_the_failure_of_its_table_and_not_of_the_ingest(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream accounts while it ingests."""
+
+    def check(*_: object) -> None:
+        raise LawError.of_table("pairs", [], {("l", 1): (2, 1)})
+
+    def ingest(_: Ingestion, every: str | None, on_entry: Callable[[Entry], None], *__: Any) -> list[Any]:
+        on_entry((source_entry("l", 1),))
+        return []
+
+    stream = StreamRun(engine, Recorder())
+    monkeypatch.setattr(AdvanceAll, "__call__", lambda _: stream._law.changed("pairs", Step(Progress(), Progress(step=1), 1)))
+    stream._law.most_saved_s = stream._law.share = 1e9
+    monkeypatch.setattr(Accounts, "check", check)
+    monkeypatch.setattr(Ingestion, "run", ingest)
+    with pytest.raises(LawError, match="pairs"):
+        stream.run(StreamTrigger(None))
+    found = engine.failures.of("pairs")
+    assert found is not None
+    assert found.error == "LawError"
     assert engine.failures.of_ingest() is None
 
 
