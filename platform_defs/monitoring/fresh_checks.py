@@ -10,12 +10,15 @@ from typing import Any
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
+from deltalake.exceptions import DeltaError
 
 from assets.days import moment
 from assets.factories.sentences import duration
 from assets.pipeline import Pipeline
+from operators.errors import TidemarkError
 from platform_defs.engine import Engine
 from platform_defs.engine.operations.freshness import Waiting
+from platform_defs.safe_text import one_line, without_credentials
 
 NAME = "fresh"
 SENSOR = "freshness"
@@ -82,10 +85,24 @@ def _shown(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> dict[str,
 
 
 def evaluated(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """The result of each table's check: `passed`, `severity`, `description` and `metadata`, from one snapshot of the lake."""
+    """The result of each table's check: `passed`, `severity`, `description` and `metadata`, from one snapshot of the lake.
+
+    The check of a table fails if it, or a table that it reads, cannot be read.
+    """
     pinned = engine.snapshot()
     freshness, now = pinned.freshness, pinned.clock()
-    return {name: _result(name, limit, freshness.waiting(name), now) for name, limit in limits.items()}
+    found = dict[str, dict[str, Any]]()
+    for name, limit in limits.items():
+        try:
+            found[name] = _result(name, limit, freshness.waiting(name), now)
+        except (TidemarkError, DeltaError, OSError) as error:  # of this table, or of one that it reads; other tables are evaluated
+            found[name] = {
+                "passed": False,
+                "severity": dg.AssetCheckSeverity.ERROR,
+                "description": f"It is not known how long rows have waited: {without_credentials(one_line(str(error)))}",
+                "metadata": {"limit_seconds": limit / 1000},
+            }
+    return found
 
 
 def _result(name: str, limit: int, waiting: Waiting | None, now: int) -> dict[str, Any]:

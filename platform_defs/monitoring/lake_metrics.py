@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from assets.ports import TERMS
 from operators.errors import TidemarkError
 from platform_defs.engine import Engine
-from platform_defs.engine.inputs.progress import Progress, step_time
+from platform_defs.engine.inputs.progress import step_time
 from platform_defs.engine.ledger.rows import COUNTS
 from platform_defs.engine.ledger.store import TABLE
 from platform_defs.engine.operations.freshness import Freshness
@@ -164,32 +164,41 @@ class _TableMetrics:
         return [one for one in self._all if one.samples]
 
     def add(self, name: str) -> None:
-        """Add the metrics of a table. A table that cannot be read hides no other one."""
+        """Add the metrics of a table. A table that cannot be read hides no other one; its readers lack the metrics that need it."""
         try:
-            now, state = self._pending.progress(name), self._pending.described(name)
+            now = self._pending.progress(name)
         except _UNREADABLE as error:
-            _log.warning("%s cannot be read for metrics: %s", name, without_credentials(one_line(str(error))))
+            self._left_out(name, error)
             self.readable.add_metric([name], 0)
-        else:
-            self._add(name, now, state)
+            return
+        self.readable.add_metric([name], 1)
+        self.steps.add_metric([name], now.step)
+        parts = self._add_times, self._add_position, self._add_refused, self._add_waiting, self._add_failure, self._add_account
+        for part in parts:
+            try:
+                part(name)
+            except _UNREADABLE as error:
+                self._left_out(name, error)
 
-    def _add(self, name: str, now: Progress, state: Mapping[str, Any]) -> None:
-        by = [name]
-        self.readable.add_metric(by, 1)
-        self.steps.add_metric(by, now.step)
-        _add(self.step_at, by, _seconds(step_time(self._engine.lake, self._engine.assets[name])))
-        _add(self.mark, by, _seconds(state["watermark"]))
-        _add(self.closed, by, _seconds(state["closed_to"]))
-        self.lag.add_metric(by, state["lag_ms"] / 1000)
-        self.refused.add_metric(by, now.step > 0 and self._pending.refused_because(name) is not None)
-        self._add_waiting(name)
-        self._add_failure(name)
-        self._add_account(name)
+    def _left_out(self, name: str, error: Exception) -> None:
+        _log.warning("%s cannot be read for metrics: %s", name, without_credentials(one_line(str(error))))
+
+    def _add_times(self, name: str) -> None:
+        _add(self.step_at, [name], _seconds(step_time(self._engine.lake, self._engine.assets[name])))
+
+    def _add_position(self, name: str) -> None:
+        state = self._pending.described(name)
+        _add(self.mark, [name], _seconds(state["watermark"]))
+        _add(self.closed, [name], _seconds(state["closed_to"]))
+        self.lag.add_metric([name], state["lag_ms"] / 1000)
+
+    def _add_refused(self, name: str) -> None:
+        self.refused.add_metric([name], self._pending.progress(name).step > 0 and self._pending.refused_because(name) is not None)
 
     def _add_waiting(self, name: str) -> None:
+        self.unhandled.add_metric([name], self._freshness.unhandled_rows(name))
         waiting, holder = self._freshness.waiting(name), held_back(self._pending.reading, name)
         self.waiting.add_metric([name], 0 if waiting is None else max(0, self._engine.clock() - waiting.since) / 1000)
-        self.unhandled.add_metric([name], self._freshness.unhandled_rows(name))
         if holder is not None:
             self.held.add_metric([name, holder.source], 1)
 

@@ -72,6 +72,19 @@ def test_an_expression_queries_exported_metrics_and_labels(exported: dict[str, s
     assert expression.count("(") == expression.count(")")
 
 
+@pytest.mark.parametrize("expression", _expressions())
+def test_two_endpoints_of_a_lake_are_not_counted_twice(expression: str) -> None:
+    """`tidemark metrics` and a stream serve the same metrics, with another `instance` each."""
+    of_a_lake = "|".join(metric.full_name for metric in OF_THE_LAKE)
+    for found in re.finditer(rf"\b({of_a_lake})\b", expression):
+        before = expression[: found.start()]
+        assert re.search(r"(\b(max|min)( by \([^)]*\) )?\((rate\(|increase\()?|absent\(|label_values\()$", before), before
+
+
+def test_a_missing_endpoint_alerts() -> None:
+    assert "absent(tidemark_up)" in {rule["expr"] for rule in RULES}
+
+
 def test_the_dashboard_shows_every_metric_that_an_operator_acts_on(exported: dict[str, set[str]]) -> None:
     shown = {name for expression in _expressions() for name in _METRIC.findall(expression)}
     not_shown = {name.removeprefix("tidemark_") for name in exported.keys() - shown}

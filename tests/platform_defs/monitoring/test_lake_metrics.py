@@ -10,10 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from assets.contracts import DerivedAsset
+from operators import Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.lake.reads import ReadTables
 from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.monitoring.fresh_checks import evaluated
 from platform_defs.monitoring.lake_metrics import LakeMetrics
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import NOON, Clock
@@ -163,6 +166,33 @@ def test_a_table_that_cannot_be_read_hides_no_other_metric(engine: Engine, scrap
     assert _of(found, "table_readable") == {"[('table', 'pairs')]": 0}
     assert (found["up"], found["source_read_rows_total[('source', 'l')]"]) == (1, 10)
     assert not _of(found, "table_steps_total")
+
+
+def test_a_table_that_cannot_be_read_hides_no_more_of_its_reader_than_depends_on_it(tmp_path: Path, clock: Clock) -> None:
+    by_key = WindowedAggregate(by="k", window=Tumbling(size="10 minutes"), aggregates={"n": "count(*)"})
+    tables = [join(), join("others"), DerivedAsset(name="windows", inputs=("pairs",), operator=by_key)]
+    engine = bare_engine(tmp_path, clock, [source("l"), source("r")], tables)
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    for name in ("pairs", "windows", "others"):
+        commit_step(engine, name, closed_to=START)
+    engine.accounts.record("windows", [DayAccount("l", date(2026, 3, 1), accepted=10)], {})
+    [file] = Path(engine.lake.path("pairs"), "_delta_log").glob("*.json")
+    file.write_bytes(file.read_bytes()[:50])
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LakeMetrics(engine))
+
+    def values(metric: str) -> dict[str, float]:
+        families = text_string_to_metric_families(generate_latest(registry).decode())
+        return {s.labels["table"]: s.value for family in families for s in family.samples if s.name == f"tidemark_{metric}"}
+
+    assert values("table_readable") == {"pairs": 0, "others": 1, "windows": 1}
+    assert values("table_steps_total") == {"others": 1, "windows": 1}
+    assert values("table_failed") == {"others": 0, "windows": 0}
+    assert values("table_law_holds").keys() == {"windows"}
+    assert values("table_stale_seconds").keys() == {"others"}
+    found = evaluated(engine, dict.fromkeys(engine.assets, HOUR))
+    assert {name: result["passed"] for name, result in found.items()} == {"pairs": False, "others": True, "windows": False}
+    assert found["windows"]["description"].startswith("It is not known how long rows have waited: ")
 
 
 def test_a_scrape_reads_only_new_batches_and_opens_no_table_again(engine: Engine, scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
