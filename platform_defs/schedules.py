@@ -4,7 +4,7 @@ import dagster as dg
 
 from platform_defs.engine import Engine
 from platform_defs.jobs import advance_request, later_days, maintenance_job, partition_days
-from platform_defs.stream.runs import ingesting
+from platform_defs.stream_runs import ingesting
 
 
 @dg.schedule(

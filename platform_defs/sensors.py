@@ -12,7 +12,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
 from platform_defs.jobs import advance_request, later_days, partition_days
-from platform_defs.stream.runs import ingesting
+from platform_defs.stream_runs import ingesting
 from platform_defs.tries import Tries, tries
 from platform_defs.waiting_input import waiting_input
 

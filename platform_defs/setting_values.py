@@ -22,6 +22,7 @@ _PIPELINE_FILE = re.compile(r"(.+\.py)(:[^\W\d]\w*)?")
 _PIPELINE_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 _MEMORY = re.compile(r"([1-9]\d{0,8})([kmgt])b?", re.IGNORECASE)
 _MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
+_HOST = re.compile(r"[\w.:\-]{1,253}", re.ASCII)
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d{0,3})(,[1-9]\d{0,3})?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|(spark|k8s)://[\w.:/,\-\[\]]+", re.ASCII
 )
@@ -69,6 +70,12 @@ def _checked_stream_trigger(value: str) -> str:
 def _checked_interval(value: str) -> str:
     if not 0 < length_ms(value, "value") <= DAY_MS:
         raise ValueError("legal: an interval of more than zero, and at most a day")
+    return value
+
+
+def _checked_host(value: str) -> str:
+    if not _HOST.fullmatch(value):
+        raise ValueError("legal: a name or an address of this machine, such as 127.0.0.1 or 0.0.0.0")
     return value
 
 
@@ -156,6 +163,7 @@ LeaseDuration = Annotated[str, AfterValidator(_checked_lease)]
 Day = Annotated[str, AfterValidator(_checked_day)]
 Trigger = Annotated[str, AfterValidator(_checked_trigger)]
 StreamTriggerName = Annotated[str, AfterValidator(_checked_stream_trigger)]
+Host = Annotated[str, AfterValidator(_checked_host)]
 Interval = Annotated[str, AfterValidator(_checked_interval)]
 Memory = Annotated[str, AfterValidator(_checked_memory)]
 Master = Annotated[str, AfterValidator(_checked_master)]

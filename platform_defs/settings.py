@@ -26,6 +26,7 @@ from platform_defs.setting_values import (
     PROJECT,
     Day,
     Duration,
+    Host,
     InputFolder,
     Interval,
     JarFolder,
@@ -163,6 +164,13 @@ class Settings(BaseSettings):
     stream_summary: Interval = Field(
         default="5 minutes", description="how often Dagster's job `stream` reports materializations and checks, if anything has changed"
     )
+    stream_metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="the port at which Dagster's job `stream` serves metrics while it runs; 0 for any free one, none when unset",
+    )
+    stream_metrics_host: Host = Field(default="127.0.0.1", description="the address at which it serves them; 0.0.0.0 for all")
     first_day: Day | None = Field(
         default=None,
         description="the first daily partition; when unset, `first_day` of the pipeline, or the first day of the year of the oldest event",

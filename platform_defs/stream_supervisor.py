@@ -8,7 +8,7 @@ from dagster import RunRecord
 from platform_defs.engine import Engine
 from platform_defs.sensors import lake_identity
 from platform_defs.settings import Settings
-from platform_defs.stream.runs import HEALTHY_S, JOB, SUPERVISOR, TAG, is_starting, kept_off, newest_runs, reason_of_end, running, stream_of
+from platform_defs.stream_runs import HEALTHY_S, JOB, SUPERVISOR, TAG, is_starting, kept_off, newest_runs, reason_of_end, running, stream_of
 from platform_defs.stream_trigger import StreamTrigger
 from platform_defs.tries import Tries, asked_for
 from platform_defs.waiting_input import waiting_input

@@ -36,7 +36,7 @@ OF_THE_LAKE = (
     Described("scrape_seconds", "How long it took to read the lake for this scrape."),
     Described("ledger_batches_total", "Batches of the ledger.", kind="counter"),
     Described("ledger_batch_timestamp_seconds", "When the newest batch of the ledger was committed."),
-    Described("ingest_failed", "Whether an ingest has failed since the newest batch of the ledger."),
+    Described("ingest_failed", "Whether an ingest has failed, and none has committed a batch or found nothing to ingest since."),
     Described("source_read_rows_total", "Rows that were read.", _SOURCE, "counter"),
     Described(
         "source_rows_total",
@@ -52,9 +52,9 @@ OF_THE_LAKE = (
     Described("source_idle", "Whether the source is idle and does not hold back watermarks.", _SOURCE),
     Described("table_steps_total", "Committed steps; a rebuild starts again.", _TABLE, "counter"),
     Described("table_step_timestamp_seconds", "When the newest step was committed.", _TABLE),
-    Described("table_watermark_timestamp_seconds", "Up to where results could be final.", _TABLE),
-    Described("table_finalized_timestamp_seconds", "Up to where results are final.", _TABLE),
-    Described("table_lag_seconds", "Event time for which results could be final and are not.", _TABLE),
+    Described("table_watermark_timestamp_seconds", "The table's watermark, up to which its results could be final.", _TABLE),
+    Described("table_finalized_timestamp_seconds", "The event time up to which results are final.", _TABLE),
+    Described("table_lag_seconds", "How far the final results are behind the table's watermark, in event time.", _TABLE),
     Described("table_unhandled_rows", "Accepted rows of its own sources in batches that the table has not handled.", _TABLE),
     Described("table_stale_seconds", "For how long the table has not reflected rows of its sources; 0 if it is fresh.", _TABLE),
     Described(
@@ -62,16 +62,16 @@ OF_THE_LAKE = (
     ),
     Described("table_readable", "Whether the table's log could be read; if not, the table has no other metric.", _TABLE),
     Described("table_refused", "Whether the table is refused until it is rebuilt.", _TABLE),
-    Described("table_failed", "Whether an advance has failed since the table's newest step.", _TABLE),
-    Described("table_failure_timestamp_seconds", "When that advance failed.", _TABLE),
+    Described("table_failed", "Whether the table has failed, and no advance has made a step or found nothing to do since.", _TABLE),
+    Described("table_failure_timestamp_seconds", "When the table failed; left out if `table_failed` is 0.", _TABLE),
     Described("table_law_holds", "Whether the conservation law held in the last account.", _TABLE),
     Described("table_account_timestamp_seconds", "When the oldest part of the last account was computed.", _TABLE),
-    Described("table_account_age_seconds", "How long ago that was.", _TABLE),
+    Described("table_account_age_seconds", "The age of the oldest part of the last account.", _TABLE),
     Described("table_account_rows", "Rows of a side by term, in the last account.", (*_TABLE, "side", "term")),
 )
 OF_A_STREAM = (
-    Described("step_seconds", "How long a step took, with its account.", _TABLE, "histogram"),
-    Described("step_failures_total", "Tries to advance a table that failed.", _TABLE, "counter"),
+    Described("step_seconds", "How long a step took, including the check of the conservation law for its rows.", _TABLE, "histogram"),
+    Described("step_failures_total", "Failed tries to advance a table.", _TABLE, "counter"),
 )
 _BY_NAME = {metric.name: metric for metric in (*OF_THE_LAKE, *OF_A_STREAM)}
 

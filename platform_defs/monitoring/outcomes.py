@@ -15,8 +15,8 @@ from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 from assets.factories.closed_range_table import LAW
 from platform_defs.monitoring.fresh_checks import NAME as FRESH
 from platform_defs.run_errors import failed_steps, short_line
-from platform_defs.stream.runs import HEALTHY_S
-from platform_defs.stream.runs import JOB as STREAM
+from platform_defs.stream_runs import HEALTHY_S
+from platform_defs.stream_runs import JOB as STREAM
 
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _ENDED_CHECKS = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}

@@ -33,7 +33,7 @@ class StreamMetrics:
         self._failures = Counter(failures.full_name, failures.text, failures.labels, registry=registry)
 
     def timed(self, table: str, steps: Generator[Step]) -> Generator[Step]:
-        """The steps of a table, each measured from its start to its commit and its account."""
+        """The steps of a table, each measured from its start until it is committed and checked for the conservation law."""
         with closing(steps):
             while True:
                 began = self._now()

@@ -1,6 +1,6 @@
 """Dagster's job `stream`: one run that ingests, advances the tables and accounts for them until it is cancelled."""
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import dagster as dg
 from pydantic import Field
@@ -8,10 +8,12 @@ from pydantic import Field
 from operators.errors import OperatorError
 from operators.timing import DAY_MS, length_ms
 from platform_defs.engine import Engine, LawError
+from platform_defs.monitoring.endpoint import EndpointError
+from platform_defs.monitoring.stream_metrics import metrics_of_stream
 from platform_defs.settings import Settings
 from platform_defs.stream.dagster_reports import DagsterReports
 from platform_defs.stream.run import StreamRun
-from platform_defs.stream.runs import JOB, TAG, run_lock, stream_of
+from platform_defs.stream_runs import JOB, TAG, run_lock, stream_of
 from platform_defs.stream_trigger import StreamTrigger, TriggerError
 
 DESCRIPTION = (
@@ -47,8 +49,14 @@ def stream_job(values: Settings, days: dg.DailyPartitionsDefinition) -> dg.JobDe
         trigger, interval_s = _configured(values, config)
         engine: Engine = context.resources.engine
         context.instance.add_run_tags(context.run_id, {TAG: stream_of(engine)})
-        with run_lock(engine):
-            _stream(engine, DagsterReports(context, engine, days, interval_s), trigger)
+        metrics, serving = metrics_of_stream(engine, values.stream_metrics_host, values.stream_metrics_port, context.log.info)
+        with run_lock(engine), ExitStack() as stack:
+            try:
+                stack.enter_context(serving)
+            except EndpointError as error:
+                context.log.warning(f"The stream runs without serving metrics: {error}")
+            reports = DagsterReports(context, engine, days, interval_s)
+            _stream(StreamRun(engine, reports, metrics.timed), reports, trigger)
 
     @dg.job(name=JOB, description=DESCRIPTION)
     def stream() -> None:
@@ -57,9 +65,9 @@ def stream_job(values: Settings, days: dg.DailyPartitionsDefinition) -> dg.JobDe
     return stream
 
 
-def _stream(engine: Engine, reports: DagsterReports, trigger: StreamTrigger) -> None:
+def _stream(run: StreamRun, reports: DagsterReports, trigger: StreamTrigger) -> None:
     try:
-        StreamRun(engine, reports).run(trigger)
+        run.run(trigger)
     except LawError as error:
         with suppress(Exception):  # the violation is recorded in the lake already
             reports.violated(error)

@@ -23,7 +23,7 @@ from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.schedules import nightly
 from platform_defs.sensors import ledger_moved, new_input
 from platform_defs.settings import Settings
-from platform_defs.stream.runs import STARTS_S, SUPERVISOR, TAG, reason_of_end, run_lock, stream_of
+from platform_defs.stream_runs import STARTS_S, SUPERVISOR, TAG, reason_of_end, run_lock, stream_of
 from platform_defs.stream_supervisor import stream_supervisor
 from tests.platform_defs.test_retries import _commit, _land
 from tests.support.clock import Clock

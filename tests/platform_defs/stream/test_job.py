@@ -1,7 +1,9 @@
 """The job `stream`: what a run materializes and checks, and how it ends."""
 
 import signal
+import socket
 import subprocess
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.operations.law_in_turn import LawInTurn
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.stream.job import stream_job
-from platform_defs.stream.runs import TAG, reason_of_end, running, stream_of
+from platform_defs.stream_runs import TAG, reason_of_end, running, stream_of
 from tests.conftest import MakeEngine
 from tests.platform_defs.stream.live import DAGSTER, Rides, is_running, java_of, until
 from tests.support.small_sources import DAY, HOUR, Event, land, source
@@ -82,6 +84,32 @@ def test_a_run_holds_its_lock_also_while_it_only_accounts(make_engine: MakeEngin
         assert _run(instance, engine).success
     assert seen == [True, True]
     assert running(engine) is None
+
+
+def test_a_run_serves_its_metrics_at_the_port_of_the_settings_and_goes_on_if_it_is_taken(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, found = make_engine([source("l")], TABLES), list[bytes]()
+    land(engine, "l", "1.jsonl", [Event("a", n, n * HOUR).line for n in range(3)])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        values = Settings(stream_metrics_port=free.getsockname()[1])
+
+    def rest(_: LawInTurn) -> list[str]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{values.stream_metrics_port}/metrics", timeout=30) as answer:
+            found.append(answer.read())
+        return []
+
+    config = {"ops": {"run_stream": {"config": {"trigger": "availableNow"}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = stream_job(values, DAYS).execute_in_process
+        with monkeypatch.context() as patch:
+            patch.setattr(LawInTurn, "rest", rest)
+            assert run(config, instance=instance, resources={"engine": engine}).success
+        assert b'tidemark_step_seconds_count{table="windows"}' in found[0]
+        assert b"tidemark_up 1.0" in found[0]
+        with socket.create_server(("127.0.0.1", values.stream_metrics_port or 0)):
+            assert run(config, instance=instance, resources={"engine": engine}).success
 
 
 def test_a_lost_result_fails_the_run_and_its_check(make_engine: MakeEngine) -> None:
