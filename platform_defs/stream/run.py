@@ -12,6 +12,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.lake.interrupts import LostInterrupts
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import AdvanceAll
 from platform_defs.engine.operations.law_in_turn import LawInTurn
@@ -52,7 +53,7 @@ class StreamRun:
         self._engine, self._reports, self._timed_steps = engine, reports, timed
         self._steps, self._accounts = defaultdict[str, list[Step]](list), dict[str, list[DayAccount]]()
         self._advance = AdvanceAll(self._advanced, {name: asset.inputs for name, asset in engine.assets.items()}, reports.failed)
-        self._newest = 0
+        self._newest, self._interrupts = 0, LostInterrupts()
         self._law = LawInTurn(self._account, reports.unaccounted)
 
     def run(self, trigger: StreamTrigger) -> list[Entry]:
@@ -75,6 +76,12 @@ class StreamRun:
             StreamError: all present files are ingested, but a table could not be advanced.
             UnreadError: all present files are ingested, but some, which could not be read.
         """
+        try:
+            return self._run(trigger)
+        finally:
+            self._interrupts.end()
+
+    def _run(self, trigger: StreamTrigger) -> list[Entry]:
         unread: UnreadError | None = None
         try:
             made = self._engine.ingest(trigger.every, self.after, self.retry, self.start)
@@ -92,6 +99,7 @@ class StreamRun:
 
     def start(self) -> None:
         """Advance the tables that are behind."""
+        self._interrupts.watch()
         self._turn(self._advance)
 
     def after(self, batch: Entry) -> None:
@@ -113,6 +121,7 @@ class StreamRun:
                 self._reports.advanced(dict(self._steps), time.monotonic() - began)
             self._steps.clear()
         self._timed(self._law)
+        self._interrupts.check()
         self._reports.turned(self._advance.failed)
 
     def _timed(self, account: Callable[[], list[str]]) -> None:

@@ -73,6 +73,44 @@ def _end(_: int, __: FrameType | None) -> None:
     raise SystemExit(TERMINATED)
 
 
+class LostInterrupts:
+    """Remembers signals, so that a long loop ends even if the exception of a signal's handler was lost.
+
+    Python runs a handler between any two instructions of the main thread. In a finalizer, as those by which Py4J releases Java's objects,
+    the exception is printed and ignored, and a handler that fails itself raises an error which may be handled as one of the work.
+    """
+
+    def __init__(self) -> None:
+        self._before, self._caught = dict[int, Callable[[int, FrameType | None], Any]](), list[int]()
+
+    def watch(self) -> None:
+        """Begin, in the main thread; after the start of a session, since PySpark sets a handler of its own."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler) and handler != self._handle:
+                self._before[number] = handler
+                signal.signal(number, self._handle)
+
+    def check(self) -> None:
+        """Raise again what the handler of a remembered signal raises."""
+        if self._caught:
+            number = self._caught.pop()
+            self._before[number](number, None)
+            raise KeyboardInterrupt
+
+    def end(self) -> None:
+        """Set the handlers that were set before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._caught.append(number)
+        self._before[number](number, frame)
+
+
 @contextmanager
 def waiting_until(stopped: threading.Event) -> Iterator[None]:
     """Let the waits of this thread for a lock end when an event is set; signals interrupt only the main thread."""
