@@ -4,12 +4,15 @@ A stream runs for weeks, and an event is stored for good. So the reports of an i
 and day, and one result of the conservation law for each table and day that was accounted for.
 """
 
+import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
@@ -31,9 +34,13 @@ from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.failures import described
 from platform_defs.stream.changed_days import changed_days
 from platform_defs.stream.reports import Accounts, Steps, reason
 
+_RETRY_S = 30.0
+"""How long a stream waits before it reports again if Dagster's event store, or the lake, has failed."""
+_log = logging.getLogger(__name__)
 _Differences = Mapping[tuple[str, int], tuple[int, int]]
 
 
@@ -54,10 +61,41 @@ class RunEvents(Protocol):
         ...
 
 
+@dataclass
+class _Collected:
+    """The reports of an interval."""
+
+    batches: int = 0
+    rows: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    steps: dict[str, list[Step]] = field(default_factory=lambda: defaultdict(list))
+    accounts: dict[str, dict[tuple[str, date], DayAccount]] = field(default_factory=lambda: defaultdict(dict))
+    lags: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has changed."""
+        return not (self.batches or self.steps or self.accounts)
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts of a summary."""
+        accepted = sum(row.accepted for rows in self.rows.values() for row in rows)
+        written = [f"{name} {sum(s.rows for s in steps):,}" for name, steps in self.steps.items() if any(s.rows for s in steps)]
+        parts = [f"{count(self.batches, 'batch')} with {count(accepted, 'accepted row')}"] if self.batches else []
+        parts += [f"rows written: {', '.join(written)}"] if written else []
+        parts += [f"the conservation law holds: {', '.join(self.accounts)}"] if self.accounts else []
+        behind = {name: lag for name, lag in self.lags.items() if lag > 0}
+        if behind:
+            most = max(behind, key=lambda name: behind[name])
+            parts.append(f"longest lag: {most}, {behind[most]:.1f} s")
+        return parts
+
+
 class DagsterReports:
     """Collects the reports of a stream, and logs them as events of a run; see `platform_defs.stream.reports.Reports`.
 
-    A table that begins to fail, or to wait for another writer, is logged at once, and its further tries are not.
+    A table that begins to fail, or to wait for another writer, is logged at once, and its further tries are not. If an event cannot be
+    stored, what was collected is kept, and stored half a minute later: a fault of the network does not end the stream.
 
     Args:
         context: the step of the run, or what sends the events to it.
@@ -76,32 +114,27 @@ class DagsterReports:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context, self._engine, self._days, self._interval_s, self._now = context, engine, days, interval_s, now
-        self._published, self._columns = -interval_s, dict[str, dict[str, Any]]()
+        self._next_at, self._columns = now(), dict[str, dict[str, Any]]()
         self._waiting, self._unaccounted = dict[str, bool](), set[str]()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._rows, self._batches = defaultdict[str, list[Any]](list), 0
-        self._steps = defaultdict[str, list[Step]](list)
-        self._accounts = defaultdict[str, dict[tuple[str, date], DayAccount]](dict)
+        self._found, self._events = _Collected(), deque[Callable[[], None]]()
 
     def ingested(self, batch: Entry) -> None:
         """Collect a batch; sources of which it has no rows are not reported."""
-        self._batches += 1
+        self._found.batches += 1
         for row in batch:
             if row.kind == "rows":
-                self._rows[row.source].append(row)
+                self._found.rows[row.source].append(row)
 
     def advanced(self, steps: Steps, took_s: float) -> None:
         """Collect steps."""
         for name, made in steps.items():
-            self._steps[name] += made
+            self._found.steps[name] += made
 
     def held(self, accounts: Accounts, took_s: float) -> None:
         """Collect accounts; a later account of a day replaces an earlier one."""
         self._unaccounted -= accounts.keys()
         for name, found in accounts.items():
-            self._accounts[name] |= {(account.side, account.day): account for account in found}
+            self._found.accounts[name] |= {(account.side, account.day): account for account in found}
 
     def failed(self, asset: str, failed: Failed) -> None:
         """Log that a table waits, unless this is known."""
@@ -109,38 +142,50 @@ class DagsterReports:
             return
         self._waiting[asset] = failed.is_busy
         if failed.is_busy:
-            self._context.log.info(f"{asset} is skipped until it is free: {reason(failed.error)}. Other tables continue")
+            self._tell("info", f"{asset} is skipped until it is free: {reason(failed.error)}. Other tables continue")
         else:
-            self._context.log.warning(f"{asset} does not advance: {reason(failed.error)}. It is tried again; other tables continue")
+            self._tell("warning", f"{asset} does not advance: {reason(failed.error)}. It is tried again; other tables continue")
 
     def unaccounted(self, asset: str, error: Exception) -> None:
         """Log that a table could not be accounted for, unless this is known."""
         if asset in self._unaccounted:
             return
         self._unaccounted.add(asset)
-        self._context.log.warning(f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
+        self._tell("warning", f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
     def turned(self, waiting: Mapping[str, Failed]) -> None:
         """Log what has been collected, if the last time is long enough ago; and tables that no longer wait."""
         free = sorted(self._waiting.keys() - waiting.keys())
         if free:
-            self._context.log.info(f"{', '.join(free)}: advancing again")
+            self._tell("info", f"{', '.join(free)}: advancing again")
         self._waiting = {name: is_busy for name, is_busy in self._waiting.items() if name in waiting}
-        if self._now() - self._published >= self._interval_s:
+        if self._now() < self._next_at:
+            return
+        try:
             self.publish()
+        except Exception as error:
+            _log.warning("the reports of the stream could not be stored; the next try is in %.0f s: %s", _RETRY_S, described(error))
+            self._next_at = self._now() + _RETRY_S
 
     def publish(self) -> None:
-        """Log what has been collected; no event if nothing has changed."""
-        if not (self._batches or self._steps or self._accounts):
+        """Log what has been collected; no event if nothing has changed. If that fails, the next call logs the events that are missing."""
+        self._store()  # what an earlier call could not store
+        found = self._found
+        if found.is_empty:
             return
-        for source, rows in self._rows.items():
-            self._log(dg.AssetMaterialization(event_key(source), metadata=batch_metadata(rows)))
-        lags = {name: self._materialize(name, steps) for name, steps in self._steps.items()}
-        for name, accounts in self._accounts.items():
-            self._check(name, [*accounts.values()])
-        self._context.log.info(self._summary(lags))
-        self._published = self._now()
-        self._forget()
+        ingested = [dg.AssetMaterialization(event_key(source), metadata=batch_metadata(rows)) for source, rows in found.rows.items()]
+        self._events += [partial(self._log, event) for event in ingested]
+        self._events += [partial(self._materialize, name, steps, found.lags) for name, steps in found.steps.items()]
+        self._events += [partial(self._check, name, [*accounts.values()]) for name, accounts in found.accounts.items()]
+        self._events.append(partial(self._summarize, found))
+        self._found, self._next_at = _Collected(), self._now() + self._interval_s
+        self._store()
+
+    def _store(self) -> None:
+        """Store the events in turn. If one fails, it and the later ones are left."""
+        while self._events:
+            self._events[0]()
+            self._events.popleft()
 
     def violated(self, error: LawError) -> None:
         """Log that the conservation law does not hold for a table: for each of its days, and last for the table as a whole."""
@@ -149,14 +194,14 @@ class DagsterReports:
         result = _law(error.accounts, error.differences)
         self._log(_evaluation(error.asset, result, None))
 
-    def _materialize(self, name: str, steps: Sequence[Step]) -> float:
-        """Log a table's materialization, for each changed day if it has partitions; returns its lag in seconds."""
+    def _materialize(self, name: str, steps: Sequence[Step], lags: dict[str, float]) -> None:
+        """Log a table's materialization, for each changed day if it has partitions, and add its lag in seconds to `lags`."""
         derived, state, rows = self._engine.assets[name], self._engine.pending.described(name), sum(step.rows for step in steps)
-        columns = self._columns_of(derived)
+        columns, lags[name] = self._columns_of(derived), state["lag_ms"] / 1000
         if not derived.operator.reads.closes_ranges:
             metadata = {"steps": len(steps), "changes": rows} | columns
             self._log(dg.AssetMaterialization(name, metadata=metadata))
-            return state["lag_ms"] / 1000
+            return
         times = self._engine.pending.event_times(name)
         days = changed_days(steps, self._days, times[0] if times else None)
         metadata = {"steps": len(steps), "rows": rows} | progress_metadata(state)
@@ -164,7 +209,6 @@ class DagsterReports:
             is_final = state["closed_to"] is not None and state["closed_to"] >= day_end(day)
             own = metadata | {"finalized": is_final} | (columns if day == days[-1] else {})
             self._log(dg.AssetMaterialization(name, partition=str(day), metadata=own))
-        return state["lag_ms"] / 1000
 
     def _columns_of(self, derived: DerivedAsset) -> dict[str, Any]:
         """The metadata of a table's columns; none if the table cannot be read now, as while it is rebuilt."""
@@ -184,18 +228,16 @@ class DagsterReports:
         for day, own in sorted(by_day.items(), key=lambda one: (one[0] is None, one[0] or "")):
             self._log(_evaluation(name, _law(own, differences), day))
 
-    def _summary(self, lags: Mapping[str, float]) -> str:
-        accepted = sum(row.accepted for rows in self._rows.values() for row in rows)
-        written = [f"{name} {sum(s.rows for s in steps):,}" for name, steps in self._steps.items() if any(s.rows for s in steps)]
-        parts = [f"{count(self._batches, 'batch')} with {count(accepted, 'accepted row')}"] if self._batches else []
-        parts += [f"rows written: {', '.join(written)}"] if written else []
-        parts += [f"the conservation law holds: {', '.join(self._accounts)}"] if self._accounts else []
-        behind = {name: lag for name, lag in lags.items() if lag > 0}
-        if behind:
-            most = max(behind, key=lambda name: behind[name])
-            parts.append(f"longest lag: {most}, {behind[most]:.1f} s")
-        parts += [f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else []
-        return "; ".join(parts)
+    def _summarize(self, found: "_Collected") -> None:
+        parts = [*found.parts, *([f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else [])]
+        self._context.log.info("; ".join(parts))
+
+    def _tell(self, level: Literal["info", "warning"], text: str) -> None:
+        """Log a line; a line that cannot be stored is in the log of the process."""
+        try:
+            getattr(self._context.log, level)(text)
+        except Exception as error:
+            _log.warning("%s (not stored in Dagster: %s)", text, described(error))
 
     def _log(self, event: Any) -> None:
         """Store an event now. Dagster also keeps it for the end of the step, which a stream may reach after weeks."""

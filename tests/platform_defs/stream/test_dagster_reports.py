@@ -165,6 +165,48 @@ def test_a_table_that_waits_is_logged_when_it_begins_and_when_it_advances_again(
     assert logged[3:] == ["totals, windows: advancing again"]
 
 
+def test_a_fault_of_the_event_store_ends_no_stream_and_loses_no_report(
+    run: Callable[..., list[EventLogEntry]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, faults = dg.OpExecutionContext.log_event, [3]
+
+    def unreliable(context: dg.OpExecutionContext, event: Any) -> None:
+        faults[0] -= 1
+        if faults[0] <= 0:
+            raise OSError("the database does not answer")
+        store(context, event)
+
+    def script(stream: Stream) -> None:
+        monkeypatch.setattr(dg.OpExecutionContext, "log_event", unreliable)
+        for _ in range(5):
+            stream.turn(seconds=10)
+        assert faults[0] == -1, "one try half a minute after the other"
+        monkeypatch.undo()
+        monkeypatch.setattr(dagster_reports, "column_metadata", lambda *_: {})
+        stream.turn(seconds=30)
+        stream.reports.publish()
+
+    events = run(script)
+    assert _kinds(events) == {"ASSET_MATERIALIZATION": 2 * 3, "ASSET_CHECK_EVALUATION": 2 * 2, "log": 2}
+    rows = [m.metadata["rows_read"].value for e in events if (m := e.asset_materialization) and m.asset_key.path == ["events", "l"]]
+    assert rows == [4, 20], "each batch is in one report"
+
+
+def test_a_line_that_cannot_be_logged_ends_no_stream(run: Callable[..., list[EventLogEntry]], caplog: pytest.LogCaptureFixture) -> None:
+    class Log:
+        def warning(self, text: str) -> None:
+            raise OSError("the database does not answer")
+
+    def script(stream: Stream) -> None:
+        context: Any = SimpleNamespace(log=Log())
+        stream.reports._context = context
+        stream.reports.unaccounted("windows", ArithmeticError("overflow"))
+
+    with caplog.at_level("WARNING"):
+        run(script)
+    assert "windows could not be accounted for: overflow" in caplog.text
+
+
 def test_a_violation_fails_the_check_of_its_days_and_of_the_table(run: Callable[..., list[EventLogEntry]]) -> None:
     broken = _account("2026-03-01", matched=2)
     error = LawError.of_table("windows", [broken], {})
