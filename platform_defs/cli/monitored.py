@@ -44,6 +44,10 @@ def print_report(report: Mapping[str, Any]) -> None:
         out.print(plain(f"Source {source} holds back {', '.join(tables)}: {why}."), highlight=False, soft_wrap=True)
     for name, asset in report["assets"].items():
         _print_failure(name, "advance", asset["last_failure"])
+    for name, source in report.get("sources", {}).items():
+        if (found := source.get("last_failure")) is not None:
+            text = f"{plain(name)}: [red]some input is not read[/] since {found['at']}: {plain(found['message'])}"
+            out.print(text, highlight=False, soft_wrap=True)
     _print_failure("ingest", "run", report["ingest_failure"])
 
 

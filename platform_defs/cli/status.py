@@ -45,7 +45,8 @@ def _lake(engine: Engine) -> dict[str, Any]:
 def _source(engine: Engine, name: str) -> dict[str, Any]:
     counts, last = engine.ledger.totals(name), engine.ledger.last().get(name)
     times = {"watermark": instant(last and last.watermark), "max_event_time": instant(last and last.max_event_time)}
-    return counts | times | {"idle": bool(last and last.idle)}
+    failed = monitored.failure(engine.failures.of_source(name))
+    return counts | times | {"idle": bool(last and last.idle), "last_failure": failed}
 
 
 def _progress(engine: Engine, name: str) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Engine:
         """Finds new files, and commits batches to the ledger."""
         known = self.earlier.ingestion.landings if self.earlier else None
         within = self.sources, self.assets, self.folders, self.max_files
-        topics = self.topics, self.max_step
+        topics = self.topics, self.max_step, self.failures.record_sources
         return Ingestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches, *topics, known)
 
     @property

@@ -50,6 +50,7 @@ OF_THE_LAKE = (
     Described("source_event_timestamp_seconds", "The newest event time of the source.", _SOURCE),
     Described("source_active_timestamp_seconds", "When rows were last read, or the watermark was last set.", _SOURCE),
     Described("source_idle", "Whether the source is idle and does not hold back watermarks.", _SOURCE),
+    Described("source_failed", "Whether some input of the source cannot be read, or a topic is refused.", _SOURCE),
     Described("table_steps_total", "Committed steps; a rebuild starts again.", _TABLE, "counter"),
     Described("table_step_timestamp_seconds", "When the newest step was committed.", _TABLE),
     Described("table_watermark_timestamp_seconds", "The table's watermark, up to which its results could be final.", _TABLE),

@@ -113,16 +113,17 @@ def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterato
     lag = family("source_watermark_lag_seconds")
     event = family("source_event_timestamp_seconds")
     active = family("source_active_timestamp_seconds")
-    idle = family("source_idle")
+    idle, failed = family("source_idle"), family("source_failed")
     now, last = engine.clock(), engine.ledger.last()
     for name in engine.sources:
         newest = last.get(name)
         idle.add_metric([name], bool(newest and newest.idle))
+        failed.add_metric([name], engine.failures.of_source(name) is not None)
         _add(mark, [name], _seconds(newest and newest.watermark))
         _add(lag, [name], None if newest is None or newest.watermark is None else (now - newest.watermark) / 1000)
         _add(event, [name], _seconds(newest and newest.max_event_time))
         _add(active, [name], _seconds(engine.ledger.last_active_at(name)))
-    yield from (mark, lag, event, active, idle)
+    yield from (mark, lag, event, active, idle, failed)
 
 
 def _tables(engine: Engine) -> Iterator[Metric]:

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from platform_defs.safe_text import printable, shortened
 
 _TIMEOUT_MS = "20000"
 _PREFIX = "kafka."
@@ -50,3 +52,11 @@ def root_cause(error: Py4JJavaError) -> Any:
     while cause.getCause() is not None:
         cause = cause.getCause()
     return cause
+
+
+def why(error: Py4JError) -> str:
+    """The cause of an error of Kafka's client, without its options."""
+    if not isinstance(error, Py4JJavaError):
+        return type(error).__name__
+    cause = root_cause(error)
+    return shortened(printable(f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"))

@@ -76,22 +76,28 @@ class IngestError(TidemarkError, RuntimeError):
 
 @dataclass(eq=False)
 class UnreadError(IngestError):
-    """Some files could not be read now, or some folders could not be listed; all other files were ingested.
+    """Some files could not be read now, some folders could not be listed, or topics are refused; all other input was ingested.
 
     Args:
         unread: the files.
         entries: the batches of the files that were ingested.
         unlisted: the folders and files that could not be listed, by path, and why.
+        refused: the sources of which a topic is not read until a user decides, and why.
     """
 
     unread: Sequence[Unread]
     entries: Sequence[Entry]
     unlisted: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__(str(self))
 
     def __str__(self) -> str:
+        refused = [*self.refused.values(), "All other input was ingested"] if self.refused else []
+        return ". ".join([*([self._not_read()] if self.unread or self.unlisted else []), *refused])
+
+    def _not_read(self) -> str:
         by_source = sorted({u.file.source for u in self.unread})
         of_sources = [_of_source(name, [u for u in self.unread if u.file.source == name]) for name in by_source]
         files = "; ".join([*of_sources, *[f"{path} cannot be listed: {why}" for path, why in [*self.unlisted.items()][:_SHOWN]]])

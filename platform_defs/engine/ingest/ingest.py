@@ -24,7 +24,7 @@ from platform_defs.engine.formats.read_errors import read_error, would_fail_agai
 from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
 from platform_defs.engine.formats.schema_registry import RegistryError
 from platform_defs.engine.formats.topics import offset_of
-from platform_defs.engine.formats.unreadable_files import Patience, Unread, isolate_unreadable
+from platform_defs.engine.formats.unreadable_files import CheckedFiles, Patience, Unread, isolate_unreadable
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
 from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_good, measures, ranged_key
@@ -32,6 +32,7 @@ from platform_defs.engine.ingest.duplicates import duplicates
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
 from platform_defs.engine.ingest.partition_times import PartitionTimes
 from platform_defs.engine.ingest.schema_evolution import refused, widened
+from platform_defs.engine.ingest.topic_ids import changed_ranges
 from platform_defs.engine.ingest.uncommitted import (
     ATTEMPT,
     clear_uncommitted,
@@ -141,7 +142,10 @@ class Ingest(LedgerWriter):
                 for column in refused(self.spark, contract, files):
                     raise IngestError.refused(contract.name, column)
                 applied = widened(self.spark, self.lake, contract, files)
-                return _Done(self._source(batch, applied, files, last), unread)
+                read = self._source(batch, applied, files, last)
+                if not (changed := changed_ranges(self.spark, files)):
+                    return _Done(read, unread)
+                checked = CheckedFiles([f for f in files if f not in [c.file for c in changed]], changed)
             except RegistryError as error:
                 return _Done(None, [*unread, *[Unread(file, str(error)) for file in files]])
             except (PySparkException, Py4JJavaError) as error:

@@ -41,6 +41,7 @@ class Ingestion:
         require: raises `LedgerError` unless the ledger has every batch that a table has handled.
         topics: the topics of the sources that read from Kafka.
         at_once: the largest number of records of a source in one micro-batch.
+        failing: called with the sources of which some input cannot be read, and why, when they have changed.
         known: the `landings` of an earlier object, so that its folder listings are used; None to list the folders anew.
     """
 
@@ -54,6 +55,7 @@ class Ingestion:
     require: Callable[[], None]
     topics: Mapping[str, Topics] = field(default_factory=dict, repr=False)
     at_once: int = 5_000_000
+    failing: Callable[[Mapping[str, str]], None] = lambda _: None
     known: Mapping[str, Landing | ObjectLanding] | None = field(default=None, repr=False)
 
     @cached_property
@@ -96,7 +98,7 @@ class Ingestion:
         """Ingests new files in the sources' folders."""
         folders = self.folders, self.max_files, self.landings
         ranges = topic_ranges(self.topics, self.ledger, self.at_once)
-        return Stream(self.connect(), self.lake, self.batches, *folders, self.signals.idle, ranges=ranges)
+        return Stream(self.connect(), self.lake, self.batches, *folders, self.signals.idle, ranges=ranges, failing=self.failing)
 
     def run(
         self,

@@ -31,6 +31,7 @@ from platform_defs.engine.ledger.ledger import Entry
 
 OnEntry = Callable[[Entry], None]
 OnQuiet = Callable[[], None]
+_MOST_REASONS = 5
 _log = logging.getLogger(__name__)
 
 
@@ -49,6 +50,7 @@ class Stream:
         first_wait_s: the first wait before a continuous stream retries an unreadable file, in seconds.
         sleep: waits for some seconds.
         ranges: the finders of new records in Kafka's topics, by source.
+        failing: called with the sources of which some input cannot be read, and why, when they have changed.
     """
 
     spark: SparkSession
@@ -61,7 +63,9 @@ class Stream:
     first_wait_s: float = FIRST_WAIT_S
     sleep: Callable[[float], None] = time.sleep
     ranges: Mapping[str, TopicRanges] = field(default_factory=dict)
-    _warned: set[tuple[str, str, str]] = field(default_factory=set, init=False, compare=False, repr=False)
+    failing: Callable[[Mapping[str, str]], None] = lambda _: None
+    _warned: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
+    _reported: list[Mapping[str, str]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def run(
         self,
@@ -84,7 +88,8 @@ class Stream:
         Raises:
             IngestError: rows violate a rule with the action `fail`, a file has a new column that the contract refuses, or a folder
                 cannot be used.
-            UnreadError: files could not be read or folders could not be listed, and `every` is None; all other files were ingested.
+            UnreadError: files could not be read, folders could not be listed, or topics are refused, and `every` is None; all other
+                input was ingested.
             LakeError: the lake cannot be written to, or another process writes to it.
         """
         with self.lake.opened():
@@ -102,9 +107,9 @@ class Stream:
                         pass
                     if every is not None:
                         self._stay(length_ms(every, "every") / 1000, turns, pending)
-                    unlisted = {path: why for finder in self._finders for path, why in finder.unlisted.items()}
-                if pending.unread or unlisted:
-                    raise UnreadError(pending.unread, list(turns.made), unlisted)
+                    unlisted = {path: why for _, finder in self._finders for path, why in finder.unlisted.items()}
+                if pending.unread or unlisted or self._refused:
+                    raise UnreadError(pending.unread, list(turns.made), unlisted, self._refused)
         return list(turns.made)
 
     def _stay(self, interval_s: float, turns: Turns, pending: Pending) -> None:
@@ -134,8 +139,13 @@ class Stream:
         return any(ranges.has_more for ranges in self.ranges.values())
 
     @property
-    def _finders(self) -> list[Landing | ObjectLanding | TopicRanges]:
-        return [*self.landings.values(), *self.ranges.values()]
+    def _finders(self) -> list[tuple[str, Landing | ObjectLanding | TopicRanges]]:
+        return [*self.landings.items(), *self.ranges.items()]
+
+    @property
+    def _refused(self) -> dict[str, str]:
+        """The sources of which a topic is not read until a user decides, and why."""
+        return {source: ranges.refused for source, ranges in self.ranges.items() if ranges.refused is not None}
 
     def _turn(self, turns: Turns, pending: Pending) -> bool:
         """Ingest new files and files that are due for a retry; returns whether there were any."""
@@ -148,6 +158,7 @@ class Stream:
         first, *rest = [*_in_turn(found, self.max_files)] or [[]]
         for some in ([*first, *records], *rest) if first or records else ():
             turns.files(some)
+        self._report_failing(pending)
         return ready or bool(found or records)
 
     def _found(self) -> list[File]:
@@ -162,16 +173,33 @@ class Stream:
 
     def _warn(self) -> None:
         """Log links and folders that were skipped, once for as long as each is skipped."""
-        skipped: set[tuple[str, str, str]] = set()
+        skipped = set(self._refused.values())
         for source, landing in self.landings.items():
-            skipped |= {(source, path, f"it cannot be listed: {why}") for path, why in landing.unlisted.items()}
-            skipped |= {(source, path, "it is a link below the source's folder") for path in landing.links}
+            unlisted = landing.unlisted.items()
+            skipped |= {f"{path} of source {source!r} is skipped: it cannot be listed: {why}" for path, why in unlisted}
+            skipped |= {f"{path} of source {source!r} is skipped: it is a link below the source's folder" for path in landing.links}
         for source, ranges in self.ranges.items():
-            skipped |= {(source, path, f"the broker gave no offsets: {why}") for path, why in ranges.unlisted.items()}
-        for source, path, why in sorted(skipped - self._warned):
-            _log.warning("%s of source %r is skipped: %s", path, source, why)
+            unlisted = ranges.unlisted.items()
+            skipped |= {f"{path} of source {source!r} is skipped: the broker gave no offsets: {why}" for path, why in unlisted}
+        for text in sorted(skipped - self._warned):
+            _log.warning("%s", text)
         self._warned.clear()
         self._warned.update(skipped)
+
+    def _report_failing(self, pending: Pending) -> None:
+        """Report the sources of which some input cannot be read, if they have changed."""
+        found = dict[str, list[str]]()
+        for source, why in self._refused.items():
+            found.setdefault(source, []).append(why)
+        for source, finder in self._finders:
+            for path, why in finder.unlisted.items():
+                found.setdefault(source, []).append(f"{path} cannot be listed: {why}")
+        for one in pending.unread:
+            found.setdefault(one.file.source, []).append(f"{one.file.path} cannot be read: {one.reason}")
+        failing = {source: "; ".join(reasons[:_MOST_REASONS]) for source, reasons in found.items()}
+        if self._reported != [failing]:  # also at the first turn, since an earlier process may have reported others
+            self._reported[:] = [failing]
+            self.failing(failing)
 
     def _make_folders(self) -> None:
         """Create missing local folders; raises `IngestError`, not `LakeError`, if that fails, or if Spark cannot read a URI."""

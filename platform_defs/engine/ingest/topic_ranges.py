@@ -6,24 +6,22 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from operators.errors import TidemarkError
 from platform_defs.engine.formats.files import TOPIC, File
-from platform_defs.engine.formats.kafka_client import admin_client, described_topic, root_cause
+from platform_defs.engine.formats.kafka_client import admin_client, described_topic, why
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import OFFSET_MASK, Partition, offset_range
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.safe_text import printable, shortened
 
-_EARLIEST, _LATEST = "earliest", "latest"
+_EARLIEST, _LATEST, _WRITTEN = "earliest", "latest", "written"
 _log = logging.getLogger(__name__)
 
 
 class TopicError(IngestError):
-    """A topic does not continue what the ledger has read from it. Nothing is ingested, of any source, until a user decides."""
+    """A topic does not continue what the ledger has read from it. Nothing is read from the source's topics until a user decides."""
 
     @classmethod
     def created_again(cls, source: str, topic: str, known: Iterable[str], found: str) -> "TopicError":
@@ -97,17 +95,19 @@ class Broker:
 
         Args:
             partitions: the partitions.
-            which: `earliest`; `latest`, the offset after the newest record; or a time in epoch ms, for the first record since then. A
-                partition without such a record has its latest offset.
+            which: `earliest`; `latest`, the offset after the newest record that can be read now; `written`, that after the newest one,
+                which may belong to an open transaction; or a time in epoch ms, for the first record since then. A partition without
+                such a record has its latest offset.
         """
         clients = self._jvm.org.apache.kafka.clients.admin
-        specs = {_EARLIEST: clients.OffsetSpec.earliest, _LATEST: clients.OffsetSpec.latest}
+        specs = {_EARLIEST: clients.OffsetSpec.earliest, _LATEST: clients.OffsetSpec.latest, _WRITTEN: clients.OffsetSpec.latest}
         spec = specs[which]() if isinstance(which, str) else clients.OffsetSpec.forTimestamp(which)
         of = {partition: self._jvm.org.apache.kafka.common.TopicPartition(partition.topic, partition.number) for partition in partitions}
         asked = self._jvm.java.util.HashMap()
         for key in of.values():
             asked.put(key, spec)
-        level = self._jvm.org.apache.kafka.common.IsolationLevel.valueOf("READ_COMMITTED" if self._read_committed else "READ_UNCOMMITTED")
+        is_committed = self._read_committed and which != _WRITTEN
+        level = self._jvm.org.apache.kafka.common.IsolationLevel.valueOf("READ_COMMITTED" if is_committed else "READ_UNCOMMITTED")
         answer: Any = self._admin.listOffsets(asked, clients.ListOffsetsOptions(level)).all().get() if of else {}
         found = {partition: int(answer.get(key).offset()) for partition, key in of.items()}
         missing = [partition for partition, offset in found.items() if offset < 0]
@@ -135,6 +135,8 @@ class TopicRanges:
         self._ends: dict[Partition, int] | None = None
         self.unlisted: dict[str, str] = {}
         """The topics of which the newest look found no offsets, and why."""
+        self.refused: str | None = None
+        """Why the newest look found a topic that is not read until a user decides; None if it did not."""
         self.has_more = False
         """Whether the newest look left records for the next."""
 
@@ -149,21 +151,17 @@ class TopicRanges:
             self._broker = None
 
     def new(self, spark: SparkSession) -> list[File]:
-        """The next ranges of offsets; none if the broker cannot be reached, which `unlisted` then says.
-
-        Raises:
-            TopicError: a topic was created again, or has lost records.
-        """
-        self.unlisted, self.has_more = {}, False
+        """The next ranges of offsets; none if the broker cannot be reached or a topic is refused, see `unlisted` and `refused`."""
+        self.unlisted, self.refused, self.has_more = {}, None, False
         try:
             self._broker = self._broker or Broker(spark, self._topics.client)
             return self._found(self._broker)
-        except TidemarkError:
-            raise
+        except TopicError as error:
+            self.refused, self.has_more = str(error), False
         except Py4JError as error:
             self.close()
-            self.unlisted[f"{TOPIC}{self._topics.name}"] = _why(error)
-            return []
+            self.unlisted[f"{TOPIC}{self._topics.name}"] = why(error)
+        return []
 
     def _found(self, broker: Broker) -> list[File]:
         partitions, missing = broker.partitions(self._topics)
@@ -171,11 +169,13 @@ class TopicRanges:
         known = {Partition.of(path): end for path, end in self._ledger.topic_ends(self._source).items()}
         self._require_same_topics(partitions, known)
         latest, earliest = broker.offsets(partitions, _LATEST), broker.offsets(partitions, _EARLIEST)
-        first = {p: self._checked(p, end, earliest[p], latest[p]) for p, end in known.items() if p in latest}
+        beyond = broker.offsets([p for p, end in known.items() if p in latest and latest[p] < end], _WRITTEN)
+        first = {p: self._checked(p, end, earliest[p], beyond.get(p, latest[p])) for p, end in known.items() if p in latest}
         new = [p for p in partitions if p not in first]
         is_first = not known and not self._has_looked
         starts = self._starts(broker, new, earliest, latest) if is_first else {p: earliest[p] for p in new}
-        self._check_starts(starts, earliest, latest)
+        beyond = broker.offsets([p for p, start in starts.items() if latest[p] < start], _WRITTEN)
+        self._check_starts(starts, earliest, latest | beyond)
         self._has_looked = True
         if self._to_present:
             self._ends = latest if self._ends is None else self._ends
@@ -237,14 +237,6 @@ def _limited(begin: Mapping[Partition, int], latest: Mapping[Partition, int], at
     if total <= at_once:
         return {p: begin[p] + left[p] for p in begin}
     return {p: begin[p] + min(left[p], math.ceil(at_once * left[p] / total)) for p in begin}
-
-
-def _why(error: Py4JError) -> str:
-    """The cause of an error of Kafka's client, without its options."""
-    if not isinstance(error, Py4JJavaError):
-        return type(error).__name__
-    cause = root_cause(error)
-    return shortened(printable(f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"))
 
 
 def topic_ranges(topics: Mapping[str, Topics], ledger: Ledger, at_once: int) -> dict[str, TopicRanges]:

@@ -1,12 +1,13 @@
-"""The newest failure of each table's advance, and of the ingest, kept in the lake, so that a status can show it.
+"""The newest failure of each table's advance, of the ingest, and of each source, kept in the lake, so that a status can show it.
 
 It is one small JSON file for each, below the lake's folder `_failures`. No computation reads it. A failure is over as soon as the table
-has another step, or the ledger another batch, or when a later try succeeds and finds nothing to do. A file that cannot be read is ignored.
+has another step, or the ledger another batch, or when a later try succeeds and finds nothing to do; that of a source, when an ingest can
+read all of its input. A file that cannot be read is ignored.
 """
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -67,6 +68,19 @@ class Failures:
     def of_ingest(self) -> Failure | None:
         """The newest failure of an ingest; None if the ledger has a newer batch, or an ingest found nothing to do."""
         return self._newest(_INGEST, self._head)
+
+    def of_source(self, source: str) -> Failure | None:
+        """Why some input of a source cannot be read, while other sources go on; None if all of it can."""
+        return self._newest(_of_source(source), str)
+
+    def record_sources(self, failing: Mapping[str, str]) -> None:
+        """Record the sources of which some input cannot be read, and why; failures of all other sources are over."""
+        for source in self.reading.sources:
+            if source in failing:
+                found = Failure(self.clock(), "UnreadError", _short(failing[source]), "")
+                _record(self.reading.lake, _of_source(source), found)
+            elif self.of_source(source) is not None:
+                _forget(self.reading.lake, _of_source(source))
 
     @contextmanager
     def recorded_of(self, asset: str) -> Iterator[None]:
@@ -137,6 +151,10 @@ def first_time(extra: Callable[[], None], always: Callable[[], None]) -> Callabl
 
 def _of_table(asset: str) -> str:
     return f"{FOLDER}/tables/{asset}.json"
+
+
+def _of_source(source: str) -> str:
+    return f"{FOLDER}/sources/{source}.json"
 
 
 def _known(position: Callable[[], str]) -> str:

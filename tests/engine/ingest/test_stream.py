@@ -110,7 +110,11 @@ def test_an_unlistable_folder_is_an_error_after_the_other_sources_are_ingested(
             engine.ingest()
     assert [s.accepted for [s] in raised.value.entries] == [1]
     assert rows_of(engine.reading.log("l", 9), "k") == [("a",)]
+    failed = engine.failures.of_source("l")
+    assert failed is not None
+    assert failed.message == f"{bad} cannot be listed: Permission denied"
     assert [s.accepted for [s] in engine.ingest()] == [1]
+    assert engine.failures.of_source("l") is None
 
 
 def test_a_missing_folder_given_as_a_uri_has_no_files(make_engine: MakeEngine, tmp_path: Path) -> None:

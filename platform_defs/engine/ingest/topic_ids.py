@@ -1,0 +1,48 @@
+"""Checks that the records of a batch were read from the topics whose offsets were looked up."""
+
+from collections.abc import Sequence
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.kafka_client import admin_client, described_topic, why
+from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.engine.formats.topics import Partition
+from platform_defs.engine.formats.unreadable_files import Unread
+
+
+def changed_ranges(spark: SparkSession, files: Sequence[File]) -> list[Unread]:
+    """The ranges whose topic is another one than when its offsets were looked up, or cannot be described now.
+
+    Kafka's fetch names a topic and no id, so the records of a topic that was deleted and created again would be read as those of the old
+    one. An id is never given twice: if it is the same after the read, all records were read from that topic.
+
+    Args:
+        spark: the session.
+        files: the inputs of a source that were read.
+    """
+    ranges = [(Partition.of(file.path), file) for file in files if file.is_range]
+    if not ranges or (topics := ranges[0][1].topics) is None:
+        return []
+    try:
+        ids = _ids(spark, topics, {partition.topic for partition, _ in ranges})
+    except Py4JError as error:
+        return [Unread(file, f"the id of its topic cannot be checked: {why(error)}") for _, file in ranges]
+    return [Unread(file, _changed(ids[p.topic])) for p, file in ranges if ids[p.topic] != p.topic_id]
+
+
+def _ids(spark: SparkSession, topics: Topics, names: set[str]) -> dict[str, str | None]:
+    """The ids of topics; None for one that does not exist."""
+    admin = admin_client(spark._jvm, topics.client)
+    try:
+        described = {name: described_topic(spark._jvm, admin, name) for name in sorted(names)}
+        return {name: None if of is None else str(of.topicId().toString()) for name, of in described.items()}
+    finally:
+        admin.close()
+
+
+def _changed(topic_id: str | None) -> str:
+    if topic_id is None:
+        return "the topic was deleted while it was read"
+    return f"the topic was deleted and created again, and has the id {topic_id} now"

@@ -1,0 +1,95 @@
+"""Sources that read Avro values, with a real broker."""
+
+import io
+import json
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import fastavro
+import pytest
+
+from platform_defs.engine.formats.kafka_options import Avro, Registry
+from platform_defs.engine.ingest.errors import UnreadError
+from tests.support.kafka import Kafka
+from tests.support.small_sources import START, Event, iso, source
+from tests.support.topics import LEFT, Lakes, accepted, new_topic, rows, send
+
+V1 = {
+    "type": "record",
+    "name": "Row",
+    "fields": [{"name": "k", "type": "string"}, {"name": "v", "type": "int"}, {"name": "ts", "type": "string"}],
+}
+V2 = {**V1, "fields": [*V1["fields"][:1], {"name": "v", "type": ["null", "string"]}, V1["fields"][2]]}
+
+
+def _encoded(schema: dict[str, Any], event: Event, schema_id: int | None = None, **changes: Any) -> bytes:
+    out = io.BytesIO()
+    row = {"k": event.k, "v": event.v, "ts": iso(START + event.at), **changes}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
+    return (b"" if schema_id is None else b"\0" + struct.pack(">I", schema_id)) + out.getvalue()
+
+
+@contextmanager
+def _registry(schemas: dict[int, Any]) -> Iterator[str]:
+    """A server with the interface of Confluent's registry for reading schemas by their ids."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = schemas.get(int(self.path.split("?")[0].rsplit("/", 1)[1]))
+            body = {"schema": json.dumps(found)} if found else {"error_code": 40403, "message": "Schema not found"}
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_avro_values_of_several_schemas_of_a_registry_are_read(lakes: Lakes, kafka: Kafka):
+    topic = new_topic(kafka, 1)
+    damaged = _encoded(V1, LEFT[3], 1)[:-4]
+    values = [_encoded(V1, LEFT[1], 1), _encoded(V2, LEFT[2], 2, v="2"), damaged, _encoded(V1, LEFT[4], 9), LEFT[5].line, None]
+    send(kafka, topic, values)
+    with _registry({1: V1, 2: V2}) as url:
+        of_registry = {"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url}))}
+        engine = lakes.engine([source("l")], l=of_registry)
+        engine.ingest()
+    assert accepted(engine) == [1, 2]
+    assert [reason for _, reason in rows(engine, "quarantine/l", "offset", "reason")] == [
+        "malformed: the value cannot be read with its Avro schema",
+        "malformed: no Avro schema with the id 9 in the registry",
+        "malformed: not Confluent's wire format: no zero byte and id of a schema before the value",
+        "malformed: the record has no value (a tombstone)",
+    ]
+    send(kafka, topic, [_encoded(V1, LEFT[6], 1)])
+    with pytest.raises(UnreadError, match=r"1 range of offsets could not be read: .*the registry of schemas cannot be asked"):
+        lakes.engine([source("l")], l=of_registry).ingest()
+    with _registry({1: V1}) as url:
+        again = replace(of_registry["avro"], registry=Registry(config={"url": url}))
+        engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": again})
+        engine.ingest()
+    assert accepted(engine) == [1, 2, 6]
+
+
+def test_avro_values_of_one_schema_are_read(lakes: Lakes, kafka: Kafka):
+    topic = new_topic(kafka, 1)
+    send(kafka, topic, [_encoded(V2, LEFT[1], v=None), b"", _encoded(V2, LEFT[2], v="2")])
+    engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(V2))})
+    [[entry]] = engine.ingest()
+    assert (entry.accepted, entry.quarantined) == (2, 1)
+    assert {value for (value,) in {tuple(r) for r in engine.lake.read(engine.spark, "events/l").select("v").collect()}} == {None, 2}

@@ -1,0 +1,114 @@
+"""Topics that are deleted, created again, or lose records, with a real broker."""
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.topic_ranges import TopicRanges
+from tests.support.kafka import Kafka
+from tests.support.small_sources import land, source
+from tests.support.topics import LEFT, RIGHT, Lakes, accepted, lines, new_topic, send
+
+
+def test_a_topic_that_is_created_again_is_refused_until_it_is_accepted(lakes: Lakes, kafka: Kafka):
+    topic = new_topic(kafka, 1)
+    send(kafka, topic, lines(LEFT[:5]))
+    lakes.engine([source("l")], l={"options": {"subscribe": topic}}).ingest()
+    kafka.delete(topic)
+    kafka.create(topic, 2)
+    send(kafka, topic, lines(LEFT[5:20]))
+    engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}})
+    with pytest.raises(UnreadError, match=f"the topic {topic} has the id .* deleted and created again") as refused:
+        engine.ingest()
+    new_id = str(refused.value).split(" has the id ")[1].split(",")[0]
+    again = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "accepted": (new_id,)})
+    again.ingest()
+    assert accepted(again) == [*range(20)]
+    lakes.engine([source("l")], l={"options": {"subscribe": topic}}).ingest()  # the ledger knows the new topic
+
+
+def test_a_topic_that_is_created_again_between_the_look_and_the_read_is_not_read_as_the_old_one(
+    lakes: Lakes, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+):
+    topic, other = new_topic(kafka, 1), new_topic(kafka, 1)
+    send(kafka, topic, lines(LEFT[:5]))
+    send(kafka, other, lines(RIGHT[:3]))
+    of = {"l": {"options": {"subscribe": topic}}, "r": {"options": {"subscribe": other}}}
+    look = TopicRanges.new
+
+    def look_and_create_again(self: TopicRanges, spark: SparkSession) -> list[File]:
+        found = look(self, spark)
+        if any(topic in file.path for file in found):
+            kafka.delete(topic)
+            kafka.create(topic, 1)
+            send(kafka, topic, lines(LEFT[5:20]))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicRanges, "new", look_and_create_again)
+        with pytest.raises(
+            UnreadError, match=r"source 'l': 1 range .*: kafka:.*@.* \(the topic was deleted and created again, and has the id"
+        ):
+            lakes.engine([source("l"), source("r")], **of).ingest()
+    engine = lakes.engine([source("l"), source("r")], **of)
+    assert accepted(engine, "r") == [0, 1, 2], "the other source goes on"
+    assert "l" not in engine.ledger.last()
+    engine.ingest()
+    assert accepted(engine) == [*range(5, 20)], "nothing was read of the old topic, so the new one is read from its beginning"
+
+
+def test_records_that_retention_deleted_are_refused_or_skipped(lakes: Lakes, kafka: Kafka):
+    topic = new_topic(kafka, 1)
+    send(kafka, topic, lines(LEFT[:5]))
+    lakes.engine([source("l")], l={"options": {"subscribe": topic}}).ingest()
+    send(kafka, topic, lines(LEFT[5:12]))
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    for done in admin.delete_records([TopicPartition(topic, 0, 8)]).values():
+        done.result()
+    with pytest.raises(UnreadError, match=r"starts at offset 8, and offset 5 is the next to be read: Kafka has deleted 3 records"):
+        lakes.engine([source("l")], l={"options": {"subscribe": topic}}).ingest()
+    engine = lakes.engine([source("l")], l={"options": {"subscribe": topic, "failOnDataLoss": "false"}})
+    engine.ingest()
+    assert accepted(engine) == [0, 1, 2, 3, 4, 8, 9, 10, 11]
+
+
+class Ended(Exception):
+    """The end of a stream."""
+
+
+def test_a_refused_topic_is_a_failure_of_its_source_and_the_other_sources_go_on(lakes: Lakes, kafka: Kafka):
+    topic, other = new_topic(kafka, 1), new_topic(kafka, 1)
+    of = {"l": {"options": {"subscribe": topic}}, "r": {"options": {"subscribe": other}}}
+    send(kafka, topic, lines(LEFT[:5]))
+    lakes.engine([source("l"), source("r")], **of).ingest()
+    kafka.delete(topic)
+    kafka.create(topic, 1)
+    send(kafka, topic, lines(LEFT[5:20]))
+    send(kafka, other, lines(RIGHT[:3]))
+    engine = lakes.engine([source("l"), source("r")], **of)
+    with pytest.raises(UnreadError, match=r"deleted and created again.* All other input was ingested$") as raised:
+        engine.ingest()
+    assert [s.accepted for entry in raised.value.entries for s in entry if s.source == "r"] == [3]
+    assert accepted(engine, "r") == [0, 1, 2]
+
+    send(kafka, other, lines(RIGHT[3:4]))
+    land(engine, "l", "file.jsonl", [LEFT[50].line])
+    stream = lakes.engine([source("l"), source("r")], **of)
+
+    def end() -> None:
+        raise Ended("quiet")
+
+    with pytest.raises(Ended, match="quiet"):
+        stream.ingest("1 second", on_quiet=end)
+    assert (accepted(stream, "r"), accepted(stream)) == ([0, 1, 2, 3], [0, 1, 2, 3, 4, 50])
+    failed = engine.snapshot().failures.of_source("l")
+    assert failed is not None
+    assert f"the topic {topic} has the id" in failed.message
+    assert engine.failures.of_source("r") is None
+    new_id = failed.message.split(" has the id ")[1].split(",")[0]
+    of["l"]["accepted"] = (new_id,)
+    lakes.engine([source("l"), source("r")], **of).ingest()
+    assert engine.failures.of_source("l") is None
