@@ -99,7 +99,12 @@ def as_json(columns: Sequence[str]) -> Column:
 
 
 def keyed_upserts(
-    changelog: DataFrame, *, key: Sequence[str], order: str, encode: Callable[[Sequence[str]], Column] = as_json
+    changelog: DataFrame,
+    *,
+    key: Sequence[str],
+    order: str,
+    encode: Callable[[Sequence[str]], Column] = as_json,
+    encode_key: Callable[[Sequence[str]], Column] | None = None,
 ) -> DataFrame:
     """A changelog as messages for a keyed topic: the newest value of a key, or a tombstone if the key was deleted.
 
@@ -111,6 +116,7 @@ def keyed_upserts(
         key: the key columns; a null is an ordinary key.
         order: the column that orders the steps.
         encode: makes one value of columns; by default a JSON object.
+        encode_key: makes the key; by default as `encode` makes a value.
 
     Returns:
         The order's column, `key` and `value` (by default strings, JSON objects with their nulls): one row for each key and step.
@@ -121,7 +127,7 @@ def keyed_upserts(
     messages = changelog.withColumn(_SIGN, is_replaced).where(has_value | ~F.col(_SIGN))
     own = [c for c in changelog.columns if c not in (CHANGE, order)]
     value = F.when(has_value, encode(own))
-    return messages.select(order, encode(key).alias("key"), value.alias("value"))
+    return messages.select(order, (encode_key or encode)(key).alias("key"), value.alias("value"))
 
 
 def bag_changes(before: DataFrame, after: DataFrame, change: str = CHANGE) -> DataFrame:

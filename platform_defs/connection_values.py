@@ -47,6 +47,15 @@ def resolved(values: Mapping[str, Value]) -> dict[str, str]:
     return {name: _text(value) for name, value in values.items()}
 
 
+def registry_config(values: Mapping[str, Value]) -> dict[str, str | int | bool]:
+    """The configuration of Confluent's registry client, in which numbers stay numbers.
+
+    Raises:
+        ConnectionsError: an environment variable is not set.
+    """
+    return {**resolved(values), **{name: value for name, value in values.items() if isinstance(value, (int, bool))}}
+
+
 def _text(value: Value) -> str:
     if not isinstance(value, Secret):
         return str(value).lower() if isinstance(value, bool) else str(value)

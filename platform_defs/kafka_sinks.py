@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Value, resolved
+from platform_defs.connection_values import Value, registry_config, resolved
 from platform_defs.declared.models import Strict
+from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.operations.topic import Sink
 
 _OF_SPARK = ("kafka.key.serializer", "kafka.value.serializer")
@@ -65,6 +66,7 @@ class KafkaSink(Strict):
         topic: the topic.
         format: how keys and values are written: json or avro.
         key: the columns of the key, for a table to which rows are appended; by default the key of its results, if they have one.
+        registry: for Avro, the configuration of Confluent's registry client, such as `url`: keys and values are in its wire format.
         partitions: the number of partitions with which a missing topic is created; by default it must exist.
         options: options of Kafka's producer, with the prefix `kafka.`, in addition to those of all sources and sinks.
     """
@@ -72,8 +74,15 @@ class KafkaSink(Strict):
     topic: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
     format: Literal["json", "avro"] = "json"
     key: list[str] = Field(default_factory=list)
+    registry: dict[str, Value] | None = None
     partitions: int | None = Field(default=None, ge=1, le=100_000)
     options: Annotated[dict[str, Value], AfterValidator(checked_options)] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_registry(self) -> "KafkaSink":
+        if self.registry is not None and self.format != "avro":
+            raise ValueError("registry is given, and format is json; legal: a registry with the format avro")
+        return self
 
 
 def sinks_of(declared: Mapping[str, KafkaSink], shared: Mapping[str, Value], pipeline: Pipeline) -> dict[str, Sink]:
@@ -107,4 +116,5 @@ def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pip
     options = resolved(checked)
     if "kafka.bootstrap.servers" not in options:
         raise KafkaSinkError.no_server(name)
-    return Sink(topic=sink.topic, options=options, format=sink.format, key=tuple(sink.key), partitions=sink.partitions)
+    registry = None if sink.registry is None else Registry(config=registry_config(sink.registry))
+    return Sink(topic=sink.topic, options=options, format=sink.format, key=tuple(sink.key), partitions=sink.partitions, registry=registry)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from assets.contracts import Punctuated
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Secret, Value, resolved
+from platform_defs.connection_values import Secret, Value, registry_config, resolved
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
 from platform_defs.kafka_sinks import KafkaSink
@@ -127,9 +127,7 @@ class AvroValues(Strict):
             ConnectionsError: an environment variable is not set.
         """
         if self.schema_file is None:
-            given = self.registry or {}
-            numbers = {name: value for name, value in given.items() if isinstance(value, (int, bool))}
-            return Avro(registry=Registry(config=resolved(given) | numbers))
+            return Avro(registry=Registry(config=registry_config(self.registry or {})))
         try:
             text = Path(PROJECT, self.schema_file).read_text("utf-8")
             json.loads(text)

@@ -3,11 +3,7 @@
 import io
 import json
 import struct
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import fastavro
@@ -16,6 +12,7 @@ import pytest
 from platform_defs.engine.formats.kafka_options import Avro, Registry
 from platform_defs.engine.ingest.errors import UnreadError
 from tests.support.kafka import Kafka
+from tests.support.registry import registry
 from tests.support.small_sources import START, Event, iso, source
 from tests.support.topics import LEFT, Lakes, accepted, new_topic, rows, send
 
@@ -34,38 +31,12 @@ def _encoded(schema: dict[str, Any], event: Event, schema_id: int | None = None,
     return (b"" if schema_id is None else b"\0" + struct.pack(">I", schema_id)) + out.getvalue()
 
 
-@contextmanager
-def _registry(schemas: dict[int, Any]) -> Iterator[str]:
-    """A server with the interface of Confluent's registry for reading schemas by their ids."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found = schemas.get(int(self.path.split("?")[0].rsplit("/", 1)[1]))
-            body = {"schema": json.dumps(found)} if found else {"error_code": 40403, "message": "Schema not found"}
-            self.send_response(200 if found else 404)
-            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-            self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 def test_avro_values_of_several_schemas_of_a_registry_are_read(lakes: Lakes, kafka: Kafka):
     topic = new_topic(kafka, 1)
     damaged = _encoded(V1, LEFT[3], 1)[:-4]
     values = [_encoded(V1, LEFT[1], 1), _encoded(V2, LEFT[2], 2, v="2"), damaged, _encoded(V1, LEFT[4], 9), LEFT[5].line, None]
     send(kafka, topic, values)
-    with _registry({1: V1, 2: V2}) as url:
+    with registry({1: V1, 2: V2}) as url:
         of_registry = {"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url}))}
         engine = lakes.engine([source("l")], l=of_registry)
         engine.ingest()
@@ -79,7 +50,7 @@ def test_avro_values_of_several_schemas_of_a_registry_are_read(lakes: Lakes, kaf
     send(kafka, topic, [_encoded(V1, LEFT[6], 1)])
     with pytest.raises(UnreadError, match=r"1 range of offsets could not be read: .*the registry of schemas cannot be asked"):
         lakes.engine([source("l")], l=of_registry).ingest()
-    with _registry({1: V1}) as url:
+    with registry({1: V1}) as url:
         again = replace(of_registry["avro"], registry=Registry(config={"url": url}))
         engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": again})
         engine.ingest()

@@ -33,6 +33,16 @@ def test_a_secret_is_read_for_a_sink_and_never_shown(monkeypatch: pytest.MonkeyP
     assert read(FILE).jar_sets == ["spark", "kafka"]
 
 
+def test_a_sink_has_its_registry(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("THE_USER", "u:p")
+    registry = "{url: 'http://r:1', cache.capacity: 10, basic.auth.user.info: {env: THE_USER}}"
+    sinks = _sinks(f"{{category_leaderboard: {{topic: t, format: avro, registry: {registry}}}}}")
+    found = sinks["category_leaderboard"].registry
+    assert found is not None
+    assert found.config == {"url": "http://r:1", "cache.capacity": 10, "basic.auth.user.info": "u:p"}
+    assert "u:p" not in repr(sinks)
+
+
 @pytest.mark.parametrize(
     ("sinks", "error"),
     [
@@ -64,6 +74,7 @@ def test_a_sink_without_a_broker_is_refused():
         pytest.param("{topic: t, options: {subscribe: x}}", "'subscribe' is no option of a sink", id="an option of a reader"),
         pytest.param("{topic: 'a b'}", "topic", id="no name of a topic"),
         pytest.param("{topic: t, format: csv}", "format", id="another format"),
+        pytest.param("{topic: t, registry: {url: 'http://r:1'}}", "legal: a registry with the format avro", id="a registry for JSON"),
     ],
 )
 def test_an_illegal_sink_is_refused(sink: str, error: str):

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from operators.errors import TidemarkError
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.safe_text import printable, shortened, without_credentials
 
-_NOT_FOUND = 404
+_NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 404, 409, 422
 
 
 class RegistryError(TidemarkError, RuntimeError):
@@ -16,7 +17,15 @@ class RegistryError(TidemarkError, RuntimeError):
     @classmethod
     def unreachable(cls, why: object) -> "RegistryError":
         """The registry does not answer, or refuses the request."""
-        return cls(f"the registry of schemas cannot be asked: {shortened(printable(without_credentials(str(why))))}")
+        return cls(f"the registry of schemas cannot be asked: {_shown(why)}")
+
+    @classmethod
+    def refused(cls, subject: str, why: object) -> "RegistryError":
+        """The registry does not accept a schema, as one that is incompatible with the subject's earlier ones."""
+        return cls(
+            f"the registry of schemas refuses the schema of the subject {subject!r}: {_shown(why)}. Nothing was written with it. Legal: a "
+            "schema that the subject's compatibility allows. Publish to a new topic, or change the compatibility of the subject"
+        )
 
     @classmethod
     def no_client(cls) -> "RegistryError":
@@ -26,25 +35,57 @@ class RegistryError(TidemarkError, RuntimeError):
 
 def registered(registry: Registry) -> Callable[[int], str | None]:
     """A function that finds schemas in a registry by their ids; None for an id without a schema. It raises `RegistryError`."""
-    try:
-        from confluent_kafka.schema_registry import SchemaRegistryClient  # an optional dependency
-        from confluent_kafka.schema_registry.error import SchemaRegistryError
-    except ImportError as error:
-        raise RegistryError.no_client() from error
+    client = _client(registry)
 
     @lru_cache(maxsize=1_000)
     def schema_of(schema_id: int) -> str | None:
         try:
             return client.get_schema(schema_id).schema_str
-        except SchemaRegistryError as error:
-            if error.http_status_code == _NOT_FOUND:
+        except Exception as error:  # the client raises errors of its HTTP library too
+            if _status(error) == _NOT_FOUND:
                 return None
-            raise RegistryError.unreachable(error) from error
-        except Exception as error:  # the client raises errors of its HTTP library
-            raise RegistryError.unreachable(f"{type(error).__name__}: {error}") from error
+            raise RegistryError.unreachable(_described(error)) from error
 
+    return schema_of
+
+
+def registering(registry: Registry) -> Callable[[str, str], int]:
+    """A function that registers an Avro schema for a subject, and returns the schema's id. It raises `RegistryError`."""
+    client = _client(registry)
+    from confluent_kafka.schema_registry import Schema
+
+    @lru_cache(maxsize=1_000)
+    def id_of(subject: str, schema: str) -> int:
+        try:
+            return client.register_schema(subject, Schema(schema, "AVRO"))
+        except Exception as error:  # the client raises errors of its HTTP library too
+            if _status(error) in (_CONFLICT, _UNPROCESSABLE):
+                raise RegistryError.refused(subject, error) from error
+            raise RegistryError.unreachable(_described(error)) from error
+
+    return id_of
+
+
+def _client(registry: Registry) -> Any:
+    """Confluent's client."""
     try:
-        client = SchemaRegistryClient(dict(registry.config))
+        from confluent_kafka.schema_registry import SchemaRegistryClient  # an optional dependency
+    except ImportError as error:
+        raise RegistryError.no_client() from error
+    try:
+        return SchemaRegistryClient(dict(registry.config))
     except (ValueError, TypeError) as error:
         raise RegistryError.unreachable(error) from error
-    return schema_of
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status of an answer of the registry; None for another error."""
+    return getattr(error, "http_status_code", None)
+
+
+def _described(error: Exception) -> str:
+    return str(error) if _status(error) is not None else f"{type(error).__name__}: {error}"
+
+
+def _shown(why: object) -> str:
+    return shortened(printable(without_credentials(str(why))))

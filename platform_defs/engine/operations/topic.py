@@ -21,6 +21,7 @@ from platform_defs.engine.formats.kafka_client import (
     root_cause,
     with_timeouts,
 )
+from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.safe_text import printable
 
 HEADER = "tidemark."
@@ -77,6 +78,14 @@ class SinkError(TidemarkError, RuntimeError):
         return cls(f"`key` of the sink of {asset} is {list(key)}; legal: columns of the table, {', '.join(columns)}")
 
     @classmethod
+    def no_avro_name(cls, asset: str, columns: Sequence[str]) -> "SinkError":
+        """Columns have names that Avro does not allow."""
+        return cls(
+            f"the columns {', '.join(columns)} of {asset} cannot be fields of an Avro record; legal: letters a to z, digits and '_', not "
+            "starting with a digit. Rename them in the operator, or set the sink's `format` to json"
+        )
+
+    @classmethod
     def not_by_range(cls, asset: str) -> "SinkError":
         """The table neither is upserted nor has closed ranges."""
         return cls(
@@ -111,6 +120,7 @@ class Sink:
         key: the columns of the key of an appended table's records; empty for the key of its results, if they have one. An upserted table
             has its own key.
         partitions: the number of partitions with which a missing topic is created; None if it must exist.
+        registry: the registry in which the Avro schemas are registered, for Confluent's wire format; None for the encoding alone.
     """
 
     topic: str
@@ -118,6 +128,7 @@ class Sink:
     format: Literal["json", "avro"] = "json"
     key: tuple[str, ...] = ()
     partitions: int | None = None
+    registry: Registry | None = None
 
     @property
     def client(self) -> dict[str, str]:

@@ -1,21 +1,22 @@
 """The changes of a table's steps as records for a topic."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import to_avro
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGED_AT, INSERT, OWN_CHANGE, STEP, UPDATE_BEFORE, as_json, bag_changes, difference, keyed_upserts
+from operators.changelog import CHANGED_AT, INSERT, OWN_CHANGE, STEP, UPDATE_BEFORE, bag_changes, difference, keyed_upserts
 from operators.columns import FINAL_AT
 from platform_defs.engine.inputs.changelog_reader import steps_of
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, progress, results_table
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.operations.topic import Sink, SinkError
+from platform_defs.engine.operations.topic_values import Encoding
 
 KEY, VALUE, KIND = "key", "value", "change"
 """The columns of the records: the key, the value, and the change kind, which is null for an upserted table."""
@@ -49,11 +50,6 @@ class _Version:
         return self.progress.step
 
 
-def encoded(sink: Sink, columns: Sequence[str]) -> Column:
-    """Columns as one value in the format of a sink."""
-    return as_json(columns) if sink.format == "json" else to_avro(F.struct(*[F.col(f"`{c}`") for c in columns]))
-
-
 def writes(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, first: int | None) -> Iterator[Write]:
     """The writes that bring a topic from one step of a table to its newest one.
 
@@ -72,12 +68,11 @@ def writes(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, first: 
 
 
 def _of_changelog(reading: Reading, asset: DerivedAsset, sink: Sink, done: int) -> Iterator[Write]:
-    def encode(columns: Sequence[str]) -> Column:
-        return encoded(sink, columns)
-
+    encoding = Encoding(reading.spark, sink, asset.name)
     for step in _steps_with_changes(reading, asset, done):
         changelog = steps_of(reading, asset, step - 1, step).drop(CHANGED_AT)
-        upserts = keyed_upserts(changelog, key=asset.operator.emits.key, order=STEP, encode=encode)
+        encoders = partial(encoding, "value", changelog.schema), partial(encoding, "key", changelog.schema)
+        upserts = keyed_upserts(changelog, key=asset.operator.emits.key, order=STEP, encode=encoders[0], encode_key=encoders[1])
         yield Write(done, step, upserts.select(KEY, VALUE, F.lit(None).cast("string").alias(KIND)))
         done = step
 
@@ -94,7 +89,7 @@ def _steps_with_changes(reading: Reading, asset: DerivedAsset, done: int) -> lis
 
 
 def _of_versions(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, first: int | None) -> Iterator[Write]:
-    versions = _versions(reading, asset, done)
+    versions, encoding = _versions(reading, asset, done), Encoding(reading.spark, sink, asset.name)
     if not done:
         found = versions[-1:] if first is None else [v for v in versions if v.step == first]
         if not found and first is not None:
@@ -102,14 +97,14 @@ def _of_versions(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, f
         if not found:
             return
         [start] = found
-        yield Write(0, start.step, _records(asset, sink, _rows(reading, asset, start).withColumn(OWN_CHANGE, F.lit(INSERT))))
+        yield Write(0, start.step, _records(asset, encoding, _rows(reading, asset, start).withColumn(OWN_CHANGE, F.lit(INSERT))))
         versions = versions[versions.index(start) :]
     elif not versions or versions[0].step != done:
         raise SinkError.no_version(asset.name, sink.topic, done)
     for before, after in pairwise(versions):
         frames = _changes(reading, asset, before, after)
         if frames is not None:
-            yield Write(done, after.step, _records(asset, sink, frames))
+            yield Write(done, after.step, _records(asset, encoding, frames))
             done = after.step
 
 
@@ -152,11 +147,11 @@ def _rows(reading: Reading, asset: DerivedAsset, at: _Version, span: Span | None
     return rows if span is None else rows.where(span.holds(F.col(FINAL_AT)))
 
 
-def _records(asset: DerivedAsset, sink: Sink, rows: DataFrame) -> DataFrame:
+def _records(asset: DerivedAsset, encoding: Encoding, rows: DataFrame) -> DataFrame:
     """Rows with their change kinds as records."""
     columns = [c for c in rows.columns if c != OWN_CHANGE]
-    key = sink.key or asset.operator.emits.key
+    key = encoding.sink.key or asset.operator.emits.key
     if not {*key} <= {*columns}:
         raise SinkError.no_key(asset.name, key, columns)
-    of_key = encoded(sink, key) if key else F.lit(None).cast("string")
-    return rows.select(of_key.alias(KEY), encoded(sink, columns).alias(VALUE), F.col(OWN_CHANGE).alias(KIND))
+    of_key = encoding("key", rows.schema, key) if key else F.lit(None).cast("string")
+    return rows.select(of_key.alias(KEY), encoding("value", rows.schema, columns).alias(VALUE), F.col(OWN_CHANGE).alias(KIND))

@@ -1,0 +1,89 @@
+"""The keys and values of a topic's records, in the format of its sink.
+
+Avro values with a registry are in Confluent's wire format: a zero byte, the id of the schema as four bytes, and the encoding. Every column
+may be null and has the default null, so that a table with one more or one fewer column stays compatible.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, cast
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import to_avro
+from pyspark.sql.types import StructType
+
+from operators.changelog import as_json
+from platform_defs.engine.formats.schema_registry import registering
+from platform_defs.engine.operations.topic import Sink, SinkError
+
+Part = Literal["key", "value"]
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMESPACE = "tidemark"
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Encodes columns of a table as the keys and values of records.
+
+    Args:
+        spark: the session.
+        sink: the sink.
+        asset: the table's name.
+    """
+
+    spark: SparkSession
+    sink: Sink
+    asset: str
+
+    def __call__(self, part: Part, rows: StructType, columns: Sequence[str]) -> Column:
+        """Columns as a key or a value.
+
+        Args:
+            part: the key or the value.
+            rows: the schema of the rows.
+            columns: the columns.
+
+        Raises:
+            SinkError: a column has a name that Avro does not allow.
+            RegistryError: the registry cannot be asked, or refuses the schema.
+        """
+        if self.sink.format == "json":
+            return as_json(columns)
+        if illegal := [c for c in columns if not _AVRO_NAME.fullmatch(c)]:
+            raise SinkError.no_avro_name(self.asset, illegal)
+        row = F.struct(*[F.col(f"`{c}`") for c in columns])
+        if self.sink.registry is None:
+            return to_avro(row)
+        schema = self._schema(part, StructType([rows[c] for c in columns]))
+        schema_id = self._register(f"{self.sink.topic}-{part}", schema)
+        return F.concat(F.lit(b"\0" + schema_id.to_bytes(4, "big")), to_avro(row, schema))
+
+    @cached_property
+    def _register(self) -> Callable[[str, str], int]:
+        assert self.sink.registry is not None
+        return registering(self.sink.registry)
+
+    def _schema(self, part: Part, struct: StructType) -> str:
+        """The Avro schema of a key or a value."""
+        jvm = cast(Any, self.spark._jvm)
+        of_spark = jvm.org.apache.spark.sql.types.DataType.fromJson(struct.json())
+        name = f"{self.asset}_key" if part == "key" else self.asset
+        converters = jvm.org.apache.spark.sql.avro.SchemaConverters
+        return json.dumps(_with_defaults(json.loads(converters.toAvroType(of_spark, False, name, _NAMESPACE).toString())))
+
+
+def _with_defaults(schema: Any) -> Any:
+    """An Avro schema in which each field that may be null has the default null, which must be the first type of a union."""
+    if isinstance(schema, list):
+        return [_with_defaults(of) for of in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _with_defaults(value) if name in ("type", "items", "values", "fields") else value for name, value in schema.items()}
+    kinds = found.get("type")
+    if "name" in found and isinstance(kinds, list) and "null" in kinds:
+        return found | {"type": ["null", *[kind for kind in cast(list[Any], kinds) if kind != "null"]], "default": None}
+    return found

@@ -1,0 +1,67 @@
+"""A server with the interface of Confluent's registry of schemas."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+from urllib.parse import unquote
+
+
+@contextmanager
+def registry(schemas: dict[int, Any], subjects: dict[str, list[int]] | None = None) -> Iterator[str]:
+    """Serve schemas by their ids, and register further ones; the value is the URL.
+
+    Args:
+        schemas: the schemas by id, to which registered ones are added.
+        subjects: the ids of the subjects' schemas, in order, to which registered ones are added.
+    """
+    versions = {} if subjects is None else subjects
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            wanted = self.path.split("?")[0].rsplit("/", 1)[1]
+            found = schemas.get(int(wanted)) if wanted.isdecimal() else None
+            self._answer(*((200, {"schema": json.dumps(found)}) if found else (404, _error(40403, "Schema not found"))))
+
+        def do_POST(self) -> None:
+            subject = unquote(self.path.split("/")[2])
+            schema = json.loads(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"])
+            known = versions.setdefault(subject, [])
+            if any(not _can_read(schema, schemas[one]) for one in known[-1:]):
+                self._answer(409, _error(409, "Schema being registered is incompatible with an earlier schema"))
+                return
+            same = [one for one, of in schemas.items() if of == schema]
+            schema_id = same[0] if same else max(schemas, default=0) + 1
+            schemas[schema_id] = schema
+            known.extend([] if schema_id in known else [schema_id])
+            self._answer(200, {"id": schema_id})
+
+        def _answer(self, status: int, body: Mapping[str, Any]) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _error(code: int, message: str) -> dict[str, Any]:
+    return {"error_code": code, "message": message}
+
+
+def _can_read(schema: Mapping[str, Any], written: Mapping[str, Any]) -> bool:
+    """Whether a reader with a schema can read what another has written: the compatibility BACKWARD, for fields of equal types."""
+    before = {field["name"]: field["type"] for field in written["fields"]}
+    return all(before.get(f["name"], f["type"]) == f["type"] and (f["name"] in before or "default" in f) for f in schema["fields"])
