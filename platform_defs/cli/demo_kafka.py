@@ -49,7 +49,10 @@ def main(orders: int = 2_000, parts: int = 4) -> int:
         parts: micro-batches.
     """
     try:
-        with TemporaryDirectory(prefix="kafka-") as folder, running(Path(folder, "broker"), **{"num.partitions": _PARTITIONS}) as broker:
+        with (
+            TemporaryDirectory(prefix="kafka-") as folder,
+            running(Path(folder, "broker"), listeners=(), **{"num.partitions": _PARTITIONS}) as broker,
+        ):
             file = Path(folder, "connections.yaml")
             file.write_text(connected(broker.address), "utf-8")
             os.environ[f"{PREFIX}CONNECTIONS"] = str(file)

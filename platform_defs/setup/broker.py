@@ -1,7 +1,7 @@
 """A local Apache Kafka broker, for a try on one machine and for tests: `make kafka-up` runs one.
 
 It is one process in KRaft mode, started with Java from the set `broker` of the pinned JARs. It listens on this machine only, without TLS
-and without authentication.
+and without authentication, and on further listeners if a test names them.
 """
 
 import signal
@@ -86,11 +86,13 @@ class Broker:
         folder: the folder of its data, its configuration and its log; it is created.
         port: the port for clients; a free one by default.
         options: further options of the broker, by Kafka's names.
+        listeners: further listeners for clients, such as `SASL_SSL://127.0.0.1:9093`.
     """
 
     folder: Path
     port: int = 0
     options: Mapping[str, object] = field(default_factory=dict)
+    listeners: Sequence[str] = ()
     _controller_port: int = 0
     _process: subprocess.Popen[bytes] | None = None
 
@@ -171,7 +173,8 @@ class Broker:
         draft.replace(self._config)
 
     def _properties(self) -> dict[str, object]:
-        clients, controller = f"PLAINTEXT://{self.address}", f"CONTROLLER://{HOST}:{self._controller_port}"
+        clients, controller = ",".join([f"PLAINTEXT://{self.address}", *self.listeners]), f"CONTROLLER://{HOST}:{self._controller_port}"
+        protocols = ["CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", *[f"{p}:{p}" for p in self._protocols]]
         own = {
             "process.roles": "broker,controller",
             "node.id": 1,
@@ -179,10 +182,15 @@ class Broker:
             "listeners": f"{clients},{controller}",
             "advertised.listeners": clients,
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(protocols),
             "log.dirs": self.folder / "data",
         }
         return {**_SMALL, **self.options, **own}
+
+    @property
+    def _protocols(self) -> list[str]:
+        """The security protocols of the further listeners, which name them."""
+        return [listener.split(":")[0] for listener in self.listeners]
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _WAIT_S
@@ -195,15 +203,16 @@ class Broker:
 
 
 @contextmanager
-def running(folder: Path, port: int = 0, **options: object) -> Iterator[Broker]:
+def running(folder: Path, port: int = 0, listeners: Sequence[str] = (), **options: object) -> Iterator[Broker]:
     """A broker that runs until the block ends.
 
     Args:
         folder: the folder of its data.
         port: the port for clients; a free one by default.
+        listeners: further listeners for clients.
         options: further options of the broker, by Kafka's names.
     """
-    broker = Broker(folder, port, options)
+    broker = Broker(folder, port, options, listeners)
     try:
         yield broker.start()
     finally:

@@ -102,7 +102,8 @@ class UnreadError(IngestError):
         of_sources = [_of_source(name, [u for u in self.unread if u.file.source == name]) for name in by_source]
         files = "; ".join([*of_sources, *[f"{path} cannot be listed: {why}" for path, why in [*self.unlisted.items()][:_SHOWN]]])
         is_of_topics = all(u.file.is_range for u in self.unread) and all(path.startswith(TOPIC) for path in self.unlisted)
-        way_out = "" if is_of_topics else ", or remove the file from the folder"
+        of_broker = ". Check the options `kafka.*` of the connections, and whether the broker runs"
+        way_out = of_broker if is_of_topics else ", or remove the file from the folder"
         them = "it" if len(self.unread) + len(self.unlisted) == 1 else "them"
         return (
             f"{files}. The cause is the machine, the store or the network, not the content, so nothing is recorded of {them}: the next "
