@@ -12,7 +12,7 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
 from assets.pipeline import Pipeline
-from platform_defs.connection_values import ConnectionsError, Value, resolved
+from platform_defs.connection_values import ConnectionsError, Secret, Value, resolved
 from platform_defs.declared.models import Strict
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.text import parse
@@ -24,6 +24,8 @@ from platform_defs.s3 import S3
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import KAFKA, SPARK
 
+HADOOP = "spark.hadoop."
+"""The options of stores, some of which are secret. They are set once the JVM has started, as its command line is visible to all users."""
 _OWN = ("spark.jars", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 
 
@@ -39,6 +41,12 @@ def _spark_options(options: dict[str, Value]) -> dict[str, Value]:
             raise ValueError(f"{name!r} is no option of Spark; legal: names that start with 'spark.'")
         if name in _OWN or name.startswith("spark.delta.logStore."):
             raise ValueError(f"{name!r} is set by Tidemark; legal: other options, and for JARs the list `jars`")
+        if isinstance(options[name], Secret) and not name.startswith(HADOOP):
+            raise ValueError(
+                f"{name!r} is read from an environment variable, and would be on the command line of the JVM, which every user of the "
+                f"machine can see; legal: a secret of an option that starts with {HADOOP!r}, which is set after the start. Write other "
+                "secrets to the file spark-defaults.conf in the folder SPARK_CONF_DIR, which only this user may read"
+            )
     return options
 
 

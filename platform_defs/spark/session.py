@@ -11,7 +11,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
-from platform_defs.connections import connections
+from platform_defs.connections import HADOOP, connections
 from platform_defs.engine.lake.compaction import SMALL_BYTES
 from platform_defs.paths import is_local
 from platform_defs.s3 import store_of
@@ -49,8 +49,6 @@ _LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _BEFORE_START = ("spark.master", "spark.driver.memory", "spark.jars")
 """With the options of the JVM, those that have no effect once the driver's JVM has started."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_HADOOP = "spark.hadoop."
-"""The options of stores, some of which are secret. They are set once the JVM has started, as its command line is visible to all users."""
 LOGGING = Path(__file__).with_name("log4j2.properties")
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers that log an exception's text, which may quote rows; the caller gets the exception itself."""
@@ -162,11 +160,11 @@ def own_session(config: Mapping[str, str]) -> SparkSession:
     os.environ["JAVA_HOME"] = java = find_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     options = config[JAVA_OPTIONS]
-    at_start = {name: value for name, value in config.items() if not name.startswith(_HADOOP)}
+    at_start = {name: value for name, value in config.items() if not name.startswith(HADOOP)}
     made = spark_session_from_config({**at_start, JAVA_OPTIONS: options if ".jsa" in options else f"{options}{archive_option(java)}"})
     hadoop = cast(Any, made.sparkContext)._jsc.hadoopConfiguration()
     for name in config.keys() - at_start.keys():
-        hadoop.set(name.removeprefix(_HADOOP), config[name])
+        hadoop.set(name.removeprefix(HADOOP), config[name])
     return made
 
 

@@ -57,6 +57,7 @@ def test_without_a_file_there_are_no_connections():
         pytest.param("spark: {fs.s3a.endpoint: x}", "'fs.s3a.endpoint' is no option of Spark", id="an option of another program"),
         pytest.param("spark: {spark.delta.logStore.s3a.impl: x}", "is set by Tidemark", id="another log store"),
         pytest.param("spark: {spark.jars: x}", "'spark.jars' is set by Tidemark", id="an option that is set anyway"),
+        pytest.param("spark: {spark.x: {env: A}}", "would be on the command line .* SPARK_CONF_DIR", id="a visible secret"),
         pytest.param("spark: {spark.x: {env: 'A B'}}", "spark.spark.x", id="no name of a variable"),
         pytest.param("spark: {spark.x: {env: A, default: s3cret}}", "spark.spark.x", id="more than a variable"),
         pytest.param("jars: [store.zip]", r"jars\[0\]: legal: the path of a .jar file", id="no JAR"),
