@@ -6,12 +6,17 @@ import dagster as dg
 
 from assets.contracts import DerivedAsset
 from assets.factories.pool import SPARK
-from assets.ports import EnginePort
+from assets.ports import EnginePort, PublishedPort
 
 
 def topic_key(table: str) -> dg.AssetKey:
     """The asset key of the topic to which a table is published."""
     return dg.AssetKey(["kafka", table])
+
+
+def published_metadata(done: PublishedPort) -> dict[str, str | int]:
+    """The metadata of a topic's materialisation."""
+    return {"topic": done.topic, "step": done.step, "steps": done.steps, "records": done.records}
 
 
 def topic_asset(derived: DerivedAsset, topic: str) -> dg.AssetsDefinition:
@@ -38,6 +43,6 @@ def topic_asset(derived: DerivedAsset, topic: str) -> dg.AssetsDefinition:
     )
     def published(engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.MaterializeResult]:
         done = engine.views.publish_to_topic(derived.name)
-        yield dg.MaterializeResult(metadata={"topic": done.topic, "step": done.step, "steps": done.steps, "records": done.records})
+        yield dg.MaterializeResult(metadata=published_metadata(done))
 
     return published

@@ -48,6 +48,8 @@ def print_report(report: Mapping[str, Any]) -> None:
         if (found := source.get("last_failure")) is not None:
             text = f"{plain(name)}: [red]some input is not read[/] since {found['at']}: {plain(found['message'])}"
             out.print(text, highlight=False, soft_wrap=True)
+    for name, found in report["sink_failures"].items():
+        _print_failure(name, "publish to Kafka", found)
     _print_failure("ingest", "run", report["ingest_failure"])
 
 

@@ -39,7 +39,9 @@ def recounted(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
 def _lake(engine: Engine) -> dict[str, Any]:
     sources = {name: _source(engine, name) for name in engine.sources}
     failure = monitored.failure(engine.failures.of_ingest())
-    return {"lake": engine.lake.root, "ledger_head": engine.ledger.head, "sources": sources, "ingest_failure": failure}
+    sinks = {name: failed for name in engine.sinks if (failed := monitored.failure(engine.failures.of_sink(name))) is not None}
+    failures = {"ingest_failure": failure, "sink_failures": sinks}
+    return {"lake": engine.lake.root, "ledger_head": engine.ledger.head, "sources": sources, **failures}
 
 
 def _source(engine: Engine, name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from platform_defs.cli import render
 from platform_defs.engine import Engine
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream.reports import Accounts, Steps, reason
 
 
@@ -66,13 +67,16 @@ class StreamOutput:
 
     def failed(self, asset: str, failed: Failed) -> None:
         """Warn of a table that does not advance."""
-        if failed.is_busy:
-            self._warn(f"{asset} is skipped until it is free: {reason(failed.error)}. Other assets continue")
-            return
-        tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
-        self._warn(
-            f"{asset} does not advance ({tries}): {reason(failed.error)}. The next try is in {failed.wait_s:.0f} s; other assets continue"
-        )
+        self._warn_of(asset, "does not advance", failed)
+
+    def published(self, done: Mapping[str, Published]) -> None:
+        """Print the records that were written to topics."""
+        records = ", ".join(f"{name} {one.records:,}" for name, one in done.items())
+        self._print(f"  records published: {records}")
+
+    def unpublished(self, asset: str, failed: Failed) -> None:
+        """Warn of a table that is not published."""
+        self._warn_of(asset, "is not published to Kafka", failed)
 
     def held(self, accounts: Accounts, took_s: float) -> None:
         """Print the tables for which the conservation law holds."""
@@ -82,5 +86,13 @@ class StreamOutput:
         """Warn of a table that could not be accounted for."""
         self._warn(f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
-    def turned(self, waiting: Mapping[str, Failed]) -> None:
+    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """Print nothing."""
+
+    def _warn_of(self, asset: str, what_fails: str, failed: Failed) -> None:
+        if failed.is_busy:
+            self._warn(f"{asset} is skipped until it is free: {reason(failed.error)}. Other assets continue")
+            return
+        tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
+        next_try = f"The next try is in {failed.wait_s:.0f} s; other assets continue"
+        self._warn(f"{asset} {what_fails} ({tries}): {reason(failed.error)}. {next_try}")

@@ -134,7 +134,7 @@ class Engine:
     @property
     def views(self) -> Views:
         """The tables that users read."""
-        return Views(self.reading, self._snapshot, self._naming_lost_files, self.sinks)
+        return Views(self.reading, self._snapshot, self._naming_lost_files, self.sinks, self.failures.recorded_of_sink)
 
     def ingest(
         self,

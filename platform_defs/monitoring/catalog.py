@@ -65,6 +65,7 @@ OF_THE_LAKE = (
     Described("table_refused", "Whether the table is refused until it is rebuilt.", _TABLE),
     Described("table_failed", "Whether the table has failed, and no advance has made a step or found nothing to do since.", _TABLE),
     Described("table_failure_timestamp_seconds", "When the table failed; left out if `table_failed` is 0.", _TABLE),
+    Described("sink_failed", "Whether the newest publish of the table to its Kafka topic has failed.", _TABLE),
     Described("table_law_holds", "Whether the conservation law held in the last account.", _TABLE),
     Described("table_account_timestamp_seconds", "When the oldest part of the last account was computed.", _TABLE),
     Described("table_account_age_seconds", "The age of the oldest part of the last account.", _TABLE),

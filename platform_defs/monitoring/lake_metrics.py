@@ -76,6 +76,8 @@ class LakeMetrics(Collector):
             yield family("ledger_batch_timestamp_seconds", newest)
         failed = engine.failures.of_ingest() is not None
         yield family("ingest_failed", failed)
+        if engine.sinks:
+            yield _sinks(engine)
         yield from _sources(engine, totals)
         yield from _tables(engine)
 
@@ -131,6 +133,14 @@ def _tables(engine: Engine) -> Iterator[Metric]:
     for name in engine.assets:
         found.add(name)
     yield from found.families()
+
+
+def _sinks(engine: Engine) -> Metric:
+    """Whether the publish of each table that has a topic has failed."""
+    found = family("sink_failed")
+    for name in engine.sinks:
+        found.add_metric([name], engine.failures.of_sink(name) is not None)
+    return found
 
 
 class _TableMetrics:

@@ -23,6 +23,7 @@ from assets.contracts import DerivedAsset
 from assets.days import day_end
 from assets.factories.closed_range_table import LAW, law_check, progress_metadata
 from assets.factories.event_log import batch_metadata
+from assets.factories.kafka_topic import published_metadata, topic_key
 from assets.factories.keys import event_key
 from assets.factories.lineage import column_metadata
 from assets.factories.partitions import range_of
@@ -35,6 +36,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.failures import described
+from platform_defs.engine.operations.publish_to_topic import Published, sum_of
 from platform_defs.stream.changed_days import changed_days
 from platform_defs.stream.reports import Accounts, Steps, reason
 
@@ -70,11 +72,12 @@ class _Collected:
     steps: dict[str, list[Step]] = field(default_factory=lambda: defaultdict(list))
     accounts: dict[str, dict[tuple[str, date], DayAccount]] = field(default_factory=lambda: defaultdict(dict))
     lags: dict[str, float] = field(default_factory=dict)
+    topics: dict[str, Published] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing has changed."""
-        return not (self.batches or self.steps or self.accounts)
+        return not (self.batches or self.steps or self.accounts or self.topics)
 
     @property
     def parts(self) -> list[str]:
@@ -83,6 +86,8 @@ class _Collected:
         written = [f"{name} {sum(s.rows for s in steps):,}" for name, steps in self.steps.items() if any(s.rows for s in steps)]
         parts = [f"{count(self.batches, 'batch')} with {count(accepted, 'accepted row')}"] if self.batches else []
         parts += [f"rows written: {', '.join(written)}"] if written else []
+        records = [f"{name} {done.records:,}" for name, done in self.topics.items()]
+        parts += [f"records published: {', '.join(records)}"] if records else []
         parts += [f"the conservation law holds: {', '.join(self.accounts)}"] if self.accounts else []
         behind = {name: lag for name, lag in self.lags.items() if lag > 0}
         if behind:
@@ -115,7 +120,7 @@ class DagsterReports:
     ) -> None:
         self._context, self._engine, self._days, self._interval_s, self._now = context, engine, days, interval_s, now
         self._next_at, self._columns = now(), dict[str, dict[str, Any]]()
-        self._waiting, self._unaccounted = dict[str, bool](), set[str]()
+        self._waiting, self._unpublished, self._unaccounted = dict[str, bool](), dict[str, bool](), set[str]()
         self._found, self._events = _Collected(), deque[Callable[[], None]]()
 
     def ingested(self, batch: Entry) -> None:
@@ -138,13 +143,25 @@ class DagsterReports:
 
     def failed(self, asset: str, failed: Failed) -> None:
         """Log that a table waits, unless this is known."""
-        if self._waiting.get(asset) == failed.is_busy:
+        self._log_failed(self._waiting, asset, "does not advance", failed)
+
+    def published(self, done: Mapping[str, Published]) -> None:
+        """Collect what was written to topics."""
+        for name, one in done.items():
+            self._found.topics[name] = sum_of(self._found.topics.get(name), one)
+
+    def unpublished(self, asset: str, failed: Failed) -> None:
+        """Log that a table is not published, unless this is known."""
+        self._log_failed(self._unpublished, asset, "is not published to Kafka", failed)
+
+    def _log_failed(self, known: dict[str, bool], asset: str, what_fails: str, failed: Failed) -> None:
+        if known.get(asset) == failed.is_busy:
             return
-        self._waiting[asset] = failed.is_busy
+        known[asset] = failed.is_busy
         if failed.is_busy:
             self._tell("info", f"{asset} is skipped until it is free: {reason(failed.error)}. Other tables continue")
         else:
-            self._tell("warning", f"{asset} does not advance: {reason(failed.error)}. It is tried again; other tables continue")
+            self._tell("warning", f"{asset} {what_fails}: {reason(failed.error)}. It is tried again; other tables continue")
 
     def unaccounted(self, asset: str, error: Exception) -> None:
         """Log that a table could not be accounted for, unless this is known."""
@@ -153,12 +170,10 @@ class DagsterReports:
         self._unaccounted.add(asset)
         self._tell("warning", f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
-    def turned(self, waiting: Mapping[str, Failed]) -> None:
+    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """Log what has been collected, if the last time is long enough ago; and tables that no longer wait."""
-        free = sorted(self._waiting.keys() - waiting.keys())
-        if free:
-            self._tell("info", f"{', '.join(free)}: advancing again")
-        self._waiting = {name: is_busy for name, is_busy in self._waiting.items() if name in waiting}
+        self._log_free(self._waiting, waiting, "advancing again")
+        self._log_free(self._unpublished, unpublished, "publishing to Kafka again")
         if self._now() < self._next_at:
             return
         try:
@@ -166,6 +181,13 @@ class DagsterReports:
         except Exception as error:
             _log.warning("the reports of the stream could not be stored; the next try is in %.0f s: %s", _RETRY_S, described(error))
             self._next_at = self._now() + _RETRY_S
+
+    def _log_free(self, known: dict[str, bool], waiting: Mapping[str, Failed], works: str) -> None:
+        """Log the tables that are known to wait and no longer do, and forget them."""
+        if free := sorted(known.keys() - waiting.keys()):
+            self._tell("info", f"{', '.join(free)}: {works}")
+        for name in free:
+            del known[name]
 
     def publish(self) -> None:
         """Log what has been collected; no event if nothing has changed. If that fails, the next call logs the events that are missing."""
@@ -176,6 +198,10 @@ class DagsterReports:
         ingested = [dg.AssetMaterialization(event_key(source), metadata=batch_metadata(rows)) for source, rows in found.rows.items()]
         self._events += [partial(self._log, event) for event in ingested]
         self._events += [partial(self._materialize, name, steps, found.lags) for name, steps in found.steps.items()]
+        topics = [
+            dg.AssetMaterialization(topic_key(name), metadata=published_metadata(cast(Any, done))) for name, done in found.topics.items()
+        ]
+        self._events += [partial(self._log, event) for event in topics]
         self._events += [partial(self._check, name, [*accounts.values()]) for name, accounts in found.accounts.items()]
         self._events.append(partial(self._summarize, found))
         self._found, self._next_at = _Collected(), self._now() + self._interval_s
@@ -229,7 +255,9 @@ class DagsterReports:
             self._log(_evaluation(name, _law(own, differences), day))
 
     def _summarize(self, found: "_Collected") -> None:
-        parts = [*found.parts, *([f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else [])]
+        parts = [*found.parts]
+        parts += [f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else []
+        parts += [f"not published: {', '.join(sorted(self._unpublished))}"] if self._unpublished else []
         self._context.log.info("; ".join(parts))
 
     def _tell(self, level: Literal["info", "warning"], text: str) -> None:

@@ -17,7 +17,8 @@ from platform_defs.stream_runs import JOB, TAG, run_lock, stream_of
 from platform_defs.stream_trigger import StreamTrigger, TriggerError
 
 DESCRIPTION = (
-    "Ingests files at an interval, advances all tables after each batch, and accounts for them, until it is cancelled. "
+    "Ingests files at an interval, advances all tables after each batch, publishes those with a sink, and accounts for them, until it is "
+    "cancelled. "
     "It is outside the pool `spark`, so that other runs go on beside it."
 )
 

@@ -11,6 +11,7 @@ from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.publish_to_topic import Published
 
 Steps = Mapping[str, Sequence[Step]]
 """The steps of some tables, by table."""
@@ -48,10 +49,19 @@ class Reports(Protocol):
         """A table could not be accounted for; the next try is after its next step."""
         ...
 
-    def turned(self, waiting: Mapping[str, Failed]) -> None:
+    def published(self, done: Mapping[str, Published]) -> None:
+        """Steps of tables were published to their topics, by table."""
+        ...
+
+    def unpublished(self, asset: str, failed: Failed) -> None:
+        """A table could not be published to its topic, and waits for its next try."""
+        ...
+
+    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """A turn has ended: a batch was ingested and the tables were advanced, or the interval has passed without a batch.
 
         Args:
-            waiting: the tables that wait for their next try.
+            waiting: the tables that wait for the next try to advance them.
+            unpublished: the tables that wait for the next try to publish them.
         """
         ...

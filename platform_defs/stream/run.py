@@ -1,11 +1,13 @@
 """A stream: each micro-batch is ingested, then all tables are advanced in parallel, and those that have changed are accounted for in turn.
 
+Tables with a sink are published to Kafka beside this, each after its step.
+
 It is the only implementation: `tidemark ingest --every` and Dagster's job `stream` differ in what they do with its reports.
 """
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from operators.errors import TidemarkError
 from platform_defs.engine import Engine
@@ -16,12 +18,14 @@ from platform_defs.engine.lake.interrupts import LostInterrupts
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import AdvanceAll
 from platform_defs.engine.operations.law_in_turn import LawInTurn
+from platform_defs.engine.operations.publish_all import PublishAll
+from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream.reports import Reports
 from platform_defs.stream_trigger import StreamTrigger
 
 
 class StreamError(TidemarkError, RuntimeError):
-    """A stream has ended, and tables are behind."""
+    """A stream has ended, and tables or topics are behind."""
 
     @classmethod
     def behind(cls, tables: list[str]) -> "StreamError":
@@ -31,12 +35,20 @@ class StreamError(TidemarkError, RuntimeError):
             "tables are advanced. The next run continues from here"
         )
 
+    @classmethod
+    def unpublished(cls, tables: list[str]) -> "StreamError":
+        """Tables that could not be published to their topics, each with the reason in a report."""
+        return cls(
+            f"{', '.join(tables)} could not be published to Kafka; the reasons are in the log. All tables are advanced. The next run "
+            "continues after the last step on the topic"
+        )
+
 
 class StreamRun:
     """Runs a stream.
 
     A table that another process writes to is skipped until it is free, and a table that another process waits for is released after the
-    present step (see `engine.lake.waits`).
+    present step (see `engine.lake.waits`). A sink that fails is tried again, and stops neither tables nor ingest.
 
     Args:
         engine: the engine.
@@ -55,11 +67,13 @@ class StreamRun:
         self._advance = AdvanceAll(self._advanced, {name: asset.inputs for name, asset in engine.assets.items()}, reports.failed)
         self._newest, self._interrupts = 0, LostInterrupts()
         self._law = LawInTurn(self._account, reports.unaccounted)
+        self._publish = PublishAll(self._published, engine.sinks, reports.unpublished)
 
     def run(self, trigger: StreamTrigger) -> list[Entry]:
         """Run until the stream is interrupted, or until all present files are ingested.
 
-        Tables that are behind are advanced first: an earlier stream may have ended between a batch and its tables.
+        Tables that are behind are advanced first, and topics that are behind are published: an earlier stream may have ended between a
+        batch and its tables.
 
         Args:
             trigger: when to ingest, and when to end.
@@ -73,7 +87,7 @@ class StreamRun:
             LedgerError: the ledger is corrupted.
             JvmLostError: the JVM has ended.
             IngestError: rows violate a rule with the action `fail`, or a folder cannot be used.
-            StreamError: all present files are ingested, but a table could not be advanced.
+            StreamError: all present files are ingested, but a table could not be advanced, or not be published.
             UnreadError: all present files are ingested, but some, which could not be read.
         """
         try:
@@ -82,6 +96,20 @@ class StreamRun:
             self._interrupts.end()
 
     def _run(self, trigger: StreamTrigger) -> list[Entry]:
+        with self._publish:
+            made, unread = self._ingest(trigger)
+            self._timed(self._law.rest)
+            self._report_published(self._publish.rest())
+        if unread is not None:
+            raise unread
+        if self._advance.failed:
+            raise StreamError.behind(sorted(self._advance.failed))
+        if self._publish.failed:
+            raise StreamError.unpublished(sorted(self._publish.failed))
+        return [*made]
+
+    def _ingest(self, trigger: StreamTrigger) -> tuple[Sequence[Entry], UnreadError | None]:
+        """Ingest and advance until the stream ends; returns the newest batches, and the error of files that could not be read."""
         unread: UnreadError | None = None
         try:
             made = self._engine.ingest(trigger.every, self.after, self.retry, self.start)
@@ -90,16 +118,12 @@ class StreamRun:
         for batch in made:
             if batch[0].seq > self._newest:  # sources that have become idle, which are recorded last
                 self.after(batch)
-        self._timed(self._law.rest)
-        if unread is not None:
-            raise unread
-        if self._advance.failed:
-            raise StreamError.behind(sorted(self._advance.failed))
-        return [*made]
+        return made, unread
 
     def start(self) -> None:
-        """Advance the tables that are behind."""
+        """Advance the tables that are behind, and publish the topics that are."""
         self._interrupts.watch()
+        self._publish.changed(self._engine.sinks)
         self._turn(self._advance)
 
     def after(self, batch: Entry) -> None:
@@ -109,7 +133,7 @@ class StreamRun:
         self._turn(self._advance)
 
     def retry(self) -> None:
-        """Advance tables whose wait after a failure has ended."""
+        """Advance and publish tables whose wait after a failure has ended."""
         self._turn(self._advance.retry)
 
     def _turn(self, advance: Callable[[], None]) -> None:
@@ -121,8 +145,16 @@ class StreamRun:
                 self._reports.advanced(dict(self._steps), time.monotonic() - began)
             self._steps.clear()
         self._timed(self._law)
+        self._report_published(self._publish())
         self._interrupts.check()
-        self._reports.turned(self._advance.failed)
+        self._reports.turned(self._advance.failed, self._publish.failed)
+
+    def _report_published(self, published: Mapping[str, Published]) -> None:
+        if published:
+            self._reports.published(published)
+
+    def _published(self, name: str) -> Published:
+        return self._engine.views.publish_to_topic(name)
 
     def _timed(self, account: Callable[[], list[str]]) -> None:
         began = time.monotonic()
@@ -137,6 +169,7 @@ class StreamRun:
         for step in self._timed_steps(name, self._engine.steps(name, checked=True, purpose="stream")):
             self._steps[name].append(step)
             self._law.changed(name, step)
+            self._publish.changed([name])  # the step was committed, and keeps the conservation law
             yield step
 
     def _account(self, name: str, step: Step) -> None:

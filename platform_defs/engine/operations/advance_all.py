@@ -34,6 +34,14 @@ class Failed:
     wait_s: float
     until: float
 
+    @classmethod
+    def after(cls, before: "Failed | None", error: Exception, now: float) -> "Failed":
+        """The failure of a try, after that of the try before."""
+        is_busy = isinstance(error, LakeBusy)
+        tries = before.tries + 1 if before is not None and before.is_busy == is_busy else 1
+        wait_s = BUSY_WAIT_S if is_busy else min(_FIRST_WAIT_S * 2 ** min(tries - 1, 30), _LONGEST_WAIT_S)
+        return cls(error, tries, wait_s, now + wait_s)
+
     @property
     def is_busy(self) -> bool:
         """Whether the table has another writer, or one waits for it. Nothing is wrong then."""
@@ -93,9 +101,6 @@ class AdvanceAll:
         except Exception as error:
             if (lost := lost_jvm(error)) is not None:
                 raise lost from error
-            before, is_busy = self.failed.get(name), isinstance(error, LakeBusy)
-            tries = before.tries + 1 if before is not None and before.is_busy == is_busy else 1
-            wait_s = BUSY_WAIT_S if is_busy else min(_FIRST_WAIT_S * 2 ** min(tries - 1, 30), _LONGEST_WAIT_S)
-            self.failed[name] = Failed(error, tries, wait_s, self.now() + wait_s)
+            self.failed[name] = Failed.after(self.failed.get(name), error, self.now())
         else:
             self.failed.pop(name, None)

@@ -1,8 +1,8 @@
-"""The newest failure of each table's advance, of the ingest, and of each source, kept in the lake, so that a status can show it.
+"""The newest failure of each table's advance and publish to Kafka, of the ingest, and of each source, kept in the lake for a status.
 
 It is one small JSON file for each, below the lake's folder `_failures`. No computation reads it. A failure is over as soon as the table
-has another step, or the ledger another batch, or when a later try succeeds and finds nothing to do; that of a source, when an ingest can
-read all of its input. A file that cannot be read is ignored.
+has another step, the topic the table's steps, or the ledger another batch, or when a later try succeeds and finds nothing to do; that of
+a source, when an ingest can read all of its input. A file that cannot be read is ignored.
 """
 
 import json
@@ -65,6 +65,10 @@ class Failures:
         """The newest failure of a table's advance; None if the table has made a step since, or an advance found nothing to do."""
         return self._newest(_of_table(asset), partial(self._position, asset))
 
+    def of_sink(self, asset: str) -> Failure | None:
+        """The newest failure of a table's publish to its topic; None if it has been published since."""
+        return self._newest(_of_sink(asset), str)
+
     def of_ingest(self) -> Failure | None:
         """The newest failure of an ingest; None if the ledger has a newer batch, or an ingest found nothing to do."""
         return self._newest(_INGEST, self._head)
@@ -81,6 +85,13 @@ class Failures:
                 _record(self.reading.lake, _of_source(source), found)
             elif self.of_source(source) is not None:
                 _forget(self.reading.lake, _of_source(source))
+
+    @contextmanager
+    def recorded_of_sink(self, asset: str) -> Iterator[None]:
+        """While a table is published to its topic: record an error before it is raised, and forget an earlier one on success."""
+        with self._recording(_of_sink(asset), str):
+            yield
+        _forget(self.reading.lake, _of_sink(asset))
 
     @contextmanager
     def recorded_of(self, asset: str) -> Iterator[None]:
@@ -155,6 +166,10 @@ def _of_table(asset: str) -> str:
 
 def _of_source(source: str) -> str:
     return f"{FOLDER}/sources/{source}.json"
+
+
+def _of_sink(asset: str) -> str:
+    return f"{FOLDER}/sinks/{asset}.json"
 
 
 def _known(position: Callable[[], str]) -> str:

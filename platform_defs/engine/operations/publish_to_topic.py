@@ -1,6 +1,6 @@
 """Publishing to Kafka: write the changes of a table's steps to a topic, with the step in each record's headers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -30,6 +30,13 @@ class Published:
     step: int
     steps: int = 0
     records: int = 0
+
+
+def sum_of(earlier: Published | None, later: Published) -> Published:
+    """Two publishes of a table as one."""
+    if earlier is None:
+        return later
+    return replace(later, steps=earlier.steps + later.steps, records=earlier.records + later.records)
 
 
 def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink) -> Published:

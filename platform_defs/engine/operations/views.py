@@ -1,7 +1,7 @@
 """The views that users read: tables, late rows, early results and earlier states of upserted tables; and their export and publishing."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,12 +55,14 @@ class Views:
         snapshot: returns a snapshot of an asset and its inputs.
         naming_lost_files: makes an error of Spark over a missing data file name that file.
         sinks: the topics to which tables are published, by table.
+        recorded_of_sink: records an error of the publish of a table to its topic.
     """
 
     reading: Reading
     snapshot: Callable[[str], Advance]
     naming_lost_files: Callable[[], AbstractContextManager[None]]
     sinks: Mapping[str, Sink] = field(default_factory=dict)
+    recorded_of_sink: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
 
     def table(self, name: str) -> DataFrame:
         """A table of the lake; queries of a small table are planned as small queries.
@@ -163,5 +165,5 @@ class Views:
 
     def publish_to_topic(self, asset: str) -> Published:
         """Write the steps of a table that its topic does not have yet; see `publish_to_topic`."""
-        with self.naming_lost_files():
+        with self.recorded_of_sink(asset), self.naming_lost_files():
             return publish_to_topic(self.reading, self.reading.assets[asset], self.sinks[asset])

@@ -41,6 +41,7 @@ class FakeEngine:
     called: list[str] = field(default_factory=list)
     assets: dict[str, DerivedAsset] = field(default_factory=lambda: ASSETS)
     sources: tuple[str, ...] = ("l", "r")
+    sinks: tuple[str, ...] = ()
     reading: None = None
     entries: int = 3
     fixed_at: int = 99
@@ -154,7 +155,7 @@ def test_status_fails_if_the_law_does_not_hold(
     counts = {term: {"l": 0} for term in TERMS} | {"results": 0, "closed_to": None, "lag_seconds": 0, "complete_to": None}
     monitored = {"held_back_by": None, "held_back_seconds": None, "last_failure": None}
     asset = {"steps": 0, "waits_for": None, "law": law, **counts, **monitored}
-    report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"bad": asset}, "ingest_failure": None}
+    report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"bad": asset}, "sink_failures": {}, "ingest_failure": None}
     monkeypatch.setattr(cli.status_report, "recounted", lambda *_: report)
     out, error_raised = run(monkeypatch, FakeEngine(), "status", "--recount")
     assert shown in out

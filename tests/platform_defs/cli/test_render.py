@@ -71,7 +71,14 @@ def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest
     failure = {"at": "2026-03-01 12:00:00.000Z", "error": "OSError", "message": EVIL}
     monitored = {"held_back_by": EVIL, "held_back_seconds": 3600.0, "last_failure": failure}
     asset = {"steps": 0, "waits_for": [EVIL], "law": {"holds": True, "broken": []}, **monitored}
-    report = {"lake": f"/data/{EVIL}", "ledger_head": 1, "sources": {}, "assets": {EVIL: asset}, "ingest_failure": None}
+    report = {
+        "lake": f"/data/{EVIL}",
+        "ledger_head": 1,
+        "sources": {},
+        "assets": {EVIL: asset},
+        "sink_failures": {},
+        "ingest_failure": None,
+    }
     status.print_recounted(report)
     out = capsys.readouterr().out
     assert "\x1b" not in out
@@ -89,7 +96,7 @@ NOT_HELD_BACK = {"held_back_by": None, "held_back_seconds": None, "last_failure"
 @pytest.mark.parametrize(("behind", "shown"), [(59.0, ""), (60.0, "1 min behind"), (None, "it has no watermark yet")])
 def test_a_source_that_holds_back_tables_is_shown_from_a_minute_on(behind: float | None, shown: str, capsys) -> None:
     tables = {name: NOT_HELD_BACK | {"held_back_by": "payments", "held_back_seconds": behind} for name in ("a", "b")}
-    monitored.print_report({"assets": {**tables, "c": NOT_HELD_BACK}, "ingest_failure": None})
+    monitored.print_report({"assets": {**tables, "c": NOT_HELD_BACK}, "sink_failures": {}, "ingest_failure": None})
     out = capsys.readouterr().out
     assert ("Source payments holds back a, b: " in out) == bool(shown)
     assert shown in out
@@ -97,7 +104,7 @@ def test_a_source_that_holds_back_tables_is_shown_from_a_minute_on(behind: float
 
 def test_a_failed_ingest_is_shown(capsys) -> None:
     failure = {"at": "2026-03-01 12:00:00.000Z", "error": "LakeError", "message": "no route"}
-    monitored.print_report({"assets": {}, "ingest_failure": failure})
+    monitored.print_report({"assets": {}, "sink_failures": {}, "ingest_failure": failure})
     assert capsys.readouterr().out == "ingest: the last run failed at 2026-03-01 12:00:00.000Z: no route\n"
 
 
@@ -107,7 +114,7 @@ def test_a_table_of_rows_by_side_with_filtered_rows_fits_80_columns(monkeypatch,
     none = {term: {"rides": 0, "fares": 0} for term in ("missing", "extra")}
     times = {"closed_to": None, "lag_seconds": 0, "complete_to": None, "waits_for": []}
     table = {"steps": 1, "ledger_entry": 1, "pairs": 1, "law": {"holds": True, "broken": []}, **terms, **none, **times, **NOT_HELD_BACK}
-    report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"ride_fares": table}, "ingest_failure": None}
+    report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"ride_fares": table}, "sink_failures": {}, "ingest_failure": None}
     status.print_recounted(report)
     out = capsys.readouterr().out
     assert "…" not in out
@@ -126,7 +133,14 @@ def test_a_table_of_sources_fits_80_columns(monkeypatch, capsys) -> None:
     monkeypatch.setattr(render.out, "_width", 80)
     counts = dict.fromkeys(render.COUNTS, 1000) | dict.fromkeys(render.RARE, 0)
     source = {**counts, "watermark": "2026-03-02T08:49:35.687Z", "idle": True}
-    report = {"lake": "/l", "ledger_head": 1, "sources": {"order_updates": source}, "assets": {}, "ingest_failure": None}
+    report = {
+        "lake": "/l",
+        "ledger_head": 1,
+        "sources": {"order_updates": source},
+        "assets": {},
+        "sink_failures": {},
+        "ingest_failure": None,
+    }
     status.print_recorded(report)
     out = capsys.readouterr().out
     assert "…" not in out

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from itertools import combinations
 from pathlib import Path
@@ -14,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.operations.topic import Sink
 from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE
 from platform_defs.monitoring.lake_metrics import LakeMetrics
 from platform_defs.monitoring.stream_metrics import StreamMetrics
@@ -40,7 +42,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     with pytest.raises(AssertionError, match="a session is started"):
         engine.advance("pairs")
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(LakeMetrics(engine))
+    registry.register(LakeMetrics(replace(engine, sinks={"pairs": Sink(topic="pairs", options={})})))
     stream = StreamMetrics(registry)
     with pytest.raises(ValueError, match="failed"):
         [*stream.timed("pairs", _failing())]

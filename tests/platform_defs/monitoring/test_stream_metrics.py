@@ -97,7 +97,7 @@ def test_a_stream_measures_each_table(registry: CollectorRegistry) -> None:
         assert (checked, purpose) == (True, "stream")
         yield SimpleNamespace(rows=1, before=NONE, after=NONE)
 
-    engine: Any = SimpleNamespace(steps=steps, assets={"pairs": SimpleNamespace(inputs=("l",))}, sources={})
+    engine: Any = SimpleNamespace(steps=steps, assets={"pairs": SimpleNamespace(inputs=("l",))}, sources={}, sinks={})
     engine.accounts = SimpleNamespace(check=lambda *_: [])
     reports: Any = MagicMock()
     StreamRun(engine, reports, StreamMetrics(registry).timed).after((source_entry("l", 1, rows_read=1, accepted=1),))

@@ -6,6 +6,7 @@ from typing import Any
 
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream.reports import Accounts, Steps
 
 
@@ -31,8 +32,14 @@ class Recorder:
     def unaccounted(self, asset: str, error: Exception) -> None:
         self.made.append(("unaccounted", asset))
 
-    def turned(self, waiting: Mapping[str, Failed]) -> None:
-        self.waiting = [*waiting]
+    def published(self, done: Mapping[str, Published]) -> None:
+        self.made.append(("published", sorted(done)))
+
+    def unpublished(self, asset: str, failed: Failed) -> None:
+        self.made.append(("unpublished", asset))
+
+    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+        self.waiting = [*waiting, *(f"kafka/{name}" for name in unpublished)]
 
     def of(self, kind: str) -> list[Any]:
         return [value for made, value in self.made if made == kind]

@@ -19,6 +19,7 @@ from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream import dagster_reports
 from platform_defs.stream.dagster_reports import DagsterReports
 from tests.engine.entries import source_entry
@@ -40,6 +41,7 @@ class Stream:
     closed_to: int = START + HOUR
     number: int = 0
     waiting: dict[str, Failed] = field(default_factory=dict)
+    unpublished: dict[str, Failed] = field(default_factory=dict)
 
     def turn(self, *, changed: bool = True, seconds: float = 30.0) -> None:
         """A batch, and a step of each table whose law holds; or a turn without a batch."""
@@ -49,7 +51,7 @@ class Stream:
             self.reports.ingested((source_entry("l", self.number, rows_read=4, accepted=3, quarantined=1),))
             self.reports.advanced({"windows": [self._step()], "totals": [self._step()]}, 0.1)
             self.reports.held({"windows": [_account("2026-03-01")], "totals": [_account("2026-03-01")]}, 0.1)
-        self.reports.turned(self.waiting)
+        self.reports.turned(self.waiting, self.unpublished)
 
     def _step(self) -> Step:
         before = Progress(step=self.number - 1, closed_to=self.closed_to)
@@ -228,9 +230,33 @@ def test_a_violation_fails_the_check_of_its_days_and_of_the_table(run: Callable[
 def test_days_outside_the_partitions_are_one_result_of_the_table(run: Callable[..., list[EventLogEntry]]) -> None:
     def script(stream: Stream) -> None:
         stream.reports.held({"windows": [_account("2025-12-31"), _account("2026-03-01")]}, 0.1)
-        stream.reports.turned({})
+        stream.reports.turned({}, {})
 
     checks = [
         e.dagster_event.asset_check_evaluation_data for e in run(script) if "CHECK" in str(e.dagster_event and e.dagster_event.event_type)
     ]
     assert [(c.partition, c.passed) for c in checks] == [("2026-03-01", True), (None, True)]
+
+
+def test_the_steps_on_a_topic_are_one_materialization_and_a_sink_that_fails_is_logged_once(run: Callable[..., list[EventLogEntry]]) -> None:
+    away = Failed(ArithmeticError("no broker"), 1, 1.0, 0.0)
+
+    def script(stream: Stream) -> None:
+        stream.turn()
+        for step in (1, 2, 3):
+            stream.unpublished = {"windows": away}
+            stream.reports.unpublished("windows", away)
+            stream.reports.published({"totals": Published("best", step, 1, 10)})
+            stream.turn(changed=False)
+        stream.unpublished = {}
+        stream.turn(changed=False, seconds=MINUTES_5)
+        stream.turn(changed=False, seconds=MINUTES_5)
+
+    events = run(script)
+    assert _materialized(events)["kafka/totals", None] == {"topic": "best", "step": 3, "steps": 3, "records": 30}
+    assert _kinds(events)["ASSET_MATERIALIZATION"] == 3 + 1
+    assert [e.user_message for e in events if e.dagster_event is None][1:] == [
+        "windows is not published to Kafka: no broker. It is tried again; other tables continue",
+        "windows: publishing to Kafka again",
+        "records published: totals 30",
+    ]

@@ -1,0 +1,138 @@
+"""Publish many tables to their sinks while a stream goes on: a sink that is slow or fails delays neither tables nor the ingest."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Lock
+from types import TracebackType
+
+from platform_defs.engine.lake.interrupts import cancel_jobs
+from platform_defs.engine.lake.lost_jvm import lost_jvm
+from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.publish_to_topic import Published, sum_of
+
+THREADS = 2
+"""The most tables that are published at once; the threads that advance tables use the same cores."""
+CHECKED_EVERY_S = 86_400.0
+"""A table without new steps is published again after this time, so that Kafka, which forgets offsets after 7 days, keeps its position."""
+_CANCEL_EVERY_S = 1.0
+
+
+@dataclass
+class PublishAll:
+    """Publishes tables in threads of its own, each as soon as it has a new step; one table at most once at the same time.
+
+    A table that cannot be published waits as one that cannot be advanced, see `Failed`. Use it as a context: its end waits for what runs,
+    and cancels Spark's jobs first if it ends with an error.
+
+    Args:
+        publish: publishes one table; called in several threads.
+        tables: the tables that have a sink; others are ignored.
+        report: called when a table could not be published, in the thread that calls this object.
+        now: a monotonic clock, in seconds.
+    """
+
+    publish: Callable[[str], Published]
+    tables: Collection[str]
+    report: Callable[[str, Failed], None]
+    now: Callable[[], float] = time.monotonic
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS), init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
+    _running: dict[str, Future[None]] = field(default_factory=dict, init=False)
+    _changed: set[str] = field(default_factory=set, init=False)
+    _published_at: dict[str, float] = field(default_factory=dict, init=False)
+    _failed: dict[str, Failed] = field(default_factory=dict, init=False)
+    _made: SimpleQueue[tuple[str, Published | Failed | BaseException]] = field(default_factory=SimpleQueue, init=False)
+    _is_ending: bool = field(default=False, init=False)
+
+    def __enter__(self) -> "PublishAll":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._lock:
+            self._is_ending = True
+        if kind is not None:
+            while wait([*self._running.values()], timeout=_CANCEL_EVERY_S).not_done:
+                cancel_jobs()
+        self._pool.shutdown()
+
+    @property
+    def failed(self) -> Mapping[str, Failed]:
+        """The tables that wait for their next try."""
+        with self._lock:
+            return dict(self._failed)
+
+    def changed(self, tables: Iterable[str]) -> None:
+        """Tables have new steps, or may have: publish each at once, or as soon as its present publish or its wait has ended."""
+        with self._lock:
+            for name in tables:
+                if name in self.tables:
+                    self._changed.add(name)
+                    self._start(name)
+
+    def __call__(self) -> dict[str, Published]:
+        """Start what waits no longer, and report failures. It waits for nothing.
+
+        Returns:
+            What was published since the last call.
+
+        Raises:
+            JvmLostError: the JVM has ended.
+        """
+        with self._lock:
+            for name, at in self._published_at.items():
+                if self.now() - at >= CHECKED_EVERY_S:
+                    self._published_at[name] = self.now()
+                    self._changed.add(name)
+                    self._start(name)
+            for name in self._failed:
+                self._start(name)
+        return self._outcomes()
+
+    def rest(self) -> dict[str, Published]:
+        """Wait until every table is published, or waits for its next try; returns what was published since the last call."""
+        while running := [*self._running.values()]:
+            wait(running)
+        return self._outcomes()
+
+    def _start(self, name: str) -> None:
+        """Start to publish a table that has changed, unless that runs or waits; called with the lock."""
+        failed = self._failed.get(name)
+        if name in self._changed and name not in self._running and (failed is None or self.now() >= failed.until) and not self._is_ending:
+            self._changed.discard(name)
+            self._running[name] = self._pool.submit(self._run, name)
+
+    def _run(self, name: str) -> None:
+        try:
+            made: Published | Failed | BaseException = self.publish(name)
+        except Exception as error:
+            made = lost_jvm(error) or Failed.after(self._failed.get(name), error, self.now())
+        with self._lock:
+            if isinstance(made, Published):
+                self._failed.pop(name, None)
+                self._published_at[name] = self.now()
+            elif isinstance(made, Failed):
+                self._failed[name] = made
+                self._changed.add(name)
+            else:
+                self._is_ending = True
+            self._made.put((name, made))
+            del self._running[name]
+            self._start(name)
+
+    def _outcomes(self) -> dict[str, Published]:
+        found = dict[str, Published]()
+        while True:
+            try:
+                name, made = self._made.get_nowait()
+            except Empty:
+                return found
+            if isinstance(made, BaseException):
+                raise made
+            if isinstance(made, Failed):
+                if made.is_news and not self._is_ending:
+                    self.report(name, made)
+            elif made.steps:
+                found[name] = sum_of(found.get(name), made)

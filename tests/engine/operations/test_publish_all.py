@@ -1,0 +1,108 @@
+"""Publishing tables beside a stream: each after its step, a failed one later, and none if nothing has changed. No test starts Spark."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event
+
+import pytest
+
+from platform_defs.engine.lake.lost_jvm import JvmLostError
+from platform_defs.engine.operations import publish_all
+from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.publish_all import CHECKED_EVERY_S, PublishAll
+from platform_defs.engine.operations.publish_to_topic import Published
+
+WAIT_S = 30.0
+
+
+@dataclass
+class Topics:
+    """Topics that count their publishes; one can be held up, or fail."""
+
+    now: float = 0.0
+    calls: list[str] = field(default_factory=list)
+    failing: dict[str, Exception] = field(default_factory=dict)
+    free: dict[str, Event] = field(default_factory=dict)
+    entered: Event = field(default_factory=Event)
+    reports: list[tuple[str, int]] = field(default_factory=list)
+
+    def publish(self, name: str) -> Published:
+        self.calls.append(name)
+        self.entered.set()
+        if name in self.free:
+            assert self.free[name].wait(WAIT_S)
+        if name in self.failing:
+            raise self.failing[name]
+        return Published(name, self.calls.count(name), 1, 10)
+
+    def report(self, name: str, failed: Failed) -> None:
+        self.reports.append((name, failed.tries))
+
+
+@pytest.fixture
+def topics() -> Topics:
+    return Topics()
+
+
+@pytest.fixture
+def all_of(topics: Topics) -> Iterator[PublishAll]:
+    with PublishAll(topics.publish, {"a", "b"}, topics.report, lambda: topics.now) as made:
+        yield made
+
+
+def test_only_tables_with_a_sink_that_have_changed_are_published(topics: Topics, all_of: PublishAll) -> None:
+    assert (all_of(), all_of.rest(), topics.calls) == ({}, {}, [])
+    all_of.changed(["a", "other"])
+    assert all_of.rest() == {"a": Published("a", 1, 1, 10)}
+    assert (all_of(), all_of.rest(), topics.calls) == ({}, {}, ["a"]), "what was reported is not reported again"
+
+
+def test_steps_that_are_made_during_a_publish_are_published_once_after_it(topics: Topics, all_of: PublishAll) -> None:
+    topics.free["a"] = Event()
+    all_of.changed(["a"])
+    assert topics.entered.wait(WAIT_S)
+    for _ in range(5):
+        all_of.changed(["a"])
+    assert all_of() == {}, "it waits for nothing"
+    topics.free["a"].set()
+    assert all_of.rest() == {"a": Published("a", 2, 2, 20)}
+    assert topics.calls == ["a", "a"]
+
+
+def test_a_sink_that_fails_is_reported_and_tried_again_later_and_others_go_on(topics: Topics, all_of: PublishAll) -> None:
+    topics.failing["a"] = OSError("no route")
+    all_of.changed(["a", "b"])
+    assert [*all_of.rest()] == ["b"]
+    assert (topics.reports, [*all_of.failed]) == ([("a", 1)], ["a"])
+    for seconds in (0.9, 0.2, 1.9, 0.2):  # the waits are 1 s and 2 s
+        topics.now += seconds
+        all_of.changed(["a"])
+        all_of()
+        all_of.rest()
+    assert topics.calls.count("a") == 3
+    assert topics.reports == [("a", 1), ("a", 2), ("a", 3)]
+    del topics.failing["a"]
+    topics.now += 4.0
+    all_of()
+    assert all_of.rest() == {"a": Published("a", 4, 1, 10)}
+    assert all_of.failed == {}
+
+
+def test_a_table_without_new_steps_is_published_again_once_a_day(topics: Topics, all_of: PublishAll) -> None:
+    all_of.changed(["a"])
+    all_of.rest()
+    for _ in range(4):
+        topics.now += CHECKED_EVERY_S / 2
+        all_of()
+        all_of()
+        all_of.rest()
+    assert topics.calls == ["a", "a", "a"]
+
+
+def test_the_end_of_the_jvm_is_raised_and_not_tried_again(topics: Topics, all_of: PublishAll, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish_all, "lost_jvm", lambda _: JvmLostError("it has ended"))
+    topics.failing["a"] = OSError("a broken pipe")
+    all_of.changed(["a"])
+    with pytest.raises(JvmLostError, match="it has ended"):
+        all_of.rest()
+    assert (all_of(), topics.calls) == ({}, ["a"])
