@@ -64,6 +64,7 @@ class Daemon:
     cursors: dict[str, str | None] = field(default_factory=dict)
     keys: set[tuple[str, str]] = field(default_factory=set)
     records: list[Record] = field(default_factory=list)
+    schedule_storage: None = None  # no stream is supervised
 
     def get_run_records(self, filters: dg.RunsFilter, limit: int) -> list[Record]:
         """As `DagsterInstance` returns them: the newest first."""
