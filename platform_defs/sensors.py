@@ -1,4 +1,4 @@
-"""The sensors: new files and idle sources start an ingest, new ledger batches an advance. They need no Spark.
+"""The sensors: new files, new records and idle sources start an ingest, new ledger batches an advance. They need no Spark.
 
 A sensor skips while another process writes. It requests a failed run again with back-off, without a limit; see `tries`.
 """
@@ -20,10 +20,10 @@ from platform_defs.waiting_input import waiting_input
 @dg.sensor(
     job_name="ingest",
     minimum_interval_seconds=30,
-    description="Requests an ingest when a file has landed that the ledger does not list, or a source has become idle.",
+    description="Requests an ingest when a file or record has arrived that the ledger does not list, or a source has become idle.",
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """Requests one run for each set of new files and idle sources; a file is new if the ledger does not list it."""
+    """Requests one run for each set of new files, new records of topics, and idle sources; new is what the ledger does not list."""
     found = waiting_input(engine)
     if found.subject is None:
         return dg.SkipReason(found.reason)

@@ -58,12 +58,12 @@ def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.R
 
 
 def _subject_of_input(engine: Engine) -> str | None:
-    """The input that waits: new files and idle sources, or Kafka's topics, which may have records; None if nothing does.
+    """The input that waits, or may wait: topics that cannot be looked at without Spark may have records. None if nothing does.
 
-    The next run is requested at once when the input has changed since the last one, and otherwise, as for topics, after 15 minutes.
+    The next run is requested at once when the input has changed since the last one, and otherwise, as for such topics, after 15 minutes.
     """
-    found = waiting_input(engine).subject
-    return found or (JOB if engine.topics else None)
+    found = waiting_input(engine)
+    return found.subject or (None if found.is_known else JOB)
 
 
 def _since_healthy(records: list[RunRecord]) -> list[RunRecord]:

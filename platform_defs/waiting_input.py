@@ -14,11 +14,13 @@ class WaitingInput:
 
     Args:
         subject: what waits, in a text that changes with it; None if nothing waits.
-        unlisted: the folders that could not be listed, each with the reason.
+        unlisted: the folders and topics that could not be looked at, each with the reason.
+        is_known: whether all topics could be looked at.
     """
 
     subject: str | None
     unlisted: tuple[str, ...] = ()
+    is_known: bool = True
 
     @property
     def reason(self) -> str:
@@ -27,11 +29,15 @@ class WaitingInput:
 
 
 def waiting_input(engine: Engine) -> WaitingInput:
-    """The new files and idle sources; a file is new if the ledger does not list it."""
+    """The new files, the new records of topics, and the idle sources; a file or record is new if the ledger does not list it."""
     fresh = [file for source in sorted(engine.folders) for file in engine.ingestion.new_files(source)]
-    idle = engine.pending.idle()
-    unlisted = tuple(f"{path} cannot be listed: {why}" for path, why in engine.ingestion.unlisted.items())
-    if not fresh and not idle:
-        return WaitingInput(None, unlisted)
+    idle, records = engine.pending.idle(), engine.ingestion.new_records()
+    unlisted = (
+        *(f"{path} cannot be listed: {why}" for path, why in engine.ingestion.unlisted.items()),
+        *(f"{path} is not looked at: {why}" for path, why in records.unlisted.items()),
+    )
+    if not fresh and not idle and not records.ends:
+        return WaitingInput(None, unlisted, not records.unlisted)
     newest = max((file.offset for file in fresh), default="")
-    return WaitingInput(f"{engine.ledger.head}:{len(fresh)}:{newest}:{','.join(idle)}", unlisted)
+    ends = ",".join(f"{path}:{end}" for path, end in sorted(records.ends.items()))
+    return WaitingInput(f"{engine.ledger.head}:{len(fresh)}:{newest}:{','.join(idle)}:{ends}", unlisted, not records.unlisted)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -19,6 +18,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.recorded_account import RecordedAccount, RecordedDay
 from platform_defs.engine.engine import wall_clock
+from platform_defs.engine.ingest.new_records import NewRecords
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.schedules import nightly
 from platform_defs.sensors import ledger_moved, new_input
@@ -253,13 +253,39 @@ def test_a_stream_that_ends_with_the_present_files_is_started_when_there_are_new
     assert daemon.tick() == "requested"
 
 
-def test_topics_are_looked_at_every_quarter_of_an_hour(daemon: Daemon) -> None:
-    """Whether they have new records is known only to a run."""
-    topics: Any = {"orders": object()}
-    daemon.engine = replace(daemon.engine, topics=topics)
+@dataclass
+class Looks:
+    """What looks at topics find."""
+
+    ends: dict[str, int]
+    unlisted: dict[str, str]
+
+
+@pytest.fixture
+def looks(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Looks:
+    found = Looks({}, {})
+    monkeypatch.setattr("platform_defs.engine.ingest.ingestion.new_records", lambda *_: NewRecords(found.ends, found.unlisted))
     daemon.sensor = stream_supervisor(Settings(lake=daemon.engine.lake.root, stream_trigger="availableNow"))
+    return found
+
+
+def test_topics_that_need_spark_are_looked_at_every_quarter_of_an_hour(daemon: Daemon, looks: Looks) -> None:
+    """Whether they have new records is known only to a run."""
+    looks.unlisted = {"kafka:orders": "`kafka.ssl.keystore.location` can only be used by Java's client"}
     for _ in range(2):
         assert daemon.tick() == "requested"
         daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
         assert "the next is requested in" in daemon.tick()
         daemon.clock.pass_ms(900 * S)
+    assert daemon.tick(new_input) == "kafka:orders is not looked at: `kafka.ssl.keystore.location` can only be used by Java's client"
+
+
+def test_new_records_start_a_run_at_once(daemon: Daemon, looks: Looks) -> None:
+    assert daemon.tick() == "all present input is ingested"
+    assert daemon.tick(new_input) == "nothing new has landed"
+    for end in (5, 7):
+        looks.ends = {"kafka:orders/0@id": end}
+        assert daemon.tick() == "requested"
+        daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
+        assert "succeeded, but did not finish the work" in daemon.tick()
+    assert daemon.tick(new_input) == "requested"

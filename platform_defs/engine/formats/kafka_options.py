@@ -71,6 +71,11 @@ class Topics:
             return True
 
     @property
+    def starts_at_earliest(self) -> bool:
+        """Whether a source of which nothing was read yet starts at the earliest offsets."""
+        return self.option("startingOffsets", "earliest").lower() == "earliest" and not self.option("startingTimestamp")
+
+    @property
     def client(self) -> dict[str, str]:
         """The options of Kafka's client."""
         return client_options(self.options)

@@ -17,6 +17,7 @@ from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.ingest.new_files import Landing, landings
 from platform_defs.engine.ingest.new_objects import ObjectLanding
+from platform_defs.engine.ingest.new_records import NewRecords, new_records
 from platform_defs.engine.ingest.quarantine import Quarantine
 from platform_defs.engine.ingest.quarantine_list import QuarantineList
 from platform_defs.engine.ingest.replay import Replay
@@ -119,6 +120,10 @@ class Ingestion:
     def new_files(self, source: str) -> list[File]:
         """The files in a source's folder that the ledger does not record in their present state. Needs no session."""
         return self.landings[source].new() if source in self.landings else []
+
+    def new_records(self) -> NewRecords:
+        """The partitions of topics with records that the ledger does not list. Needs no session; see `new_records`."""
+        return new_records(self.topics, self.ledger)
 
     def land_changes(self, table: str, source: str, *, first: int = 0) -> list[Landed]:
         """Land the changes of a Delta table as input files of a source, for the next ingest; see `land_changes`. Needs no session.

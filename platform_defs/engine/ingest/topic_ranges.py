@@ -184,13 +184,8 @@ class TopicRanges:
         until = _limited(begin, latest, self._at_once)
         self.has_more = any(until[p] < latest[p] for p in begin)
         # the chosen starts are recorded, even without a record to read, or the next look would choose others
-        chosen = set(starts) if is_first and not self._starts_at_earliest else set[Partition]()
+        chosen = set(starts) if is_first and not self._topics.starts_at_earliest else set[Partition]()
         return [offset_range(p, begin[p], until[p], self._source, self._topics) for p in begin if until[p] > begin[p] or p in chosen]
-
-    @property
-    def _starts_at_earliest(self) -> bool:
-        option = self._topics.option("startingOffsets", _EARLIEST)
-        return option.lower() == _EARLIEST and not self._topics.option("startingTimestamp")
 
     def _require_same_topics(self, partitions: Iterable[Partition], known: Mapping[Partition, int]) -> None:
         for topic, topic_id in sorted({(p.topic, p.topic_id) for p in partitions}):

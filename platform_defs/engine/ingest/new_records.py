@@ -1,0 +1,55 @@
+"""Whether Kafka's topics have records that the ledger does not list, without Spark, for sensors. An ingest decides what it reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from platform_defs.engine.formats.files import TOPIC
+from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.engine.formats.topic_offsets import TopicLookError, topic_offsets
+from platform_defs.engine.ledger.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class NewRecords:
+    """What a look has found.
+
+    Args:
+        ends: the offset after the newest record, by the path of each partition with new records.
+        unlisted: the topics that could not be looked at, by path, each with the reason.
+    """
+
+    ends: Mapping[str, int]
+    unlisted: Mapping[str, str]
+
+
+def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
+    """The partitions with records that the ledger does not list.
+
+    A partition that ends before the offset up to which it was read counts too: an ingest then says that records are lost. So do all
+    partitions of a source that starts at other offsets than the earliest, before its first ingest, which records where it starts. A broker
+    that does not answer is asked once.
+
+    Args:
+        topics: the topics of each source.
+        ledger: the lake's ledger.
+    """
+    ends, unlisted, silent = dict[str, int](), dict[str, str](), dict[str, str]()
+    for source, of_source in sorted(topics.items()):
+        path, broker = f"{TOPIC}{of_source.name}", repr(sorted(of_source.client.items()))
+        if broker in silent:
+            unlisted[path] = silent[broker]
+            continue
+        try:
+            found = topic_offsets(of_source)
+        except TopicLookError as error:
+            unlisted[path] = silent[broker] = str(error)
+            continue
+        known = ledger.topic_ends(source)
+        is_undecided = not known and not of_source.starts_at_earliest
+        ends |= {p.path: offsets[1] for p, offsets in found.items() if is_undecided or _has_new(offsets, known.get(p.path))}
+    return NewRecords(ends, unlisted)
+
+
+def _has_new(offsets: tuple[int, int], end: int | None) -> bool:
+    earliest, latest = offsets
+    return latest > earliest if end is None else latest != end
