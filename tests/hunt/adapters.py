@@ -37,6 +37,7 @@ from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.ledger.store import Version as LedgerVersion
 from platform_defs.engine.ledger.store import commit_nothing
+from platform_defs.engine.operations.failures import Failures
 from platform_defs.engine.operations.maintenance import Maintenance, _Kept
 from platform_defs.faults import point
 from tests.hunt.accounts import sim_account
@@ -385,10 +386,31 @@ class SimAccounts(Accounts):
 
 
 @dataclass(frozen=True)
+class SimFailures(Failures):
+    """Keeps no failure: histories do not look at them, and the store of a history has no files."""
+
+    def recorded_of(self, asset: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def recorded_of_account(self, asset: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def recorded_of_ingest(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def forget_ingest(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
 class SimEngine(Engine):
     """The engine, made from the classes above."""
 
     lake: SimLake
+
+    @property
+    def failures(self) -> Failures:
+        return SimFailures(self._reading_without_session, self.clock)
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +54,13 @@ class FakeEngine:
     @property
     def accounts(self) -> "FakeEngine":
         return self
+
+    @property
+    def failures(self) -> "FakeEngine":
+        return self
+
+    def recorded_of_account(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def check(self, name: str, step: Any) -> list[Any]:
         return []
