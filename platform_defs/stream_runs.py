@@ -86,7 +86,7 @@ def kept_off(engine: Engine, newest: Sequence[RunRecord]) -> str | None:
         newest: the newest runs, the newest first.
     """
     if newest and newest[0].dagster_run.status == dg.DagsterRunStatus.CANCELED:
-        return f"run {newest[0].dagster_run.run_id} was cancelled; launch the job {JOB} to go on, and this sensor supervises it"
+        return f"run {newest[0].dagster_run.run_id} was cancelled; launch the job {JOB} to go on, and {SUPERVISOR} supervises it"
     found = [name for name in engine.assets if (account := engine.accounts.recorded(name)) is not None and not account.holds]
     if not found:
         return None

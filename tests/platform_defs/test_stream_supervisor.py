@@ -156,7 +156,7 @@ def test_a_cancelled_stream_stays_off_until_it_is_launched_by_hand(daemon: Daemo
     assert daemon.tick() == "requested"
     daemon.end(dg.DagsterEventType.PIPELINE_CANCELED)
     daemon.clock.pass_ms(DAY)
-    assert daemon.tick() == f"run {daemon.run.run_id} was cancelled; launch the job stream to go on, and this sensor supervises it"
+    assert daemon.tick() == f"run {daemon.run.run_id} was cancelled; launch the job stream to go on, and stream_supervisor supervises it"
     daemon.launch({TAG: stream_of(daemon.engine)})  # the run itself sets the tag
     daemon.end()
     daemon.clock.pass_ms(DAY)
