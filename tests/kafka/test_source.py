@@ -1,5 +1,7 @@
 """Sources that read Kafka's topics, with a real broker: each record is ingested once, whatever happens to broker, process or topic."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from time import sleep, time
 
@@ -7,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
-from assets.contracts import SourceContract
+from assets.contracts import RowRule, SourceContract
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.setup.broker import Broker, running
 from tests.support.clock import Clock
@@ -76,6 +78,31 @@ def test_a_record_that_cannot_be_parsed_is_quarantined_with_its_position_and_can
     assert released.rows == 1
     [[entry]] = engine.ingest()
     assert (entry.rows_read, entry.quarantined) == (1, 1), "the released row is read from its file, and is as wrong as before"
+
+
+def test_released_records_keep_their_parts_their_line_breaks_and_their_bytes(lakes: Lakes, kafka: Kafka):
+    topic = new_topic(kafka)
+    pretty = json.dumps(json.loads(LEFT[1].line), indent=2)
+    parts = {"key": b"the key", "headers": {"trace": b"t2"}, "timestamp": 1_772_000_000_123}
+    send(kafka, topic, [pretty, b"\xff\xfe", None, "no\njson"], **parts)
+    schema = "v INT, ts TIMESTAMP, key STRING, trace STRING, other STRING, sent TIMESTAMP, at BIGINT"
+    contract = SourceContract(
+        name="l", schema=schema, event_time="ts", future_skew=None, rules=(RowRule(name="large", condition="v > 5", action="quarantine"),)
+    )
+    columns = {"key": "key", "trace": "headers.trace", "other": "headers.x", "sent": "timestamp", "at": "offset"}
+    of = {"l": {"options": {"subscribe": topic}, "columns": columns}}
+    engine = lakes.engine([contract], **of)
+    assert [entry.quarantined for [entry] in engine.ingest()] == [4]
+    before = rows(engine, "quarantine/l", "reason", "raw", "record")
+    corrected = lakes.engine([replace(contract, rules=())], **of)
+    [released] = corrected.ingestion.quarantine.release("l")
+    assert released.rows == 4
+    [[entry]] = corrected.ingest()
+    assert (entry.rows_read, entry.accepted, entry.quarantined) == (4, 1, 3)
+    [row] = corrected.lake.read(corrected.spark, "events/l").withColumn("ms", F.unix_millis("sent")).collect()
+    assert (row.v, row.key, row.trace, row.other, row.ms, row["at"]) == (1, "the key", "t2", None, 1_772_000_000_123, 0)
+    again = [row[1:] for row in rows(corrected, "quarantine/l", "seq", "reason", "raw", "record") if row[0] == entry.seq]
+    assert again == [row for row in before if not row[0].startswith("rule")]
 
 
 def test_parts_of_a_record_are_columns(lakes: Lakes, kafka: Kafka):

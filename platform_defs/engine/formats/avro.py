@@ -17,7 +17,7 @@ from assets.contracts import SourceContract
 from operators.columns import temporary
 from operators.contract import ARRIVAL
 from platform_defs.engine.formats.kafka_options import Avro
-from platform_defs.engine.formats.raw_rows import HEX, MALFORMED, PATH, RAW, as_text, union
+from platform_defs.engine.formats.raw_rows import HEX, MALFORMED, PATH, RAW, as_text, record_of, union
 from platform_defs.engine.formats.schema_registry import registered
 from platform_defs.engine.formats.typed_rows import TypedRows
 
@@ -69,7 +69,7 @@ def _is(schema_id: int) -> Column:
 
 def _rejected(records: DataFrame, contract: SourceContract, why: Column) -> DataFrame:
     columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in as_text(contract.struct).fields]
-    return records.select(*columns, _bytes(), PATH, why.alias(MALFORMED), ARRIVAL)
+    return records.select(*columns, _bytes(), PATH, why.alias(MALFORMED), ARRIVAL, *record_of(records))
 
 
 def _bytes() -> Column:
@@ -88,7 +88,7 @@ def _rows(records: DataFrame, contract: SourceContract, schema: str, given: Mapp
     malformed = F.coalesce(fault, damaged, *typed.faults)
     columns = [given[f.name].alias(f.name) if f.name in given else c for f, c in zip(contract.struct.fields, typed.columns, strict=True)]
     as_json = F.when(damaged.isNotNull() | fault.isNotNull(), _bytes()).otherwise(typed.as_json(struct.names)).alias(RAW)
-    return parsed.select(*columns, as_json, PATH, malformed.alias(MALFORMED), ARRIVAL)
+    return parsed.select(*columns, as_json, PATH, malformed.alias(MALFORMED), ARRIVAL, *record_of(records))
 
 
 def _is_damaged(struct: StructType, schema: str) -> Column:

@@ -13,6 +13,8 @@ from platform_defs.engine.formats.values import nullable
 from platform_defs.safe_text import printable, shortened
 
 RAW, PATH, MALFORMED = "_raw", "_path", "_malformed"
+RECORD = "_record"
+"""For a record of a topic: a JSON object of the columns that have another part of it than its value, as text."""
 HEX = "hex:"
 """The start of an original row that is no text: its bytes in hexadecimal follow."""
 HAS_NEW_COLUMNS = "it brings columns that the contract does not name: "
@@ -90,6 +92,11 @@ def union(one: DataFrame, other: DataFrame) -> DataFrame:
 
 def _with_text(frame: DataFrame, columns: Collection[str]) -> DataFrame:
     return frame.select(*[F.col(c).cast("string").alias(c) if c in columns else F.col(c) for c in frame.columns]) if columns else frame
+
+
+def record_of(rows: DataFrame) -> list[Column]:
+    """The column `RECORD` of rows that have it."""
+    return [F.col(RECORD)] if RECORD in rows.columns else []
 
 
 def is_text() -> Column:

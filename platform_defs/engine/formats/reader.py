@@ -6,17 +6,19 @@ from functools import reduce
 from itertools import groupby
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
 from platform_defs.engine.formats.files import COMPRESSIONS, TOPIC, File
 from platform_defs.engine.formats.parquet import parquet_rows
-from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, union, whole_files
+from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, RECORD, union, whole_files
+from platform_defs.engine.formats.records import RECORDS, record_rows
 from platform_defs.engine.formats.text import csv_rows, json_rows
 from platform_defs.engine.formats.topics import topic_rows
 
-__all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "File", "is_columnar", "is_text_file", "read"]
+__all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "RECORD", "File", "is_columnar", "is_text_file", "read"]
 
-READER_VERSION = 6
+READER_VERSION = 7
 """Incremented by each change that reads different rows from the same files, so that uncommitted rows of older versions are not reused."""
 
 
@@ -35,18 +37,24 @@ def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -
 
     Returns:
         The contract's columns (atomic ones as string, or with their declared type if the file has it), `_raw` (the original row), `_path`,
-        `_malformed` (why the row cannot be parsed, or null) and `arrival` (bigint: ordered by modification time, path and position).
+        `_malformed` (why the row cannot be parsed, or null) and `arrival` (bigint: ordered by modification time, path and position). With
+        records of topics also `_record` (their parts other than the value).
     """
     ordered = sorted(files)
     frames = [
         whole_files(spark, contract, list(group), ordered, fault) if fault else _FORMATS[suffix](spark, contract, list(group), ordered)
         for (fault, suffix), group in groupby(sorted(map(_of_known_format, ordered), key=_kind), key=_kind)
     ]
-    return reduce(union, frames)
+    has_records = any(RECORD in frame.columns for frame in frames)
+    return reduce(union, map(_with_record, frames) if has_records else frames)
+
+
+def _with_record(rows: DataFrame) -> DataFrame:
+    return rows if RECORD in rows.columns else rows.withColumn(RECORD, F.lit(None).cast("string"))
 
 
 def _of_known_format(file: File) -> File:
-    legal = f"{', '.join(f for f in _FORMATS if f != TOPIC)}, nor one of these packed as {', '.join(COMPRESSIONS)}"
+    legal = f"{', '.join(f for f in _FORMATS if f not in (TOPIC, RECORDS))}, nor one of these packed as {', '.join(COMPRESSIONS)}"
     return file if file.fault or file.suffix in _FORMATS else replace(file, fault=f"the file is not {legal}")
 
 
@@ -60,5 +68,6 @@ _FORMATS: dict[str, Callable[[SparkSession, SourceContract, Sequence[File], Sequ
     ".jsonl": json_rows,
     ".ndjson": json_rows,
     ".parquet": parquet_rows,
+    RECORDS: record_rows,
     TOPIC: topic_rows,
 }

@@ -32,6 +32,7 @@ from platform_defs.engine.formats.raw_rows import (
     is_text,
     new_column_fault,
     raw,
+    record_of,
     rejected,
     type_fault,
 )
@@ -253,7 +254,7 @@ def _parsed(
     checked = rows.withColumn(_PARSED, parsed).withColumn(MALFORMED, malformed)
     fields = as_text(contract.struct).fields
     columns = [(given[f.name] if f.name in given else _field(field_of.get(f.name), f)).alias(f.name) for f in fields]
-    return checked.select(*columns, raw(), PATH, MALFORMED, ARRIVAL)
+    return checked.select(*columns, raw(), PATH, MALFORMED, ARRIVAL, *record_of(rows))
 
 
 def _field(column: str | None, field: StructField) -> Column:

@@ -18,7 +18,7 @@ from assets.contracts import SourceContract
 from platform_defs.engine.formats.avro import avro_rows
 from platform_defs.engine.formats.files import TOPIC, File
 from platform_defs.engine.formats.kafka_options import HEADER, Topics
-from platform_defs.engine.formats.raw_rows import PATH, arrival
+from platform_defs.engine.formats.raw_rows import PATH, RECORD, arrival
 from platform_defs.engine.formats.text import json_rows_of
 
 _OFFSET_BITS = 42
@@ -27,7 +27,8 @@ OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 _PATH = re.compile(rf"{TOPIC}([^/]+)/(\d+)@(.+)")
 _OF_FINDER = {"subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets", "startingtimestamp", "maxoffsetspertrigger"}
 """Options of Spark's reader that decide which offsets are read; a range has its own."""
-_NO_VALUE = "the record has no value (a tombstone)"
+NO_VALUE = "the record has no value (a tombstone)"
+_ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 
 class Partition(NamedTuple):
@@ -84,11 +85,12 @@ def topic_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fi
     value = F.col("value") if topics.avro else F.coalesce(F.col("value").cast("string"), F.lit(""))
     rows = records.select(
         value.alias("value"),
-        F.coalesce(F.when(F.col("value").isNull(), F.lit(_NO_VALUE)), *map(_not_text, sorted(topics.columns.values()))).alias(_FAULT),
+        F.coalesce(F.when(F.col("value").isNull(), F.lit(NO_VALUE)), *map(_not_text, sorted(topics.columns.values()))).alias(_FAULT),
         path.alias(PATH),
         arrival(files, ordered, path, F.col("offset")),
         *[_part(part, fields[name]).alias(f"{_COLUMN}{name}") for name, part in topics.columns.items()],
     )
+    rows = rows.withColumn(RECORD, _as_record(rows, list(topics.columns)))
     given = {name: F.col(f"`{_COLUMN}{name}`") for name in topics.columns}
     if topics.avro:
         return avro_rows(rows, contract, topics.avro, given, F.col(_FAULT))
@@ -96,6 +98,15 @@ def topic_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fi
 
 
 _FAULT, _COLUMN = "_no_value", "_of_record_"
+
+
+def _as_record(rows: DataFrame, names: Sequence[str]) -> Column:
+    """The parts of a record as a JSON object of texts; null if no column has one."""
+    if not names:
+        return F.lit(None).cast("string")
+    parts = {name: F.col(f"`{_COLUMN}{name}`") for name in names}
+    texts = {n: F.date_format(c, _ISO) if isinstance(rows.schema[f"{_COLUMN}{n}"].dataType, TimestampType) else c for n, c in parts.items()}
+    return F.to_json(F.struct(*[text.alias(name) for name, text in texts.items()]), {"ignoreNullFields": "false"})
 
 
 def _records(spark: SparkSession, topics: Topics, files: Sequence[File]) -> DataFrame:

@@ -20,6 +20,7 @@ from operators.columns import parameter
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import length_ms, timestamp
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.raw_rows import record_of
 from platform_defs.engine.formats.read_errors import read_error, would_fail_again
 from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
 from platform_defs.engine.formats.schema_registry import RegistryError
@@ -248,6 +249,7 @@ class Ingest(LedgerWriter):
             F.col(PATH).alias("path"),
             timestamp(parameter(batch.now, F.col(ARRIVAL))).alias("ingested_at"),
             *([offset_of(PATH, ARRIVAL).alias("offset")] if has_offsets else []),
+            *[part.alias("record") for part in record_of(validated)],
         )
         kept = self._append(contract, batch, attempt, quarantined, contract.quarantine, counts.quarantined, [SEQ])
         if kept != counts.quarantined:

@@ -22,6 +22,7 @@ from platform_defs.engine.formats.csv_style import CsvStyle
 from platform_defs.engine.formats.files import TOPIC, File, hadoop_file, one_path
 from platform_defs.engine.formats.opening import hadoop_path
 from platform_defs.engine.formats.raw_rows import HEX
+from platform_defs.engine.formats.records import RECORDS, record_lines
 from platform_defs.engine.formats.text import header
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.quarantine_list import RELEASED
@@ -131,7 +132,11 @@ class Release:
         """Paths, grouped by the suffix and the header of the file that their rows are written to."""
         groups: dict[tuple[str, str | None], list[str]] = {}
         for path in paths:
-            of_csv = File(0, path, 0, self.contract.name).suffix == ".csv"
+            suffix = File(0, path, 0, self.contract.name).suffix
+            if suffix in (TOPIC, RECORDS):
+                groups.setdefault((RECORDS, None), []).append(path)
+                continue
+            of_csv = suffix == ".csv"
             head = self._header(path) if of_csv and CsvStyle.of(self.contract.options).has_header else None
             groups.setdefault((".csv" if of_csv else ".jsonl", head), []).append(path)
         return groups
@@ -153,8 +158,8 @@ class Release:
 
     def _write(self, rows: DataFrame, head: str | None, name: str) -> None:
         """Write the file under its hidden name, as a folder with one part."""
-        line = F.when(F.col("reason") == _NOT_TEXT, _bytes_of(F.col("raw"))).otherwise(F.col("raw")).alias("value")
-        lines = rows.select(SEQ, ARRIVAL, line)
+        line = F.when(F.col("reason") == _NOT_TEXT, _bytes_of(F.col("raw"))).otherwise(F.col("raw"))
+        lines = rows.select(SEQ, ARRIVAL, (record_lines(rows, _NOT_TEXT) if name.endswith(RECORDS) else line).alias("value"))
         if head is not None:
             first = self.of.spark.createDataFrame([(-1, -1, head)], lines.schema)
             lines = first.union(lines)

@@ -10,7 +10,7 @@ from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
 from operators.columns import parameter
 from operators.contract import ARRIVAL, EVENT_TIME
 from operators.timing import instant, length_ms, millis, timestamp
-from platform_defs.engine.formats.raw_rows import TYPE_FAULT, type_fault
+from platform_defs.engine.formats.raw_rows import TYPE_FAULT, record_of, type_fault
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 from platform_defs.engine.formats.values import parsed_text
 
@@ -31,12 +31,12 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
     Returns:
         `arrival`, `event_time` (floored to 1 ms), `event_time_raw`, the contract's columns with their types, `_raw`,
         `_path`, `_reason` (string; null for a good row), `_broken_rules` (the rules with another action than
-        `quarantine` that the row violates), `_watermark` (the row's watermark, timestamp) and `_is_marker`.
+        `quarantine` that the row violates), `_watermark` (the row's watermark, timestamp) and `_is_marker`; and `_record`, if `raw` has it.
     """
     fields = contract.struct.fields
     text = [f for f in fields if isinstance(raw.schema[f.name].dataType, StringType) and not isinstance(f.dataType, StringType)]
     typed = [parsed_text(F.col(f.name), f.dataType).alias(f.name) if f in text else F.col(f.name) for f in fields]
-    kept = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *[F.col(f.name).alias(_TEXT + f.name) for f in text], *typed)
+    kept = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *record_of(raw), *[F.col(f.name).alias(_TEXT + f.name) for f in text], *typed)
     ingested_at = timestamp(parameter(now, F.col(ARRIVAL)))
     timed = kept.withColumn(EVENT_TIME_RAW, ingested_at if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp"))
     marked = timed.withColumn(MARK, _mark(contract)).withColumn(IS_MARKER, _is_marker(contract))
@@ -51,6 +51,7 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
         _broken(contract).alias(BROKEN),
         MARK,
         IS_MARKER,
+        *record_of(raw),
     )
 
 

@@ -1,0 +1,64 @@
+"""Reads the files to which rejected records of topics are released: JSON lines with all parts of a record that a source reads.
+
+A line has `value`, the record's value as text, or `hex`, its bytes in hexadecimal if it is no text; if both are null, the record has no
+value. It has `record`, an object of the columns that have another part of the record, as text.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import AtomicType
+
+from assets.contracts import SourceContract
+from operators.columns import temporary
+from operators.contract import ARRIVAL
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.raw_rows import HEX, PATH, RAW, RECORD
+from platform_defs.engine.formats.text import json_rows_of, lines
+from platform_defs.engine.formats.topics import NO_VALUE
+
+RECORDS = ".records"
+"""The suffix of such files."""
+_LINE, _FAULT, _PARTS = temporary("line"), temporary("fault"), temporary("parts")
+_MAP = "map<string,string>"
+_NO_RECORD = "the line is no released record: a JSON object with value or hex, and record"
+
+
+def record_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
+    """The rows of released records."""
+    found = lines(spark, files, ordered).withColumn(_LINE, F.from_json("value", f"value string, hex string, record {_MAP}"))
+    value, hexed = F.col(f"{_LINE}.value"), F.col(f"{_LINE}.hex")
+    is_record = F.coalesce(F.arrays_overlap(F.json_object_keys("value"), F.array(*map(F.lit, ("value", "hex", "record")))), F.lit(False))
+    fault = F.when(~is_record, F.lit(_NO_RECORD)).when(value.isNull() & hexed.isNull(), F.lit(NO_VALUE))
+    rows = found.select(
+        F.when(~is_record, F.col("value")).otherwise(F.coalesce(value, F.unhex(hexed).cast("string"), F.lit(""))).alias("value"),
+        fault.alias(_FAULT),
+        F.to_json(F.col(f"{_LINE}.record")).alias(RECORD),
+        PATH,
+        ARRIVAL,
+    )
+    parsed = json_rows_of(rows, contract, fault=F.col(_FAULT)).withColumn(_PARTS, F.from_json(RECORD, _MAP))
+    own = [_of_record(f.name) if isinstance(f.dataType, AtomicType) else F.col(f"`{f.name}`") for f in contract.struct.fields]
+    return parsed.select(*own, *parsed.columns[len(own) : -1])
+
+
+def _of_record(name: str) -> Column:
+    """A column's text: the part of the record, if the column has one, or else the field of the value."""
+    in_value = F.col(f"`{name}`")
+    return F.when(F.map_contains_key(_PARTS, F.lit(name)), F.col(_PARTS)[name]).otherwise(in_value).alias(name)
+
+
+def record_lines(rows: DataFrame, not_text: str) -> Column:
+    """The lines for rejected records.
+
+    Args:
+        rows: rows of a quarantine.
+        not_text: the reason of rows whose value is no text.
+    """
+    is_hex, raw = F.col("reason") == F.lit(not_text), F.col(RAW.removeprefix("_"))
+    value = F.when(~is_hex & ~F.endswith("reason", F.lit(NO_VALUE)), raw).alias("value")
+    hexed = F.when(is_hex, F.substr(raw, F.lit(len(HEX) + 1))).alias("hex")
+    kept = RECORD.removeprefix("_")
+    parts = F.from_json(kept, _MAP) if kept in rows.columns else F.lit(None).cast(_MAP)
+    return F.to_json(F.struct(value, hexed, parts.alias("record")), {"ignoreNullFields": "false"})
