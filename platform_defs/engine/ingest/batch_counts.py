@@ -12,6 +12,7 @@ from pyspark.sql.types import DateType, IntegralType, StringType
 from assets.contracts import BoundedOutOfOrderness, SourceContract
 from operators.contract import EVENT_TIME
 from operators.timing import millis
+from platform_defs.engine.formats.raw_rows import RAW
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.validate import BROKEN, IS_MARKER, MARK, REASON
@@ -35,6 +36,7 @@ class BatchCounts:
         deviation: the standard deviation of their event times.
         min_key: the lowest value of the column that `ranged_key` names.
         max_key: its highest value.
+        bytes: the size of the original rows of topics' records.
     """
 
     read: int
@@ -49,6 +51,7 @@ class BatchCounts:
     deviation: float | None
     min_key: Any = None
     max_key: Any = None
+    bytes: int | None = None
 
     def watermark(self, contract: SourceContract, last: SourceEntry | None, newest: int | None) -> int | None:
         """The source's watermark after the batch; None if it has none yet.
@@ -64,10 +67,16 @@ class BatchCounts:
         return max((w for w in (found, last and last.watermark) if w is not None), default=None)
 
 
-def measures(contract: SourceContract) -> list[Column]:
-    """The aggregates over a batch's validated rows from which `counts_of` makes its counts."""
+def measures(contract: SourceContract, *, with_bytes: bool = False) -> list[Column]:
+    """The aggregates over a batch's validated rows from which `counts_of` makes its counts.
+
+    Args:
+        contract: the source's contract.
+        with_bytes: whether to measure the size of the original rows.
+    """
     good = is_good()
     return [
+        *([F.sum(F.octet_length(RAW)).alias("bytes")] if with_bytes else []),
         F.count("*").alias("read"),
         F.count_if(good).alias("good"),
         F.count_if(F.col(REASON).isNotNull()).alias("quarantined"),

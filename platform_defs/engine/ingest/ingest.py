@@ -24,7 +24,7 @@ from platform_defs.engine.formats.raw_rows import record_of
 from platform_defs.engine.formats.read_errors import read_error, would_fail_again
 from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
 from platform_defs.engine.formats.schema_registry import RegistryError
-from platform_defs.engine.formats.topics import offset_of
+from platform_defs.engine.formats.topics import Partition, offset_of
 from platform_defs.engine.formats.unreadable_files import CheckedFiles, Patience, Unread, isolate_unreadable
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
@@ -48,7 +48,7 @@ from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.data_skipping import Ends
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.small_queries import collected, kept_and_measured
+from platform_defs.engine.lake.small_queries import collected, kept_and_measured, record_sizes
 from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.lake.waits import PATIENCE_S, Purpose
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, moved
@@ -162,10 +162,13 @@ class Ingest(LedgerWriter):
     def _source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
         validated, measured = self._computed_once(contract, files, batch.now)
         try:
-            counts = counts_of(contract, measured or collected(validated.agg(*measures(contract)))[0].asDict())
+            of_topics = any(f.is_range for f in files)
+            counts = counts_of(contract, measured or collected(validated.agg(*measures(contract, with_bytes=of_topics)))[0].asDict())
+            if counts.bytes is not None and counts.read:
+                record_sizes({Partition.of(f.path).topic for f in files if f.is_range}, counts.bytes // counts.read)
             repeated = self._repeated(validated, contract, counts)
             attempt = attempt_of(batch.seq, contract, files, batch.now) | {GOOD: counts.good}
-            accepted = self._write(validated, repeated, contract, counts, batch, attempt, any(f.is_range for f in files))
+            accepted = self._write(validated, repeated, contract, counts, batch, attempt, of_topics)
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, batch.now)
             lowest = partitions.lowest(batch.now, contract.idle_timeout)
@@ -192,7 +195,7 @@ class Ingest(LedgerWriter):
     def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[DataFrame, dict[str, Any] | None]:
         """The validated rows, computed at most once if that is cheaper, and their measures, if they are known already."""
         validated = self._validated(contract, files, now)
-        few = kept_and_measured(validated, measures(contract))
+        few = kept_and_measured(validated, measures(contract, with_bytes=any(f.is_range for f in files)))
         if few is not None:
             return few
         # every pass would parse text again; columnar files are cheaper to read again than to cache

@@ -7,7 +7,7 @@ adaptive execution and with one shuffle partition. Its rows can be fetched as Ar
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -50,9 +50,11 @@ _OF_ONE_COMMIT = [
 _MEASURES = "measures"
 _COMPRESSION = 20
 """A compressed text file counts as so many times its size."""
-_TOPICS, _OFFSET = "KafkaRelation(", re.compile(r"-\d+ -> (\d+)")
-_RECORD_BYTES = 500
-"""The assumed size of a record of a Kafka topic, which is not known before it is read."""
+_TOPICS, _OFFSET = "KafkaRelation(", re.compile(r"([\w.-]+)-\d+ -> (\d+)")
+LARGE_RECORD_BYTES = 10_000
+"""The assumed size of a record of a Kafka topic of which this process has read none yet: few records are larger."""
+_RECORD_BYTES = dict[str, int]()
+"""By topic, the mean size of the records that were read last."""
 _ROWS_IN_MEMORY = {"LocalRelation", "OneRowRelation", "Range"}
 _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 _ONE_AT_A_TIME = Lock()
@@ -157,6 +159,11 @@ def from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
     return frame.sparkSession.createDataFrame(rows, all_nullable(frame)) if rows.num_rows else frame.limit(0)
 
 
+def record_sizes(topics: Iterable[str], mean_bytes: int) -> None:
+    """Remember the mean size of the records that were read from topics, by which the size of their next records is estimated."""
+    _RECORD_BYTES.update(dict.fromkeys(topics, max(1, mean_bytes)))
+
+
 def copied(frame: DataFrame) -> DataFrame:
     """A copy of a frame of one relation, with new column ids, so that it can be joined with the original."""
     plan = _analyzed(frame)
@@ -220,14 +227,14 @@ def _inputs(plan: Any) -> list[tuple[Any, int, bool]] | None:
 
 
 def _topic_bytes(relation: str) -> int | None:
-    """The assumed size of the records that a relation of Kafka's topics reads; None if its offsets are not known.
+    """The estimated size of the records that a relation of Kafka's topics reads; None if its offsets are not known.
 
     Args:
         relation: its text, which has the first offset of each partition and then the offset after the last one.
     """
-    offsets = [int(offset) for offset in _OFFSET.findall(relation)]
-    half = len(offsets) // 2
-    return (sum(offsets[half:]) - sum(offsets[:half])) * _RECORD_BYTES if offsets and len(offsets) == 2 * half else None
+    sized = [int(offset) * _RECORD_BYTES.get(topic, LARGE_RECORD_BYTES) for topic, offset in _OFFSET.findall(relation)]
+    half = len(sized) // 2
+    return sum(sized[half:]) - sum(sized[:half]) if sized and len(sized) == 2 * half else None
 
 
 def _file_bytes(relation: Any, *, is_parquet: bool) -> int | None:

@@ -239,3 +239,14 @@ def _plan(frame: DataFrame) -> str:
 
 def _rows(frame: DataFrame) -> list[str]:
     return sorted(str(tuple(row)) for row in frame.collect())
+
+
+def test_the_size_of_records_is_estimated_by_those_that_were_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_queries, "_RECORD_BYTES", {})
+    ends = "start=SpecificOffsetRangeLimit(Map(a-b-0 -> 5, c-1 -> 0)), end=SpecificOffsetRangeLimit(Map(a-b-0 -> 15, c-1 -> 2)))"
+    relation = f"KafkaRelation(strategy=Assign[a-b-0, c-1], {ends}"
+    large = small_queries.LARGE_RECORD_BYTES
+    assert small_queries._topic_bytes(relation) == 12 * large
+    small_queries.record_sizes(["a-b"], 100)
+    assert small_queries._topic_bytes(relation) == 10 * 100 + 2 * large
+    assert small_queries._topic_bytes("KafkaRelation(strategy=Subscribe[a], start=Earliest, end=Latest)") is None
