@@ -13,6 +13,14 @@ from tests.support.small_sources import land, source
 from tests.support.topics import LEFT, RIGHT, Lakes, accepted, lines, new_topic, send
 
 
+class Ended(Exception):
+    """The end of a stream."""
+
+
+def end() -> None:
+    raise Ended("quiet")
+
+
 def test_a_topic_that_is_created_again_is_refused_until_it_is_accepted(lakes: Lakes, kafka: Kafka):
     topic = new_topic(kafka, 1)
     send(kafka, topic, lines(LEFT[:5]))
@@ -37,11 +45,12 @@ def test_a_topic_that_is_created_again_between_the_look_and_the_read_is_not_read
     send(kafka, topic, lines(LEFT[:5]))
     send(kafka, other, lines(RIGHT[:3]))
     of = {"l": {"options": {"subscribe": topic}}, "r": {"options": {"subscribe": other}}}
-    look = TopicRanges.new
+    look, created = TopicRanges.new, list[str]()
 
     def look_and_create_again(self: TopicRanges, spark: SparkSession) -> list[File]:
         found = look(self, spark)
-        if any(topic in file.path for file in found):
+        if any(topic in file.path for file in found) and len(created) < 2:
+            created.append(topic)
             kafka.delete(topic)
             kafka.create(topic, 1)
             send(kafka, topic, lines(LEFT[5:20]))
@@ -56,7 +65,11 @@ def test_a_topic_that_is_created_again_between_the_look_and_the_read_is_not_read
     engine = lakes.engine([source("l"), source("r")], **of)
     assert accepted(engine, "r") == [0, 1, 2], "the other source goes on"
     assert "l" not in engine.ledger.last()
-    engine.ingest()
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicRanges, "new", look_and_create_again)
+        with pytest.raises(Ended, match="quiet"):
+            engine.ingest("1 second", on_quiet=end)
+    assert engine.failures.of_source("l") is None, "the range of the topic that was deleted is over"
     assert accepted(engine) == [*range(5, 20)], "nothing was read of the old topic, so the new one is read from its beginning"
 
 
@@ -73,10 +86,6 @@ def test_records_that_retention_deleted_are_refused_or_skipped(lakes: Lakes, kaf
     engine = lakes.engine([source("l")], l={"options": {"subscribe": topic, "failOnDataLoss": "false"}})
     engine.ingest()
     assert accepted(engine) == [0, 1, 2, 3, 4, 8, 9, 10, 11]
-
-
-class Ended(Exception):
-    """The end of a stream."""
 
 
 def test_a_refused_topic_is_a_failure_of_its_source_and_the_other_sources_go_on(lakes: Lakes, kafka: Kafka):
@@ -97,10 +106,6 @@ def test_a_refused_topic_is_a_failure_of_its_source_and_the_other_sources_go_on(
     send(kafka, other, lines(RIGHT[3:4]))
     land(engine, "l", "file.jsonl", [LEFT[50].line])
     stream = lakes.engine([source("l"), source("r")], **of)
-
-    def end() -> None:
-        raise Ended("quiet")
-
     with pytest.raises(Ended, match="quiet"):
         stream.ingest("1 second", on_quiet=end)
     assert (accepted(stream, "r"), accepted(stream)) == ([0, 1, 2, 3], [0, 1, 2, 3, 4, 50])

@@ -62,6 +62,13 @@ class Pending:
         """The unreadable files, each with the reason from its last try."""
         return [t.unread for t in self._tries.values()]
 
+    def forget_ranges(self, source: str, found: Sequence[File]) -> None:
+        """Forget the unread ranges of offsets of a source that its finder no longer finds, as those of a topic that was deleted."""
+        paths = {file.path for file in found}
+        missing = [p for p, t in self._tries.items() if t.unread.file.is_range and t.unread.file.source == source and p not in paths]
+        for path in missing:
+            del self._tries[path]
+
     def is_ready(self) -> bool:
         """Whether any file is due for a retry."""
         return bool(self._ready([]))

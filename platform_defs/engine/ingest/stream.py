@@ -153,13 +153,21 @@ class Stream:
         if ready:
             turns.files([])
         found = [file for file in self._found() if file not in pending]
-        records = [file for ranges in self.ranges.values() for file in ranges.new(self.spark) if file not in pending]
+        records = [file for source in self.ranges for file in self._records(source, pending) if file not in pending]
         self._warn()
         first, *rest = [*_in_turn(found, self.max_files)] or [[]]
         for some in ([*first, *records], *rest) if first or records else ():
             turns.files(some)
         self._report_failing(pending)
         return ready or bool(found or records)
+
+    def _records(self, source: str, pending: Pending) -> list[File]:
+        """The ranges of offsets that a source's topics have and the ledger does not."""
+        ranges = self.ranges[source]
+        found = ranges.new(self.spark)
+        if not ranges.unlisted and ranges.refused is None:
+            pending.forget_ranges(source, found)
+        return found
 
     def _found(self) -> list[File]:
         """The files that the ledger does not record in their present state."""

@@ -94,3 +94,17 @@ def test_a_range_of_offsets_waits_but_is_found_again_by_its_finder():
     now[0] = 31.0
     assert range_ not in pending
     assert not pending.is_ready(), "only its finder knows whether the topic is still the same"
+
+
+def test_an_unread_range_that_its_finder_no_longer_finds_is_forgotten():
+    ranges = [File(5, f"kafka:orders/{n}@id1", 3, "l") for n in range(2)]
+
+    def ingest(found: Sequence[File]) -> Entry | None:
+        raise UnreadError([Unread(file, "timeout") for file in found], [])
+
+    pending = Pending(ingest)
+    pending.files([*ranges, GOOD])
+    pending.forget_ranges("r", [])
+    assert [u.file for u in pending.unread] == [*ranges, GOOD]
+    pending.forget_ranges("l", [ranges[1]])
+    assert [u.file for u in pending.unread] == [ranges[1], GOOD]
