@@ -119,6 +119,8 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.sql.codegen.cache.maxEntries": "4000",
             "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
             "spark.databricks.delta.snapshotPartitions": "2",
+            # a version of any age can be read while its files exist: they are kept since their removal, and not since the commit
+            "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
             "spark.databricks.delta.delta.log.cacheSize": "256",  # tables; each takes about 1 MB of the heap, and 10,000 are the default
             "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),
             "spark.databricks.delta.optimize.maxFileSize": str(4 * SMALL_BYTES),

@@ -31,17 +31,17 @@ def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
     except (PySparkException, Py4JJavaError, DeltaError, OSError, pa.ArrowException) as error:
         if not lake.is_local and is_fault_of_store(error):
             raise LakeError.no_store(lake.root, error) from error
-        lost = set(_FILE.findall(str(error)))
         for table in tables:
-            _blame(lake, table, lost, error)
+            for file in lost_files(lake, table, error):
+                raise LakeError.missing_file(table, file, _batches(lake.delta(table), file)) from error
         raise
 
 
-def _blame(lake: Lake, table: str, lost: set[str], error: Exception) -> None:
+def lost_files(lake: Lake, table: str, error: Exception) -> list[str]:
+    """The data files that an error names and that the present version of a table lists."""
+    lost = set(_FILE.findall(str(error)))
     delta = lake.delta(table) if lost else None
-    for file in () if delta is None else delta.file_uris():
-        if any(file.endswith(f"/{end}") for end in lost):
-            raise LakeError.missing_file(table, file, _batches(delta, file)) from error
+    return [] if delta is None else [file for file in delta.file_uris() if any(file.endswith(f"/{end}") for end in lost)]
 
 
 def _batches(delta: DeltaTable | None, file: str) -> str:

@@ -1,15 +1,21 @@
 """Publishing to Kafka: write the changes of a table's steps to a topic, with the step in each record's headers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from platform_defs.engine.inputs.progress import progress, step_id, table_identity
+from platform_defs.engine.formats.read_errors import read_error
+from platform_defs.engine.inputs.progress import progress, results_table, step_id, table_identity
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.operations.topic import CHANGE, SINCE, STEP, STEP_ID, TABLE, Sink, SinkError, Topic, Written
-from platform_defs.engine.operations.topic_changes import KEY, KIND, VALUE, Write, writes
+from platform_defs.engine.lake.missing_files import lost_files
+from platform_defs.engine.operations.topic import CHANGE, COPY, SINCE, STEP, STEP_ID, TABLE, Naming, Sink, SinkError, Topic, Written
+from platform_defs.engine.operations.topic_changes import KEY, KIND, NUMBER, VALUE, Write, writes
 from platform_defs.faults import point
 
 _HEADERS = "headers"
@@ -70,7 +76,8 @@ def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic) ->
         return Published(sink.topic, 0)
     done, before, steps = 0 if newest is None else newest.step if newest.complete else newest.since, topic.records(), 0
     for write in writes(reading, asset, sink, done, None if newest is None or newest.complete else newest.step):
-        _write(sink, write, table, identity := step_id(reading.lake, asset, write.step) or "")
+        with _naming_deleted_files(reading, asset, sink, write.step):
+            _write(sink, write, table, identity := step_id(reading.lake, asset, write.step) or "")
         topic.commit(table, write.step, identity)
         point("kafka.after_commit")
         steps += 1
@@ -88,17 +95,34 @@ def _require_same_steps(reading: Reading, asset: DerivedAsset, sink: Sink, newes
         raise SinkError.other_step(asset.name, sink.topic, newest.step, upto)
 
 
+@contextmanager
+def _naming_deleted_files(reading: Reading, asset: DerivedAsset, sink: Sink, step: int) -> Iterator[None]:
+    """Raise `SinkError` if Spark fails on a data file that only an earlier version of the table lists."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        if read_error(error).kind == "missing" and not lost_files(reading.lake, results_table(asset), error):
+            raise SinkError.no_files(asset.name, sink.topic, step) from error
+        raise
+
+
 def _write(sink: Sink, write: Write, table: str, identity: str) -> None:
     values = {TABLE: table, STEP: str(write.step), SINCE: str(write.since), STEP_ID: identity}
     headers = [_header(name, F.lit(value)) for name, value in values.items()]
-    kind = F.when(F.col(KIND).isNotNull(), F.array(_header(CHANGE, F.col(KIND)))).otherwise(F.array().cast(_HEADER_TYPE))
-    records = write.rows.select(KEY, VALUE, F.concat(F.array(*headers), kind).alias(_HEADERS))
+    own = [_if_any(CHANGE, F.col(KIND)), _if_any(COPY, F.col(NUMBER).cast("string"))]
+    records = write.rows.select(KEY, VALUE, F.concat(F.array(*headers), *own).alias(_HEADERS))
     point("kafka.before_write")
-    _save(records, sink)
+    with Naming(sink.topic):
+        _save(records, sink)
     point("kafka.after_write")
 
 
 _HEADER_TYPE = "array<struct<key:string,value:binary>>"
+
+
+def _if_any(name: str, value: Column) -> Column:
+    """A header in an array, which is empty if its value is null."""
+    return F.when(value.isNotNull(), F.array(_header(name, value))).otherwise(F.array().cast(_HEADER_TYPE))
 
 
 def _header(name: str, value: Column) -> Column:

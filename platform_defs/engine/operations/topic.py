@@ -25,8 +25,10 @@ from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.safe_text import printable
 
 HEADER = "tidemark."
-TABLE, STEP, SINCE, STEP_ID, CHANGE = (f"{HEADER}{name}" for name in ("table", "step", "since", "id", "change"))
-"""The headers: the table's Delta id and generation; the step; the step after which the write began; the step's id; the change kind."""
+TABLE, STEP, SINCE, STEP_ID, CHANGE, COPY = (f"{HEADER}{name}" for name in ("table", "step", "since", "id", "change", "copy"))
+"""The headers: the table's Delta id and generation; the step; the step after which the write began; the step's id; the change kind; the
+number of the record among equal ones of its step."""
+_KAFKA = ".kafka."
 _POLL_MS, _POLLS = 250, 80
 _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
@@ -70,6 +72,15 @@ class SinkError(TidemarkError, RuntimeError):
         return cls(
             f"the topic {topic!r} has {asset} up to step {step}, and the table's log no longer has the steps that follow; legal: a sink "
             "that runs more often than Delta deletes old log entries. Publish it to a new topic, which then has the present rows first"
+        )
+
+    @classmethod
+    def no_files(cls, asset: str, topic: str, step: int) -> "SinkError":
+        """Data files of an earlier version of the table were deleted."""
+        return cls(
+            f"the topic {topic!r} lacks step {step} of {asset}, and maintenance has deleted data files that its changes need; "
+            "legal: a sink that runs more often than old files are deleted, which is after 7 days. Publish it to a new topic, which then "
+            "has the present rows first"
         )
 
     @classmethod
@@ -169,7 +180,7 @@ class Topic:
         self._jvm, self._sink, self._group = cast(Any, spark._jvm), sink, f"tidemark.{asset}"
         own = {"key.deserializer": _BYTES, "value.deserializer": _BYTES, "enable.auto.commit": "false", "allow.auto.create.topics": "false"}
         clients = self._jvm.org.apache.kafka.clients
-        with _Naming(sink.topic):
+        with Naming(sink.topic):
             self._admin = admin_client(self._jvm, sink.client)
             try:
                 self._id, self._partitions = self._described(compacted)
@@ -191,7 +202,7 @@ class Topic:
         Raises:
             SinkError: another program wrote to the topic, or it cannot be read.
         """
-        with _Naming(self._sink.topic):
+        with Naming(self._sink.topic):
             committed, last = self._committed(), self._last_records()
         newest = max(last, key=lambda one: one.step, default=None)
         if newest is None or (committed is not None and committed.step >= newest.step and committed.table == newest.table):
@@ -203,12 +214,12 @@ class Topic:
         value = json.dumps({"topic": self._id, "table": table, "step": step, "id": step_id})
         offsets = self._jvm.java.util.HashMap()
         offsets.put(self._partition(0), self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(0, value))
-        with _Naming(self._sink.topic):
+        with Naming(self._sink.topic):
             self._admin.alterConsumerGroupOffsets(self._group, offsets).all().get()
 
     def records(self) -> int:
         """The number of offsets of all partitions."""
-        with _Naming(self._sink.topic):
+        with Naming(self._sink.topic):
             return sum(self._ends("endOffsets").values())
 
     def _described(self, compacted: bool) -> tuple[str, int]:
@@ -284,8 +295,8 @@ class Topic:
         return self._jvm.org.apache.kafka.common.TopicPartition(self._sink.topic, number)
 
 
-class _Naming:
-    """Makes an error of Kafka's client name the topic."""
+class Naming:
+    """Makes an error of Kafka's client name the topic; another error, such as one of reading the table, is left as it is."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -294,5 +305,5 @@ class _Naming:
         return None
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, Py4JJavaError):
+        if isinstance(error, Py4JJavaError) and _KAFKA in str(root_cause(error).getClass().getName()):
             raise SinkError.failed(self._topic, error) from error

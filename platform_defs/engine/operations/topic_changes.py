@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
@@ -18,8 +18,9 @@ from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.operations.topic import Sink, SinkError
 from platform_defs.engine.operations.topic_values import Encoding
 
-KEY, VALUE, KIND = "key", "value", "change"
-"""The columns of the records: the key, the value, and the change kind, which is null for an upserted table."""
+KEY, VALUE, KIND, NUMBER = "key", "value", "change", "copy"
+"""The columns of the records: the key, the value, the change kind, which is null for an upserted table, and the number of the record among
+equal ones of its step, which is null if the results have a key."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def _of_changelog(reading: Reading, asset: DerivedAsset, sink: Sink, done: int) 
         changelog = steps_of(reading, asset, step - 1, step).drop(CHANGED_AT)
         encoders = partial(encoding, "value", changelog.schema), partial(encoding, "key", changelog.schema)
         upserts = keyed_upserts(changelog, key=asset.operator.emits.key, order=STEP, encode=encoders[0], encode_key=encoders[1])
-        yield Write(done, step, upserts.select(KEY, VALUE, F.lit(None).cast("string").alias(KIND)))
+        yield Write(done, step, upserts.select(KEY, VALUE, F.lit(None).cast("string").alias(KIND), _no_number()))
         done = step
 
 
@@ -153,5 +154,11 @@ def _records(asset: DerivedAsset, encoding: Encoding, rows: DataFrame) -> DataFr
     key = encoding.sink.key or asset.operator.emits.key
     if not {*key} <= {*columns}:
         raise SinkError.no_key(asset.name, key, columns)
+    number = _no_number() if asset.operator.emits.key else F.row_number().over(Window.partitionBy(KIND, VALUE).orderBy(KIND)).alias(NUMBER)
     of_key = encoding("key", rows.schema, key) if key else F.lit(None).cast("string")
-    return rows.select(of_key.alias(KEY), encoding("value", rows.schema, columns).alias(VALUE), F.col(OWN_CHANGE).alias(KIND))
+    records = rows.select(of_key.alias(KEY), encoding("value", rows.schema, columns).alias(VALUE), F.col(OWN_CHANGE).alias(KIND))
+    return records.select("*", number)
+
+
+def _no_number() -> Column:
+    return F.lit(None).cast("int").alias(NUMBER)

@@ -1,6 +1,7 @@
 """Publishing to Kafka, with a real broker: a compacted topic read back equals the table, whatever is killed."""
 
 import json
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -8,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopN, Tumbling, WindowedAggregate
+from operators.changelog import OWN_CHANGE
 from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.operations.topic import CHANGE, STEP, TABLE, Sink, SinkError
+from platform_defs.engine.operations import topic_changes
+from platform_defs.engine.operations.topic import CHANGE, COPY, STEP, TABLE, Sink, SinkError
 from tests.conftest import MakeEngine
 from tests.support.kafka import COMPACT_SOON, Kafka, Record
 from tests.support.small_sources import MINUTE, Event, join, replay, source
@@ -194,8 +198,7 @@ def test_a_missing_topic_is_created_if_the_sink_has_partitions(make_engine: Make
 
 
 def test_closed_results_are_records_and_a_correction_names_its_kind(make_engine: MakeEngine, kafka: Kafka):
-    operator = WindowedAggregate(window=Tumbling(size="1 minute"), by="k", aggregates={"n": "count(*)"}, allowed_lateness="1 hour")
-    engine = _engine(make_engine, DerivedAsset(name="counts", inputs=("l",), operator=operator))
+    engine = _engine(make_engine, COUNTS)
     engine = _with_sink(engine, "counts", kafka, kafka.create("counts", 1), key=("k",))
     _steps(engine, "counts", [[Event("a", 1, 1)], [Event("a", 1, 3 * MINUTE)]])
     engine.views.publish_to_topic("counts")
@@ -205,17 +208,72 @@ def test_closed_results_are_records_and_a_correction_names_its_kind(make_engine:
     assert found == [(b'{"k":"a"}', "+I", 1), (b'{"k":"a"}', "+U", 2), (b'{"k":"a"}', "+I", 1)]
 
 
-def test_pairs_without_a_key_are_appended_once_after_a_kill_of_the_first_write(make_engine: MakeEngine, kafka: Kafka):
-    engine = _with_sink(_engine(make_engine, join()), "pairs", kafka, kafka.create("pairs", 2))
-    replay(
-        engine, [{"l": [Event("a", 1, 0)], "r": [Event("a", 2, 1)]}, {"l": [Event("b", 1, 90 * MINUTE)], "r": [Event("b", 1, 90 * MINUTE)]}]
-    )
+COUNTS = DerivedAsset(
+    name="counts",
+    inputs=("l",),
+    operator=WindowedAggregate(window=Tumbling(size="1 minute"), by="k", aggregates={"n": "count(*)"}, allowed_lateness="1 hour"),
+)
+
+
+def _age(engine: Engine, asset: str) -> None:
+    """Make the commits of a table ten days old."""
+    old = time.time() - 10 * 86_400
+    for commit in Path(engine.lake.path(asset), "_delta_log").glob("*.json"):
+        os.utime(commit, (old, old))
+
+
+def test_a_correction_of_an_old_step_is_published_as_long_as_its_files_exist(make_engine: MakeEngine, kafka: Kafka):
+    engine = _with_sink(_engine(make_engine, COUNTS), "counts", kafka, kafka.create("counts-old", 1), key=("k",))
+    _steps(engine, "counts", [[Event("a", 1, 1)], [Event("a", 1, 3 * MINUTE)]])
+    engine.views.publish_to_topic("counts")
+    _age(engine, "counts")
+    _steps(engine, "counts", [[Event("a", 2, 2)]])
+    assert engine.views.publish_to_topic("counts").records == 1
+    assert [(r.headers[CHANGE] or b"").decode() for r in kafka.read("counts-old")] == ["+I", "+U"]
+
+
+def test_a_step_whose_files_maintenance_has_deleted_is_refused(make_engine: MakeEngine, kafka: Kafka):
+    engine = _with_sink(_engine(make_engine, COUNTS), "counts", kafka, kafka.create("counts-deleted", 1), key=("k",))
+    _steps(engine, "counts", [[Event("a", 1, 1)], [Event("a", 1, 3 * MINUTE)]])
+    engine.views.publish_to_topic("counts")
+    before = {*engine.lake.delta("counts").file_uris()}  # pyright: ignore[reportOptionalMemberAccess]
+    _steps(engine, "counts", [[Event("a", 2, 2)]])
+    for file in before - {*engine.lake.delta("counts").file_uris()}:  # pyright: ignore[reportOptionalMemberAccess]
+        Path(file.removeprefix("file://")).unlink()
+    with pytest.raises(SinkError, match=r"'counts-deleted' lacks step 3 of counts, and maintenance has deleted .* to a new topic"):
+        engine.views.publish_to_topic("counts")
+
+
+def test_a_record_that_cannot_be_written_is_an_error_with_the_topic(make_engine: MakeEngine, kafka: Kafka):
+    engine = _engine(make_engine, TOP)
+    options = {"kafka.bootstrap.servers": kafka.address, "kafka.max.request.size": "100"}
+    engine = replace(engine, sinks={"top": Sink(topic=kafka.create("too-small"), options=options)})
+    _steps(engine, "top", FIRST[:1])
+    with pytest.raises(SinkError, match=r"the topic 'too-small' cannot be used: .*RecordTooLarge.* Check the options"):
+        engine.views.publish_to_topic("top")
+
+
+@pytest.mark.parametrize("at", [name for name in faults.POINTS if name.startswith("kafka.")])
+def test_rows_without_a_key_are_distinct_from_records_that_a_kill_repeats(make_engine: MakeEngine, kafka: Kafka, at: str):
+    engine = _with_sink(_engine(make_engine, join()), "pairs", kafka, topic := kafka.create(f"pairs-{at}", 2))
+    ends = [Event("z", 1, 90 * MINUTE)]
+    replay(engine, [{"l": [Event("a", 1, 0), Event("a", 2, 0)], "r": [Event("a", 2, 1)]}, {"l": ends, "r": ends}])
     engine.advance("pairs")
-    done = engine.views.publish_to_topic("pairs")
     rows = engine.views.table("pairs").count()
-    assert rows > 0
-    assert (done.records, len(kafka.read("pairs"))) == (rows, rows)
-    assert {(r.key, r.headers[CHANGE]) for r in kafka.read("pairs")} == {(None, b"+I")}
+    _kill_at(engine, at, 1)
+    engine.views.publish_to_topic("pairs")
+    records = kafka.read(topic)
+    assert len({(r.value, r.headers[STEP], r.headers[CHANGE], r.headers[COPY]) for r in records}) == rows
+    assert len(records) == (2 * rows if at == "kafka.after_write" else rows)
+    assert {r.key for r in records} == {None}
+
+
+def test_equal_rows_without_a_key_are_numbered(spark: SparkSession):
+    rows = spark.createDataFrame([("a", "+I"), ("a", "+I"), ("a", "-D"), ("b", "+I")], f"k string, {OWN_CHANGE} string")
+    encoding = topic_changes.Encoding(spark, Sink(topic="t", options={}), "pairs")
+    records = topic_changes._records(join(), encoding, rows)
+    found = sorted(tuple(r) for r in records.select("change", "value", "copy").collect())
+    assert found == [("+I", '{"k":"a"}', 1), ("+I", '{"k":"a"}', 2), ("+I", '{"k":"b"}', 1), ("-D", '{"k":"a"}', 1)]
 
 
 def test_avro_records_can_be_read_with_the_schema_of_the_table(make_engine: MakeEngine, kafka: Kafka, tmp_path: Path):
