@@ -7,6 +7,8 @@ STAMP := .tidemark/setup.stamp
 CLASSES := .tidemark/classes.stamp
 DIR ?= ../shared/oracle
 SUITABLE := import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit(1); print(sys.executable)
+SOAK_MINUTES ?= 30
+SOAK_RATE ?= 5000
 LONG := oracle_all or chaos or soak or bench
 # Three processes for two cores, each with a session in one JVM: planning a small step uses one core only, and commits wait for the disk.
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=1
@@ -18,7 +20,7 @@ unexport VIRTUAL_ENV
 # Each process imports some 7,000 modules; compiling them without cached byte code takes 7 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-kafka setup-broker setup-s3 kafka-up demo demo-kafka test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-setup docs docs-serve docs-setup chaos ui clean FORCE
+.PHONY: help setup setup-kafka setup-broker setup-s3 kafka-up demo demo-kafka test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-latency bench-setup soak docs docs-serve docs-setup chaos ui clean FORCE
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -118,6 +120,12 @@ bench-cycle: setup ## measure one cycle of the shop: seconds, Spark jobs and Del
 bench-growth: bench-setup ## measure how cost grows with rows, keys, bounds, micro-batches, age and backlog; takes hours
 	@status=0; for part in growth age backlog; do $(BIN)/python -m benchmarks $$part $(ARGS) || status=$$?; done; \
 	$(BIN)/python -m benchmarks report; exit $$status
+
+bench-latency: setup-kafka setup-broker bench-setup ## measure the time from a record in Kafka to a table's row and to a sink's record (ARGS="--rates 100")
+	@$(BIN)/python -m benchmarks latency $(ARGS) && $(BIN)/python -m benchmarks report-live
+
+soak: setup-kafka setup-broker bench-setup ## run a stream from Kafka to Kafka, kill the broker, check lake, topics, memory and files (SOAK_MINUTES, SOAK_RATE)
+	@$(BIN)/python -m benchmarks soak --minutes $(SOAK_MINUTES) --rate $(SOAK_RATE) $(ARGS)
 
 bench-setup: setup
 	@$(BIN)/python -c 'import matplotlib, numpy' 2>/dev/null || { \

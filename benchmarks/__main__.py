@@ -27,6 +27,8 @@ WORK, FLINK = HOME / "bench", PROJECT.parent / "shared" / "peers" / "flink"
 GROWTH = ["rows", "keys", "bounds", "batch"]
 SIZES, SLOW_SIZES, BACKLOGS, PARTITIONS = [1_000_000, 5_000_000], [200_000, 1_000_000], [10_000_000, 40_000_000], [4, 64]
 ALL_CONTENDERS: list[str] = []
+RATES = [100.0, 1_000.0, 5_000.0]
+ENGINES = ["tidemark", "spark"]
 
 
 @app.command()
@@ -193,6 +195,61 @@ def scaling(
             times = ", ".join(f"{n}: {seconds:.1f}" for n, seconds in found.simulated_s.items())
             print(f"{number} partitions, {part}: {found.measured_s:.1f} s, of which the driver alone {found.driver_s:.1f}; ", end="")
             print(f"{found.tasks} tasks; seconds by cores: {times}")
+
+
+@app.command()
+def soak(
+    minutes: Annotated[float, typer.Option(help="For how long events are sent.", min=0.5)] = 30.0,
+    rate: Annotated[float, typer.Option(help="Events in a second.", min=1)] = 5_000.0,
+    kill_every: Annotated[float, typer.Option(help="Average seconds between two kills of the broker.", min=5)] = 120.0,
+    seed: Annotated[int, typer.Option(help="Seed of the kills.")] = 7,
+    heap: Annotated[str, typer.Option(help="Heap of the stream.")] = "2g",
+    work: Work = WORK,
+    cores: Cores = 2,
+) -> None:
+    """Run a stream from Kafka to Kafka at a steady rate, kill the broker at random moments, and check lake, topics, memory and files.
+
+    The figures are in soak.json, the samples in soak.csv; `report-live` writes them into the docs.
+    """
+    from benchmarks.live.soak import Soak, run
+
+    wanted = Soak(work=work / "soak", minutes=minutes, rate=rate, kill_every_s=kill_every, seed=seed, heap=heap, cores=cores)
+    found = run(wanted, print)
+    print(json.dumps({name: value for name, value in found.items() if name != "samples"}, indent=1))
+    if found["problems"]:
+        raise SystemExit("\n".join(["problems:", *found["problems"]]))
+
+
+@app.command()
+def latency(
+    rates: Annotated[list[float], typer.Option(help="Events in a second, one rate after the other.")] = RATES,
+    seconds: Annotated[float, typer.Option(help="For how long each rate is sent; the first 10 s do not count.", min=20)] = 60.0,
+    only: Annotated[list[str], typer.Option(help="Engines: tidemark, spark.")] = ENGINES,
+    heap: Annotated[str, typer.Option(help="Heap of the stream.")] = "2g",
+    work: Work = WORK,
+    cores: Cores = 2,
+) -> None:
+    """Measure the time from an event's record in Kafka to its row in a table, and to its record on the topic of a sink.
+
+    The figures are in latency.json; `report-live` writes them into the docs.
+    """
+    from benchmarks.live.latency import Latency, run
+
+    found = run(Latency(work=work / "latency", rates=rates, seconds=seconds, heap=heap, cores=cores), only, print)
+    print(json.dumps(found["found"], indent=1))
+
+
+@app.command()
+def report_live(
+    work: Work = WORK, docs: Annotated[Path, typer.Option(help="Folder with explanation/benchmarks.md and images/.")] = PROJECT / "docs"
+) -> None:
+    """Write the results of `soak` and `latency` into benchmarks.md, with the plot of the soak."""
+    from benchmarks.live import report
+
+    for name, write in (("latency", report.write_latency), ("soak", report.write_soak)):
+        file = work / name / f"{name}.json"
+        if file.exists():
+            write(json.loads(file.read_text()), docs)
 
 
 @app.command()

@@ -36,13 +36,14 @@ def draw(records: Sequence[Record], folder: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def _figure(path: Path, width: float, height: float, axes: int) -> Iterator[list[Axes]]:
+def figure(path: Path, width: float, height: float, axes: int) -> Iterator[list[Axes]]:
+    """A figure with axes side by side, which is saved when the block ends."""
     with mpl.rc_context(STYLE):
-        figure, grid = plt.subplots(1, axes, figsize=(width, height), squeeze=False)
+        drawn, grid = plt.subplots(1, axes, figsize=(width, height), squeeze=False)
         yield list(grid[0])
-        figure.tight_layout()
-        figure.savefig(path, metadata={"Date": None, "Creator": None})
-        plt.close(figure)
+        drawn.tight_layout()
+        drawn.savefig(path, metadata={"Date": None, "Creator": None})
+        plt.close(drawn)
 
 
 def _join(records: Sequence[Record], path: Path) -> Path:
@@ -58,7 +59,7 @@ def _hot_items(records: Sequence[Record], path: Path) -> Path:
 def _slopes(slopes: Sequence[tuple[str, float | None]], path: Path) -> Path:
     """Slopes with the best on top. The scale is logarithmic, because slopes span two orders of magnitude."""
     bars = sorted(((title, s) for title, s in slopes if s is not None and s > 0), key=lambda bar: -bar[1])
-    with _figure(path, 8, 0.6 + 0.36 * len(bars), 1) as (axes,):
+    with figure(path, 8, 0.6 + 0.36 * len(bars), 1) as (axes,):
         colors = [OURS if title.startswith("Tidemark") else OTHERS for title, _ in bars]
         drawn = axes.barh([title for title, _ in bars], [s for _, s in bars], color=colors)
         axes.bar_label(drawn, fmt="%.2f", padding=3)
@@ -69,7 +70,7 @@ def _slopes(slopes: Sequence[tuple[str, float | None]], path: Path) -> Path:
 
 
 def _growth(records: Sequence[Record], path: Path) -> Path:
-    with _figure(path, 9, 2.8, 3) as (by_rows, by_keys, by_bounds):
+    with figure(path, 9, 2.8, 3) as (by_rows, by_keys, by_bounds):
         seconds = medians(records, "rows", "catch_up", *SECONDS)
         _draw_line(by_rows, [n / 1e6 for n in seconds], list(seconds.values()), "million rows per table", "catch-up, s")
         keys = [(r["cell"]["rows"] / r["cell"]["keys"], r["outcome"]["seconds"]) for r in successful(records, "keys")]
@@ -83,7 +84,7 @@ def _growth(records: Sequence[Record], path: Path) -> Path:
 def _batch(records: Sequence[Record], path: Path) -> Path:
     """Latency against throughput; each point is one size of micro-batches."""
     points = curve(records)
-    with _figure(path, 8, 3, 2) as (by_size, by_rate):
+    with figure(path, 8, 3, 2) as (by_size, by_rate):
         _draw_line(by_size, [p.rows for p in points], [p.step_s for p in points], "rows per micro-batch", "step, s")
         by_size.set_xscale("log")
         _draw_line(by_rate, [p.rows / p.step_s for p in points], [p.step_s for p in points], "rows/s", "step, s")
@@ -98,7 +99,7 @@ def _age(records: Sequence[Record], path: Path) -> Path:
     record = successful(records, "age")[-1]
     seconds, files = step_seconds(record), record["outcome"]["files"]
     bounds = range(0, len(seconds) + 1, max(1, len(seconds) // 100))
-    with _figure(path, 8, 3, 2) as (times, counts):
+    with figure(path, 8, 3, 2) as (times, counts):
         _draw_line(times, [b for _, b in pairwise(bounds)], [median(seconds[a:b]) for a, b in pairwise(bounds)], "step", "step, s")
         for names, numbers in _equal_lines(files).items():
             counts.plot([f["step"] for f in files], numbers, label=names)

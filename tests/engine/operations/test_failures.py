@@ -116,6 +116,20 @@ def test_a_violated_law_is_the_failure_of_its_table_and_not_of_the_ingest(engine
     assert engine.failures.of_ingest() is None
 
 
+def test_a_failed_publish_is_kept_until_the_table_is_published(engine: Engine) -> None:
+    with pytest.raises(OSError, match="no broker"), engine.failures.recorded_of_sink("pairs"):
+        raise OSError("no broker")
+    commit_step(engine, "pairs", closed_to=START)
+    assert engine.snapshot().failures.of_sink("pairs") == Failure(NOON, "OSError", "no broker", "")
+    with pytest.raises(LakeBusy, match="has a writer already"), engine.failures.recorded_of_sink("pairs"):
+        raise LakeBusy.held("kafka-pairs", "another process")
+    assert engine.failures.of_sink("pairs") is not None
+    for _ in range(2):
+        with engine.failures.recorded_of_sink("pairs"):
+            pass
+    assert engine.failures.of_sink("pairs") is None
+
+
 def test_another_writer_is_no_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def wait(*_: object) -> None:
         raise LakeBusy.held("ledger", "another process")

@@ -102,6 +102,12 @@ def test_a_source_that_holds_back_tables_is_shown_from_a_minute_on(behind: float
     assert shown in out
 
 
+def test_a_failed_publish_is_shown(capsys) -> None:
+    failure = {"at": "2026-03-01 12:00:00.000Z", "error": "SinkError", "message": "no route"}
+    monitored.print_report({"assets": {}, "sink_failures": {"totals": failure}, "ingest_failure": None})
+    assert capsys.readouterr().out == "totals: the last publish to Kafka failed at 2026-03-01 12:00:00.000Z: no route\n"
+
+
 def test_a_failed_ingest_is_shown(capsys) -> None:
     failure = {"at": "2026-03-01 12:00:00.000Z", "error": "LakeError", "message": "no route"}
     monitored.print_report({"assets": {}, "sink_failures": {}, "ingest_failure": failure})

@@ -1,0 +1,73 @@
+"""The comparison: Structured Streaming queries over the same topic, with the operator's streaming form and Spark's own state.
+
+`python -m benchmarks.live.spark_query '{...}'` runs two queries, one into a Delta table and one into a topic, until it is ended.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.live.pipeline import BOUND_MS, EVENTS, WINDOWS, clicks, windows
+from benchmarks.live.world import StreamProcess, World, until
+from platform_defs.settings import PROJECT, Settings
+from platform_defs.spark.session import session
+
+_STARTED = "the queries run"
+_STARTED_S = 180.0
+
+
+def queries(spark: SparkSession, address: str, root: Path, every: str) -> None:
+    """Start both queries."""
+    rows = _rows(spark, address)
+    value = F.to_json(F.struct(*[F.col(c) for c in rows.columns]), {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"})
+    records = rows.select(F.col("k").alias("key"), value.alias("value"))
+    to_topic = records.writeStream.format("kafka").option("kafka.bootstrap.servers", address).option("topic", WINDOWS)
+    for name, writer, path in (("table", rows.writeStream.format("delta"), str(root / "lake" / WINDOWS)), ("topic", to_topic, None)):
+        own = writer.option("checkpointLocation", str(root / "checkpoints" / name)).outputMode("append")
+        own.trigger(processingTime=every).start(path)
+
+
+def _rows(spark: SparkSession, address: str) -> DataFrame:
+    """The results of the operator over the topic."""
+    topic = {"kafka.bootstrap.servers": address, "subscribe": EVENTS, "startingOffsets": "earliest"}
+    value = F.from_json(F.col("value").cast("string"), clicks.schema).alias("row")
+    rows = spark.readStream.format("kafka").options(**topic).load().select(value).select("row.*")
+    return windows.operator(rows.withWatermark("at", f"{BOUND_MS} milliseconds"))  # pyright: ignore[reportCallIssue]
+
+
+@contextmanager
+def spark_streaming(world: World, every: str, heap: str, cores: int) -> Iterator[StreamProcess]:
+    """The queries in a process of their own, until the block ends."""
+    log, settings = world.root / "spark.log", world.settings(heap, cores)
+    argument = {"settings": settings, "address": world.broker.address, "root": str(world.root), "every": every}
+    command = [sys.executable, "-m", "benchmarks.live.spark_query", json.dumps(argument)]
+    with log.open("ab") as out:
+        made = StreamProcess(subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=out, stderr=out), log)
+
+    def is_started() -> bool:
+        made.require_running()
+        return _STARTED in made.lines
+
+    try:
+        until(is_started, _STARTED_S)
+        yield made
+    finally:
+        made.end()
+
+
+def main(settings: Mapping[str, str], address: str, root: str, every: str) -> None:
+    """Run the queries until one of them ends."""
+    spark = session(Settings(**settings))  # pyright: ignore[reportArgumentType]
+    queries(spark, address, Path(root), every)
+    print(_STARTED, flush=True)
+    spark.streams.awaitAnyTermination()
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))

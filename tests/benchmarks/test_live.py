@@ -1,0 +1,79 @@
+"""The observer of the live benchmarks, with records and commits made by hand. No test starts Spark or a broker."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.live.observed import Input, Seen, commits, of_upserts, of_windows
+from benchmarks.live.report import write_latency, write_samples, write_soak
+from tests.support.small_sources import START, iso
+
+
+def _seen(partition: int, number: int, event_ms: int, at: int) -> Seen:
+    return Seen(partition, at, {"id": number, "k": f"k{partition}", "at": iso(START + event_ms)})
+
+
+GIVEN = Input(
+    [
+        *(_seen(0, n, 100 * n, 1_000 + 100 * n) for n in range(0, 20, 2)),
+        *(_seen(1, n, 100 * n, 5_000 + 100 * n) for n in range(1, 20, 2)),
+    ]
+)
+
+
+def test_a_window_is_closed_by_the_last_of_the_partitions_first_records_after_its_end_and_the_bound() -> None:
+    assert GIVEN.closing(START + 500, 500) == GIVEN.closing(START + 1_000, 0)
+    closing = GIVEN.closing(START + 1_000, 0)
+    assert closing is not None
+    assert (closing.id, closing.at) == (11, 6_100), "partition 1 is behind, and its first record at or after 1,000 ms has the id 11"
+    assert GIVEN.closing(START + 1_900, 0) is None, "partition 0 has no such record"
+
+
+def test_latencies_are_counted_from_the_closing_record_in_its_phase() -> None:
+    ends = [(START + 1_000, 6_300), (START + 1_000, 6_400), (START + 1_900, 9_000)]
+    assert of_windows(GIVEN, ends, 0, lambda number: number // 10) == {1: [200, 300]}
+
+
+def test_an_upserted_row_counts_from_the_version_that_has_the_event() -> None:
+    newest = [("k0", 2, 1_500), ("k0", 2, 1_600), ("k0", 8, 2_000)]
+    found = of_upserts(GIVEN, newest, lambda number: 0 if number <= 8 else None)
+    assert sorted(found[0]) == [200, 300, 400, 500, 600][: len(found[0])]
+    assert len(found[0]) == 5, "ids 0 to 8 of partition 0; no version has those of partition 1"
+
+
+def test_rows_that_a_compaction_moves_are_not_new(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    pa: Any = pytest.importorskip("pyarrow")
+    for n in range(3):
+        deltalake.write_deltalake(str(tmp_path), pa.table({"n": [n]}), mode="append")
+    deltalake.DeltaTable(str(tmp_path)).optimize.compact()
+    assert [[row["n"] for row in rows] for _, rows in commits(tmp_path, ["n"])] == [[0], [1], [2], []]
+
+
+MACHINE = {"cores": 2, "cpu": "a CPU", "memory_gib": 8, "commit": "abc", "versions": {"pyspark": "4.1.3"}}
+SAMPLE = {"acked": 100, "accepted": 90, "jvm_mb": 900, "outside_mb": 400, "python_mb": 300, "live_mb": None, "files": 40, "on_disk": 99}
+
+
+def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the plots need the dependency group `bench`")
+    page = tmp_path / "explanation" / "benchmarks.md"
+    page.parent.mkdir()
+    (tmp_path / "images").mkdir()
+    page.write_text("".join(f"<!-- measured:{name} -->\n<!-- /measured:{name} -->\n" for name in ("latency", "soak")))
+    cell = {"n": 2, "p50_ms": 1_234, "p99_ms": 4_000, "max_ms": 4_000}
+    one = {"window to table": cell, "window to topic": cell, "upsert to table": {"n": 0}, "upsert to topic": cell}
+    found = {"machine": MACHINE, "at": "2026-11-25T00:00:00"}
+    write_latency(found | {"latency": {"rates": [100.0]}, "found": {"tidemark": {"100": one}}}, tmp_path)
+    samples = [SAMPLE | {"seconds": seconds} for seconds in (0.0, 1_800.0)]
+    growth = dict.fromkeys(("live_mb", "outside_mb", "python_mb", "files"), 1.0)
+    steps = {"ledger": 3, "windows": 2, "totals": 2}
+    soak = {"soak": {"rate": 10.0, "minutes": 30}, "samples": samples, "growth": growth, "steps": steps}
+    write_soak(found | soak | {"acked": 100, "kills": [60.0], "problems": []}, tmp_path)
+    text = page.read_text()
+    assert "| Tidemark, closed window, in the Delta table | 1.23 / 4.00 |" in text
+    assert "| problems | none |" in text
+    assert (tmp_path / "images" / "bench-soak.svg").exists()
+    write_samples(samples, tmp_path / "soak.csv")
+    assert json.dumps((tmp_path / "soak.csv").read_text().splitlines()[0]).count(",") == len(samples[0]) - 1
