@@ -100,7 +100,7 @@ def test_a_kill_repeats_at_most_records_with_the_same_key_step_and_value(make_en
     assert _same(_newest(records), _table(engine, "top"))
 
 
-def _kill_at(engine: Engine, at: str, which: int) -> None:
+def _kill_at(engine: Engine, at: str, which: int, asset: str = "top") -> None:
     seen = list[str]()
 
     def handler(name: str) -> None:
@@ -110,7 +110,7 @@ def _kill_at(engine: Engine, at: str, which: int) -> None:
 
     faults.install(handler)
     try:
-        engine.views.publish_to_topic("top")
+        engine.views.publish_to_topic(asset)
     except Killed:
         pass
     finally:
@@ -260,7 +260,7 @@ def test_rows_without_a_key_are_distinct_from_records_that_a_kill_repeats(make_e
     replay(engine, [{"l": [Event("a", 1, 0), Event("a", 2, 0)], "r": [Event("a", 2, 1)]}, {"l": ends, "r": ends}])
     engine.advance("pairs")
     rows = engine.views.table("pairs").count()
-    _kill_at(engine, at, 1)
+    _kill_at(engine, at, 1, "pairs")
     engine.views.publish_to_topic("pairs")
     records = kafka.read(topic)
     assert len({(r.value, r.headers[STEP], r.headers[CHANGE], r.headers[COPY]) for r in records}) == rows
