@@ -9,7 +9,7 @@ from operators.timing import DAY_MS
 from platform_defs.engine.advance.corrections import oldest_affected
 from platform_defs.engine.advance.position import Position, position_of
 from platform_defs.engine.advance.step_size import changes_something
-from platform_defs.engine.ingest.ingest import idle_sources
+from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, stored_progress
 from platform_defs.engine.inputs.reader import Reading

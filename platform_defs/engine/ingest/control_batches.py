@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from platform_defs.engine.ingest.errors import IngestError
-from platform_defs.engine.ingest.ingest import idle_sources
+from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, moved

@@ -31,6 +31,7 @@ from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
 from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_good, measures, ranged_key
 from platform_defs.engine.ingest.duplicates import duplicates
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
+from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.partition_times import PartitionTimes
 from platform_defs.engine.ingest.schema_evolution import refused, widened
 from platform_defs.engine.ingest.topic_ids import changed_ranges
@@ -51,7 +52,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.small_queries import collected, kept_and_measured, record_sizes
 from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.lake.waits import PATIENCE_S, Purpose
-from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, moved
+from platform_defs.engine.ledger.ledger import Entry, SourceEntry, moved
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.faults import point
@@ -288,24 +289,6 @@ class Ingest(LedgerWriter):
         point("ingest.before_append")
         known = None if left is None else left.value
         return self.lake.append(rows, table, {ATTEMPT: attempt}, after=known, pruned_by=pruned_by, widen=True, unnamed=not named)
-
-
-def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:
-    """The sources whose idle timeout has passed by the wall clock, and which are not recorded as idle yet.
-
-    The timeout starts with a source's newest rows or set watermark, or for a source without either with the ledger's first batch. A
-    source that an earlier version of Tidemark recorded as idle is recorded again, so that the present rule applies from then on.
-    """
-    now, began = min(now, ledger.wall_clock()), ledger.first_batch_at()
-    last, found = ledger.last(), dict[str, SourceEntry]()
-    for name, contract in contracts.items():
-        row = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)
-        last_active = ledger.last_active_at(name)
-        silent = now - (began if last_active is None else last_active)
-        recorded = row.idle and not ledger.source(name).is_idle_by_old_rule
-        if contract.idle_timeout is not None and not recorded and silent > length_ms(contract.idle_timeout, "idle_timeout"):
-            found[name] = row
-    return found
 
 
 def _may_pass(error: Exception) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from assets.contracts import DerivedAsset, SourceContract
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.control_batches import Signals
-from platform_defs.engine.ingest.ingest import idle_sources
+from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, moved
 from platform_defs.engine.ledger.watermarks import passed_on

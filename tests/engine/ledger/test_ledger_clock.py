@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from platform_defs.engine.ingest.ingest import idle_sources
+from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ledger.ledger import Ledger
 from tests.engine.entries import source_entry
 from tests.support.clock import Clock
