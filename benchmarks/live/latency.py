@@ -41,7 +41,7 @@ class Latency:
     work: Path
     rates: Sequence[float] = (100.0, 1_000.0, 5_000.0)
     seconds: float = 60.0
-    warm_up_s: float = 60.0
+    warm_up_s: float = 45.0
     keys: int = 100
     every: str = "1 second"
     heap: str = "2g"
@@ -56,9 +56,11 @@ def run(latency: Latency, engines: Sequence[str], note: Callable[[str], None]) -
         engines: of `ENGINES`.
         note: receives a line now and then.
     """
-    found = {engine: _measured(latency, engine, note) for engine in engines}
+    file, found = latency.work / "latency.json", dict[str, Any]()
     written = {"latency": {**asdict(latency), "work": str(latency.work)}, "machine": machine(), "at": _now(), "found": found}
-    (latency.work / "latency.json").write_text(json.dumps(written, indent=1))
+    for engine in engines:
+        found[engine] = _measured(latency, engine, note)
+        file.write_text(json.dumps(written, indent=1))
     return written
 
 

@@ -39,7 +39,6 @@ def write_soak(found: Mapping[str, Any], docs: Path) -> None:
     rows = {
         "rate, and for how long": f"{soak['rate']:,.0f} events/s for {soak['minutes']:g} min",
         "events acknowledged by the broker": f"{found['acked']:,}",
-        "events in the lake, distinct": f"{found['acked']:,}" if not found["problems"] else "see below",
         "kills of the broker": f"{len(found['kills'])}",
         "batches; steps of `windows`; of `totals`": "; ".join(f"{found['steps'][name]:,}" for name in ("ledger", "windows", "totals")),
         "growth of the live heap, first third to last": _times(found, "live_mb"),
@@ -55,7 +54,7 @@ def write_soak(found: Mapping[str, Any], docs: Path) -> None:
 
 
 def _times(found: Mapping[str, Any], name: str) -> str:
-    return f"{found['growth'][name]:.2f} times"
+    return f"{found['growth'][name]:.2f} times" if name in found["growth"] else "not recorded"
 
 
 def write_samples(samples: Sequence[Mapping[str, Any]], file: Path) -> None:
@@ -78,7 +77,7 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
             known = [(at, s[name]) for at, s in zip(minutes, samples, strict=True) if s[name] is not None]
             memory.plot([at for at, _ in known], [value for _, value in known], label=label, color=color)
         memory.set(ylabel="MiB")
-        memory.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # above the axes: the lines fill them
+        memory.legend(frameon=False, loc="center right")  # between the JVM's memory and the others
         files.plot(minutes, [s["files"] for s in samples], color=OURS)
         files.set(ylabel="data files, newest versions")
         for axes in (behind, memory, files):

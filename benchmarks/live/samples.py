@@ -99,7 +99,7 @@ class Sampler:
         return round(int(totals[0][2]) / _MB, 1) if totals else None
 
     def _heap_mb(self) -> float:
-        """The size of the heap now, which G1 touches as a whole."""
+        """The size of the heap now, up to which its pages may be resident."""
         return sum(int(kilobytes) for kilobytes in re.findall(r"total (\d+)K", self._asked("GC.heap_info"))) / 1024
 
     def _asked(self, command: str) -> str:

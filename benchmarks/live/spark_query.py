@@ -38,7 +38,8 @@ def _rows(spark: SparkSession, address: str) -> DataFrame:
     topic = {"kafka.bootstrap.servers": address, "subscribe": EVENTS, "startingOffsets": "earliest"}
     value = F.from_json(F.col("value").cast("string"), clicks.schema).alias("row")
     rows = spark.readStream.format("kafka").options(**topic).load().select(value).select("row.*")
-    return windows.operator(rows.withWatermark("at", f"{BOUND_MS} milliseconds"))  # pyright: ignore[reportCallIssue]
+    timed = rows.withColumnRenamed("at", windows.operator.time).withWatermark(windows.operator.time, f"{BOUND_MS} milliseconds")
+    return windows.operator(timed)  # pyright: ignore[reportCallIssue]
 
 
 @contextmanager
