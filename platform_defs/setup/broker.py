@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 from operators.errors import TidemarkError
 from platform_defs.setup.jars import JarError, jar_paths
 from platform_defs.setup.java import JavaNotFound, find_java
+from platform_defs.setup.ports import HOST, free_ports, is_open
 
-HOST = "127.0.0.1"
 PORT = 9092
 _SET = "broker"
 _WAIT_S = 60
@@ -117,7 +117,7 @@ class Broker:
         command = _java()
         if not self._config.exists():
             self._prepare(command)
-        if _is_open(self.port):
+        if is_open(self.port):
             raise BrokerError.port_in_use(self.port)
         with self._log_file.open("ab") as out:
             own = [*command, "kafka.Kafka", str(self._config)]
@@ -161,7 +161,8 @@ class Broker:
 
     def _prepare(self, command: Sequence[str]) -> None:
         """Choose the ports, write the configuration, and format the folder of the data."""
-        self.port, self._controller_port = _free_ports(self.port)
+        free, self._controller_port = free_ports(2)
+        self.port = self.port or free
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self._config.with_suffix(".draft")
         draft.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()), "utf-8")
@@ -224,20 +225,6 @@ def _java() -> list[str]:
     included = Path(spark.origin).parent / "jars" if spark and spark.origin else Path()
     logging = [str(path) for pattern in _LOGGING_JARS for path in sorted(included.glob(pattern))]
     return [str(Path(find_java(), "bin", "java")), *_JVM, "-cp", ":".join([*logging, *jar_paths(_SET)])]
-
-
-def _free_ports(wanted: int) -> tuple[int, int]:
-    """The wanted port, or a free one for 0, and another free one."""
-    with socket.socket() as first, socket.socket() as second:
-        for one in (first, second):
-            one.bind((HOST, 0))
-        return wanted or first.getsockname()[1], second.getsockname()[1]
-
-
-def _is_open(port: int) -> bool:
-    with suppress(OSError), socket.create_connection((HOST, port), 1):
-        return True
-    return False
 
 
 def _answers(port: int) -> bool:

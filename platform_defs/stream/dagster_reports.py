@@ -7,7 +7,8 @@ and day, and one result of the conservation law for each table and day that was 
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
@@ -220,6 +221,21 @@ class DagsterReports:
         result = _law(error.accounts, error.differences)
         self._log(_evaluation(error.asset, result, None))
 
+    @contextmanager
+    def stored_at_end(self) -> Iterator[None]:
+        """While a stream runs: log what is left when it ends, however it ends. An error of this does not replace the stream's own."""
+        try:
+            yield
+        except LawError as error:
+            with suppress(Exception):  # the violation is recorded in the lake already
+                self.violated(error)
+            raise
+        except BaseException:
+            with suppress(Exception):
+                self.publish()
+            raise
+        self.publish()
+
     def _materialize(self, name: str, steps: Sequence[Step], lags: dict[str, float]) -> None:
         """Log a table's materialization, for each changed day if it has partitions, and add its lag in seconds to `lags`."""
         derived, state, rows = self._engine.assets[name], self._engine.pending.described(name), sum(step.rows for step in steps)
@@ -255,8 +271,7 @@ class DagsterReports:
             self._log(_evaluation(name, _law(own, differences), day))
 
     def _summarize(self, found: "_Collected") -> None:
-        parts = [*found.parts]
-        parts += [f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else []
+        parts = found.parts + ([f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else [])
         parts += [f"not published: {', '.join(sorted(self._unpublished))}"] if self._unpublished else []
         self._context.log.info("; ".join(parts))
 

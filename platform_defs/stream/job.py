@@ -1,13 +1,13 @@
 """Dagster's job `stream`: one run that ingests, advances the tables and accounts for them until it is cancelled."""
 
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import dagster as dg
 from pydantic import Field
 
 from operators.errors import OperatorError
 from operators.timing import DAY_MS, length_ms
-from platform_defs.engine import Engine, LawError
+from platform_defs.engine import Engine
 from platform_defs.monitoring.endpoint import EndpointError
 from platform_defs.monitoring.stream_metrics import metrics_of_stream
 from platform_defs.settings import Settings
@@ -56,27 +56,14 @@ def stream_job(values: Settings, days: dg.DailyPartitionsDefinition) -> dg.JobDe
             except EndpointError as error:
                 context.log.warning(f"The stream runs without serving metrics: {error}")
             reports = DagsterReports(context, engine, days, interval_s)
-            _stream(StreamRun(engine, reports, metrics.timed), reports, trigger)
+            with reports.stored_at_end():
+                StreamRun(engine, reports, metrics.timed).run(trigger)
 
     @dg.job(name=JOB, description=DESCRIPTION)
     def stream() -> None:
         run_stream()
 
     return stream
-
-
-def _stream(run: StreamRun, reports: DagsterReports, trigger: StreamTrigger) -> None:
-    try:
-        run.run(trigger)
-    except LawError as error:
-        with suppress(Exception):  # the violation is recorded in the lake already
-            reports.violated(error)
-        raise
-    except BaseException:  # also an interrupt, which must not be replaced by an error of its last report
-        with suppress(Exception):
-            reports.publish()
-        raise
-    reports.publish()
 
 
 def _configured(values: Settings, config: StreamConfig) -> tuple[StreamTrigger, float]:

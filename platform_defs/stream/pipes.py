@@ -4,7 +4,6 @@ The process sends each event as a message of Pipes, since Pipes' own materializa
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, cast
 
 import dagster as dg
@@ -52,16 +51,10 @@ def run_launched(values: Settings, engine: Engine, pipes: PipesContext) -> None:
     """
     reports = DagsterReports(_Launched(pipes), engine, daily_partitions(values, configured_pipeline(values)), interval_s=60.0)
     try:
-        StreamRun(engine, reports).run(StreamTrigger.read(AVAILABLE_NOW))
+        with reports.stored_at_end():
+            StreamRun(engine, reports).run(StreamTrigger.read(AVAILABLE_NOW))
     except LawError as error:
-        reports.violated(error)
         pipes.report_custom_message({_LAW: str(error)})
-        return
-    except BaseException:
-        with suppress(Exception):
-            reports.publish()
-        raise
-    reports.publish()
 
 
 def log_reported(context: dg.OpExecutionContext, completed: dg.PipesClientCompletedInvocation) -> None:

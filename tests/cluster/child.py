@@ -4,17 +4,13 @@ While it runs, it kills Spark workers, each when tasks of another job are runnin
 """
 
 import json
-import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event as Signal
 from threading import Thread
 from typing import Any, cast
 
-import obstore
 from pyspark import SparkContext
 from pyspark.sql import functions as F
 
@@ -25,8 +21,8 @@ from platform_defs.cli import status
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
 from platform_defs.engine.lake import small_queries
-from platform_defs.engine.lake.objects import store_at
 from platform_defs.settings import settings
+from tests.support.any_lake import advance_all, put_input
 from tests.support.cluster import kill_with_children
 from tests.support.small_sources import HOUR, MINUTE, Event, join, source
 
@@ -87,12 +83,7 @@ def land(engine: Engine, batch: int) -> None:
     """Land the files of a batch, with a line that cannot be read."""
     for side, name in enumerate(engine.sources):
         content = "".join(f"{event.line}\n" for event in events(batch, side)) + "{no JSON\n"
-        if engine.lake.is_local:
-            path = Path(engine.folders[name], f"{batch}.jsonl")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
-        else:
-            obstore.put(store_at(engine.folders[name], engine.lake.storage_options), f"{batch}.jsonl", content.encode())
+        put_input(engine, name, f"{batch}.jsonl", content)
 
 
 def with_retries(work: Callable[[], object]) -> None:
@@ -107,20 +98,14 @@ def with_retries(work: Callable[[], object]) -> None:
             sys.stderr.write(f"retried after {type(error).__name__}: {str(error)[:2000]}\n")
 
 
-def advance(engine: Engine) -> None:
-    for name in engine.assets:
-        for _ in engine.steps(name, checked=True):
-            pass
-
-
 def run(engine: Engine) -> None:
     for batch in range(BATCHES):
         small_queries.SMALL_INPUT_BYTES = 0 if batch else 4 << 20  # from the second batch on, Spark writes what deltalake would
         land(engine, batch)
         with_retries(engine.ingest)
-        with_retries(lambda: advance(engine))
+        with_retries(lambda: advance_all(engine))
     with_retries(engine.drain)
-    with_retries(lambda: advance(engine))
+    with_retries(lambda: advance_all(engine))
 
 
 def seen(engine: Engine) -> dict[str, Any]:
@@ -143,10 +128,8 @@ if __name__ == "__main__":
     killer, ended = Killer(json.loads(sys.argv[1]), every=25), Signal()
     thread = Thread(target=killer.run, args=(ended,), daemon=True)
     thread.start()
-    began = time.monotonic()
     the_engine = make_engine(settings(), PIPELINE)
     run(the_engine)
     ended.set()
     thread.join()
-    sys.stderr.write(f"ran for {time.monotonic() - began:.1f} s\n")
-    sys.stdout.write(json.dumps(seen(the_engine) | {"process": os.getpid()}))
+    sys.stdout.write(json.dumps(seen(the_engine)))

@@ -10,7 +10,7 @@ import pytest
 
 from platform_defs.settings import PROJECT
 from platform_defs.stream.pipes import log_reported
-from tests.support.cluster import cluster
+from tests.support.cluster import SMALL_EXECUTORS, cluster
 from tests.support.small_sources import HOUR, Event
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore:.*expected_writer_count")]
@@ -22,12 +22,6 @@ from tests.support.small_sources import source
 
 windows = WindowedAggregate(by="k", window=Tumbling(size="10 minutes"), aggregates={"n": "count(*)"})
 pipeline = Pipeline(sources=[source("l")], tables=[DerivedAsset(name="windows", inputs=("l",), operator=windows)])
-"""
-CONNECTIONS = """
-spark:
-  spark.driver.host: 127.0.0.1
-  spark.executor.memory: 512m
-  spark.executor.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 BIN = Path(sys.executable).parent
 
@@ -48,7 +42,7 @@ def test_a_launched_process_on_a_cluster_reports_days_and_the_law(tmp_path: Path
     landing = tmp_path / "lake/landing/l"
     landing.mkdir(parents=True)
     (landing / "1.jsonl").write_text("".join(f"{Event('a', n, n * HOUR).line}\n" for n in range(30)))
-    for name, text in {"pipeline.py": PIPELINE, "connections.yaml": CONNECTIONS}.items():
+    for name, text in {"pipeline.py": PIPELINE, "connections.yaml": SMALL_EXECUTORS}.items():
         (tmp_path / name).write_text(text)
     with cluster(tmp_path / "cluster", workers=1) as started, dg.DagsterInstance.ephemeral() as instance:
         settings = {

@@ -16,17 +16,13 @@ from platform_defs.configured_engine import make_engine
 from platform_defs.engine.lake import small_queries
 from platform_defs.settings import PROJECT, Settings
 from tests.cluster import child
-from tests.support.cluster import cluster, hides_folders
+from tests.support.cluster import SMALL_EXECUTORS, cluster, hides_folders
 from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, s3_server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.s3]
-SPARK = """
-spark:
-  spark.driver.host: 127.0.0.1
-  spark.executor.memory: 512m
+SPARK = f"""{SMALL_EXECUTORS}
   spark.shuffle.io.maxRetries: "1"
   spark.shuffle.io.retryWait: 100ms
-  spark.executor.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
   spark.sql.leafNodeDefaultParallelism: "2"
 """
 

@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from platform_defs.cli.new import create
 from platform_defs.settings import PROJECT
 from platform_defs.setup.broker import Broker, running
 from platform_defs.setup.java import find_java
+from platform_defs.setup.ports import free_ports
 from tests.support.kafka import Kafka, Record
 
 PASSWORD, STORE_PASSWORD, WRONG = "pa55-of-tidemark", "pa55-of-the-store", "wr0ng-password"
@@ -56,12 +56,6 @@ def stores(tmp_path: Path) -> tuple[Path, Path]:
     return keys, trusted
 
 
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def _secured(folder: Path, keys: Path, port: int):
     listener = "listener.name.sasl_ssl"
     options = {
@@ -95,7 +89,7 @@ def _documented(port: int, trusted: Path) -> dict[str, object]:
 
 
 def test_secrets_are_used_and_in_no_log_file_or_command_line_and_a_wrong_password_is_an_error(stores: tuple[Path, Path], tmp_path: Path):
-    port, project = _free_port(), tmp_path / "project"
+    [port], project = free_ports(1), tmp_path / "project"
     create(project, in_yaml=True)
     (project / "connections.yaml").write_text(yaml.safe_dump(_documented(port, stores[1])))
     with _secured(tmp_path / "broker", stores[0], port) as broker:

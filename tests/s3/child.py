@@ -28,6 +28,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations.query import Query
 from platform_defs.settings import Settings
 from platform_defs.spark.session import spark_config
+from tests.support.any_lake import advance_all, put_input
 from tests.support.clock import Clock
 from tests.support.quick_session import quick_session
 from tests.support.s3_server import SECRET_KEY
@@ -71,20 +72,9 @@ class Work:
 def land(engine: Engine, batch: int) -> None:
     """Land the files of a batch; one name needs encoding."""
     for name, events in BATCHES[batch].items():
-        content = "".join(f"{event.line}\n" for event in events).encode()
+        content = "".join(f"{event.line}\n" for event in events)
         file = f"day {batch}/ü %41-{batch}.jsonl"
-        if engine.lake.is_local:
-            path = Path(engine.folders[name], file)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        else:
-            obstore.put(store_at(engine.folders[name], engine.lake.storage_options), file, content)
-
-
-def advanced(engine: Engine) -> None:
-    for name in TABLES:
-        for _ in engine.steps(name, checked=True):
-            pass
+        put_input(engine, name, file, content)
 
 
 def seen(engine: Engine) -> dict[str, Any]:
@@ -112,9 +102,9 @@ def whole_run(engine: Engine, begun: int = 0) -> dict[str, Any]:
         if batch > begun or begun == 0:
             land(engine, batch)
         engine.ingest()
-        advanced(engine)
+        advance_all(engine)
     engine.drain()
-    advanced(engine)
+    advance_all(engine)
     engine.maintain(small_files=1, retention_hours=0)
     for _ in engine.remake(["pairs", "totals"], downstream=True):
         pass
@@ -126,7 +116,7 @@ def killed_run(work: Work) -> None:
     engine = work.engine(remote=True, clock=Clock())
     land(engine, 0)
     engine.ingest()
-    advanced(engine)
+    advance_all(engine)
     land(engine, 1)
 
     def kill(point: str) -> None:

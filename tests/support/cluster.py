@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ import psutil
 import pyspark
 
 from platform_defs.setup.java import find_java
+from platform_defs.setup.ports import HOST, free_ports, is_open
 
 _SPARK = Path(pyspark.__file__).parent
 _WAIT_S = 60
@@ -23,7 +23,14 @@ _MODULES = tuple(
     f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang", "java.util", "java.lang.invoke")
 )
 """The packages that Arrow and Spark open by reflection."""
-_HOST = "127.0.0.1"
+
+SMALL_EXECUTORS = """
+spark:
+  spark.driver.host: 127.0.0.1
+  spark.executor.memory: 512m
+  spark.executor.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+"""The part `spark` of a file of connections, for the executors of these workers."""
 
 
 def hides_folders() -> bool:
@@ -49,20 +56,20 @@ class Cluster:
     @property
     def master(self) -> str:
         """The URI for `TIDEMARK_SPARK_MASTER`."""
-        return f"spark://{_HOST}:{self.port}"
+        return f"spark://{HOST}:{self.port}"
 
     def start_master(self) -> None:
         """Start the master, and wait until it answers."""
-        self.port, ui = _free_ports(2)
-        self._start("master.Master", [], ["--host", _HOST, "--port", str(self.port), "--webui-port", str(ui)])
-        _wait(lambda: _is_open(self.port), f"the master did not start: {self._log('master.Master')}")
+        self.port, ui = free_ports(2)
+        self._start("master.Master", [], ["--host", HOST, "--port", str(self.port), "--webui-port", str(ui)])
+        _wait(lambda: is_open(self.port), f"the master did not start: {self._log('master.Master')}")
 
     def start_worker(self) -> int:
         """Start a worker of one core, and wait until the master has it; returns its process id."""
-        [ui] = _free_ports(1)
+        [ui] = free_ports(1)
         before = self._log("master.Master").count("Registering worker")
         hide = ["unshare", "--mount", "sh", "-c", f'{_hiding(self.hidden)} exec "$@"', "sh"] if self.hidden and hides_folders() else []
-        options = ["--host", _HOST, "--webui-port", str(ui), "--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / "work")]
+        options = ["--host", HOST, "--webui-port", str(ui), "--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / "work")]
         process = self._start("worker.Worker", hide, [*options, self.master])
         _wait(
             lambda: self._log("master.Master").count("Registering worker") > before,
@@ -113,19 +120,19 @@ def cluster(folder: Path, workers: int = 2, hidden: Sequence[Path] = ()) -> Iter
 def connect_server(folder: Path) -> Iterator[str]:
     """A Spark Connect server on this machine while the block runs; yields its address."""
     folder.mkdir(parents=True)
-    [port] = _free_ports(1)
+    [port] = free_ports(1)
     java = find_java()
     options = {"master": "local[2]", "connect.grpc.binding.port": str(port), "sql.shuffle.partitions": "1", "ui.enabled": "false"}
     confs = [part for name, value in options.items() for part in ("--conf", f"spark.{name}={value}")]
     server = ["org.apache.spark.deploy.SparkSubmit", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", *confs]
-    environment = {**os.environ, "SPARK_LOCAL_IP": _HOST, "SPARK_LOCAL_DIRS": str(folder / "local"), "SPARK_SCALA_VERSION": "2.13"}
+    environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_DIRS": str(folder / "local"), "SPARK_SCALA_VERSION": "2.13"}
     command = [f"{java}/bin/java", "-Xmx700m", *_JVM[2:], *_MODULES, "-cp", f"{_SPARK}/jars/*", *server, "spark-internal"]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
     try:
-        _wait(lambda: process.poll() is not None or _is_open(port), "the server did not start in time")
+        _wait(lambda: process.poll() is not None or is_open(port), "the server did not start in time")
         assert process.poll() is None, (folder / "server.log").read_text()
-        yield f"sc://{_HOST}:{port}"
+        yield f"sc://{HOST}:{port}"
     finally:
         kill_with_children(process.pid)
         process.wait(_WAIT_S)
@@ -142,22 +149,6 @@ def kill_with_children(pid: int) -> None:
 
 def _hiding(folders: Iterable[Path]) -> str:
     return "".join(f"mount -t tmpfs -o size=1m none '{folder}' && " for folder in folders)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((_HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-
-
-def _is_open(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((_HOST, port)) == 0
 
 
 def _wait(is_so: Callable[[], bool], what_failed: str) -> None:

@@ -1,7 +1,6 @@
 """A local S3 server in a process of its own: moto's, with atomic writes and a check of the access key, as a real store has them."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from threading import Lock
 from typing import Any
 
 from obstore.store import S3Store
+
+from platform_defs.setup.ports import free_ports, is_open
 
 ACCESS_KEY, SECRET_KEY = "ACCESS-KEY-OF-THE-TESTS", "SECRET-KEY-OF-THE-TESTS"
 BUCKET = "lake-of-the-tests"
@@ -79,14 +80,12 @@ def s3_server(log: Path) -> Iterator[S3Server]:
     Args:
         log: the file for its output.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     with log.open("w") as output:
         process = subprocess.Popen([sys.executable, "-m", "tests.support.s3_server", str(port)], stdout=output, stderr=output)
         try:
             deadline = time.monotonic() + _WAIT_S
-            while not _answers(port):
+            while not is_open(port):
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, f"the S3 server did not start in {_WAIT_S} s: {log.read_text()}"
                 time.sleep(0.1)
@@ -97,11 +96,6 @@ def s3_server(log: Path) -> Iterator[S3Server]:
         finally:
             process.terminate()
             process.wait(30)
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @dataclass

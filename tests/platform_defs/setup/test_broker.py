@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from platform_defs.settings import PROJECT
-from platform_defs.setup.broker import HOST, Broker, BrokerError, main, running
+from platform_defs.setup.broker import Broker, BrokerError, main, running
+from platform_defs.setup.ports import HOST
 from tests.support.kafka import Kafka, Record
 
 

@@ -18,6 +18,7 @@ from platform_defs.dagster_home import prepare
 from platform_defs.engine import Engine
 from platform_defs.engine.operations.law_in_turn import LawInTurn
 from platform_defs.settings import PROJECT, Settings
+from platform_defs.setup.ports import free_ports
 from platform_defs.stream.job import stream_job
 from platform_defs.stream_runs import TAG, reason_of_end, running, stream_of
 from tests.conftest import MakeEngine
@@ -91,9 +92,8 @@ def test_a_run_serves_its_metrics_at_the_port_of_the_settings_and_goes_on_if_it_
 ) -> None:
     engine, found = make_engine([source("l")], TABLES), list[bytes]()
     land(engine, "l", "1.jsonl", [Event("a", n, n * HOUR).line for n in range(3)])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        values = Settings(stream_metrics_port=free.getsockname()[1])
+    [port] = free_ports(1)
+    values = Settings(stream_metrics_port=port)
 
     def rest(_: LawInTurn) -> list[str]:
         with urllib.request.urlopen(f"http://127.0.0.1:{values.stream_metrics_port}/metrics", timeout=30) as answer:

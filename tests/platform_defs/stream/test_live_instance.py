@@ -4,7 +4,6 @@ A backfill of a week runs beside it, and the lake at the end equals that of one 
 """
 
 import json
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -22,6 +21,7 @@ from pyspark.sql import SparkSession
 from platform_defs.dagster_home import prepare
 from platform_defs.engine import Engine
 from platform_defs.settings import PROJECT
+from platform_defs.setup.ports import free_ports
 from tests.platform_defs.stream.live import Rides, is_running, java_of, until
 
 pytestmark = pytest.mark.soak
@@ -91,9 +91,7 @@ class Live:
 def live(tmp_path: Path) -> Iterator[Live]:
     """An instance whose processes end with the test."""
     rides, home = Rides(tmp_path), prepare(str(tmp_path / "dagster"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     with ExitStack() as stack:
         log = stack.enter_context((tmp_path / "log").open("wb"))
         instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
