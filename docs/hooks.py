@@ -12,8 +12,9 @@ from assets.factories.metadata import COLUMN_DESCRIPTIONS
 from platform_defs.cli.commands import app
 from platform_defs.engine.ledger.rows import SCHEMA, SourceEntry
 from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE, Described
-from platform_defs.setting_values import PROJECT
-from platform_defs.settings import OF_THE_SHOP, PREFIX, Settings
+from platform_defs.setting_values import PREFIX, PROJECT
+from platform_defs.settings import Settings
+from platform_defs.shop_settings import ShopSettings
 
 _MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
 _LONG_NAME = re.compile(r"(?<=<code>)[^<>\s]{32,}(?=</code>)")
@@ -50,12 +51,12 @@ def settings_table(names: Iterable[str]) -> str:
 
 def platform_settings() -> str:
     """The settings of every pipeline."""
-    return settings_table(name for name in Settings.model_fields if name not in OF_THE_SHOP)
+    return settings_table(name for name in Settings.model_fields if name not in ShopSettings.model_fields)
 
 
 def shop_settings() -> str:
     """The settings of the example shop."""
-    return settings_table(name for name in Settings.model_fields if name in OF_THE_SHOP)
+    return settings_table(name for name in Settings.model_fields if name in ShopSettings.model_fields)
 
 
 def commands() -> str:

@@ -16,6 +16,8 @@ from platform_defs.paths import PathError, canonical, canonical_local, canonical
 from platform_defs.stream_trigger import StreamTrigger
 
 PROJECT = Path(__file__).resolve().parent.parent
+PREFIX = "TIDEMARK_"
+"""The start of the name of each variable."""
 LONGEST_DAYS = 36_500
 YAML_ENDINGS = (".yaml", ".yml")
 _PIPELINE_FILE = re.compile(r"(.+\.py)(:[^\W\d]\w*)?")

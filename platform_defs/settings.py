@@ -12,20 +12,19 @@ import logging
 import os
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import AliasChoices, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from operators.errors import TidemarkError
-from operators.timing import length_ms
 from platform_defs.alert_values import BaseUrl, MailAddresses, ShellCommand, SmtpUrl, Webhook
 from platform_defs.paths import is_within
 from platform_defs.safe_text import HIDDEN, shortened
 from platform_defs.setting_values import (
+    PREFIX,
     PROJECT,
     Day,
-    Duration,
     Host,
     InputFolder,
     Interval,
@@ -37,21 +36,18 @@ from platform_defs.setting_values import (
     Memory,
     Mirror,
     PipelineName,
-    PositiveDuration,
     StreamTriggerName,
-    Trigger,
     YamlFile,
 )
+from platform_defs.shop_settings import ShopSettings
 
 HOME = PROJECT / ".tidemark"
-PREFIX = "TIDEMARK_"
-_MOST_WINDOWS = 10_000
 _SECRET = ("alert_webhook", "alert_smtp")
 """Settings whose whole value is secret."""
 _log = logging.getLogger(__name__)
 
 
-class Settings(BaseSettings):
+class Settings(ShopSettings):
     """The settings of one process.
 
     Durations are words such as `24 hours`, `90 s` or `250 ms`; see `operators.timing.duration_ms`.
@@ -126,29 +122,6 @@ class Settings(BaseSettings):
         description="whether Dagster sends OpenLineage events, to the server that `OPENLINEAGE__TRANSPORT` names. `make ui` and "
         "`python -m platform_defs.dagster_home` write it into `dagster.yaml`",
     )
-    payment_within: Duration = Field(
-        default="24 hours", description="a payment belongs to an order if it is made at most this long after it"
-    )
-    join_how: Literal["inner", "left", "right", "full"] = Field(
-        default="full", description="the kind of the payment-order join: inner, left, right, full"
-    )
-    sales_window: Duration = Field(default="30 minutes", description="size of the windows of item sales, clicks and hot items")
-    sales_slide: Duration = Field(default="10 minutes", description="distance between the starts of these windows")
-    allowed_lateness: Duration = Field(default="5 minutes", description="how long after a window's end a late row still corrects it")
-    early_results: Trigger = Field(
-        default="", description="when open windows of item sales show early results: 'every step', 'every 100 rows', 'every 10 minutes'"
-    )
-    hot_items: int = Field(default=10, ge=1, le=1_000_000, description="items in a ranking of hot items")
-    category_hot_items: int = Field(default=3, ge=1, le=1_000_000, description="items in a ranking of a category's hot items")
-    leaderboard: int = Field(default=10, ge=1, le=1_000_000, description="rows in a leaderboard for each seller, category or status")
-    out_of_orderness: Duration = Field(default="10 minutes", description="how far a row may be behind the newest one without being late")
-    idle_timeout: Duration = Field(
-        default="1 hour",
-        description="after this time without rows, a source no longer holds back the watermark. A table whose sources are all idle "
-        "still holds back its readers",
-    )
-    duplicate_horizon: Duration = Field(default="7 days", description="how far apart in event time two rows of a key are still duplicates")
-    future_skew: Duration = Field(default="24 hours", description="a row further ahead of the clock than this is quarantined")
     max_step: int = Field(
         default=5_000_000,
         ge=1,
@@ -185,8 +158,6 @@ class Settings(BaseSettings):
         description="whether an error of your pipeline's code is shown with its traceback, and an error of Spark with its traceback and "
         "its text, which may quote rows",
     )
-    completeness: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False, description="join completeness below this is a warning")
-    freshness: PositiveDuration | None = Field(default=None, description="how long a table may wait to reflect rows; no limit when unset")
 
     @property
     def landing_root(self) -> str:
@@ -218,42 +189,6 @@ class Settings(BaseSettings):
                 f"{PREFIX}ALERT_MAIL is {self.alert_mail!r}: legal: addresses together with {PREFIX}ALERT_SMTP, the mail server"
             )
         return self
-
-    @model_validator(mode="after")
-    def _check_windows(self) -> Self:
-        """The windows of item sales must have a size, and a row must not be in more than `_MOST_WINDOWS` of them."""
-        size, slide = length_ms(self.sales_window, "sales_window"), length_ms(self.sales_slide, "sales_slide")
-        for field, length in (("sales_window", size), ("sales_slide", slide)):
-            if length == 0:
-                raise ValueError(f"{PREFIX}{field.upper()} is {getattr(self, field)!r}: legal: a duration of more than zero")
-        if size > slide * _MOST_WINDOWS:
-            raise ValueError(
-                f"{PREFIX}SALES_SLIDE is {self.sales_slide!r}: legal: at least a {_MOST_WINDOWS:,}th of the window, {self.sales_window!r}; "
-                "a row is in all windows that overlap at its time"
-            )
-        return self
-
-
-OF_THE_SHOP = frozenset(
-    {
-        "payment_within",
-        "join_how",
-        "sales_window",
-        "sales_slide",
-        "allowed_lateness",
-        "early_results",
-        "hot_items",
-        "category_hot_items",
-        "leaderboard",
-        "out_of_orderness",
-        "idle_timeout",
-        "duplicate_horizon",
-        "future_skew",
-        "completeness",
-        "freshness",
-    }
-)
-"""The settings of the example shop; a pipeline of your own has these values in its sources and tables."""
 
 
 class SettingsError(TidemarkError, ValueError):

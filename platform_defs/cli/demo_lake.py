@@ -19,7 +19,8 @@ from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations.failures import FOLDER as FAILURES
 from platform_defs.paths import is_within
-from platform_defs.settings import HOME, PREFIX, Settings
+from platform_defs.setting_values import PREFIX
+from platform_defs.settings import HOME, Settings
 
 FOLDER = HOME / "demo"
 MARK = "_made_by_the_demo"

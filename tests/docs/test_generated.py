@@ -9,7 +9,9 @@ import typer
 
 from platform_defs.cli.commands import app
 from platform_defs.engine.ledger.rows import SCHEMA
-from platform_defs.settings import OF_THE_SHOP, PREFIX, PROJECT, Settings
+from platform_defs.setting_values import PREFIX, PROJECT
+from platform_defs.settings import Settings
+from platform_defs.shop_settings import ShopSettings
 
 _SPEC = importlib.util.spec_from_file_location("docs_hooks", PROJECT / "docs" / "hooks.py")
 hooks = importlib.util.module_from_spec(_SPEC)  # pyright: ignore[reportArgumentType]
@@ -26,7 +28,7 @@ def test_every_setting_is_in_one_of_the_tables() -> None:
 def test_the_settings_of_the_shop_are_those_that_its_pipeline_reads() -> None:
     tree = ast.parse((PROJECT / "platform_defs/shop.py").read_text("utf-8"))
     read = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "values"}
-    assert read == OF_THE_SHOP
+    assert read == {*ShopSettings.model_fields}
 
 
 def test_every_command_has_a_section_with_its_options() -> None:
