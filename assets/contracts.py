@@ -239,8 +239,8 @@ class DerivedAsset:
         name: the table's name, by the same rules as a source's.
         inputs: names of sources or derived assets, in the order of the operator's inputs.
         operator: the operator.
-        prepare: for an input's name, what is done to its rows before the operator reads them; see `Preparation`. An upserted table cannot
-            be prepared, nor can rows with change kinds be filtered: a deleted or updated row could remain in the result.
+        prepare: for an input's name, what is done to its rows before the operator reads them; see `Preparation`. Rows with change kinds
+            cannot be filtered: a deleted or updated row could remain in the result.
         shape: a pure function from the operator's result to the table's rows; it must keep the operator's own columns.
         description: what the table contains.
         columns: descriptions of the table's columns. A column that comes from one of an input has the description of that one.

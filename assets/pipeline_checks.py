@@ -39,6 +39,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         with _naming(table):
             _check_preparations(table, ordered, known)
         _check_kind_column(table, ordered, known)
+        _check_rows_of_tables(table, ordered, known)
         columns = _columns(table, ordered, known)
         with _naming(table):
             _check_expressions(table, ordered, known)
@@ -48,6 +49,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         known[name] = _readable(table, columns)
         if table.operator.emits.upserts:
             _check_changelog(table, columns)
+            _check_key(table, columns)
     return ordered
 
 
@@ -111,16 +113,10 @@ def _naming(table: DerivedAsset) -> Iterator[None]:
 
 
 def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
-    """Raise if a table prepares what is none of its inputs, or an upserted table (a deleted or updated row could remain in the result).
-
-    Also raise if a preparation reads an unknown column.
-    """
+    """Raise if a table prepares what is none of its inputs, or if a preparation reads an unknown column."""
     for name, preparation in table.prepare.items():
         if name not in table.inputs:
             legal = f"names of the table's inputs: {', '.join(table.inputs)}{did_you_mean(name, table.inputs)}"
-            raise ContractError.bad_value("prepare", name, legal)
-        if name in tables and tables[name].operator.emits.upserts:
-            legal = f"sources and tables of final results; rows of the upserted table {name!r} are replaced: prepare its own inputs"
             raise ContractError.bad_value("prepare", name, legal)
         if name in known:
             preparation.check(known[name], repr(name), _added(table, tables.get(name)))
@@ -179,7 +175,33 @@ def _added(reader: DerivedAsset, of: DerivedAsset | None) -> list[str]:
     """The columns that the engine adds to an input's own: to a source's (None), to final results', or to an upserted table's."""
     if of is None:
         return [EVENT_TIME, SEQ, ARRIVAL]
-    return [*filter(None, [reader.operator.reads.change])] if of.operator.emits.upserts else [EVENT_TIME]
+    kind = [*filter(None, [reader.operator.reads.change])]
+    return kind if of.operator.emits.upserts else [EVENT_TIME, *kind]
+
+
+def _check_rows_of_tables(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
+    """Raise if an asset needs a column of an input table that the table's rows do not have: the event time, or the order of arrival."""
+    kind = type(asset.operator).__name__
+    for name in asset.inputs:
+        if name not in assets or name not in known:
+            continue
+        columns = [*asset.columns_read(name, known[name]), *_added(asset, assets[name])]
+        if asset.operator.reads.closes_ranges and EVENT_TIME not in columns:
+            way_out = f"let {name!r} have it, for example as an aggregate: {EVENT_TIME}: max({EVENT_TIME})"
+            legal = f"tables whose rows have an {EVENT_TIME!r}, by which {kind} reads them; {way_out}"
+            raise ContractError.bad_value("inputs", name, f"for {asset.name!r}, {legal}")
+        if getattr(asset.operator, "order", None) == ARRIVAL and not {SEQ, ARRIVAL} <= {*columns}:
+            legal = f"event_time: rows of the table {name!r} have no order of arrival ({SEQ} and {ARRIVAL})"
+            raise ContractError.bad_value("order", ARRIVAL, f"for {asset.name!r}, {legal}")
+
+
+def _check_key(asset: DerivedAsset, columns: Sequence[str]) -> None:
+    """Raise if a row of an upserted table would have no key."""
+    missing = [c for c in asset.operator.emits.key if c not in columns]
+    if missing:
+        kind = type(asset.operator).__name__
+        legal = f"a {kind} whose rows have a key: {', '.join(missing)} are columns of rows of sources only; give it a `unique_key`"
+        raise ContractError.bad_value("operator", kind, f"for {asset.name!r}, {legal}, or the rank of `row_number`")
 
 
 def _check_kind_column(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:

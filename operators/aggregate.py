@@ -71,7 +71,7 @@ class Aggregate:
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
-        return (*self.key, *self.aggregates, SEQ, ARRIVAL)
+        return (*self.key, *self.aggregates, *([SEQ, ARRIVAL] if {SEQ, ARRIVAL} <= {*inputs[0]} else []))
 
     @property
     def emits(self) -> Upsert:

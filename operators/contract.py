@@ -46,12 +46,14 @@ def plain(frame: DataFrame) -> DataFrame:
 
 
 def tie_breakers(rows: DataFrame) -> list[Column]:
-    """The columns that order rows of equal time: `seq` and `arrival`, or if a frame has none, every column of an atomic type."""
+    """The columns that order rows of equal time: `seq` and `arrival`, or if a frame has none, every column of an atomic type.
+
+    Of these columns, `event_time` comes first: of two rows of a table, that with the later event time is the newer one.
+    """
     if {SEQ, ARRIVAL} <= {*rows.columns}:
         return [F.col(SEQ), F.col(ARRIVAL)]
-    return [
-        F.col(f"`{f.name}`") for f in rows.schema.fields if isinstance(f.dataType, AtomicType) and not isinstance(f.dataType, VariantType)
-    ]
+    atomic = [f.name for f in rows.schema.fields if isinstance(f.dataType, AtomicType) and not isinstance(f.dataType, VariantType)]
+    return [F.col(f"`{name}`") for name in sorted(atomic, key=lambda name: name != EVENT_TIME)]
 
 
 class Reads:

@@ -28,31 +28,14 @@ def _tables(operator: object, *inputs: str) -> dict[str, DerivedAsset]:
         "total": DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
         "windows": DerivedAsset(name="windows", inputs=("l",), operator=WINDOWS),
         "pairs": join(),
+        "firsts": DerivedAsset(name="firsts", inputs=("l",), operator=Deduplicate(by="k")),
+        "counts": DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"})),
         "reader": DerivedAsset(name="reader", inputs=inputs, operator=operator),  # pyright: ignore[reportArgumentType]
     }
     return checked_tables({name: source(name) for name in ("l", "r")}, made)
 
 
 REFUSED = [
-    pytest.param(
-        TOP,
-        ("total",),
-        "`inputs` is 'total'; legal: for 'reader', sources; the rows of 'total' are updated and deleted, which TopN does not read; "
-        "TopN with `change`, the name of a column for the change kind, reads them",
-        id="Top-N of changes without their kind",
-    ),
-    pytest.param(
-        Deduplicate(by="k"), ("total",), "which Deduplicate does not read; a `TopN` with `change` reads them", id="deduplicate changes"
-    ),
-    pytest.param(
-        TOP, ("windows",), "TopN reads the rows of new batches, and the rows of 'windows' belong to no batch", id="Top-N of windows"
-    ),
-    pytest.param(Aggregate(by="k", aggregates={"n": "sum(n)"}), ("windows",), "belong to no batch: read 'l'", id="an aggregate of windows"),
-    pytest.param(Deduplicate(by="k"), ("windows",), "belong to no batch: read 'l'", id="deduplicate windows"),
-    pytest.param(WINDOWS, ("total",), "no time range of them can be read: read 'l'", id="windows of changes"),
-    pytest.param(
-        IntervalJoin(on="k", lower=0, upper="1 minute"), ("l", "total"), "the rows of 'total' replace each other", id="a join with changes"
-    ),
     pytest.param(
         TopK(k=1, order_by="v"),
         ("l",),
@@ -62,11 +45,12 @@ REFUSED = [
     pytest.param(
         TopK(k=1, order_by="k"), ("pairs",), "'pairs' has no windows; give TopK a window of its own", id="a ranking of joined rows"
     ),
+    pytest.param(TopK(k=1, order_by="k"), ("firsts",), "'firsts' has no windows; give TopK a window", id="a ranking of upserted rows"),
     pytest.param(
-        TopN(order_by="k", rank_end=1, change="change_kind", ttl="1 day"),
-        ("total",),
-        "sources: TopN has a `ttl`, and the rows of the upserted table 'total' have no event time",
-        id="Top-N of changes with a time to live",
+        TopN(order_by="k", rank_end=1, ttl="1 day"),
+        ("firsts",),
+        "sources: TopN has a `ttl`, and rows of tables belong to no batch; give the `ttl` to the operator that reads the source",
+        id="a Top-N of a table with a time to live",
     ),
     pytest.param(TwoTotals(), ("l", "total"), "TwoTotals reads its changes; join the inputs first", id="changes and another input"),
     pytest.param(
@@ -74,6 +58,28 @@ REFUSED = [
         ("l", "windows"),
         "only sources, or only tables; sessions decide for each batch which rows are late, and rows of windows belong to no batch",
         id="sessions of a source and a table",
+    ),
+    pytest.param(
+        WINDOWS,
+        ("counts",),
+        "for 'reader', tables whose rows have an 'event_time', by which WindowedAggregate reads them; "
+        "let 'counts' have it, for example as an aggregate: event_time: max(event_time)",
+        id="windows of rows without a time",
+    ),
+    pytest.param(
+        Deduplicate(by="k", order="arrival"),
+        ("windows",),
+        "`order` is 'arrival'; legal: for 'reader', event_time: rows of the table 'windows' have no order of arrival (seq and arrival)",
+        id="the first window to arrive",
+    ),
+    pytest.param(
+        TopN(order_by="n", rank_end=1, with_rank=False),
+        ("windows",),
+        "a TopN whose rows have a key: seq, arrival are columns of rows of sources only; give it a `unique_key`, or the rank",
+        id="a ranking without a key",
+    ),
+    pytest.param(
+        TopN(order_by="n", rank_end=1, change="n"), ("windows",), "a name that is no column of 'windows'", id="a kind that is a column"
     ),
 ]
 
@@ -88,12 +94,20 @@ def test_a_table_that_cannot_read_its_inputs_is_refused(operator: object, inputs
     ("operator", "inputs"),
     [
         (TopN(order_by="k", rank_end=1, change="change_kind"), ("total",)),
+        (TOP, ("total",)),
+        (TOP, ("windows",)),
+        (TOP, ("pairs",)),
+        (Deduplicate(by="k"), ("windows",)),
+        (Deduplicate(by="k", order="arrival"), ("firsts",)),
+        (Aggregate(by="k", aggregates={"n": "sum(n)"}), ("counts",)),
+        (WINDOWS, ("firsts",)),
+        (IntervalJoin(on="k", lower=0, upper="1 minute"), ("l", "firsts")),
         (WINDOWS, ("l",)),
         (TopK(k=1, order_by="n"), ("windows",)),
         (CoGroup(on="k", window=Session(gap="3 minutes")), ("windows", "windows")),
         (CoGroup(on="k", window=Session(gap="3 minutes")), ("l", "r")),
     ],
-    ids=["Top-N of changes", "windows of a source", "a ranking of results", "sessions of tables", "sessions of sources"],
+    ids=lambda value: type(value).__name__ if not isinstance(value, tuple) else " and ".join(value),
 )
 def test_a_table_that_can_read_its_inputs_is_accepted(operator: object, inputs: tuple[str, ...]) -> None:
     assert "reader" in _tables(operator, *inputs)

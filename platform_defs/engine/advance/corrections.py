@@ -24,7 +24,7 @@ def _is_correctable(asset: DerivedAsset) -> bool:
 
 
 def is_corrected(asset: DerivedAsset, assets: Mapping[str, DerivedAsset]) -> bool:
-    """Whether closed results of an asset may be corrected: its operator allows lateness, or one of its inputs is corrected.
+    """Whether closed results of an asset may be corrected: its operator allows lateness, or one of its inputs is corrected or upserted.
 
     Args:
         asset: the asset.
@@ -32,7 +32,8 @@ def is_corrected(asset: DerivedAsset, assets: Mapping[str, DerivedAsset]) -> boo
     """
     if not _is_correctable(asset):
         return False
-    return asset.operator.reads.lateness > 0 or any(is_corrected(assets[name], assets) for name in asset.inputs if name in assets)
+    tables = [assets[name] for name in asset.inputs if name in assets]
+    return asset.operator.reads.lateness > 0 or any(of.operator.emits.upserts or is_corrected(of, assets) for of in tables)
 
 
 def affected_results(at: Position, row_times: RowTimes) -> ClosedRange | None:
@@ -57,7 +58,7 @@ def unread_corrections(at: Position) -> list[ClosedRange]:
     """The results that may change because of corrections of input tables that the asset has not read yet."""
     reads, found = at.asset.operator.reads, list[ClosedRange]()
     for which, name in enumerate(at.asset.inputs if reads.closes_ranges else ()):
-        for s in at.tables[name].corrected_since(at.read_of(name)) if name in at.tables else ():
+        for s in at.tables[name].corrected if name in at.tables else ():
             found.append(ClosedRange(s.first - 1, s.last + reads.lookback_of(which) + reads.watermark_delay))
     return found
 
@@ -73,7 +74,7 @@ def oldest_affected(at: Position) -> int | None:
     found: list[int] = []
     for which, name in enumerate(at.asset.inputs):
         if name in at.tables:
-            found += [s.first for s in at.tables[name].corrected_since(at.read_of(name))]
+            found += [s.first for s in at.tables[name].corrected]
         elif reads.lateness:
             oldest, after = closed_to - reads.lateness, reads.lookback_of(which) + reads.watermark_delay
             found += [max(first, oldest) for first, last in _new_rows(at, name) if first <= closed_to and last + after > oldest]

@@ -11,7 +11,7 @@ from operators.timing import ClosedRange
 from platform_defs.engine.advance.corrections import RowTimes, affected_results
 from platform_defs.engine.advance.position import Position, Upstream
 from platform_defs.engine.advance.step_size import changes_something, cut_batches, cut_time
-from platform_defs.engine.inputs.changelog_reader import upstream_changelog
+from platform_defs.engine.inputs.changelog_reader import table_read
 from platform_defs.engine.inputs.progress import ProgressError
 
 
@@ -51,7 +51,7 @@ def plan_step(at: Position, *, max_step: int, until: int | None = None, row_time
     """
     if at.asset.operator.reads.closes_ranges:
         return _correction(at, row_times) or _closing(at, max_step, until)
-    of = upstream_changelog(at.asset, [table.asset for table in at.tables.values()])
+    of = table_read(at.asset, [table.asset for table in at.tables.values()])
     return _batches(at, max_step) if of is None else _changes(at, at.tables[of.name])
 
 
@@ -70,7 +70,7 @@ def _closing(at: Position, max_step: int, until: int | None) -> StepPlan | None:
 
 def _newest_steps(at: Position) -> dict[str, int]:
     """The newest step of each table that the asset reads."""
-    return {name: of.progress.step for name, of in at.tables.items()}
+    return {name: of.complete.step if of.complete else 0 for name, of in at.tables.items()}
 
 
 def _batches(at: Position, max_step: int) -> StepPlan | None:
@@ -80,8 +80,8 @@ def _batches(at: Position, max_step: int) -> StepPlan | None:
 
 def _changes(at: Position, of: Upstream) -> StepPlan | None:
     read = at.read_of(of.asset.name)
-    if of.applied is None or of.applied.step == read:
+    if of.complete is None or of.complete.step == read:
         return None
-    if of.applied.step < read:
-        raise ProgressError.made_anew(of.asset.name, read, of.applied.step)
-    return StepPlan(of.applied.seq, read={of.asset.name: of.applied.step})
+    if of.complete.step < read:
+        raise ProgressError.made_anew(of.asset.name, read, of.complete.step)
+    return StepPlan(of.complete.seq, read={of.asset.name: of.complete.step})

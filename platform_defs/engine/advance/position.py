@@ -1,13 +1,19 @@
 """The position of an asset: everything from which its next step is planned, read from commits and the ledger without a Spark job."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from assets.contracts import DerivedAsset
+from operators.changelog import STEP
+from operators.contract import EVENT_TIME
+from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, stored_progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.ledger.history import History
+
+_BEFORE_ALL, _AFTER_ALL = -(1 << 62), 1 << 62
+"""Times of no row, in epoch ms, that stay integers of 64 bits when a lookback is added."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +25,11 @@ class EventTimeRange:
 
 
 @dataclass(frozen=True)
-class Applied:
-    """Up to where a changelog was applied to its upserted table.
+class Complete:
+    """Up to where the rows of a table are complete.
 
     Args:
-        step: the last step of the changelog that was applied to the table.
+        step: the table's newest step whose rows can be read: of an upserted table, the last step of its changelog that was applied.
         seq: the last batch that this step handled.
     """
 
@@ -37,25 +43,30 @@ class Upstream:
 
     Args:
         asset: the asset that makes the table.
-        progress: that asset's progress.
-        applied: for an upserted table, up to where its changelog was applied; None if nothing was applied yet.
+        complete: up to where its rows are complete; None if it has no rows to read yet.
+        watermark: the watermark up to which its readers may close results; None while it is minus infinity.
+        corrected: the event times of rows that were corrected, replaced or deleted since the reader's last step; for an upserted table,
+            those of all changed rows.
     """
 
     asset: DerivedAsset
-    progress: Progress
-    applied: Applied | None = None
+    complete: Complete | None = None
+    watermark: int | None = None
+    corrected: tuple[EventTimeRange, ...] = ()
 
-    @property
-    def watermark(self) -> int | None:
-        """The watermark up to which its readers may close results; None while no result of the table is final."""
-        closed_to = self.progress.closed_to
-        return None if closed_to is None else closed_to - self.asset.operator.reads.watermark_delay
+    @classmethod
+    def of_results(cls, asset: DerivedAsset, now: Progress, read: int) -> "Upstream":
+        """A table of final results.
 
-    def corrected_since(self, step: int) -> Iterator[EventTimeRange]:
-        """For each step after `step` that corrected results: the event times that these results have for the table's readers."""
-        for corrected_in, first, last in self.progress.corrected:
-            if corrected_in > step:
-                yield EventTimeRange(first - self.asset.operator.reads.watermark_delay, last)
+        Args:
+            asset: the asset that makes the table.
+            now: that asset's progress.
+            read: the last step that its reader has read.
+        """
+        delay = asset.operator.reads.watermark_delay
+        corrected = tuple(EventTimeRange(first - delay, last) for step, first, last in now.corrected if step > read)
+        mark = None if now.closed_to is None else now.closed_to - delay
+        return cls(asset, Complete(now.step, now.seq) if now.step else None, mark, corrected)
 
 
 @dataclass(frozen=True)
@@ -100,11 +111,40 @@ def position_of(reading: Reading, asset: DerivedAsset, now: Progress, head: int 
     """
     ledger = reading.ledger.history
     head = ledger.head if head is None else head
-    tables = {of.name: _upstream(reading, of) for of in reading.tables_of(asset)}
+    tables = {of.name: _upstream(reading, of, now.read.get(of.name, 0), head) for of in reading.tables_of(asset)}
     return Position(asset, now, ledger, head, reading.operator_timeline(asset).after[head], tables)
 
 
-def _upstream(reading: Reading, asset: DerivedAsset) -> Upstream:
-    commit = reading.lake.newest(asset.name, APPLIED) if asset.operator.emits.upserts else None
-    applied = None if commit is None else Applied(commit.value["step"], commit.value["seq"])
-    return Upstream(asset, stored_progress(reading.lake, asset), applied)
+def _upstream(reading: Reading, of: DerivedAsset, read: int, head: int) -> Upstream:
+    """A table as the reader of its steps up to `read` finds it."""
+    if of.operator.emits.upserts:
+        commit = reading.lake.newest(of.name, APPLIED)
+        complete = None if commit is None else Complete(commit.value["step"], commit.value["seq"])
+        mark = None if complete is None else _watermark_of_upserted(reading, of, complete, head)
+        return Upstream(of, complete, mark, () if complete is None or not read else _changed_times(reading, of, read, complete.step))
+    return Upstream.of_results(of, stored_progress(reading.lake, of), read)
+
+
+def _watermark_of_upserted(reading: Reading, of: DerivedAsset, complete: Complete, head: int) -> int | None:
+    """The watermark up to which all rows are in an upserted table.
+
+    It is its operator's watermark after the last batch that it has handled, or needs not handle because no row came. If the table reads
+    another one, it is also limited by that one's watermark, as of the step that was read.
+    """
+    seq = head if not changes_something(reading.ledger.history, of, complete.seq, head) else min(complete.seq, head)
+    marks = [reading.operator_timeline(of).after[seq]]
+    now = stored_progress(reading.lake, of)
+    for table in reading.tables_of(of):
+        upstream = _upstream(reading, table, 0, head)
+        is_newest = upstream.complete is not None and upstream.complete.step == now.read.get(table.name, 0)
+        marks.append(upstream.watermark if is_newest else None)
+    return None if None in marks else min(mark for mark in marks if mark is not None)
+
+
+def _changed_times(reading: Reading, of: DerivedAsset, read: int, upto: int) -> tuple[EventTimeRange, ...]:
+    """The event times of the changes of an upserted table in the steps `read < step <= upto`, from the statistics of its changelog."""
+    ends = reading.lake.time_extent(of.changelog, EVENT_TIME, {STEP: (read + 1, upto)}) if read < upto else None
+    if ends is None:
+        return ()
+    first, last = ends
+    return (EventTimeRange(_BEFORE_ALL if first is None else first, _AFTER_ALL if last is None else last),)

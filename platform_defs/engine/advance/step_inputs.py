@@ -1,15 +1,21 @@
-"""The inputs of a step that closes no range: rows of sources by batch, or an upstream changelog by step."""
+"""The inputs of a step that closes no range: rows of sources by batch, or the changes of a table by step."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from platform_defs.engine.inputs.changelog_reader import change_column, changes, rows_after, upstream_changelog
-from platform_defs.engine.inputs.progress import Progress
+from operators.changelog import CHANGE, INSERT
+from operators.columns import check_free
+from operators.contract import EVENT_TIME
+from platform_defs.engine.inputs.changelog_reader import newest_changes, table_read
+from platform_defs.engine.inputs.prepared_rows import prepared_table
+from platform_defs.engine.inputs.progress import Progress, ProgressError
 from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.table_changes import TableChanges, table_changes
 
 
 @dataclass(frozen=True)
@@ -31,12 +37,15 @@ class StepInputs(ABC):
         """Each input's rows up to and including those that the step to `after` handles."""
 
     @abstractmethod
-    def new(self, before: Progress, after: Progress) -> list[DataFrame]:
-        """Each input's rows, or changes, that the step from `before` to `after` handles."""
+    def new(self, before: Progress, after: Progress) -> list[DataFrame] | None:
+        """Each input's rows, or changes, that a step handles; None if deleted rows cannot be known any more."""
 
     @abstractmethod
-    def newest(self, before: Progress, after: Progress) -> list[DataFrame]:
-        """As `new`, but of a changelog only the last change of each key."""
+    def mergeable(self, before: Progress, after: Progress) -> list[DataFrame] | None:
+        """The rows of `new`, if an operator can merge them into its own rows; None if rows were deleted or replaced.
+
+        If the operator reads change kinds, they are the last change of each key.
+        """
 
 
 @dataclass(frozen=True)
@@ -51,14 +60,16 @@ class SourceRows(StepInputs):
         """The rows of the batches that the step handles."""
         return [self.reading.input(self.asset, which, after.seq, after=before.seq) for which in range(len(self.asset.inputs))]
 
-    def newest(self, before: Progress, after: Progress) -> list[DataFrame]:
-        """The rows of the batches that the step handles; all of them, because no row of a source replaces another."""
+    def mergeable(self, before: Progress, after: Progress) -> list[DataFrame]:
+        """The rows of the batches that the step handles: no row of a source is deleted or replaced."""
         return self.new(before, after)
 
 
 @dataclass(frozen=True)
-class UpstreamChanges(StepInputs):
-    """The changes of an upserted table, by step. The first time that it is read, its rows are read as inserts.
+class TableRows(StepInputs):
+    """The rows of a table, by step. The first time that it is read, all of its rows are new.
+
+    An operator that reads change kinds gets each row with the kind `+I`, or where it merges changes, with the kind of the change.
 
     Args:
         of: the table.
@@ -67,24 +78,54 @@ class UpstreamChanges(StepInputs):
     of: DerivedAsset
     names_former_keys: ClassVar[bool] = True
 
+    @property
+    def changes(self) -> TableChanges:
+        """Reads what the table's steps changed."""
+        return table_changes(self.reading, self.of)
+
     def all(self, after: Progress) -> list[DataFrame]:
-        """The table's rows as of the last step to read."""
-        return [rows_after(self.reading, self.of, after.read[self.of.name], change_column(self.asset))]
+        """The table's rows as of the last step to read.
 
-    def new(self, before: Progress, after: Progress) -> list[DataFrame]:
-        """The changes of the table's steps to read."""
-        return [self._changes(before, after, last=False)]
+        Raises:
+            ProgressError: the table's state after this step can no longer be read.
+        """
+        step = after.read[self.of.name]
+        rows = self.changes.rows(step)
+        if rows is None:
+            raise ProgressError.lost_state(self.asset.name, self.of.name, step)
+        return [self._as_inserts(rows)]
 
-    def newest(self, before: Progress, after: Progress) -> list[DataFrame]:
-        """The last change of each key in the steps to read."""
-        return [self._changes(before, after, last=True)]
+    def new(self, before: Progress, after: Progress) -> list[DataFrame] | None:
+        """The changed rows of the table's steps to read."""
+        read = before.read.get(self.of.name, 0)
+        if not read:
+            return self.all(after)
+        changed = self.changes.changed(read, after.read[self.of.name])
+        return None if changed is None else [self._as_inserts(changed)]
 
-    def _changes(self, before: Progress, after: Progress, *, last: bool) -> DataFrame:
+    def mergeable(self, before: Progress, after: Progress) -> list[DataFrame] | None:
+        """The new rows of final results; of an upserted table, for an operator that reads change kinds, the last change of each key."""
         read, upto = before.read.get(self.of.name, 0), after.read[self.of.name]
-        return changes(self.reading, self.of, read, upto, change_column(self.asset), last=last)
+        if not read or self.changes.only_added(read, upto):
+            return self.new(before, after)
+        kind = self.asset.operator.reads.change
+        if kind is None or not self.of.operator.emits.upserts:
+            return None
+        changes = newest_changes(self.reading, self.of, read, upto).withColumnRenamed(CHANGE, kind)
+        return [self._prepared(changes, kind)]
+
+    def _as_inserts(self, rows: DataFrame) -> DataFrame:
+        kind = self.asset.operator.reads.change
+        if kind is None:
+            return self._prepared(rows)
+        check_free(rows, kind)
+        return self._prepared(rows.withColumn(kind, F.lit(INSERT)), kind)
+
+    def _prepared(self, rows: DataFrame, *added: str) -> DataFrame:
+        return prepared_table(self.asset, self.of.name, rows, [c for c in rows.columns if c not in (EVENT_TIME, *added)])
 
 
 def step_inputs(reading: Reading, asset: DerivedAsset) -> StepInputs:
-    """The inputs of an asset: source rows, or a changelog if it reads one."""
-    of = upstream_changelog(asset, reading.tables_of(asset))
-    return SourceRows(reading, asset) if of is None else UpstreamChanges(reading, asset, of)
+    """The inputs of an asset: source rows, or the changes of a table if it reads one."""
+    of = table_read(asset, reading.tables_of(asset))
+    return SourceRows(reading, asset) if of is None else TableRows(reading, asset, of)

@@ -15,6 +15,7 @@ from pyspark.sql.types import IntegralType, StringType
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, difference, net
 from operators.columns import check_free, of_keys, parameter, same_rows
+from operators.contract import EVENT_TIME
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, steps_of, upserted
 from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Reading
@@ -43,7 +44,7 @@ class UpsertedTable:
         point("advance.before_changelog")
         lake, rows = self.reading.lake, changes.withColumns(stamps)
         require_same_columns(lake, self.asset, rows)
-        written = commit_step(lake, self.asset, rows, after, [STEP, *upserted(self.asset).key])
+        written = commit_step(lake, self.asset, rows, after, [*dict.fromkeys([STEP, *upserted(self.asset).key, *_times(rows)])])
         point("advance.after_changelog")
         replace(self, reading=replace(self.reading, lake=lake.live))._apply()
         return written
@@ -101,7 +102,7 @@ class UpsertedTable:
                 self.asset.name,
                 metadata,
                 number=now.step,
-                pruned_by=self._ranged,
+                pruned_by=[*dict.fromkeys([*self._ranged, *_times(rows)])],
                 change_feed=True,
                 deletion_vectors=not is_small(rows),
             )
@@ -139,6 +140,11 @@ class UpsertedTable:
         if upto - after == 1:  # by the operator's contract (`Upsert`), a step adds or removes at most one row of a key
             return changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
         return net(changelog, key=upserted(self.asset).key, order=STEP)
+
+
+def _times(rows: DataFrame) -> list[str]:
+    """The event time, by which readers of closed ranges select rows, if the rows have it."""
+    return [EVENT_TIME] if EVENT_TIME in rows.columns else []
 
 
 def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:

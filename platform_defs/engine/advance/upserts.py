@@ -20,6 +20,8 @@ from platform_defs.engine.ledger.columns import pc
 class MergedRows(Strategy):
     """Advances an asset whose operator merges new rows into its own current rows.
 
+    If an input table's rows were deleted or replaced, the step recomputes the keys of these rows, as `RecomputedKeys` does.
+
     Args:
         reads: what a step reads.
     """
@@ -27,20 +29,31 @@ class MergedRows(Strategy):
     reads: NewRows
 
     def results(self, before: Progress, after: Progress) -> DataFrame:
-        """The operator's result for the new rows alone."""
-        return self.asset.rows(*self.inputs.newest(before, after))
+        """The operator's result for the new rows alone, or for the keys of the changed rows."""
+        new = self.inputs.mergeable(before, after)
+        return self._recomputed.results(before, after) if new is None else self.asset.rows(*new)
 
     def changes(self, table: UpsertedTable, before: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows that new rows may change and the same rows merged with them."""
         operator = self.asset.operator
         if not isinstance(operator, Incremental):
             raise OperatorError(f"{type(operator).__name__} reads new batches and upserts, so it needs a `fold(current, *frames)`")
-        new = self.inputs.newest(before, after)
-        affected_by = self.key if self.reads.touches is None else self.reads.touches
-        current = table.current_of(operator(*new), keys_of(new, affected_by))
+        new = self.inputs.mergeable(before, after)
+        if new is None:
+            return self._recomputed.changes(table, before, after)
+        current = table.current_of(operator(*new), keys_of(new, self._affected_by))
         if before.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
             current = kept(current)
         return difference(current, operator.fold(current, *new), key=self.key)
+
+    @property
+    def _affected_by(self) -> tuple[str, ...]:
+        """The columns that decide which rows a new row may change."""
+        return self.key if self.reads.touches is None else self.reads.touches
+
+    @property
+    def _recomputed(self) -> "RecomputedKeys":
+        return RecomputedKeys(self.reading, self.asset, ByKey(self._affected_by, change=self.reads.change))
 
 
 @dataclass(frozen=True)
@@ -55,14 +68,19 @@ class RecomputedKeys(Strategy):
 
     def results(self, before: Progress, after: Progress) -> DataFrame:
         """The rows of the keys that the step's rows affect."""
-        return self._of_keys(self._affected_keys(before, after), after)
+        keys = self._affected_keys(before, after)
+        return self.whole(after) if keys is None else self._of_keys(keys, after)
 
     def changes(self, table: UpsertedTable, before: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows of the affected keys and their rows after the step.
 
-        The affected keys are those of new rows, and those whose TTL has ended.
+        The affected keys are those of new rows, and those whose TTL has ended. If the step's deleted rows are not known any more, all rows
+        are compared.
         """
         keys = self._affected_keys(before, after)
+        if keys is None:
+            rows = self.whole(after)
+            return difference(table.current(rows), rows, key=self.key)
         rows = self._of_keys(keys, after)
         within_ttl = self._within_ttl(after)
         if within_ttl is not None:
@@ -83,9 +101,11 @@ class RecomputedKeys(Strategy):
         """Whether rows can move to another key, and the inputs have only the new key of such a row."""
         return bool(self.reads.through) and not self.inputs.names_former_keys
 
-    def _affected_keys(self, before: Progress, after: Progress) -> DataFrame:
-        """The keys of the step's rows; if rows can move, also the former keys of these rows."""
+    def _affected_keys(self, before: Progress, after: Progress) -> DataFrame | None:
+        """The keys of the step's rows; if rows can move, also the former keys of these rows. None if they are not known."""
         new = self.inputs.new(before, after)
+        if new is None:
+            return None
         if self._keys_can_change:
             new = [of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all(after)]
             return kept(keys_of(new, self.reads.key))  # few keys, which several joins read

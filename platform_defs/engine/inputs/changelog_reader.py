@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, INSERT, STEP, fold, net
-from operators.columns import check_free, parameter
+from operators.changelog import CHANGE, CHANGED_AT, STEP, fold, net
+from operators.columns import parameter
 from operators.contract import Emits
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.reader import Reading
@@ -35,12 +35,12 @@ def change_column(asset: DerivedAsset) -> str:
     return CHANGE if reads.change is None else reads.change
 
 
-def upstream_changelog(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> DerivedAsset | None:
-    """The upserted table whose changelog an asset reads; None if it reads sources or closed ranges.
+def table_read(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> DerivedAsset | None:
+    """The table whose changes an asset reads step by step; None if it reads sources or closed ranges.
 
     Args:
         asset: the asset.
-        derived: the tables among its inputs. `assets.input_checks` refuses all but one upserted table.
+        derived: the tables among its inputs. `assets.input_checks` refuses several inputs if one of them is a table.
     """
     if asset.operator.reads.closes_ranges or not derived:
         return None
@@ -48,22 +48,9 @@ def upstream_changelog(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> 
     return of
 
 
-def changes(reading: Reading, of: DerivedAsset, after: int, upto: int, column: str, *, last: bool) -> DataFrame:
-    """The changes of a table's steps `after < step <= upto`. If `after` is 0, they are the table's rows as of `upto`, as inserts.
-
-    Args:
-        reading: reads the lake.
-        of: the table.
-        after: the step after which to read.
-        upto: the last step to read.
-        column: the name of the column with the change kind.
-        last: whether to read only the last change of each key.
-    """
-    if not after:
-        return rows_after(reading, of, upto, column)
-    changelog = steps_of(reading, of, after, upto)
-    changelog = net(changelog, key=upserted(of).key, order=STEP) if last else changelog
-    return changelog.drop(STEP, CHANGED_AT).withColumnRenamed(CHANGE, column)
+def newest_changes(reading: Reading, of: DerivedAsset, after: int, upto: int) -> DataFrame:
+    """The last change of each key of an upserted table in the steps `after < step <= upto`, with its kind in `CHANGE`."""
+    return net(steps_of(reading, of, after, upto), key=upserted(of).key, order=STEP).drop(STEP, CHANGED_AT)
 
 
 def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> DataFrame:
@@ -71,17 +58,6 @@ def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> Da
     changelog = reading.lake.read(reading.spark, asset.changelog, within={STEP: (after + 1, upto)})
     step = F.col(STEP)
     return changelog.where((step > parameter(after, step)) & (step <= parameter(upto, step)))
-
-
-def rows_after(reading: Reading, of: DerivedAsset, step: int, column: str) -> DataFrame:
-    """The rows of a table as of a step, each with the change kind `+I`. It is exact while the table is being advanced.
-
-    Raises:
-        ColumnError: the table has a column of the name.
-    """
-    rows = as_of_step(reading, of, step)
-    check_free(rows, column)
-    return rows.withColumn(column, F.lit(INSERT))
 
 
 def as_of_step(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:

@@ -39,8 +39,8 @@ class ProgressError(TidemarkError, RuntimeError):
         """An input was rebuilt, or lost commits, after the asset read it."""
         others = f", and the tables that read it ({', '.join(readers)})," if readers else ""
         return cls(
-            f"{asset} was computed from an earlier {', '.join(replaced)}, which has been replaced since, so its rows may be "
-            f"wrong. Run `tidemark rebuild {asset} --downstream`, which rebuilds {asset}{others} from the log"
+            f"{asset} was computed from an earlier {', '.join(replaced)}, which has been replaced since, so its rows may be wrong. "
+            f"Run `tidemark rebuild {asset} --downstream`, which rebuilds {asset}{others} from the log"
         )
 
     @classmethod
@@ -84,6 +84,12 @@ class ProgressError(TidemarkError, RuntimeError):
             f"{asset} has the changes of its changelog up to step {held}, but {changelog} has lost its newest commits: it ends at step "
             f"{step}. Run `tidemark rebuild {asset} --downstream`, which rebuilds both, and every table that reads them, from the log"
         )
+
+    @classmethod
+    def lost_state(cls, asset: str, table: str, step: int) -> "ProgressError":
+        """The state of a table from which another one was computed can no longer be read."""
+        why = f"{asset} was computed from {table} as of its step {step}, and a file of that state was deleted by maintenance"
+        return cls(f"{why}. Advance {asset}, which reads the present {table}")
 
     @classmethod
     def not_ours(cls, table: str) -> "ProgressError":
@@ -225,6 +231,12 @@ def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
 
 def progress_at(lake: Lake, asset: DerivedAsset, step: int) -> Progress | None:
     """An asset's progress after one of its steps; None if its table's log no longer has the step."""
+    commit = commit_at(lake, asset, step)
+    return None if commit is None else Progress.recorded(results_table(asset), commit.value)
+
+
+def commit_at(lake: Lake, asset: DerivedAsset, step: int) -> Commit | None:
+    """A commit that records one of an asset's steps as the newest one; None if its table's log no longer has the step."""
     table = results_table(asset)
     newest = lake.newest(table, PROGRESS)
     if newest is None:
@@ -234,7 +246,7 @@ def progress_at(lake: Lake, asset: DerivedAsset, step: int) -> Progress | None:
         return found
     for commit in lake.commits(table, PROGRESS):
         if (reached := Progress.recorded(table, commit.value)).step <= step:
-            return reached if reached.step == step else None
+            return commit if reached.step == step else None
     return None
 
 
@@ -253,17 +265,19 @@ def step_time(lake: Lake, asset: DerivedAsset) -> int | None:
     return at
 
 
-def _earlier(lake: Lake, table: str, newest: Commit, step: int) -> Progress | None:
+def _earlier(lake: Lake, table: str, newest: Commit, step: int) -> Commit | None:
     """A step of the newest generation, found without reading all commits since; None if this search does not find it.
 
     Each step is one commit, so step n - d is at least d versions before step n.
     """
-    commit: Commit | None = newest
+    commit: Commit = newest
     now = found = Progress.recorded(table, newest.value)
-    while commit is not None and found.step > step and found.generation == now.generation:
-        commit = next(lake.commits(table, PROGRESS, commit.version - (found.step - step)), None)
-        found = found if commit is None else Progress.recorded(table, commit.value)
-    return found if found.step == step and found.generation == now.generation else None
+    while found.step > step and found.generation == now.generation:
+        earlier = next(lake.commits(table, PROGRESS, commit.version - (found.step - step)), None)
+        if earlier is None:
+            return None
+        commit, found = earlier, Progress.recorded(table, earlier.value)
+    return commit if found.step == step and found.generation == now.generation else None
 
 
 def results_table(asset: DerivedAsset) -> str:

@@ -1,12 +1,11 @@
 """Read the inputs of a step: their rows that are not late, up to a ledger batch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -15,9 +14,9 @@ from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.changelog import OWN_COPIES, bag_difference
 from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
 from operators.contract import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSION, WATERMARK
-from operators.errors import OperatorError
 from operators.timing import ClosedRange, instant, timestamp
 from platform_defs.engine.inputs.input import Input, input_named
+from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, as_input, prepared
 from platform_defs.engine.inputs.progress import (
     Progress,
     ProgressError,
@@ -39,7 +38,6 @@ _MARK, _DECIDED = temporary("mark"), temporary("decided")
 DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
 DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
 """The columns of `verdicts/<asset>`."""
-LATE, FILTERED = temporary("late"), temporary("filtered")
 DECIDED = "judged"
 """The metadata key of the commits of `verdicts/<asset>`: the last decided batch, and the asset's generation if it is not 0."""
 
@@ -198,9 +196,9 @@ class Reading:
         name = asset.inputs[which]
         if (table := self.input_named(name).table) is not None:
             rows = self._derived(table, span).withColumn(LATE, F.lit(False))
-            return _prepared(asset, name, rows, [c for c in rows.columns if c not in (EVENT_TIME, LATE)])
+            return prepared(asset, name, rows, [c for c in rows.columns if c not in (EVENT_TIME, LATE)])
         rows = self._source_rows(asset, which, head, span, after)
-        return _prepared(asset, name, rows, self.sources[name].struct.fieldNames())
+        return prepared(asset, name, rows, self.sources[name].struct.fieldNames())
 
     def _source_rows(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> DataFrame:
         """All rows of a source, up to a batch, with `LATE`, and `WATERMARK` or `SESSION` if the operator reads those."""
@@ -267,33 +265,7 @@ class Reading:
         return {found["values"]: found["counts"] for found in counts if after < found["values"] <= last}
 
     def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
-        rows = self.table(upstream.name, RESULT_TIME, span)
-        return rows.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)
-
-
-def _prepared(asset: DerivedAsset, name: str, rows: DataFrame, own: Sequence[str]) -> DataFrame:
-    """Rows of an input with the columns that the operator reads, and with `FILTERED`.
-
-    Args:
-        asset: the asset that reads.
-        name: the input's name.
-        rows: its rows, with `LATE`.
-        own: the input's own columns; the others are the engine's, and stay.
-    """
-    preparation = asset.prepare.get(name)
-    if preparation is None:
-        return rows.withColumn(FILTERED, F.lit(False))
-    is_kept = F.lit(True) if preparation.where is None else F.when(F.expr(preparation.where), True).otherwise(False)
-    is_late = (F.col(LATE) & is_kept).alias(LATE)
-    engine_columns = [is_late if c == LATE else F.col(c) for c in rows.columns if c not in own]
-    selected = [F.expr(sql).alias(column) for column, sql in preparation.columns(own).items()]
-    try:
-        prepared = rows.select(*engine_columns, *selected, (~is_kept).alias(FILTERED))
-    except AnalysisException as error:
-        legal = f"SQL that Spark accepts for the columns of {name!r}, with a boolean condition; Spark refuses it: {error.getCondition()}"
-        raise OperatorError.bad_value("prepare", f"{preparation} of {asset.name!r}", legal) from error
-    plan, before = (cast(Any, frame)._jdf.queryExecution().analyzed() for frame in (prepared, rows))
-    if not plan.deterministic() or not plan.child().equals(before):  # a generator is a plan of its own below the projection
-        legal = "expressions over one row, that give one row and have the same value each time"
-        raise OperatorError.bad_value("prepare", f"{preparation} of {asset.name!r}", legal)
-    return prepared
+        """The rows of a table with event times in a span: an upserted table has that column, and final results have `result_time`."""
+        if upstream.operator.emits.upserts:
+            return self.table(upstream.name, EVENT_TIME, span)
+        return as_input(self.table(upstream.name, RESULT_TIME, span))

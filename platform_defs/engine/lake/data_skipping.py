@@ -144,6 +144,20 @@ def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[st
     return found
 
 
+def time_extent(delta: DeltaTable, column: str, within: Ranges) -> Ends | None:
+    """The bounds of a timestamp column, in epoch ms, over the files that can contain rows within ranges; None if there are no such files.
+
+    A bound is None if a file has no statistics of the column. The range may be wider than the rows': the log records whole milliseconds.
+    """
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    files = _can_contain(actions, within)
+    if not files:
+        return None
+    lows, highs = (_statistic(actions, f"{statistic}.{column}") or [None] * actions.num_rows for statistic in ("min", "max"))
+    low, high = [lows[n] for n in files], [highs[n] for n in files]
+    return (None if None in low else min(low)), (None if None in high else max(high) + 1)
+
+
 def _of_files(actions: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
     values = actions[name].to_pylist() if name in actions.column_names else []
     return [values[n] if values else None for n in files]

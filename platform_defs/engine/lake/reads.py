@@ -26,6 +26,7 @@ from platform_defs.engine.lake.data_skipping import (
     no_rows,
     rows_of_matching_files,
     schema_of,
+    time_extent,
 )
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.root import LakeRoot
@@ -145,6 +146,11 @@ class ReadTables(LakeRoot):
         """The bounds of columns over the rows within ranges, from the statistics in the table's log; see `data_skipping.extent`."""
         delta = self.delta(table)
         return {} if delta is None else extent(delta, columns, within)
+
+    def time_extent(self, table: str, column: str, within: Ranges) -> Ends | None:
+        """The bounds of a timestamp column over the rows within ranges, from the statistics in the log; see `data_skipping.time_extent`."""
+        delta = self.delta(table)
+        return None if delta is None else time_extent(delta, column, within)
 
     def is_large(self, table: str) -> bool:
         """Whether a table is so large that data skipping saves time."""

@@ -12,7 +12,7 @@ from assets.contracts import DerivedAsset
 from operators.contract import Append, ByKey, ByTimeRange, Emits, NewRows, Reads, Upsert
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.plan import StepPlan, plan_step
-from platform_defs.engine.advance.position import Applied, Position, Upstream
+from platform_defs.engine.advance.position import Complete, EventTimeRange, Position, Upstream
 from platform_defs.engine.inputs.progress import Progress, ProgressError
 from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.ledger.rows import Entry
@@ -51,6 +51,8 @@ MERGING = _asset("merging", NewRows(), Upsert(("k",)), "clicks")
 KEYED = _asset("keyed", ByKey(("k",)), Upsert(("k",)), "clicks")
 EVENT_TTL = _asset("event_ttl", ByKey(("k",), ttl=5), Upsert(("k",)), "clicks")
 CLOCK_TTL = _asset("clock_ttl", ByKey(("k",), ttl=5, ttl_by="processing"), Upsert(("k",)), "clicks")
+OF_CLOSING = _asset("of_closing", NewRows(), Upsert(("k",)), "closing")
+OF_KEYED = _asset("of_keyed", ByTimeRange((10,), watermark_delay=1), Append(), "keyed")
 READER = _asset("reader", NewRows(change="op"), Upsert(("k",)), "keyed")
 
 
@@ -170,8 +172,8 @@ CORRECTS = [
 ]
 
 
-def _upstream(asset: DerivedAsset, progress: Progress, applied: Applied | None = None) -> Upstream:
-    return Upstream(asset, progress, applied)
+def _upstream(asset: DerivedAsset, progress: Progress, read: int = 0) -> Upstream:
+    return Upstream.of_results(asset, progress, read)
 
 
 NOTHING_CLOSED = _upstream(CLOSING, Progress())
@@ -207,7 +209,7 @@ READS_TABLES = [
         StepPlan(2, 60, {"lenient": 3}, ClosedRange(38, 45)),
         _closed(60, read={"lenient": 2}),
         watermark=190,
-        tables=(_upstream(LENIENT, Progress(step=3, seq=2, closed_to=120, corrected=((2, 10, 20), (3, 40, 45)))),),
+        tables=(_upstream(LENIENT, Progress(step=3, seq=2, closed_to=120, corrected=((2, 10, 20), (3, 40, 45))), 2),),
     ),
     Case(
         "a correction that was read is not planned again",
@@ -216,7 +218,33 @@ READS_TABLES = [
         None,
         _closed(89, read={"lenient": 3}),
         watermark=89,
-        tables=(_upstream(LENIENT, Progress(step=3, seq=1, closed_to=90, corrected=((3, 40, 45),))),),
+        tables=(_upstream(LENIENT, Progress(step=3, seq=1, closed_to=90, corrected=((3, 40, 45),)), 3),),
+    ),
+    Case(
+        "rows of an upserted table are read up to the watermark of the batch that it has handled",
+        OF_KEYED,
+        [_rows(1, 5, 0, 99), _rows(2, 5, 200)],
+        StepPlan(2, 90, {"keyed": 4}),
+        watermark=190,
+        tables=(Upstream(KEYED, Complete(4, 1), 90),),
+    ),
+    Case(
+        "a changed row of an upserted table corrects the results that it may be part of",
+        OF_KEYED,
+        [_rows(1, 5, 0, 99), _rows(2, 5, 200)],
+        StepPlan(2, 90, {"keyed": 5}, ClosedRange(29, 85)),
+        _closed(90, read={"keyed": 4}),
+        watermark=190,
+        tables=(Upstream(KEYED, Complete(5, 2), 190, (EventTimeRange(30, 74),)),),
+    ),
+    Case(
+        "changes of an upserted table after the closed range correct nothing",
+        OF_KEYED,
+        [_rows(1, 5, 0, 99), _rows(2, 5, 200)],
+        StepPlan(2, 190, {"keyed": 5}),
+        _closed(90, read={"keyed": 4}),
+        watermark=190,
+        tables=(Upstream(KEYED, Complete(5, 2), 190, (EventTimeRange(91, 200),)),),
     ),
 ]
 
@@ -250,13 +278,13 @@ BATCHES = [
 ]
 
 CHANGELOGS = [
-    Case("an empty upstream table", READER, [_rows(1, 5)], None, tables=(_upstream(KEYED, Progress()),)),
+    Case("an empty upstream table", READER, [_rows(1, 5)], None, tables=(Upstream(KEYED),)),
     Case(
         "the first step reads the whole table",
         READER,
         [_rows(1, 5), _rows(2, 5)],
         StepPlan(1, read={"keyed": 4}),
-        tables=(_upstream(KEYED, Progress(step=4, seq=1), Applied(4, 1)),),
+        tables=(Upstream(KEYED, Complete(4, 1)),),
     ),
     Case(
         "a changelog is read as far as it is applied to the table",
@@ -264,7 +292,7 @@ CHANGELOGS = [
         [_rows(1, 5), _rows(2, 5), _rows(3, 5)],
         StepPlan(2, read={"keyed": 5}),
         Progress(step=1, seq=1, read={"keyed": 4}),
-        tables=(_upstream(KEYED, Progress(step=6, seq=3), Applied(5, 2)),),
+        tables=(Upstream(KEYED, Complete(5, 2)),),
     ),
     Case(
         "no new changes, although the ledger has a new batch",
@@ -272,7 +300,15 @@ CHANGELOGS = [
         [_rows(1, 5), _rows(2, 5)],
         None,
         Progress(step=1, seq=1, read={"keyed": 4}),
-        tables=(_upstream(KEYED, Progress(step=4, seq=1), Applied(4, 1)),),
+        tables=(Upstream(KEYED, Complete(4, 1)),),
+    ),
+    Case(
+        "new rows read a table of final results step by step, up to the batch that its newest step has handled",
+        OF_CLOSING,
+        [_rows(1, 5), _rows(2, 5)],
+        StepPlan(1, read={"closing": 4}),
+        Progress(step=1, seq=1, read={"closing": 3}),
+        tables=(_upstream(CLOSING, Progress(step=4, seq=1, closed_to=50), 3),),
     ),
 ]
 
@@ -324,7 +360,7 @@ def test_late_rows_are_searched_up_to_the_end_of_the_closed_range() -> None:
 
 
 def test_a_reader_ahead_of_its_upstream_table_is_refused() -> None:
-    behind = _upstream(KEYED, Progress(step=3, seq=1), Applied(3, 1))
+    behind = Upstream(KEYED, Complete(3, 1))
     case = Case("", READER, [_rows(1, 5)], None, Progress(step=1, seq=1, read={"keyed": 4}), tables=(behind,))
     with pytest.raises(ProgressError, match="keyed"):
         _plan(case)

@@ -1,0 +1,120 @@
+"""What the steps of an input table changed, and its rows as of a step: from the changelog of an upserted table, or from final results."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.changelog import CHANGE, CHANGED_AT, STEP
+from operators.columns import FINAL_AT
+from platform_defs.engine.inputs.changelog_reader import as_of_step, steps_of
+from platform_defs.engine.inputs.prepared_rows import as_input
+from platform_defs.engine.inputs.progress import Progress, commit_at, progress_at, results_table, stored_progress
+from platform_defs.engine.inputs.reader import Reading, Span
+
+
+@dataclass(frozen=True)
+class TableChanges(ABC):
+    """Reads what the steps of a table changed.
+
+    Args:
+        reading: reads the lake.
+        of: the table.
+    """
+
+    reading: Reading
+    of: DerivedAsset
+
+    @abstractmethod
+    def rows(self, step: int) -> DataFrame | None:
+        """The table's rows as of a step; None if that state can no longer be read."""
+
+    @abstractmethod
+    def changed(self, after: int, upto: int) -> DataFrame | None:
+        """The rows that the steps `after < step <= upto` added or deleted, and each replaced row before and after its change.
+
+        `upto` must be the table's newest step. The result may contain rows that did not change. It is None if an earlier state, which is
+        needed for deleted rows, can no longer be read.
+        """
+
+    @abstractmethod
+    def only_added(self, after: int, upto: int) -> bool:
+        """Whether these steps only added rows: those that `changed` returns."""
+
+
+@dataclass(frozen=True)
+class UpsertedChanges(TableChanges):
+    """The changes of an upserted table, from its changelog."""
+
+    def rows(self, step: int) -> DataFrame | None:
+        """The table's rows as of a step."""
+        return as_of_step(self.reading, self.of, step)
+
+    def changed(self, after: int, upto: int) -> DataFrame | None:
+        """Each row of the changelog."""
+        return steps_of(self.reading, self.of, after, upto).drop(CHANGE, STEP, CHANGED_AT)
+
+    def only_added(self, after: int, upto: int) -> bool:
+        """Never: rows of an upserted table replace each other."""
+        return False
+
+
+@dataclass(frozen=True)
+class FinalResults(TableChanges):
+    """The changes of a table of final results: the ranges that its steps closed, and those that they corrected."""
+
+    def rows(self, step: int) -> DataFrame | None:
+        """The results that were final after a step. If one of them was corrected since, they are read from the version of that step."""
+        now = stored_progress(self.reading.lake, self.of)
+        at = now if now.step == step else progress_at(self.reading.lake, self.of, step)
+        if at is None:
+            return None
+        if not _corrected(now, step):
+            return self._within(Span(None, at.closed_to))
+        return self._as_of(step, Span())
+
+    def changed(self, after: int, upto: int) -> DataFrame | None:
+        """The results that were closed since, and of the ranges that were corrected since, the results before and after."""
+        now, before = stored_progress(self.reading.lake, self.of), progress_at(self.reading.lake, self.of, after)
+        if before is None or before.generation != now.generation:
+            return None
+        frames = [] if now.closed_to is None else [self._within(Span(_next(before.closed_to), now.closed_to))]
+        for first, last in _corrected(now, after):
+            span = Span(first, last if before.closed_to is None else min(last, before.closed_to))
+            was = self._as_of(after, span)
+            if was is None:
+                return None
+            frames += [was, self._within(span)]
+        return reduce(DataFrame.unionByName, frames)
+
+    def only_added(self, after: int, upto: int) -> bool:
+        """Whether no result was corrected since."""
+        return not _corrected(stored_progress(self.reading.lake, self.of), after)
+
+    def _within(self, span: Span) -> DataFrame:
+        return as_input(self.reading.table(self.of.name, FINAL_AT, span))
+
+    def _as_of(self, step: int, span: Span) -> DataFrame | None:
+        """The results in a range of `final_at`, in the version of a step; None if a file of that version was deleted."""
+        lake, commit = self.reading.lake, commit_at(self.reading.lake, self.of, step)
+        if commit is None or lake.at_version(results_table(self.of), commit.version) is None:
+            return None
+        rows = self.reading.spark.read.format("delta").option("versionAsOf", commit.version).load(lake.path(self.of.name))
+        return as_input(rows.where(span.holds(F.col(FINAL_AT))))
+
+
+def table_changes(reading: Reading, of: DerivedAsset) -> TableChanges:
+    """Reads what the steps of a table changed."""
+    return UpsertedChanges(reading, of) if of.operator.emits.upserts else FinalResults(reading, of)
+
+
+def _corrected(now: Progress, after: int) -> list[tuple[int, int]]:
+    """The first and the last `final_at` of the results that each step after a step corrected."""
+    return [(first, last) for step, first, last in now.corrected if step > after]
+
+
+def _next(closed_to: int | None) -> int | None:
+    return None if closed_to is None else closed_to + 1
