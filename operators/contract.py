@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, VariantType
 
 from operators.columns import temporary
+from operators.errors import OperatorError
 
 if TYPE_CHECKING:
     from operators.triggers import Trigger
@@ -27,6 +28,8 @@ WATERMARK = temporary("watermark")
 SESSION = temporary("session")
 """In frames of an operator with `ByTimeRange.recorded`: the session recorded for a row (`start`, `end` in epoch ms), or null."""
 SESSION_TYPE = "struct<start:bigint,end:bigint>"
+FOREVER = 10_000 * 366 * 86_400_000
+"""A duration, in ms, that is longer than from the first to the last timestamp (year 1 to 9999)."""
 NEW = temporary("new")
 """In the frames of `DecidesLateness.lateness_decisions`: whether a row belongs to the batch whose lateness is decided."""
 BATCH_TIME = temporary("batch_time")
@@ -81,14 +84,38 @@ class Reads:
     ttl: int | None = None
     ttl_by: TimeKind = "event"
 
-    def lookback_of(self, which: int) -> int:
-        """How far before a closed range input `which` must be read, in ms."""
+    def lookback_of(self, which: int) -> int | None:
+        """How far before a closed range input `which` must be read, in ms; None for all of its rows."""
         return 0
 
     @property
     def longest_lookback(self) -> int:
-        """How far before a closed range any input must be read, in ms."""
+        """How far before a closed range any input must be read, in ms. Inputs of versions do not count."""
         return 0
+
+    def is_versioned(self, which: int) -> bool:
+        """Whether the rows of input `which` are versions; see `ByTimeRange`."""
+        return False
+
+    def is_by_arrival(self, which: int) -> bool:
+        """Whether the rows of input `which` are looked up by arrival; see `ByTimeRange`."""
+        return False
+
+    def span_of(self, which: int, after: int | None, upto: int | None = None) -> tuple[int | None, int | None]:
+        """The first and the last event time of input `which` that the range `after < final_at <= upto` needs; None for no end."""
+        if self.is_by_arrival(which):
+            return None, None
+        lookback = self.lookback_of(which)
+        return None if after is None or lookback is None else after - lookback, upto
+
+    def wait_of(self, which: int) -> int:
+        """How long after its event time a row of input `which` may be pending, in ms of the watermark."""
+        return self.watermark_delay + (0 if self.is_versioned(which) else self.lookback_of(which) or 0)
+
+    def influence_of(self, which: int) -> int:
+        """How long after its event time a row of input `which` may change results, by their `final_at`, in ms."""
+        lookback = self.lookback_of(which)
+        return FOREVER if lookback is None else lookback + self.watermark_delay
 
     @property
     def affected_by(self) -> tuple[str, ...]:
@@ -101,7 +128,7 @@ class ByTimeRange(Reads):
     """A step reads a closed range: for `after < final_at <= upto`, the rows with `after - lookback <= event_time <= upto`.
 
     Args:
-        lookback: for each input, how far before a range it must be read, in ms.
+        lookback: for each input, how far before a range it must be read, in ms; None for all of its rows, if they are versions.
         watermark_delay: the largest `final_at - result_time`, in ms: the delay of the output watermark, which readers of the
             results see.
         with_watermark: whether the frames have `WATERMARK`, because the operator decides for each window of a row whether the row is late.
@@ -109,24 +136,50 @@ class ByTimeRange(Reads):
         results: whether every input must be a derived table, whose results' time is the `event_time`.
         recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
             by batch (see `DecidesLateness`). The frames have `SESSION`.
+        versions: the indexes of the inputs whose rows are versions, which rows of the other inputs look up. A version may be looked up as
+            long as the lookback says, and is counted as matched when the watermark reaches its time and `watermark_delay`: from then
+            on every row can find it.
+        by_arrival: the indexes of the inputs of versions that are looked up by arrival. A step reads all of their rows up to its last
+            batch, whatever their event times. No row of them is late, and the watermark does not wait for them. They must be sources.
+
+    Raises:
+        OperatorError: an input that is not one of versions is read from its beginning, or is looked up by arrival.
     """
 
     closes_ranges: ClassVar[bool] = True
-    lookback: tuple[int, ...]
+    lookback: tuple[int | None, ...]
     watermark_delay: int = 0
     with_watermark: bool = False
     lateness: int = 0
     results: bool = False
     recorded: bool = False
+    versions: tuple[int, ...] = ()
+    by_arrival: tuple[int, ...] = ()
 
-    def lookback_of(self, which: int) -> int:
-        """How far before a closed range input `which` must be read, in ms."""
+    def __post_init__(self) -> None:
+        endless = [which for which, lookback in enumerate(self.lookback) if lookback is None and which not in self.versions]
+        if endless:
+            legal = f"a number of ms for input {endless[0]}: only inputs in `versions` can be read from their beginning at each step"
+            raise OperatorError.bad_value("lookback", self.lookback, legal)
+        if not {*self.by_arrival} <= {*self.versions}:
+            raise OperatorError.bad_value("by_arrival", self.by_arrival, f"inputs that are in `versions` too, which is {self.versions}")
+
+    def lookback_of(self, which: int) -> int | None:
+        """How far before a closed range input `which` must be read, in ms; None for all of its rows."""
         return self.lookback[which]
 
     @property
     def longest_lookback(self) -> int:
-        """How far before a closed range any input must be read, in ms."""
-        return max(self.lookback)
+        """How far before a closed range any input must be read, in ms. Inputs of versions do not count."""
+        return max((lookback or 0 for which, lookback in enumerate(self.lookback) if not self.is_versioned(which)), default=0)
+
+    def is_versioned(self, which: int) -> bool:
+        """Whether the rows of input `which` are versions."""
+        return which in self.versions
+
+    def is_by_arrival(self, which: int) -> bool:
+        """Whether the rows of input `which` are looked up by arrival."""
+        return which in self.by_arrival
 
 
 @dataclass(frozen=True)

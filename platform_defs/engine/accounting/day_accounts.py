@@ -91,7 +91,7 @@ def scope_of(advance: Advance, days: tuple[date, date] | None) -> Scope:
 def longest_wait(asset: DerivedAsset, which: int | None = None) -> int:
     """The longest time for which a row of an input (None: of any input) may be pending, in ms of the watermark."""
     reads = asset.operator.reads
-    return reads.watermark_delay + (reads.longest_lookback if which is None else reads.lookback_of(which))
+    return reads.watermark_delay + reads.longest_lookback if which is None else reads.wait_of(which)
 
 
 def accounts_of(inputs: Sequence[str], rows: Iterable[Row]) -> list[DayAccount]:

@@ -115,6 +115,9 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
         span = _span(advance, step, closing, which)
         is_finalized = _is_finalized(operator.finalized_at_if_unmatched(which, F.col(EVENT_TIME)), closing, step.before.seq)
         logged = advance.reading.with_lateness(advance.asset, which, step.after.seq, span).where(is_finalized)
+        if advance.asset.operator.reads.is_versioned(which):
+            parts.append(_logged(logged, which, matched=F.count_if(~F.col(LATE) & ~F.col(FILTERED))))
+            continue
         held = advance.reading.table(advance.asset.name, FINAL_AT, span)
         parts += [_logged(logged, which), _held(traced(advance, which, held).where(is_finalized), which)]
     counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])
@@ -137,8 +140,8 @@ def _is_finalized(final_at: Column, closing: ClosedRange, handled: int) -> Colum
     return closing.holds(final_at) | ((F.col(SEQ) > parameter(handled, F.col(SEQ))) & (final_at <= instant(closing.after, final_at)))
 
 
-def _logged(rows: DataFrame, which: int) -> DataFrame:
-    terms = {"accepted": F.count("*"), "late": F.count_if(LATE), "filtered": F.count_if(FILTERED)}
+def _logged(rows: DataFrame, which: int, **others: Column) -> DataFrame:
+    terms = {"accepted": F.count("*"), "late": F.count_if(LATE), "filtered": F.count_if(FILTERED), **others}
     return _counts(rows.withColumn("day", day_of(F.col(EVENT_TIME))), which, **terms)
 
 

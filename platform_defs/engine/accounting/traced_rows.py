@@ -1,7 +1,8 @@
 """The terms of an asset whose results name the source rows from which they were computed, by `seq` and `arrival`.
 
 For each row, the log and the ledger record whether it is accepted, late or filtered, and the results whether it is matched or kept as
-unmatched. These facts are combined as bits, one set for each row: a row of the log that is in no result is unmatched or pending.
+unmatched. These facts are combined as bits, one set for each row: a row of the log that is in no result is unmatched or pending. A version
+(see `ByTimeRange.versions`) counts as matched once the watermark has passed it, whether a result names it or not.
 """
 
 from functools import reduce
@@ -57,7 +58,8 @@ def is_pair(operator: TracesInputs) -> Column:
 def traced_terms(advance: Advance, scope: Scope) -> DataFrame:
     """The terms by side and day."""
     inputs = range(len(advance.asset.inputs))
-    parts = [part for which in inputs for part in (_logged(advance, scope, which), _resulting(advance, scope, which))]
+    parts = [_logged(advance, scope, which) for which in inputs]
+    parts += [_resulting(advance, scope, which) for which in inputs if not advance.asset.operator.reads.is_versioned(which)]
     return _counted(advance, reduce(DataFrame.unionByName, parts))
 
 
@@ -66,7 +68,10 @@ def _logged(advance: Advance, scope: Scope, which: int) -> DataFrame:
     rows = advance.reading.with_lateness(advance.asset, which, advance.reading.ledger.head, scope.span)
     final_at = tracing_operator(advance).finalized_at_if_unmatched(which, F.col(EVENT_TIME))
     expired = F.lit(False) if scope.closed_to is None else final_at <= instant(scope.closed_to, final_at)
-    return _flagged(rows, which, logged=F.lit(True), late=F.col(LATE), filtered=F.col(FILTERED), expired=expired)
+    flags = {"logged": F.lit(True), "late": F.col(LATE), "filtered": F.col(FILTERED), "expired": expired}
+    if advance.asset.operator.reads.is_versioned(which):
+        flags["paired"] = expired & ~F.col(LATE) & ~F.col(FILTERED)
+    return _flagged(rows, which, **flags)
 
 
 def _resulting(advance: Advance, scope: Scope, which: int) -> DataFrame:

@@ -29,8 +29,8 @@ class ClosedRanges(Strategy):
         """The results that are final in a range, computed from the inputs' rows up to batch `head`."""
         reads, frames = self.asset.operator.reads, list[DataFrame]()
         for which in range(len(self.asset.inputs)):
-            first = None if closing.after is None else closing.after - reads.lookback_of(which)
-            frames.append(self.reading.input(self.asset, which, head, Span(first, closing.upto)))
+            span = Span(*reads.span_of(which, closing.after, closing.upto))
+            frames.append(self.reading.input(self.asset, which, head, span))
         return self.asset.rows(*frames).where(closing.holds(F.col(FINAL_AT)))
 
     def correct(self, before: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:

@@ -39,8 +39,8 @@ def is_corrected(asset: DerivedAsset, assets: Mapping[str, DerivedAsset]) -> boo
 def affected_results(at: Position, row_times: RowTimes) -> ClosedRange | None:
     """The closed results that rows of new batches, or corrections of inputs, may change; None if there are none.
 
-    A changed row at `t` affects results with `t <= final_at <= t + lookback + watermark_delay`. `row_times` is called only where the ledger
-    records new rows so far back.
+    A changed row at `t` affects results with `t <= final_at <= t + influence` (see `Reads.influence_of`). `row_times` is called only where
+    the ledger records new rows so far back.
     """
     closed_to, reads = at.progress.closed_to, at.asset.operator.reads
     if closed_to is None or not _is_correctable(at.asset):
@@ -48,7 +48,7 @@ def affected_results(at: Position, row_times: RowTimes) -> ClosedRange | None:
     ends = [(r.after or 0, r.upto) for r in unread_corrections(at)]
     for which, name in enumerate(at.asset.inputs):
         late = _late_rows(at, which, closed_to, row_times) if name not in at.tables and reads.lateness else None
-        ends += [] if late is None else [(late.first - 1, late.last + reads.lookback_of(which) + reads.watermark_delay)]
+        ends += [] if late is None else [(late.first - 1, late.last + reads.influence_of(which))]
     if not ends or min(after for after, _ in ends) >= closed_to:
         return None
     return ClosedRange(min(after for after, _ in ends), min(closed_to, max(upto for _, upto in ends)))
@@ -59,7 +59,7 @@ def unread_corrections(at: Position) -> list[ClosedRange]:
     reads, found = at.asset.operator.reads, list[ClosedRange]()
     for which, name in enumerate(at.asset.inputs if reads.closes_ranges else ()):
         for s in at.tables[name].corrected if name in at.tables else ():
-            found.append(ClosedRange(s.first - 1, s.last + reads.lookback_of(which) + reads.watermark_delay))
+            found.append(ClosedRange(s.first - 1, s.last + reads.influence_of(which)))
     return found
 
 
@@ -76,7 +76,7 @@ def oldest_affected(at: Position) -> int | None:
         if name in at.tables:
             found += [s.first for s in at.tables[name].corrected]
         elif reads.lateness:
-            oldest, after = closed_to - reads.lateness, reads.lookback_of(which) + reads.watermark_delay
+            oldest, after = closed_to - reads.lateness, reads.influence_of(which)
             found += [max(first, oldest) for first, last in _new_rows(at, name) if first <= closed_to and last + after > oldest]
     return min((first for first in found if first <= closed_to), default=None)
 

@@ -53,7 +53,7 @@ def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: i
     """The present results of all open windows."""
     if not operator.reads.closes_ranges:
         raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
-    firsts = [None if closed_to is None else closed_to - operator.reads.lookback_of(which) for which in range(len(asset.inputs))]
-    rows = operator.so_far(*[reading.input(asset, which, head, Span(first)) for which, first in enumerate(firsts)])
+    spans = [Span(*operator.reads.span_of(which, closed_to)) for which in range(len(asset.inputs))]
+    rows = operator.so_far(*[reading.input(asset, which, head, span) for which, span in enumerate(spans)])
     rows = (asset.shape(rows) if asset.shape else rows).withColumn(IS_FINAL, F.lit(False))
     return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))

@@ -142,7 +142,8 @@ class Reading:
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
-        return self._cached(f"own:{asset.name}", lambda known, _: watermarks.of_operator([self.timeline(n) for n in asset.inputs], known))
+        waited_for = [name for which, name in enumerate(asset.inputs) if not asset.operator.reads.is_by_arrival(which)]
+        return self._cached(f"own:{asset.name}", lambda known, _: watermarks.of_operator([self.timeline(n) for n in waited_for], known))
 
     def _cached(self, key: str, extend: Callable[[Timeline, History], Timeline]) -> Timeline:
         """A cached timeline, extended to the ledger's head; it is computed again if the ledger is shorter than the cache."""
@@ -204,6 +205,8 @@ class Reading:
         """All rows of a source, up to a batch, with `LATE`, and `WATERMARK` or `SESSION` if the operator reads those."""
         name = asset.inputs[which]
         rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
+        if asset.operator.reads.is_by_arrival(which):
+            return rows.withColumn(LATE, F.lit(False))
         if asset.operator.reads.recorded:
             return self._recorded(asset, which, rows)
         ends = (span.first, span.last)

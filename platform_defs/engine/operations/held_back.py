@@ -43,8 +43,10 @@ def held_back(reading: Reading, asset: str) -> HeldBack | None:
 
 def _marks(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
     """The watermark of each source for which an asset waits, less the output watermark delays on the way; the least one by source."""
-    found, head = dict[str, int](), reading.ledger.head
-    for of in reading.inputs_of(reading.assets[asset]):
+    found, head, table = dict[str, int](), reading.ledger.head, reading.assets[asset]
+    for which, of in enumerate(reading.inputs_of(table)):
+        if table.operator.reads.is_by_arrival(which):
+            continue
         seen = reading.timeline(of.name)
         if of.table is not None:
             delay = of.table.operator.reads.watermark_delay

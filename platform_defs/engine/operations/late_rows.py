@@ -99,6 +99,8 @@ def _quoted(name: str) -> str:
 def _bounded(advance: Advance, source: str) -> _Query | None:
     """The rows before the bound of their batch; None if there can be none."""
     reading, operator = advance.reading, advance.asset.operator
+    if operator.reads.is_by_arrival(advance.asset.inputs.index(source)):
+        return None
     marks = watermarks.possibly_late(reading.ledger.source(source), reading.operator_timeline(advance.asset), 0, reading.ledger.head)
     bounds = {seq: late_before(operator, mark) for seq, mark in marks.items()}
     if None in bounds.values():
