@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset
+from operators.as_of_join import AsOfJoin
 from operators.contract import DecidesLateness
 from operators.interval_join import IntervalJoin
 
@@ -17,7 +18,8 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
 
     Raises:
         ContractError: a ranking of results reads what has no windows; an operator without closed ranges reads a table and another input,
-            or has a TTL and reads a table; sessions read a source together with a table.
+            or has a TTL and reads a table; sessions read a source together with a table; versions are those of an upserted table, or are
+            looked up by arrival and one input is a table.
     """
     derived = [tables[name] for name in table.inputs if name in tables]
     if not table.operator.reads.closes_ranges:
@@ -29,6 +31,7 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
             problem = "has no windows" if name in tables else "is a source"
             legal = f"tables of windows: {kind} reads the results of a windowed operator, and {name!r} {problem}"
             raise _illegal(table, name, f"{legal}; give {kind} a window of its own")
+    _check_versions(table, tables)
     if isinstance(table.operator, DecidesLateness) and table.operator.reads.recorded and 0 < len(derived) < len(table.inputs):
         names = ", ".join(of.name for of in derived)
         way_out = f"sessions decide for each batch which rows are late, and rows of {names} belong to no batch"
@@ -36,7 +39,19 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
 
 
 def _has_windows(of: DerivedAsset) -> bool:
-    return not of.operator.emits.upserts and not isinstance(of.operator, IntervalJoin)
+    return not of.operator.emits.upserts and not isinstance(of.operator, IntervalJoin | AsOfJoin)
+
+
+def _check_versions(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> None:
+    reads, kind = table.operator.reads, type(table.operator).__name__
+    for which, name in enumerate(table.inputs):
+        if reads.is_versioned(which) and name in tables and tables[name].operator.emits.upserts:
+            why = f"{name!r} keeps only the present row of each key, and {kind} looks up earlier ones"
+            raise _illegal(table, name, f"sources, and tables of final results; {why}: read the source of the versions")
+    derived = [name for name in table.inputs if name in tables]
+    if derived and any(reads.is_by_arrival(which) for which in range(len(table.inputs))):
+        why = f"{kind} compares the batches in which rows arrived, and the rows of {derived[0]!r} belong to no batch"
+        raise _illegal(table, derived[0], f"sources; {why}: join by event time")
 
 
 def _check_new_rows(table: DerivedAsset, derived: list[DerivedAsset]) -> None:

@@ -1,6 +1,7 @@
 """Temporal operators for Spark. Each is a frozen, validated specification that is called as a pure function of DataFrames."""
 
 from operators.aggregate import Aggregate
+from operators.as_of_join import AsOfJoin
 from operators.changelog import difference, fold
 from operators.cogroup import CoGroup
 from operators.consecutive import Consecutive
@@ -34,6 +35,7 @@ __all__ = [
     "NEVER_LATE",
     "Aggregate",
     "Append",
+    "AsOfJoin",
     "BoundsLateness",
     "ByKey",
     "ByTimeRange",

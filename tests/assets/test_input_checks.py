@@ -8,7 +8,7 @@ import pytest
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset
 from assets.pipeline_checks import checked_tables
-from operators import Aggregate, CoGroup, Deduplicate, IntervalJoin, Session, TopK, TopN, Tumbling, WindowedAggregate
+from operators import Aggregate, AsOfJoin, CoGroup, Deduplicate, IntervalJoin, Session, TopK, TopN, Tumbling, WindowedAggregate
 from tests.support.example_operators import RunningTotal
 from tests.support.small_sources import join, source
 
@@ -30,6 +30,7 @@ def _tables(operator: object, *inputs: str) -> dict[str, DerivedAsset]:
         "pairs": join(),
         "firsts": DerivedAsset(name="firsts", inputs=("l",), operator=Deduplicate(by="k")),
         "counts": DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"})),
+        "versions": DerivedAsset(name="versions", inputs=("l", "r"), operator=AsOfJoin(on="k")),
         "reader": DerivedAsset(name="reader", inputs=inputs, operator=operator),  # pyright: ignore[reportArgumentType]
     }
     return checked_tables({name: source(name) for name in ("l", "r")}, made)
@@ -51,6 +52,19 @@ REFUSED = [
         ("firsts",),
         "sources: TopN has a `ttl`, and rows of tables belong to no batch; give the `ttl` to the operator that reads the source",
         id="a Top-N of a table with a time to live",
+    ),
+    pytest.param(TopK(k=1, order_by="k"), ("versions",), "'versions' has no windows", id="a ranking of rows with versions"),
+    pytest.param(
+        AsOfJoin(on="k"),
+        ("l", "total"),
+        "'total' keeps only the present row of each key, and AsOfJoin looks up earlier ones: read the source of the versions",
+        id="versions of an upserted table",
+    ),
+    pytest.param(
+        AsOfJoin(on="k", as_of="arrival"),
+        ("l", "windows"),
+        "sources; AsOfJoin compares the batches in which rows arrived, and the rows of 'windows' belong to no batch: join by event time",
+        id="a table by arrival",
     ),
     pytest.param(TwoTotals(), ("l", "total"), "TwoTotals reads its changes; join the inputs first", id="changes and another input"),
     pytest.param(

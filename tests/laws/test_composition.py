@@ -11,6 +11,7 @@ from assets.contracts import DerivedAsset
 from assets.preparation import Preparation
 from operators import (
     Aggregate,
+    AsOfJoin,
     CoGroup,
     Deduplicate,
     IntervalJoin,
@@ -53,6 +54,7 @@ OF_TABLES = [
     _asset("latest_window", Deduplicate(by="k", keep="last"), "windows"),
     _asset("sums", WindowedAggregate(by="k", window=FIVE, aggregates={"m": "sum(n)"}), "counts"),
     _asset("near", JOIN, "last", "l"),
+    _asset("as_of", AsOfJoin(on="k", how="left"), "counts", "windows"),
     _asset("top_paired", TopN(order_by="n DESC", rank_end=2, unique_key="k", change="kind"), "paired"),
     _asset("best", Aggregate(by="k", aggregates={"best": "max(m)", "event_time": "min(event_time)"}), "sums"),
     _asset("of_best", WindowedAggregate(window=TWO, aggregates={"keys": "count(*)", "best": "max(best)"}), "best"),

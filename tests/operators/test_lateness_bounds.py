@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from operators import (
     Aggregate,
+    AsOfJoin,
     Consecutive,
     Cumulative,
     Deduplicate,
@@ -28,6 +29,7 @@ COUNT = WindowedAggregate(by="k", window=Tumbling(size=7, offset=-3), aggregates
 FIRST = Deduplicate(by="k")
 OPERATORS: dict[str, Any] = {
     "interval join": IntervalJoin(on="k", lower=-5, upper=5),
+    "as-of join": AsOfJoin(on="k", max_age=5),
     "tumbling": COUNT,
     "tumbling, with allowed lateness": replace(COUNT, allowed_lateness=4),
     "overlapping": WindowJoin(on="k", window=Sliding(size=10, slide=4, offset=1)),

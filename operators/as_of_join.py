@@ -1,0 +1,222 @@
+"""The as-of join: each left row with the version of its key that was valid at its time, or that had arrived with it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from operators._support.join_columns import JoinColumns
+from operators.changelog import DELETE, INSERT, UPDATE_AFTER
+from operators.columns import FINAL_AT, RESULT_TIME, check_present, check_time, temporary
+from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, SEQ, WHICH, Append, ByTimeRange, tie_breakers
+from operators.errors import ColumnError, OperatorError, StreamingError
+from operators.timing import Duration, length_ms, millis, timestamp
+
+How = Literal["inner", "left"]
+AsOf = Literal["event_time", "arrival"]
+_AT, _IS_LEFT, _VERSION = temporary("at"), temporary("is_left"), temporary("version")
+_TIES, _ENDS = temporary("ties"), temporary("ends")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsOfJoin:
+    """Each left row joined with one version: the newest right row of its key with `right time <= left time`.
+
+    This is Flink's event-time temporal join (`FOR SYSTEM_TIME AS OF`), for example of orders with the price of each order's product at
+    the time of the order. Each right row is a version of its key, which is valid from its time until the time of the next version. Of
+    versions with one time, the one that arrived last is valid (by `seq` and `arrival`; a frame without these is ordered by its other
+    columns of atomic types, nulls first). Time has a resolution of 1 ms, and finer times are floored. Null keys and null times match
+    nothing.
+
+    With `change`, each right row has a change kind in Flink's terms: `+I` and `+U` are versions, and a `-D` ends the version before it,
+    so that nothing is valid until the next `+I` or `+U`. Rows with another kind are ignored: a `-U` says only that a `+U` follows.
+
+    A left row without a valid version is left out (`inner`) or kept once, padded with nulls (`left`). So each left row gives at most
+    one result. `result_time` is the left row's time, and `final_at` is 1 ms later: until then a version of the same millisecond may
+    arrive. In the engine a row of either side is late if `event_time < watermark`; a late left row is not in the result, and a late
+    version is not used. The page `docs/explanation/flink.md` lists the differences from Flink.
+
+    Without `max_age` each step reads all versions; with it, a step reads only those that may still be valid.
+
+    With `as_of="arrival"` the join is Flink's lookup join (`FOR SYSTEM_TIME AS OF PROCTIME()`), in a form that can be repeated: each left
+    row is joined with the version of its key that had arrived last when the left row's batch was ingested, by the order of the batches
+    (`right seq <= left seq`, so a version of the same batch counts). The event time of a version has no meaning, no version is late,
+    and the watermark is that of the left side. A backfill gives the same rows, because the log has each row's batch; the same rows in
+    other batches give other results. Both inputs must be sources.
+
+    Args:
+        on: the key columns, with the same names on both sides.
+        how: which left rows are kept: those with a valid version (`inner`), or all (`left`).
+        as_of: what decides which version is valid: the `event_time` of the left row, or the `arrival` of its batch.
+        change: the right column with a row's change kind; the result does not have it. None if every right row is a version.
+        max_age: how long before the left row's time the version's time may be (`left time - max_age <= right time`). An older version
+            is not valid. None for no limit. Not available with `as_of="arrival"`.
+        left_time: the left event time, a timestamp column.
+        right_time: the right event time, a timestamp column.
+        left_prefix: added to the name of a left column that the right side has too, or that is `result_time` or `final_at`.
+        right_prefix: the same for the right side.
+
+    Raises:
+        OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
+
+    >>> AsOfJoin(on="product", how="left", max_age="7 days").reads.lookback
+    (0, 604800000)
+    """
+
+    on: str | Sequence[str]
+    how: How = "inner"
+    as_of: AsOf = "event_time"
+    change: str | None = None
+    max_age: Duration | None = None
+    left_time: str = EVENT_TIME
+    right_time: str = EVENT_TIME
+    left_prefix: str = "left_"
+    right_prefix: str = "right_"
+
+    def __post_init__(self) -> None:
+        if self.how not in get_args(How):
+            legal = f"{', '.join(get_args(How))}; a version that no row uses is no result, so there is no outer kind for the right side"
+            raise OperatorError.bad_value("how", self.how, legal)
+        if self.as_of not in get_args(AsOf):
+            raise OperatorError.bad_value("as_of", self.as_of, ", ".join(get_args(AsOf)))
+        if self.max_age is not None and self.as_of == "arrival":
+            legal = "None with `as_of='arrival'`: versions that are found by arrival have no age; use `as_of='event_time'`"
+            raise OperatorError.bad_value("max_age", self.max_age, legal)
+        if self.change is not None and self.change in (*self.names.key, self.right_time):
+            raise OperatorError.bad_value("change", self.change, "a right column that is neither in `on` nor the `right_time`")
+        _ = self.names, self.longest_age
+
+    @cached_property
+    def names(self) -> JoinColumns:
+        """The names of the result."""
+        return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
+
+    @cached_property
+    def longest_age(self) -> int | None:
+        """`max_age` in ms."""
+        return None if self.max_age is None else length_ms(self.max_age, "max_age")
+
+    def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
+        """The names of the result's columns (see `NamesColumns`)."""
+        left, right = inputs
+        return self.names.result_columns(left, [c for c in right if c != self.change])
+
+    @property
+    def inputs(self) -> tuple[str, str]:
+        """The names of the inputs."""
+        return ("left", "right")
+
+    @property
+    def emits(self) -> Append:
+        """Every result is final."""
+        return Append()
+
+    @property
+    def reads(self) -> ByTimeRange:
+        """Closed ranges, with the versions that may be valid in the range: those up to `max_age` before it, or all."""
+        by_arrival = (1,) if self.as_of == "arrival" else ()
+        return ByTimeRange(lookback=(0, self.longest_age), watermark_delay=1, versions=(1,), by_arrival=by_arrival)
+
+    def late(self, event_time: Column, watermark: Column) -> Column:
+        """`event_time < watermark`, strictly, as for the interval join."""
+        return F.coalesce(event_time < watermark, F.lit(False))
+
+    def late_before(self, watermark: int) -> int:
+        """The watermark (see `BoundsLateness`)."""
+        return watermark
+
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
+        """When a row is final: 1 ms after its time. From then on each left row can find a version (see `ReportsFinality`)."""
+        frames_by_side = [
+            frame.select(F.lit(which).alias(WHICH), EVENT_TIME, self.finalized_at_if_unmatched(which, F.col(time)).alias(FINALIZED_AT))
+            for which, (frame, time) in enumerate(zip(frames, (self.left_time, self.right_time), strict=True))
+        ]
+        return frames_by_side[0].unionByName(frames_by_side[1])
+
+    def keeps_unmatched(self, which: int) -> bool:
+        """Whether the result keeps unmatched rows: of the left side (0) if `how` is `left`."""
+        return self.how == "left" and which == 0
+
+    def finalized_at_if_unmatched(self, which: int, event_time: Column) -> Column:
+        """The `final_at` of an unmatched row: 1 ms after its time."""
+        return timestamp(millis(event_time) + 1)
+
+    def traced(self, column: str) -> tuple[str, str]:
+        """The result's names of a column that both sides have."""
+        return self.names.traced(column)
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        """Join two frames.
+
+        Args:
+            frames: the left frame and the frame of versions, both static.
+
+        Returns:
+            The key columns, the left columns, the right columns without `change` (a name that both sides have gets its side's prefix),
+            `result_time` and `final_at` (timestamp).
+        """
+        left, right = frames
+        self._check(left, right)
+        versions, kept = self._versions(right), right.drop(self.change) if self.change else right
+        looked_up = self._rows(left, versions, kept).withColumn(_VERSION, self._last_version()).where(_IS_LEFT)
+        valid = self._is_valid()
+        result = [F.when(valid, F.col(_VERSION)[name]).alias(name) for name in self.names.payload_of(kept, left, 1)]
+        at = millis(F.col(self.names.joined_name(self.left_time, kept, 0)))
+        times = [timestamp(at).alias(RESULT_TIME), timestamp(at + 1).alias(FINAL_AT)]
+        rows = looked_up.where(valid) if self.how == "inner" else looked_up
+        return rows.select(*self.names.key, *self.names.payload_of(left, kept, 0), *result, *times)
+
+    def _check(self, left: DataFrame, right: DataFrame) -> None:
+        if self.change is not None:
+            check_present(right, [self.change], "change")
+        self.names.check(left, right.drop(self.change) if self.change else right)
+        check_time(left, self.left_time, "left_time")
+        if self.as_of == "event_time":
+            check_time(right, self.right_time, "right_time")
+        for frame in (left, right) if self.as_of == "arrival" else ():
+            self._check_arrival(frame)
+        if left.isStreaming or right.isStreaming:
+            why = "Spark has no join of a stream with the versions of another one"
+            raise StreamingError.refused("AsOfJoin", why, "let the engine run it")
+
+    def _check_arrival(self, frame: DataFrame) -> None:
+        if not {SEQ, ARRIVAL} <= {*frame.columns}:
+            legal = f"event_time, for frames without the columns {SEQ!r} and {ARRIVAL!r}; the engine's sources have them, and tables do not"
+            raise ColumnError.bad_value("as_of", self.as_of, legal)
+
+    def _at(self, which: int) -> Column:
+        """The position of a side's row among the versions: its time in ms, or its batch."""
+        return F.col(SEQ).cast("bigint") if self.as_of == "arrival" else millis(F.col((self.left_time, self.right_time)[which]))
+
+    def _versions(self, right: DataFrame) -> DataFrame:
+        """The right rows that begin or end a version."""
+        usable = self._at(1).isNotNull()
+        for column in self.names.key:
+            usable = F.col(column).isNotNull() & usable
+        return right.where(usable if self.change is None else F.col(self.change).isin(INSERT, UPDATE_AFTER, DELETE) & usable)
+
+    def _rows(self, left: DataFrame, versions: DataFrame, kept: DataFrame) -> DataFrame:
+        """The rows of both sides: left rows with their names in the result, and versions as structs."""
+        names = self.names
+        ends = F.lit(False) if self.change is None else F.col(self.change) == DELETE
+        payload = [F.col(c).alias(names.result_name(c, left, 1)) for c in kept.columns if c not in names.key]
+        at = self._at(1).alias(_AT)
+        version = F.struct(F.struct(*tie_breakers(versions)).alias(_TIES), at, ends.alias(_ENDS), *payload).alias(_VERSION)
+        right_rows = versions.select(*names.key, at, F.lit(False).alias(_IS_LEFT), version)
+        left_rows = left.select(*names.renamed(left.columns, kept, 0), self._at(0).alias(_AT), F.lit(True).alias(_IS_LEFT))
+        return left_rows.unionByName(right_rows, allowMissingColumns=True)
+
+    def _last_version(self) -> Column:
+        """The last version at or before a row. Versions of one millisecond precede its left rows."""
+        by_time = Window.partitionBy(*self.names.key).orderBy(_AT, _IS_LEFT, f"{_VERSION}.{_TIES}")
+        return F.last(_VERSION, ignorenulls=True).over(by_time.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+
+    def _is_valid(self) -> Column:
+        version = F.col(_VERSION)
+        valid = version.isNotNull() & ~version[_ENDS]
+        if self.longest_age is not None:
+            valid = valid & (F.col(_AT) - version[_AT] <= self.longest_age)
+        return F.coalesce(valid, F.lit(False))

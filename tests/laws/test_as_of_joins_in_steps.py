@@ -1,0 +1,212 @@
+"""As-of joins in the engine: a table does not depend on its steps, equals a naive model of the log, and accounts for every row."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from assets.contracts import DerivedAsset, Preparation
+from operators import AsOfJoin, Tumbling, WindowedAggregate
+from platform_defs.engine import Engine
+from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.operations.held_back import HeldBack, held_back
+from tests.conftest import CopyEngine, MakeEngine
+from tests.laws.test_closed_ranges import stream
+from tests.support.as_of_model import AsOfModel, AsOfRow
+from tests.support.kills import run_and_die
+from tests.support.small_sources import HOUR, MINUTE, START, Event, law_violations, replay, rows_of, source, totals
+
+MODELS = {
+    "inner": AsOfModel("inner"),
+    "kept": AsOfModel("left"),
+    "aged": AsOfModel("left", max_age=20 * MINUTE),
+    "changed": AsOfModel("left", change=True),
+    "arrived": AsOfModel("left", as_of="arrival", change=True),
+}
+KIND = Preparation(select="*, CASE WHEN v % 7 = 0 THEN '-D' WHEN v % 5 = 0 THEN '-U' ELSE '+U' END AS op")
+
+
+def table(name: str, model: AsOfModel, suffix: str = "") -> DerivedAsset:
+    join = AsOfJoin(
+        on="k",
+        how=model.how,  # pyright: ignore[reportArgumentType]
+        as_of=model.as_of,  # pyright: ignore[reportArgumentType]
+        change="op" if model.change else None,
+        max_age=model.max_age,
+    )
+    return DerivedAsset(name=name + suffix, inputs=("l", "r"), operator=join, prepare={"r": KIND} if model.change else {})
+
+
+ASSETS = [table(name, model) for name, model in MODELS.items()]
+AT_ONCE = [table(name, MODELS[name], "_at_once") for name in MODELS]
+SOURCES = [source("l"), source("r")]
+
+
+@pytest.fixture(scope="module")
+def engine_and_steps(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
+    """Tables that were advanced after each batch, with a kill after a commit, and copies of them that were advanced once."""
+    engine = make_module_engine(SOURCES, [*ASSETS, *AT_ONCE])
+    steps: dict[str, list[Step]] = {name: [] for name in MODELS}
+    for number, batch in enumerate(stream(1, rows=60)):
+        replay(engine, [batch])
+        for name in MODELS:
+            if number == 2 and name in ("kept", "arrived"):
+                run_and_die(lambda name=name: engine.advance(name), "advance.before_commit")
+            steps[name] += engine.advance(name)
+    for asset in AT_ONCE:
+        assert list(engine.steps(asset.name, checked=True))
+    return engine, steps
+
+
+def log_rows(engine: Engine, name: str, side: str) -> list[AsOfRow]:
+    """The rows of a side that are not late, as the model reads them."""
+    late = {(row.seq, row.arrival) for row in engine.views.late(name, side).collect()}
+    rows = engine.lake.read(engine.spark, f"events/{side}").selectExpr("k", "v", "unix_millis(event_time) AS t", "seq", "arrival").collect()
+    kinds = {row.v: "-D" if row.v % 7 == 0 else "-U" if row.v % 5 == 0 else "+U" for row in rows}
+    return [AsOfRow(r.k, r.t, r.seq, r.arrival, f"{r.seq}-{r.arrival}", kinds[r.v]) for r in rows if (r.seq, r.arrival) not in late]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_table_equals_a_naive_model_of_the_log(engine_and_steps: tuple[Engine, dict[str, list[Step]]], name: str) -> None:
+    engine, _ = engine_and_steps
+    sides = [log_rows(engine, name, side) for side in "lr"]
+    closed_to = engine.pending.progress(name).closed_to or 0
+    expected = Counter((one, other, t) for one, other, t in MODELS[name](*sides) if t is not None and t + 1 <= closed_to)
+    columns = "left_seq", "left_arrival", "right_seq", "right_arrival", "unix_millis(result_time)"
+    found = Counter[Any]()
+    for left_seq, left_arrival, right_seq, right_arrival, t in engine.views.table(name).selectExpr(*columns).collect():
+        found[f"{left_seq}-{left_arrival}", None if right_seq is None else f"{right_seq}-{right_arrival}", t] += 1
+    assert found == expected
+    assert sum(n for (_, version, _), n in found.items() if version) > 50
+    assert engine.views.late(name, "l").count() > 0
+    late = engine.late_rows(name, "r", 5)
+    assert late is None if MODELS[name].change and name != "arrived" else late is not None
+    assert engine.views.late(name, "r").isEmpty() == (name == "arrived"), "no version is late if it is found by arrival"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_table_does_not_depend_on_its_steps(engine_and_steps: tuple[Engine, dict[str, list[Step]]], name: str) -> None:
+    engine, steps = engine_and_steps
+    assert len(steps[name]) > 2
+    assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_at_once"))
+
+
+@pytest.mark.parametrize("name", ["inner", "aged", "arrived"])
+def test_every_row_of_both_sides_is_accounted_for(engine_and_steps: tuple[Engine, dict[str, list[Step]]], name: str) -> None:
+    """A left row is matched if it has a version; a version is matched once the watermark has passed it, whether it is used or not."""
+    engine, steps = engine_and_steps
+    assert law_violations(engine, name) == set()
+    found, closed_to = totals(engine, name), engine.pending.progress(name).closed_to or 0
+    closed = [row for row in log_rows(engine, name, "r") if row.t is not None and row.t + 1 <= closed_to]
+    assert found["r", "matched"] == len(closed)
+    assert found["r", "unmatched"] == 0
+    assert found["r", "pending"] == found["r", "accepted"] - found["r", "late"] - len(closed) > 0
+    table = engine.views.table(name)
+    assert found["l", "matched"] == table.where("right_seq IS NOT NULL").count() > 50
+    assert found["l", "unmatched"] > 0
+    assert found["l", "pending"] > 0
+    by_step = [a for step in steps[name] for a in engine.accounts.step(name, step)]
+    assert all(a.holds for a in by_step)
+    for side in ("l", "r"):
+        for term in ("matched", "unmatched"):
+            assert sum(getattr(a, term) for a in by_step if a.side == side) == found[side, term]
+    checked = engine.accounts.check(name, steps[name][-1])
+    assert checked
+    assert {(a.side, a.day): a for a in checked}.items() <= {(a.side, a.day): a for a in engine.accounts.days(name)}.items()
+
+
+def test_a_drained_stream_leaves_nothing_pending(engine_and_steps: tuple[Engine, dict[str, list[Step]]], copy_engine: CopyEngine) -> None:
+    engine = copy_engine(engine_and_steps[0])
+    newest = max(s.max_event_time or 0 for s in engine.ledger.last().values())
+    engine.drain()
+    for name in ("kept", "arrived"):
+        engine.advance(name)
+        assert {(a.pending, a.holds) for a in engine.accounts.days(name)} == {(0, True)}
+        assert engine.pending.progress(name).closed_to == newest + len(engine.assets) + 1, "a drain waits for no version"
+
+
+def test_a_wrong_version_breaks_the_law_and_a_rebuild_repairs_it(
+    engine_and_steps: tuple[Engine, dict[str, list[Step]]], copy_engine: CopyEngine
+) -> None:
+    engine = copy_engine(engine_and_steps[0])
+    correct = rows_of(engine.views.table("kept"))
+    [row] = engine.views.table("kept").where("right_v IS NOT NULL").limit(1).collect()
+    DeltaTable(engine.lake.path("kept")).update(
+        updates={"right_v": "right_v + 1"}, predicate=f"left_seq = {row.left_seq} AND left_arrival = {row.left_arrival}"
+    )
+    assert ("l", str(row.left_event_time.date())) in law_violations(engine, "kept")
+    engine.rebuild("kept")
+    assert law_violations(engine, "kept") == set()
+    assert rows_of(engine.views.table("kept")) == correct
+
+
+def test_the_batches_do_not_matter_if_no_row_is_late(make_engine: MakeEngine) -> None:
+    batches = stream(3, rows=40, late=0)
+    merged = [{f"{n}3": [e for b in batches[i : i + 2] for e in b[n]] for n in ("l", "r")} for i in range(0, 4, 2)]
+    names = [("l", "r"), ("l3", "r3")]
+    assets = [
+        DerivedAsset(name=n, inputs=of, operator=AsOfJoin(on="k", how="left")) for n, of in zip(("fine", "coarse"), names, strict=True)
+    ]
+    engine = make_engine([source(n) for pair in names for n in pair], assets)
+    replay(engine, [batches[0], batches[1] | merged[0], batches[2], batches[3] | merged[1]])
+    for name in engine.assets:
+        engine.advance(name)
+    content = ["k", "left_v", "right_v", "left_ts", "right_ts", "result_time", "final_at"]
+    fine = rows_of(engine.views.table("fine"), *content)
+    assert len(fine) > 100
+    assert fine == rows_of(engine.views.table("coarse"), *content)
+
+
+def test_a_corrected_table_of_versions_corrects_every_later_result(make_engine: MakeEngine) -> None:
+    """The versions are the results of windows; a late row corrects an old one, which is still valid hours later."""
+    counts = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"}, allowed_lateness="1 day")
+    versions = DerivedAsset(name="counts", inputs=("r",), operator=counts)
+    joined = DerivedAsset(name="joined", inputs=("l", "counts"), operator=AsOfJoin(on="k", how="left"))
+    engine = make_engine(SOURCES, [versions, joined])
+    end = Event("z", 0, 3 * HOUR)
+    replay(engine, [{"l": [Event("a", 1, 0), Event("a", 2, HOUR), Event("a", 3, 2 * HOUR), end], "r": [Event("a", 1, MINUTE), end]}])
+    before = _advanced(engine)
+    assert before == [(1, None), (2, 1), (3, 1)]
+    replay(engine, [{"r": [Event("a", 2, MINUTE)]}])
+    assert _advanced(engine) == [(1, None), (2, 2), (3, 2)]
+    replay(engine, [{"r": [Event("a", 3, HOUR + MINUTE)]}])
+    assert _advanced(engine) == [(1, None), (2, 2), (3, 1)]
+    assert law_violations(engine, "joined") == set()
+
+
+def _advanced(engine: Engine) -> list[tuple[Any, ...]]:
+    engine.advance("counts")
+    engine.advance("joined")
+    return rows_of(engine.views.table("joined").where("k = 'a'"), "v", "n")
+
+
+def test_a_join_by_arrival_waits_for_the_left_side_only(make_engine: MakeEngine) -> None:
+    assets = [table("arrived", AsOfModel("left", as_of="arrival")), table("by_time", AsOfModel("left"))]
+    engine = make_engine(SOURCES, assets)
+    replay(engine, [{"r": [Event("a", 1, 0)]}, {"l": [Event("a", 2, HOUR), Event("a", 3, 2 * HOUR)]}])
+    for asset in assets:
+        engine.advance(asset.name)
+    assert rows_of(engine.views.table("arrived"), "left_v", "right_v") == [(2, 1)]
+    assert rows_of(engine.views.table("by_time")) == []
+    assert [held_back(engine.freshness.reading, name) for name in ("arrived", "by_time")] == [None, HeldBack("r", 2 * HOUR)]
+    replay(engine, [{"r": [Event("a", 4, -HOUR)]}, {"l": [Event("a", 5, 4 * HOUR)]}])
+    engine.advance("arrived")
+    assert rows_of(engine.views.table("arrived"), "left_v", "right_v") == [(2, 1), (3, 1)]
+    engine.drain()
+    engine.advance("arrived")
+    assert rows_of(engine.views.table("arrived"), "left_v", "right_v") == [(2, 1), (3, 1), (5, 4)]
+    assert law_violations(engine, "arrived") == set()
+    assert [engine.late_rows(name, "r", 5)[0] for name in ("arrived", "by_time")] == [0, 1]  # pyright: ignore[reportOptionalSubscript]
+
+
+def test_steps_of_few_rows_do_not_read_all_versions_again_for_each(make_engine: MakeEngine) -> None:
+    """The size of a step counts the rows of its range, so that many old versions do not make steps small."""
+    engine = make_engine(SOURCES, [table("kept", AsOfModel("left"))], max_step=100)
+    old = [Event("a", n, n * 1000) for n in range(400)]
+    new = {side: [Event("a", n, 2 * HOUR + n * 1000) for n in range(100)] for side in "lr"}
+    replay(engine, [{"r": old, "l": [Event("b", 0, 0)]}, new, {side: [Event("z", 0, 5 * HOUR)] for side in "lr"}])
+    steps = engine.advance("kept")
+    assert (steps[-1].after.closed_to or 0) > START + 2 * HOUR
+    assert len(steps) <= 10
+    assert law_violations(engine, "kept") == set()
