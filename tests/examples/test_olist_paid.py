@@ -46,11 +46,12 @@ ASSETS = [
     ),
 ]
 PAID_ITEMS = """
-    WITH bought AS (SELECT order_id, order_purchase_timestamp::TIMESTAMP AS at, order_approved_at::TIMESTAMP AS paid_at
+    WITH bought AS (SELECT order_id, order_purchase_timestamp::TIMESTAMP AS bought_at, order_approved_at::TIMESTAMP AS paid_at
                     FROM '{olist}/olist_orders_dataset.csv'),
-    paid AS (SELECT order_id, min(paid_at) AS paid_at FROM bought JOIN '{olist}/olist_order_payments_dataset.csv' USING (order_id)
-             WHERE paid_at BETWEEN at AND at + INTERVAL 30 DAY GROUP BY ALL)
-    SELECT i.seller_id, nullif(p.product_category_name, '') AS category, i.price::DECIMAL(12, 2) AS price, greatest(at, paid_at) AS paid_at
+    paid AS (SELECT order_id, min(bought.paid_at) AS first_paid FROM bought JOIN '{olist}/olist_order_payments_dataset.csv' USING (order_id)
+             WHERE paid_at BETWEEN bought_at AND bought_at + INTERVAL 30 DAY GROUP BY ALL)
+    SELECT i.seller_id, nullif(p.product_category_name, '') AS category, i.price::DECIMAL(12, 2) AS price,
+           greatest(bought_at, first_paid) AS paid_at
     FROM '{olist}/olist_order_items_dataset.csv' i JOIN bought USING (order_id) JOIN paid USING (order_id)
     LEFT JOIN '{olist}/olist_products_dataset.csv' p USING (product_id)
 """
