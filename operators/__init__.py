@@ -19,6 +19,7 @@ from operators.contract import (
     TracesInputs,
     Upsert,
 )
+from operators.count_windows import CountWindowAggregate
 from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, TidemarkError, WindowError
 from operators.evictors import CountEvictor, TimeEvictor
@@ -44,6 +45,7 @@ __all__ = [
     "ColumnError",
     "Consecutive",
     "CountEvictor",
+    "CountWindowAggregate",
     "Cumulative",
     "DecidesLateness",
     "Deduplicate",

@@ -18,11 +18,23 @@ from typing import Any, ClassVar, Literal, Union, cast, get_args, get_origin, ge
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pyspark.sql.types import StructType
 
-from operators import Aggregate, AsOfJoin, CoGroup, Deduplicate, IntervalJoin, Operator, TopK, TopN, WindowedAggregate, WindowJoin
+from operators import (
+    Aggregate,
+    AsOfJoin,
+    CoGroup,
+    CountWindowAggregate,
+    Deduplicate,
+    IntervalJoin,
+    Operator,
+    TopK,
+    TopN,
+    WindowedAggregate,
+    WindowJoin,
+)
 from operators.errors import did_you_mean
 from platform_defs.safe_text import shortened
 
-OPERATORS = (IntervalJoin, AsOfJoin, WindowJoin, CoGroup, WindowedAggregate, Aggregate, TopK, TopN, Deduplicate)
+OPERATORS = (IntervalJoin, AsOfJoin, WindowJoin, CoGroup, WindowedAggregate, CountWindowAggregate, Aggregate, TopK, TopN, Deduplicate)
 KEYS = "legal: keys that are text; YAML may read on, yes and no as true and false, so write them in quotes"
 _FUNCTIONS = {"shape"}
 """Parameters that are Python functions."""

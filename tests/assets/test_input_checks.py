@@ -8,7 +8,19 @@ import pytest
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset
 from assets.pipeline_checks import checked_tables
-from operators import Aggregate, AsOfJoin, CoGroup, Deduplicate, IntervalJoin, Session, TopK, TopN, Tumbling, WindowedAggregate
+from operators import (
+    Aggregate,
+    AsOfJoin,
+    CoGroup,
+    CountWindowAggregate,
+    Deduplicate,
+    IntervalJoin,
+    Session,
+    TopK,
+    TopN,
+    Tumbling,
+    WindowedAggregate,
+)
 from tests.support.example_operators import RunningTotal
 from tests.support.small_sources import join, source
 
@@ -79,6 +91,12 @@ REFUSED = [
         "for 'reader', tables whose rows have an 'event_time', by which WindowedAggregate reads them; "
         "let 'counts' have it, for example as an aggregate: event_time: max(event_time)",
         id="windows of rows without a time",
+    ),
+    pytest.param(
+        CountWindowAggregate(by="k", size=2, aggregates={"n": "count(*)"}),
+        ("windows",),
+        "CountWindowAggregate counts rows in the order of arrival, and these have no 'seq' and 'arrival'; read a source",
+        id="count windows of rows without an order of arrival",
     ),
     pytest.param(
         Deduplicate(by="k", order="arrival"),
