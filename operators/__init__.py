@@ -13,6 +13,7 @@ from operators.contract import (
     ByTimeRange,
     DecidesLateness,
     Early,
+    EarlyByWindow,
     Incremental,
     NewRows,
     Operator,
@@ -22,12 +23,12 @@ from operators.contract import (
 from operators.count_windows import CountWindowAggregate
 from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, TidemarkError, WindowError
-from operators.evictors import CountEvictor, TimeEvictor
+from operators.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from operators.interval_join import IntervalJoin
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
 from operators.top_n import TopN
-from operators.triggers import EveryInterval, EveryRows, EveryStep
+from operators.triggers import EveryInterval, EveryRows, EveryStep, Moment, Trigger
 from operators.window_join import WindowJoin
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import Cumulative, Session, Sliding, Tumbling
@@ -49,14 +50,18 @@ __all__ = [
     "Cumulative",
     "DecidesLateness",
     "Deduplicate",
+    "DeltaEvictor",
     "DurationError",
     "Early",
+    "EarlyByWindow",
     "EveryInterval",
     "EveryRows",
     "EveryStep",
+    "Evictor",
     "Incremental",
     "Interval",
     "IntervalJoin",
+    "Moment",
     "NewRows",
     "Operator",
     "OperatorError",
@@ -68,6 +73,7 @@ __all__ = [
     "TopK",
     "TopN",
     "TracesInputs",
+    "Trigger",
     "Tumbling",
     "Upsert",
     "WindowError",

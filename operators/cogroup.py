@@ -1,22 +1,15 @@
 """CoGroup: the rows of both sides, grouped by key and window."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.ordered_rows import in_order
 from operators._support.panes import WINDOW
-from operators._support.session_windows import TIME
-from operators._support.window_assignment import (
-    UNMATCHABLE,
-    assign_shared_windows,
-    key_group,
-    lateness_columns,
-    window_bounds,
-    window_times,
-)
+from operators._support.shared_windows import ORDERS, ROWS, SEEN, SIDES, SharedWindows
+from operators._support.window_assignment import UNMATCHABLE, key_group, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import (
     FINAL_AT,
@@ -30,14 +23,14 @@ from operators.columns import (
     names,
     temporary,
 )
-from operators.contract import EVENT_TIME, plain, tie_breakers
+from operators.contract import ASIDE, EVENT_TIME, plain
 from operators.errors import OperatorError, StreamingError
+from operators.evictors import Evictor
 from operators.timing import Duration
+from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import AnyWindow
 
-LEFT, RIGHT = "left", "right"
-_SIDES = (LEFT, RIGHT)
-_ORDER, _ROW = temporary("order"), temporary("row")
+_ROW = temporary("row")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +57,10 @@ class CoGroup(WindowedOperator):
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
+        evictor: which rows of a key and window are grouped, of both sides together; None for all. It reads the sides' rows as `left` and
+            `right`, of which one is null.
+        early: when a window that is still open shows its group so far, in `early/<asset>`; None for never. The results do not depend
+            on it.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -79,13 +76,16 @@ class CoGroup(WindowedOperator):
     left_time: str = EVENT_TIME
     right_time: str = EVENT_TIME
     allowed_lateness: Duration = 0
+    evictor: Evictor | None = None
+    early: Trigger | None = field(default=None, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
         _ = self.lateness
         if not self.key:
             raise OperatorError.bad_value("on", self.on, "at least one column; without a key every row would be in one group")
+        check_distinct([*self.key, *SIDES, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *self.shown_columns])
 
-    @cached_property
+    @property
     def key(self) -> tuple[str, ...]:
         """The key columns."""
         return names(self.on)
@@ -93,7 +93,7 @@ class CoGroup(WindowedOperator):
     @property
     def inputs(self) -> tuple[str, str]:
         """The names of the inputs."""
-        return _SIDES
+        return SIDES
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Group two frames.
@@ -105,27 +105,29 @@ class CoGroup(WindowedOperator):
             The key columns; `left` and `right` (arrays of structs with each side's columns), or with `rows` the columns of its structs;
             `window_start` and `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp).
         """
+        return self._results(frames, [])
+
+    def so_far(self, *frames: DataFrame) -> DataFrame:
+        """The result of a call, and `rows_seen` (bigint), the number of rows of both sides in the window (see `Early`)."""
+        return self._results(frames, [F.max(SEEN).alias(ROWS_SEEN)])
+
+    def _results(self, frames: Sequence[DataFrame], seen: Sequence[Column]) -> DataFrame:
+        """The groups, with what they have seen."""
         self._check(*map(plain, frames))
-        sides = [self._side(frame, which) for which, frame in enumerate(frames)]
-        each = assign_shared_windows(sides, self.window, self.lateness, (*self.key, UNMATCHABLE))
-        groups = each.groupBy(*self.key, WINDOW, UNMATCHABLE).agg(*[_in_order(side).alias(side) for side in _SIDES])
+        shared = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
+        each = shared.rows(frames, counted=bool(seen))
+        arrays = [in_order(ORDERS[which], ROWS[which]).alias(side) for which, side in enumerate(SIDES)]
+        groups = each.groupBy(*self.key, WINDOW, UNMATCHABLE).agg(*arrays, *seen)
+        added = (*window_bounds(), *([ROWS_SEEN] if seen else []), *window_times(self.window))
         if self.rows is None:
-            return groups.select(*self.key, *_SIDES, *window_bounds(), *window_times(self.window))
-        each = groups.withColumn(_ROW, F.explode(F.expr(self.rows)))
-        results = each.select(*self.key, f"{_ROW}.*", *window_bounds(), *window_times(self.window))
-        check_distinct(results.columns)
+            return groups.select(*self.key, *SIDES, *added)
+        results = groups.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added)
+        check_distinct([*results.columns, *([] if seen else self.shown_columns)])
         return results
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The columns that group a side's rows (the key, and for a null key its side), and the side's event time."""
         return key_group(self.key, which), (self.left_time, self.right_time)[which]
-
-    def _side(self, frame: DataFrame, which: int) -> DataFrame:
-        """A side's rows as structs, with the values that order them."""
-        group, time = self.groups(frame, which)
-        own = plain(frame)
-        row = F.struct(F.struct(time, *tie_breakers(own)).alias(_ORDER), F.struct(*own.columns).alias(_ROW)).alias(_SIDES[which])
-        return frame.select(*group, F.col(time).alias(TIME), *lateness_columns(frame), row)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         check_time(left, self.left_time, "left_time")
@@ -133,16 +135,6 @@ class CoGroup(WindowedOperator):
         check_present(left, self.key, "on")
         check_present(right, self.key, "on")
         check_same_types(left, right, self.key)
-        check_distinct([*self.key, *_SIDES, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT])
         if left.isStreaming or right.isStreaming:
             why = "Spark's cogroup reads one micro-batch at a time, and would split a window whose rows are in two of them"
             raise StreamingError.refused("CoGroup", why, "let the engine run it")
-
-
-def _in_order(side: str) -> Column:
-    """The rows of a side in order; the rows themselves need not be comparable."""
-
-    def compare(one: Column, other: Column) -> Column:
-        return F.when(one[_ORDER] < other[_ORDER], -1).when(one[_ORDER] > other[_ORDER], 1).otherwise(0)
-
-    return F.transform(F.array_sort(F.collect_list(side), compare), lambda row: row[_ROW])

@@ -10,7 +10,7 @@ batch that contained the row) and `arrival` (the row's position in the batch). (
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -18,6 +18,7 @@ from pyspark.sql.types import AtomicType, VariantType
 
 from operators.columns import temporary
 from operators.errors import OperatorError
+from operators.timing import TimeKind
 
 if TYPE_CHECKING:
     from operators.triggers import Trigger
@@ -34,7 +35,6 @@ NEW = temporary("new")
 """In the frames of `DecidesLateness.lateness_decisions`: whether a row belongs to the batch whose lateness is decided."""
 BATCH_TIME = temporary("batch_time")
 """In the frames of an operator with a processing-time TTL: the processing time of the row's batch (timestamp)."""
-TimeKind = Literal["event", "processing"]
 
 ASIDE = "aside"
 """Metadata key of an operator's field on which no result depends: a table stays valid when the field's value changes."""
@@ -376,7 +376,20 @@ class Early(Operator, Protocol):
         ...
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
-        """The results of the rows so far, with `ROWS_SEEN` (bigint): the number of rows in each."""
+        """The results of the rows so far, with `ROWS_SEEN` (bigint): the number of rows of each result's window."""
+        ...
+
+
+@runtime_checkable
+class EarlyByWindow(Early, Protocol):
+    """An operator that can show early results, and may have several results in a window: a trigger fires for a window as a whole.
+
+    Without this, a trigger fires for each value of the result's key.
+    """
+
+    @property
+    def window_key(self) -> tuple[str, ...]:
+        """The columns of a result that identify its window: the operator's key, `window_start` and `window_end`."""
         ...
 
 

@@ -1,22 +1,21 @@
 """Deduplicate: one row of each key, the first or the last, of the whole stream or of each window."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_args
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from operators._support.deduplication import By, Keep, RowChoice, StreamDeduplication, WindowDeduplication
 from operators._support.lateness import Lateness
 from operators._support.row_windows import AssignedWindows
-from operators._support.window_assignment import check_aligned
-from operators.columns import check_distinct, check_present, check_time, names
-from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, SEQ, WHICH, Append, ByTimeRange, NewRows, Upsert, plain
+from operators.columns import WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
+from operators.contract import ARRIVAL, ASIDE, EVENT_TIME, SEQ, Append, ByTimeRange, NewRows, Upsert, plain
 from operators.errors import OperatorError, StreamingError
 from operators.timing import Duration
-from operators.windows import Aligned
+from operators.triggers import Trigger, shown_columns
+from operators.windows import AnyWindow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +30,8 @@ class Deduplicate:
     row is final when the watermark reaches it, so a row with `event_time <= watermark` is late and is ignored. Last rows, and rows by
     arrival, are never late.
 
-    With a window a result is added at the window's end, `result_time = final_at = end - 1 ms`, and each row is late or not for each of
-    its windows, as in `WindowedAggregate`.
+    With a window a result is added at the window's end, `result_time = final_at = end - 1 ms`; a session's `final_at` is its `end`. Each
+    row is late or not for each of its windows, as in `WindowedAggregate`. Sessions are those of a key.
 
     The semantics are those of Flink's SQL deduplication and window deduplication (`ROW_NUMBER() = 1`). Flink emits a first row by event
     time when the watermark reaches it; here it is emitted at once, and may still be replaced.
@@ -44,6 +43,8 @@ class Deduplicate:
         window: the windows; None for the whole stream.
         time: the event time, a timestamp column.
         allowed_lateness: with a window, how long after its end, in the watermark's time, a row may still replace its result.
+        early: with a window, when it shows its rows so far while it is open, in `early/<asset>`; None for never. The results do not depend
+            on it.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -55,12 +56,14 @@ class Deduplicate:
     by: str | Sequence[str]
     keep: Keep = "first"
     order: By = "event_time"
-    window: Aligned | None = None
+    window: AnyWindow | None = None
     time: str = EVENT_TIME
     allowed_lateness: Duration = 0
+    early: Trigger | None = field(default=None, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
-        check_aligned(self.window, "a session's first or last row is a `min_by` or `max_by` of a WindowedAggregate")
+        if self.early and not self.window:
+            raise OperatorError.bad_value("early", self.early, "None without a `window`: the table itself has the present row of each key")
         if self.lateness and not self.window:
             legal = "zero without a `window`: a key's row in the whole stream is updated however late a row is"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
@@ -86,7 +89,7 @@ class Deduplicate:
         choice = RowChoice(self.keep, self.order, self.time)
         if self.window is None:
             return StreamDeduplication(self.key, choice)
-        return WindowDeduplication(self.key, choice, AssignedWindows(self.window, self.time, self.lateness))
+        return WindowDeduplication(self.key, choice, AssignedWindows(self.window, self.time, self.allowed_lateness, self.key))
 
     @property
     def inputs(self) -> tuple[str]:
@@ -96,6 +99,11 @@ class Deduplicate:
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
         return (*inputs[0], *self._scope.added)
+
+    @property
+    def window_key(self) -> tuple[str, ...]:
+        """With a window, the columns of a result that identify its key and window (see `EarlyByWindow`)."""
+        return (*self.key, WINDOW_START, WINDOW_END)
 
     @property
     def emits(self) -> Append | Upsert:
@@ -112,8 +120,12 @@ class Deduplicate:
         return self._scope.late(event_time, watermark)
 
     def late_before(self, watermark: int) -> int | None:
-        """The bound of `late` (see `BoundsLateness`); None if there are gaps between windows."""
+        """The bound of `late` (see `BoundsLateness`); None for sessions, or if there are gaps between windows."""
         return self._scope.late_before(watermark)
+
+    def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
+        """With sessions, decide which rows of a batch are late, where they may join older rows (see `DecidesLateness`)."""
+        return self._scope.lateness_decisions(watermark, *frames)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Deduplicate a frame.
@@ -128,10 +140,15 @@ class Deduplicate:
         self._check(rows)
         return self._scope.deduplicate(rows)
 
+    def so_far(self, *frames: DataFrame) -> DataFrame:
+        """With a window, the result of a call, and `rows_seen` (bigint), the number of rows of the key in the window (see `Early`)."""
+        [rows] = frames
+        self._check(rows)
+        return self._scope.so_far(rows)
+
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """With a window, when the last window of a row is final (see `ReportsFinality`); else never."""
-        [rows] = frames
-        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, self._scope.final_at().alias(FINALIZED_AT))
+        return self._scope.finalized_at(*frames)
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The row of each key, from the current rows and the rows of new batches."""
@@ -145,7 +162,7 @@ class Deduplicate:
         if self.order == "arrival":
             check_present(frame, (SEQ, ARRIVAL), "order")
         if self._scope.added:
-            check_distinct([*frame.columns, *self._scope.added])
+            check_distinct([*frame.columns, *self._scope.added, *shown_columns(self.early)])
         if rows.isStreaming:
             why = "Spark keeps the first row that it meets, whatever its time, and drops late rows silently"
             raise StreamingError.refused("Deduplicate", why, "let the engine run it, or use Spark's `dropDuplicatesWithinWatermark`")

@@ -1,18 +1,50 @@
-"""Evictors: they select the rows of a complete window that are aggregated."""
+"""Evictors: they select the rows of a window that count, before its result is computed.
+
+An evictor decides by the rows of a window alone, never by the order in which they arrived in steps, so that a stream and a backfill keep
+the same rows. Flink's evictors go by the order of arrival; of rows with equal event time, those here do too.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import temporary
 from operators.contract import plain, tie_breakers
-from operators.errors import check_count
+from operators.errors import OperatorError, check_count
+from operators.nondeterministic import check_deterministic
 from operators.timing import Duration, millis, positive_ms
 
-_RANK, _NEWEST = temporary("rank"), temporary("newest")
+_RANK, _NEWEST, _ORDER = temporary("rank"), temporary("newest"), temporary("order")
+ROW, LAST = "row", "last"
+"""The names of a row, and of the last row of its window, in the expression of a `DeltaEvictor`."""
+
+
+@runtime_checkable
+class Evictor(Protocol):
+    """Which rows of a window count. An evictor of your own is a frozen dataclass with this method.
+
+    It must keep the same rows for the same frame, in whatever order Spark reads it. An operator with an evictor computes each row once
+    for each of its windows. A table with another evictor is another table; if the code of your own evictor changes, change the table's
+    `version`.
+    """
+
+    def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
+        """The rows that are kept.
+
+        Args:
+            rows: the rows of all windows, each once for each of its windows, with columns that the engine adds; a join or a coGroup has the
+                rows of its sides as the structs `left` and `right`, of which one is null.
+            group: the columns with equal values in the rows of one window.
+            time: the column with a row's event time.
+
+        Returns:
+            The rows that are kept, with the same columns.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -31,8 +63,8 @@ class CountEvictor:
         check_count("rows", self.rows)
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
-        """The rows of each group that are aggregated."""
-        order = [F.col(time).desc(), *[column.desc_nulls_last() for column in tie_breakers(plain(rows).drop(*group))]]
+        """The rows that are kept (see `Evictor`)."""
+        order = [F.col(time).desc(), *[column.desc_nulls_last() for column in _ties(rows, group)]]
         ranked = rows.withColumn(_RANK, F.row_number().over(Window.partitionBy(*group).orderBy(*order)))
         return ranked.where(F.col(_RANK) <= self.rows).drop(_RANK)
 
@@ -56,9 +88,47 @@ class TimeEvictor:
         return positive_ms(self.within, "within")
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
-        """The rows of each group that are aggregated."""
+        """The rows that are kept (see `Evictor`)."""
         aged = rows.withColumn(_NEWEST, F.max(millis(F.col(time))).over(Window.partitionBy(*group)))
         return aged.where(millis(F.col(time)) > F.col(_NEWEST) - self.within_ms).drop(_NEWEST)
 
 
-Evictor = CountEvictor | TimeEvictor
+@dataclass(frozen=True)
+class DeltaEvictor:
+    """Keeps the rows of a window whose delta to its last row is below a threshold: Flink's `DeltaEvictor`, `delta(row, last) < threshold`.
+
+    The last row is that with the greatest event time; of equal times, the one that arrived last. A row whose delta is null is kept.
+
+    Args:
+        delta: SQL for the delta, a number, over the structs `row` and `last` with a row's columns: `"abs(row.price - last.price)"`. In a
+            join or a coGroup the structs have the fields `left` and `right`, of which one is null:
+            `"abs(coalesce(row.left.price, row.right.price) - coalesce(last.left.price, last.right.price))"`.
+        threshold: rows with a delta of at least this are not kept.
+
+    Raises:
+        OperatorError: the delta depends on random numbers, files, the session or the clock.
+    """
+
+    delta: str
+    threshold: float
+
+    def __post_init__(self) -> None:
+        check_deterministic("delta", self.delta)
+        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError.bad_value("threshold", self.threshold, "a number")
+
+    def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
+        """The rows that are kept (see `Evictor`)."""
+        row, order = F.struct(*[F.col(f"`{c}`") for c in rows.columns]), F.struct(F.col(time), *_ties(rows, group))
+        pairs = rows.select(row.alias(ROW), F.max_by(row, order).over(Window.partitionBy(*group)).alias(LAST))
+        is_evicted = F.coalesce(F.expr(self.delta) >= F.lit(self.threshold), F.lit(False))
+        return pairs.where(~is_evicted).select(f"{ROW}.*")
+
+
+EVICTORS = CountEvictor, TimeEvictor, DeltaEvictor
+"""The evictors that Tidemark has."""
+
+
+def _ties(rows: DataFrame, group: Sequence[str]) -> list[Column]:
+    """The columns that order rows of a window with equal time."""
+    return tie_breakers(plain(rows).drop(*group))

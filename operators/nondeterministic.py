@@ -3,6 +3,10 @@
 Results are computed again and compared, so an aggregate or the preparation of an input that calls one of them is refused.
 """
 
+import re
+
+from operators.errors import OperatorError
+
 CHANCE = frozenset({"rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle", "aes_encrypt", "try_aes_encrypt"})
 """Functions of random numbers; encryption begins with a random vector."""
 CLOCK = frozenset(
@@ -15,3 +19,20 @@ FILES = frozenset(
 """Functions of how Spark reads rows."""
 SESSION = frozenset({"user", "session_user", "current_user", "version", "reflect", "try_reflect", "java_method"})
 """Functions of the process and its user."""
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+_WORD = re.compile(r"(?<![\w.])(\w+)(\s*\()?")
+
+
+def check_deterministic(parameter: str, expression: str) -> None:
+    """Raise `OperatorError` if the value of an expression over rows depends on more than the rows.
+
+    >>> check_deterministic("delta", "abs(row.v - rand())")
+    Traceback (most recent call last):
+    operators.errors.OperatorError: `delta` is 'abs(row.v - rand())'; legal: an expression whose value depends on the rows alone, and not \
+on random numbers, files, the session or the clock, as rand does
+    """
+    for name, bracket in _WORD.findall(_QUOTED.sub(" ", expression)):
+        word = name.lower()
+        if (bracket and word in CHANCE | CLOCK | FILES | SESSION) or (word in CLOCK and word.startswith("current_")):
+            legal = "an expression whose value depends on the rows alone, and not on random numbers, files, the session or the clock"
+            raise OperatorError.bad_value(parameter, expression, f"{legal}, as {name} does")

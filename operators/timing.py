@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -12,6 +13,9 @@ from operators.errors import DurationError, OperatorError, WindowError
 
 Duration = int | str | timedelta
 """Whole milliseconds, words such as `'24 hours'`, or a `timedelta` of whole milliseconds."""
+
+TimeKind = Literal["event", "processing"]
+"""Event time, or processing time."""
 
 DAY_MS = 86_400_000
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}

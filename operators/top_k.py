@@ -1,7 +1,7 @@
 """The Top-K of a window: its first rows by a total order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, Window
@@ -11,12 +11,13 @@ from operators._support import spark_streaming
 from operators._support.lateness import Lateness
 from operators._support.ordering import Ordering
 from operators._support.row_windows import AssignedWindows, ResultWindows
-from operators._support.window_assignment import check_aligned, times_of_end, window_bounds
+from operators._support.window_assignment import times_of_end, window_bounds
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, SEQ, WHICH, Append, ByTimeRange, plain
+from operators.contract import ARRIVAL, ASIDE, EVENT_TIME, SEQ, Append, ByTimeRange, plain
 from operators.errors import OperatorError, StreamingError, check_count
 from operators.timing import Duration
-from operators.windows import Aligned
+from operators.triggers import ROWS_SEEN, Trigger, shown_columns
+from operators.windows import AnyWindow
 
 _FIRST, _INDEX = temporary("first"), temporary("index")
 _SOURCE = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
@@ -33,10 +34,10 @@ class TopK:
     Without `window` the input is the result of a windowed operator, and is ranked over the *same* windows: Flink's consecutive
     windows, `windowAll` after `keyBy().window()`, or a window Top-N of its SQL. With `window` the input is any rows. Each is ranked in
     every window that holds its time and was open when the row's batch arrived. If the rows already have a window, it is kept as
-    `source_window_start` and `source_window_end`.
+    `source_window_start` and `source_window_end`. Sessions are those of a group: the rows of one value of `by`, or all rows.
 
-    A window's ranks are added when it ends, `result_time = final_at = end - 1 ms`. If its input is corrected, or a row arrives within
-    the allowed lateness, each rank that changes is corrected once.
+    A window's ranks are added when it ends, `result_time = final_at = end - 1 ms`; a session's `final_at` is its `end`. If its input is
+    corrected, or a row arrives within the allowed lateness, each rank that changes is corrected once.
 
     Args:
         k: how many rows to keep, at least 1.
@@ -47,6 +48,8 @@ class TopK:
         time: the event time, a timestamp column; used with `window` only.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects its ranks; with `window` only:
             corrections of a windowed operator's results always correct the ranks.
+        early: when a window that is still open shows its ranks so far, in `early/<asset>`; with `window` only. None for never. The results
+            do not depend on it.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -58,12 +61,15 @@ class TopK:
     k: int
     order_by: str | Sequence[str]
     by: str | Sequence[str] = ()
-    window: Aligned | None = None
+    window: AnyWindow | None = None
     time: str = EVENT_TIME
     allowed_lateness: Duration = 0
+    early: Trigger | None = field(default=None, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
-        check_aligned(self.window, "make sessions by a WindowedAggregate first, and rank its results in one of these")
+        if self.early and not self.window:
+            legal = "None without a `window`: the rows of other windows are final when they are read"
+            raise OperatorError.bad_value("early", self.early, legal)
         if self.lateness and not self.window:
             legal = "zero without a `window`: the operator that makes the windows decides which rows are late"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
@@ -93,12 +99,19 @@ class TopK:
 
     @cached_property
     def _windows(self) -> AssignedWindows | ResultWindows:
-        return AssignedWindows(self.window, self.time, self.lateness) if self.window else ResultWindows()
+        if self.window is None:
+            return ResultWindows()
+        return AssignedWindows(self.window, self.time, self.allowed_lateness, names(self.by))
 
     @property
     def emits(self) -> Append:
         """One row of each window, group and rank."""
         return Append((WINDOW_START, WINDOW_END, *names(self.by), RANK))
+
+    @property
+    def window_key(self) -> tuple[str, ...]:
+        """The columns of a result that identify its group and window (see `EarlyByWindow`)."""
+        return (*names(self.by), WINDOW_START, WINDOW_END)
 
     @property
     def reads(self) -> ByTimeRange:
@@ -110,8 +123,12 @@ class TopK:
         return self._windows.late(event_time, watermark)
 
     def late_before(self, watermark: int) -> int | None:
-        """The time before which all windows of a row had closed (see `BoundsLateness`); None if there are gaps between windows."""
+        """The time before which all windows of a row had closed (see `BoundsLateness`); None for sessions, or if there are gaps."""
         return self._windows.late_before(watermark)
+
+    def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
+        """With sessions, decide which rows of a batch are late, where they may join older rows (see `DecidesLateness`)."""
+        return self._windows.lateness_decisions(watermark, *frames)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Rank a frame.
@@ -125,14 +142,23 @@ class TopK:
             `rank` (int), `result_time` and `final_at` (timestamp).
         """
         [rows] = frames
+        return self._ranked(rows, [])
+
+    def so_far(self, *frames: DataFrame) -> DataFrame:
+        """The result of a call, and `rows_seen` (bigint), the number of rows of the group in the window (see `Early`)."""
+        [rows] = frames
+        return self._ranked(rows, [F.count("*").over(Window.partitionBy(*self.window_key)).alias(ROWS_SEEN)])
+
+    def _ranked(self, rows: DataFrame, seen: Sequence[Column]) -> DataFrame:
+        """The ranks, with what their groups have seen."""
         self._check_windows(rows)
         each = self._in_windows(rows)
         self._check(each)
         own = [c for c in each.columns if c not in (RESULT_TIME, FINAL_AT)]
         if each.isStreaming:
             return self._streamed(each.select(*own))
-        within = Window.partitionBy(WINDOW_START, WINDOW_END, *names(self.by)).orderBy(*[o.by() for o in self._total(own)])
-        ranked = each.select(*own, F.row_number().over(within).alias(RANK)).withColumns(times_of_end())
+        within = Window.partitionBy(*self.window_key).orderBy(*[o.by() for o in self._total(own)])
+        ranked = each.select(*own, F.row_number().over(within).alias(RANK), *seen).withColumns(self._windows.times())
         return ranked.where(F.col(RANK) <= self.k)
 
     def _streamed(self, rows: DataFrame) -> DataFrame:
@@ -148,8 +174,7 @@ class TopK:
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final (see `ReportsFinality`); without `window`, the row's own window."""
-        [rows] = frames
-        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, self._windows.final_at().alias(FINALIZED_AT))
+        return self._windows.finalized_at(*frames)
 
     def _in_windows(self, rows: DataFrame) -> DataFrame:
         """Each row in its windows; a window that the rows had before gets another name."""
@@ -173,4 +198,4 @@ class TopK:
     def _check(self, rows: DataFrame) -> None:
         check_present(rows, self.columns, "order_by")
         check_present(rows, names(self.by), "by")
-        check_distinct([*(c for c in rows.columns if c not in (RESULT_TIME, FINAL_AT)), RANK])
+        check_distinct([*(c for c in rows.columns if c not in (RESULT_TIME, FINAL_AT)), RANK, *shown_columns(self.early)])

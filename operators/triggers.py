@@ -1,42 +1,80 @@
 """Triggers: when a window that is still open shows an early result.
 
-An early result stays as it is until the trigger fires again for its window, or the window is final. A window is identified by the key
-of its result.
+An early result stays as it is until the trigger fires again for its window, or the window is final. A trigger is evaluated once in each
+advance, after its steps: what it would have shown before its last firing in an advance is not shown.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol, get_args, runtime_checkable
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from operators.columns import of_keys, same_rows
 from operators.errors import OperatorError, check_count
-from operators.timing import Duration, positive_ms
+from operators.timing import Duration, TimeKind, positive_ms
 
 IS_FINAL, ROWS_SEEN = "is_final", "rows_seen"
 """In the early results: false; and the number of the window's rows so far."""
 _EVERY_ROWS = re.compile(r"(\d{1,18}) rows?")
+_BY_CLOCK = " of processing time"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a trigger knows about an open window at one time.
+
+    Args:
+        rows: the number of rows of the window (bigint), whether or not an evictor keeps them; for a window of two inputs, the rows of
+            both.
+        watermark: the watermark up to which results are final, in epoch ms; None while there is none.
+        clock: the ledger's clock, the time at which the newest batch was ingested, in epoch ms; None before the first batch.
+    """
+
+    rows: Column
+    watermark: int | None
+    clock: int | None
+
+
+@runtime_checkable
+class Trigger(Protocol):
+    """When open windows show early results. A trigger of your own is a frozen dataclass with this method.
+
+    Results that are final do not depend on a trigger, so a table with another trigger is not computed again.
+    """
+
+    def fires(self, now: Moment, before: Moment) -> Column | bool:
+        """Whether a window shows its present result.
+
+        Args:
+            now: the window at this advance.
+            before: the number of rows when the window was last shown (0 if it never was), and watermark and clock at the last advance
+                that evaluated the trigger.
+
+        Returns:
+            A condition, over the two numbers of rows and the columns of the result that identify a window: its key, `window_start` and
+            `window_end`. Or true or false for every open window alike, for which no early result is read.
+        """
+        ...
 
 
 @dataclass(frozen=True)
 class EveryStep:
     """Shows every open window at each advance."""
 
-    def early_results(
-        self, fresh: DataFrame, shown: DataFrame, *, key: Sequence[str], watermark: int | None, before: int | None
-    ) -> DataFrame:
-        """The early results to show now (see `Trigger`)."""
-        return fresh
+    def fires(self, now: Moment, before: Moment) -> bool:
+        """Always (see `Trigger`)."""
+        return True
 
 
 @dataclass(frozen=True)
 class EveryRows:
-    """Shows a window at the advance in which the number of its rows reaches the next multiple of `rows`.
+    """Shows a window at the advance in which the number of its rows reaches the next multiple of `rows` since it was last shown.
 
-    Flink's `CountTrigger` fires within a micro-batch, once for each multiple.
+    Flink's `CountTrigger` fires within a micro-batch, once for each multiple. A window without a result, as one of an inner join may be,
+    is not shown; it is shown with its first result if it has had `rows` rows by then. If a window has no result any more, because its rows
+    have found a match in an anti join, its early result is removed at once.
 
     Args:
         rows: the number, at least 1.
@@ -47,70 +85,72 @@ class EveryRows:
     def __post_init__(self) -> None:
         check_count("rows", self.rows)
 
-    def early_results(
-        self, fresh: DataFrame, shown: DataFrame, *, key: Sequence[str], watermark: int | None, before: int | None
-    ) -> DataFrame:
-        """The early results to show now (see `Trigger`)."""
-        windows = fresh.alias("n").join(shown.alias("s"), same_rows("n", "s", key), "left")
-        now, then = (F.floor(F.coalesce(F.col(f"{alias}.{ROWS_SEEN}"), F.lit(0)) / self.rows) for alias in ("n", "s"))
-        new, old = (F.struct(*[F.col(f"{alias}.`{c}`") for c in fresh.columns]) for alias in ("n", "s"))
-        return windows.where(now > 0).select(F.when(now > then, new).otherwise(old).alias("r")).select("r.*")
+    def fires(self, now: Moment, before: Moment) -> Column:
+        """Whether a multiple was reached since the window was last shown (see `Trigger`)."""
+        return F.floor(now.rows / self.rows) > F.floor(before.rows / self.rows)
 
 
 @dataclass(frozen=True)
 class EveryInterval:
-    """Shows every open window at the advance in which the watermark passes the next multiple of an interval since 1970.
+    """Shows every open window at the advance in which time passes the next multiple of an interval since 1970.
 
-    This is Flink's `ContinuousEventTimeTrigger`. If the event time is the ingest time, the watermark follows the clock, and this is
-    Flink's `ContinuousProcessingTimeTrigger`.
+    By event time, time is the watermark: this is Flink's `ContinuousEventTimeTrigger`. By processing time it is the ledger's clock, which
+    is that of the newest batch: this is Flink's `ContinuousProcessingTimeTrigger`. The clock stands still while no batch is ingested, and
+    so do the results.
 
     Args:
         interval: the interval, more than zero.
+        by: whether the interval is in `event` or in `processing` time.
     """
 
     interval: Duration
+    by: TimeKind = "event"
 
     def __post_init__(self) -> None:
         _ = self.interval_ms
+        if self.by not in get_args(TimeKind):
+            raise OperatorError.bad_value("by", self.by, ", ".join(get_args(TimeKind)))
 
     @cached_property
     def interval_ms(self) -> int:
         """The interval in ms."""
         return positive_ms(self.interval, "interval")
 
-    def early_results(
-        self, fresh: DataFrame, shown: DataFrame, *, key: Sequence[str], watermark: int | None, before: int | None
-    ) -> DataFrame:
-        """The early results to show now (see `Trigger`)."""
-        if watermark is not None and (before is None or watermark // self.interval_ms > before // self.interval_ms):
-            return fresh
-        return of_keys(shown, fresh, key)
+    def fires(self, now: Moment, before: Moment) -> bool:
+        """Whether time has passed a multiple (see `Trigger`)."""
+        time, last = (now.clock, before.clock) if self.by == "processing" else (now.watermark, before.watermark)
+        return time is not None and (last is None or time // self.interval_ms > last // self.interval_ms)
 
 
-Trigger = EveryStep | EveryRows | EveryInterval
-"""When open windows show early results.
+def shown_columns(trigger: Trigger | None) -> tuple[str, ...]:
+    """The columns that early results have in addition; none without a trigger."""
+    return (ROWS_SEEN, IS_FINAL) if trigger else ()
 
-A trigger's `early_results` gets the open windows' current results (`fresh`) and those that were last shown (`shown`), both with
-`ROWS_SEEN`; the `key` columns that identify a result; the current `watermark`, and the watermark `before`, at which results were last
-shown (epoch ms). It returns the results to show now.
-"""
+
+TRIGGERS = EveryStep, EveryRows, EveryInterval
+"""The triggers that Tidemark has."""
 
 
 def read_trigger(text: str) -> Trigger | None:
-    """Read `'every step'`, `'every 100 rows'` or `'every 10 minutes'`; None for `''`.
+    """Read `'every step'`, `'every 100 rows'`, `'every 10 minutes'` or `'every 10 minutes of processing time'`; None for `''`.
 
     Raises:
         OperatorError: the text has another form.
 
     >>> read_trigger("every 100 rows")
     EveryRows(rows=100)
+    >>> read_trigger("every 10 s of processing time")
+    EveryInterval(interval='10 s', by='processing')
     """
     if not text.strip():
         return None
     every, _, period = text.strip().partition(" ")
     if every.lower() != "every" or not period:
-        raise OperatorError.bad_value("trigger", text, "'every step', 'every 100 rows', 'every 10 minutes', or '' for none")
+        forms = "'every step', 'every 100 rows', 'every 10 minutes', 'every 10 minutes of processing time', or '' for none"
+        raise OperatorError.bad_value("trigger", text, forms)
     if period == "step":
         return EveryStep()
     counted = _EVERY_ROWS.fullmatch(period)
-    return EveryRows(int(counted[1])) if counted else EveryInterval(period)
+    if counted:
+        return EveryRows(int(counted[1]))
+    return EveryInterval(period.removesuffix(_BY_CLOCK), "processing" if period.endswith(_BY_CLOCK) else "event")

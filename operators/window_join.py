@@ -1,7 +1,7 @@
 """The window join: joins two streams where their rows have a key and a window in common."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -10,26 +10,20 @@ from pyspark.sql import functions as F
 
 from operators._support.join_columns import JoinColumns
 from operators._support.panes import WINDOW
-from operators._support.session_windows import TIME
-from operators._support.window_assignment import (
-    UNMATCHABLE,
-    assign_shared_windows,
-    assign_windows,
-    key_group,
-    lateness_columns,
-    window_bounds,
-    window_times,
-)
+from operators._support.shared_windows import ROWS, SEEN, SharedWindows, check_evicted_sides
+from operators._support.window_assignment import assign_windows, key_group, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_time, temporary
-from operators.contract import EVENT_TIME, plain
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_time, temporary
+from operators.contract import ASIDE, EVENT_TIME, plain
 from operators.errors import OperatorError, StreamingError
+from operators.evictors import Evictor
 from operators.timing import Duration
+from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import AnyWindow, Session
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 _RIGHT_WINDOW = temporary("right_window")
-_ROWS = temporary("left_row"), temporary("right_row")
+_RIGHT_SEEN = temporary("right_rows_seen")
 _ADDED = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
 
 
@@ -61,6 +55,10 @@ class WindowJoin(WindowedOperator):
             `result_time` or `final_at`.
         right_prefix: the same for the right side.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
+        evictor: which rows of a key and window are joined, of both sides together; None for all. It reads the sides' rows as `left` and
+            `right`, of which one is null. A row that it removes is in no result, also not as an unmatched row.
+        early: when a window that is still open shows its results so far, in `early/<asset>`; None for never. An unmatched row of an open
+            window may still find a match. The results do not depend on it.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -79,8 +77,11 @@ class WindowJoin(WindowedOperator):
     left_prefix: str = "left_"
     right_prefix: str = "right_"
     allowed_lateness: Duration = 0
+    evictor: Evictor | None = None
+    early: Trigger | None = field(default=None, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
+        check_evicted_sides(self.evictor, self.key)
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
         _ = self.names, self.lateness
@@ -94,7 +95,14 @@ class WindowJoin(WindowedOperator):
         """The names of the result's columns (see `NamesColumns`)."""
         left, right = inputs
         both = self.names.result_columns(left, right)
-        return (*map(self._own_name, left), *_ADDED) if self.how in ("semi", "anti") else both
+        found = (*map(self._own_name, left), *_ADDED) if self.how in ("semi", "anti") else both
+        check_distinct([*found, *self.shown_columns])
+        return found
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key columns."""
+        return self.names.key
 
     @property
     def inputs(self) -> tuple[str, str]:
@@ -112,16 +120,28 @@ class WindowJoin(WindowedOperator):
             `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp). `semi` and `anti` return the left
             columns only, with their own names.
         """
+        return self._joined(frames)
+
+    def so_far(self, *frames: DataFrame) -> DataFrame:
+        """The result of a call, and `rows_seen` (bigint), the number of rows of both sides in the window (see `Early`)."""
+        return self._joined(frames, counted=True)
+
+    def _joined(self, frames: Sequence[DataFrame], *, counted: bool = False) -> DataFrame:
+        """The results; `counted` adds `rows_seen`."""
         one, other = map(plain, frames)
         self._check(one, other)
-        each = self._in_sessions(frames) if isinstance(self.window, Session) else self._in_windows(frames)
+        together = counted or self.evictor is not None or isinstance(self.window, Session)
+        each = self._in_shared_windows(frames, counted) if together else self._in_windows(frames)
         left, right = (self._side(each[i], (one, other)[i], (other, one)[i], i) for i in (0, 1))
         if self.how in ("semi", "anti"):
             kept = left.join(right, self._matches(), f"left_{self.how}")
             own = [F.col(self.names.joined_name(c, other, 0)).alias(self._own_name(c)) for c in one.columns]
-            return kept.select(*own, *window_bounds(), *window_times(self.window))
+            seen = [F.col(SEEN).alias(ROWS_SEEN)] if counted else []
+            return kept.select(*own, *window_bounds(), *seen, *window_times(self.window))
         joined = left.join(right, self._matches(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _RIGHT_WINDOW))
-        return joined.select(*self.names.key_columns(), *self.names.payload(one, other), *window_bounds(), *window_times(self.window))
+        own = [*self.names.key_columns(), *self.names.payload(one, other)]
+        seen = [F.coalesce(SEEN, _RIGHT_SEEN).alias(ROWS_SEEN)] if counted else []
+        return joined.select(*own, *window_bounds(), *seen, *window_times(self.window))
 
     def _own_name(self, column: str) -> str:
         """The name that a left column has where the result has left columns alone."""
@@ -136,19 +156,17 @@ class WindowJoin(WindowedOperator):
         times = (self.left_time, self.right_time)
         return [assign_windows(f, self.window, time=time, lateness=self.lateness, group=()) for f, time in zip(frames, times, strict=True)]
 
-    def _in_sessions(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
-        """Each side's rows with their session, which the rows of both sides form."""
-        sides: list[DataFrame] = []
-        for which, frame in enumerate(frames):
-            group, time = self.groups(frame, which)
-            row = F.struct(*plain(frame).columns).alias(_ROWS[which])
-            sides.append(frame.select(*group, F.col(time).alias(TIME), *lateness_columns(frame), row))
-        each = assign_shared_windows(sides, self.window, self.lateness, (*self.names.key, UNMATCHABLE))
-        return [each.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW) for row in _ROWS]
+    def _in_shared_windows(self, frames: Sequence[DataFrame], counted: bool) -> list[DataFrame]:
+        """Each side's rows in windows that depend on the rows of both: sessions, and windows with an evictor or a count of their rows."""
+        shared = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
+        each = shared.rows(frames, counted=counted)
+        return [each.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW, *([SEEN] if counted else [])) for row in ROWS]
 
     def _side(self, each: DataFrame, own: DataFrame, other: DataFrame, which: int) -> DataFrame:
         """A side's rows with their names during the join."""
-        return each.select(*self.names.renamed(own.columns, other, which), F.col(WINDOW).alias((WINDOW, _RIGHT_WINDOW)[which]))
+        added = [F.col(WINDOW).alias((WINDOW, _RIGHT_WINDOW)[which])]
+        added += [F.col(SEEN).alias((SEEN, _RIGHT_SEEN)[which])] if SEEN in each.columns else []
+        return each.select(*self.names.renamed(own.columns, other, which), *added)
 
     def _matches(self) -> Column:
         condition = F.col(WINDOW) == F.col(_RIGHT_WINDOW)

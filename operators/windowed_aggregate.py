@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators._support import spark_streaming
@@ -12,13 +12,14 @@ from operators._support.aggregate_expressions import Aggregates
 from operators._support.panes import CLOSED, PANE, WINDOW, in_panes, in_windows
 from operators._support.window_assignment import assign_windows, times_of_end, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ASIDE, EVENT_TIME, plain
-from operators.errors import OperatorError
 from operators.evictors import Evictor
 from operators.timing import Duration
-from operators.triggers import IS_FINAL, ROWS_SEEN, EveryInterval, EveryRows, Trigger
+from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import Aligned, AnyWindow, Session, Tumbling
+
+_SEEN = temporary("rows_seen")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,17 +70,10 @@ class WindowedAggregate(WindowedOperator):
 
     def __post_init__(self) -> None:
         _ = self.lateness
-        if self.evictor and isinstance(self.early, EveryRows):
-            legal = "EveryStep or EveryInterval with an `evictor`, which excludes rows from the count"
-            raise OperatorError.bad_value("early", self.early, legal)
-        if isinstance(self.window, Session) and isinstance(self.early, EveryRows | EveryInterval):
-            legal = "EveryStep over sessions: a session that grows is another window, of which no result was shown yet"
-            raise OperatorError.bad_value("early", self.early, legal)
         _ = self._values
-        shown = (ROWS_SEEN, IS_FINAL) if self.early else ()
-        check_distinct([*self.key, *self.aggregates, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *shown])
+        check_distinct([*self.key, *self.aggregates, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *self.shown_columns])
 
-    @cached_property
+    @property
     def key(self) -> tuple[str, ...]:
         """The key columns."""
         return names(self.by)
@@ -118,12 +112,17 @@ class WindowedAggregate(WindowedOperator):
         if rows.isStreaming:
             return self._streamed(rows)
         by_row = self.evictor or not self._merges_panes
-        results = self._by_row(rows) if isinstance(self.window, Session) or by_row else self._by_pane(rows, self.window)
+        results = self._by_row(rows, self.evictor) if isinstance(self.window, Session) or by_row else self._by_pane(rows, self.window)
         return results.select(*self.key, *window_bounds(), *self.aggregates, *window_times(self.window))
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
-        """The result of a call, and `rows_seen` (bigint), the number of rows in it (see `Early`)."""
-        return replace(self, aggregates={**self.aggregates, ROWS_SEEN: "count(*)"}, early=None)(*frames)
+        """The result of a call, and `rows_seen` (bigint), the number of rows of its window, evicted or not (see `Early`)."""
+        if self.evictor is None:
+            return replace(self, aggregates={**self.aggregates, ROWS_SEEN: "count(*)"}, early=None)(*frames)
+        [rows] = frames
+        self._check(rows)
+        results = self._by_row(rows, self.evictor, counted=True)
+        return results.select(*self.key, *window_bounds(), *self.aggregates, ROWS_SEEN, *window_times(self.window))
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The key, and the time."""
@@ -154,7 +153,10 @@ class WindowedAggregate(WindowedOperator):
         merged = self._values.typed(self._values.merged(), panes.schema)
         return windowed.groupBy(*self.key, WINDOW).agg(*merged)
 
-    def _by_row(self, rows: DataFrame) -> DataFrame:
-        each = assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
-        each = self.evictor.keep(each, (*self.key, WINDOW), self.time) if self.evictor else each
-        return each.groupBy(*self.key, WINDOW).agg(*self._values.columns())
+    def _by_row(self, rows: DataFrame, evictor: Evictor | None, *, counted: bool = False) -> DataFrame:
+        """Aggregate each row once for each of its windows; `counted` adds `rows_seen`, the number of rows before any is evicted."""
+        each, group = assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key), (*self.key, WINDOW)
+        if counted:
+            each = each.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*group)))
+        each = each if evictor is None else evictor.keep(each, group, self.time)
+        return each.groupBy(*group).agg(*self._values.columns(), *([F.max(_SEEN).alias(ROWS_SEEN)] if counted else []))

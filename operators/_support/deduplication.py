@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators._support.panes import WINDOW
 from operators._support.row_windows import AssignedWindows
 from operators._support.window_assignment import window_bounds, window_times
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
-from operators.contract import NEVER_LATE, Append, ByTimeRange, NewRows, Upsert, plain, tie_breakers
+from operators.contract import EVENT_TIME, FINALIZED_AT, NEVER_LATE, WHICH, Append, ByTimeRange, NewRows, Upsert, plain, tie_breakers
+from operators.errors import OperatorError
+from operators.triggers import ROWS_SEEN
 
 Keep = Literal["first", "last"]
 By = Literal["event_time", "arrival"]
@@ -82,13 +84,22 @@ class StreamDeduplication:
         """Whether a key's row is final once the watermark has passed it."""
         return (self.choice.keep, self.choice.order) == ("first", "event_time")
 
-    def final_at(self) -> Column:
+    def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
+        """Raise `OperatorError`: lateness depends only on a row and the watermark."""
+        raise OperatorError("Deduplicate without a `window` decides lateness row by row: call `late`")
+
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """Never: null."""
-        return F.lit(None).cast("timestamp")
+        [rows] = frames
+        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, F.lit(None).cast("timestamp").alias(FINALIZED_AT))
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key."""
         return self.choice.of_each(rows, self.key)
+
+    def so_far(self, rows: DataFrame) -> DataFrame:
+        """Raise `OperatorError`: there are no windows."""
+        raise OperatorError("Deduplicate without a `window` has no open windows: its table has the present row of each key")
 
 
 @dataclass(frozen=True)
@@ -125,11 +136,23 @@ class WindowDeduplication:
         """The time before which all windows of a row had closed; None if there are gaps between windows."""
         return self.windows.late_before(watermark)
 
-    def final_at(self) -> Column:
+    def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
+        """Decide which rows of a batch are late for sessions (see `DecidesLateness`)."""
+        return self.windows.lateness_decisions(watermark, *frames)
+
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final; null in a gap between windows."""
-        return self.windows.final_at()
+        return self.windows.finalized_at(*frames)
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key and window, with the window and its times."""
-        kept = self.choice.of_each(self.windows.assign(rows, self.key), (*self.key, WINDOW))
-        return kept.select(*plain(rows).columns, *window_bounds(), *window_times(self.windows.window))
+        return self._kept(self.windows.assign(rows), plain(rows).columns)
+
+    def so_far(self, rows: DataFrame) -> DataFrame:
+        """The same, with the number of rows of the key in the window."""
+        counted = F.count("*").over(Window.partitionBy(*self.key, WINDOW))
+        return self._kept(self.windows.assign(rows).withColumn(ROWS_SEEN, counted), plain(rows).columns, ROWS_SEEN)
+
+    def _kept(self, each: DataFrame, own: Sequence[str], *seen: str) -> DataFrame:
+        kept = self.choice.of_each(each, (*self.key, WINDOW))
+        return kept.select(*own, *window_bounds(), *seen, *window_times(self.windows.window))

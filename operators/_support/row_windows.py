@@ -1,17 +1,18 @@
 """The windows of an operator with one input: assigned by event time, or read from the rows' own columns."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators._support.lateness import Lateness
-from operators._support.window_assignment import assign_windows, is_missed, last_final_at, missed_before, reads_windows
-from operators.columns import WINDOW_END, WINDOW_START, check_time
-from operators.contract import EVENT_TIME, NEVER_LATE, ByTimeRange, plain
-from operators.windows import Aligned
+from operators._support.window_assignment import assign_windows, times_of_end
+from operators._support.windowed_operator import WindowedOperator
+from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START, check_present, check_time
+from operators.contract import EVENT_TIME, FINALIZED_AT, NEVER_LATE, WHICH, ByTimeRange, plain
+from operators.errors import OperatorError
+from operators.timing import Duration
+from operators.windows import AnyWindow, Session
 
 
 class RowWindows(Protocol):
@@ -30,8 +31,16 @@ class RowWindows(Protocol):
         """The time before which all windows of a row had closed; None if there are gaps between windows."""
         ...
 
-    def final_at(self) -> Column:
-        """When the last window of a row is final; null if it is in none."""
+    def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
+        """Decide which rows of a batch are late for sessions (see `DecidesLateness`)."""
+        ...
+
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
+        """When the last window of a row is final; null if it is in none (see `ReportsFinality`)."""
+        ...
+
+    def times(self) -> dict[str, Column]:
+        """`result_time` and `final_at` of the results, from `window_end`."""
         ...
 
     def check(self, rows: DataFrame) -> None:
@@ -40,43 +49,48 @@ class RowWindows(Protocol):
 
 
 @dataclass(frozen=True)
-class AssignedWindows:
+class AssignedWindows(WindowedOperator):
     """Windows that are assigned to rows by their event time.
 
     Args:
         window: the windows.
         time: the event time, a timestamp column.
-        lateness: the allowed lateness.
+        allowed_lateness: how long after a window's end, in the watermark's time, it still accepts rows.
+        by: the columns of a group, whose rows form sessions; other windows do not depend on it.
     """
 
-    window: Aligned
+    window: AnyWindow
     time: str
-    lateness: Lateness
+    allowed_lateness: Duration
+    by: tuple[str, ...] = ()
 
     @property
-    def reads(self) -> ByTimeRange:
-        """Closed ranges, and rows with the watermark before their batch."""
-        return reads_windows(self.window, self.lateness)
+    def inputs(self) -> tuple[str]:
+        """The names of the inputs."""
+        return ("rows",)
 
-    def late(self, event_time: Column, watermark: Column) -> Column:
-        """Whether all windows of a row had closed."""
-        return is_missed(self.window, event_time, watermark, self.lateness)
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of a group."""
+        return self.by
 
-    def late_before(self, watermark: int) -> int | None:
-        """The time before which all windows of a row had closed; None if there are gaps between windows."""
-        return missed_before(self.window, watermark, self.lateness)
+    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+        """The columns of a group, and the time."""
+        return [F.col(c) for c in self.key], self.time
 
-    def final_at(self) -> Column:
-        """When the last window of a row is final; null in a gap between windows."""
-        return last_final_at(self.window, F.col(self.time))
+    def times(self) -> dict[str, Column]:
+        """`result_time`, the last millisecond of the window, and `final_at`: the same, or the end of a session."""
+        return {**times_of_end(), **({FINAL_AT: F.col(WINDOW_END)} if isinstance(self.window, Session) else {})}
 
     def check(self, rows: DataFrame) -> None:
-        """Raise `ColumnError` unless the rows have the event time."""
+        """Raise `ColumnError` unless the rows have the event time, and for sessions the columns of a group."""
         check_time(plain(rows), self.time, "time")
+        if isinstance(self.window, Session):
+            check_present(plain(rows), self.key, "by")
 
-    def assign(self, rows: DataFrame, group: Sequence[str] = ()) -> DataFrame:
+    def assign(self, rows: DataFrame) -> DataFrame:
         """Rows, once for each of their windows that accepted them, with the `WINDOW`."""
-        return assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=group)
+        return assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
 
 
 class ResultWindows:
@@ -95,9 +109,18 @@ class ResultWindows:
         """No row is late."""
         return NEVER_LATE
 
-    def final_at(self) -> Column:
+    def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
+        """Raise `OperatorError`: no row is late."""
+        raise OperatorError("the rows of a windowed operator's results are never late, so that there is nothing to decide")
+
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """The result's own time."""
-        return F.col(EVENT_TIME)
+        [rows] = frames
+        return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, F.col(EVENT_TIME).alias(FINALIZED_AT))
+
+    def times(self) -> dict[str, Column]:
+        """The last millisecond of the window."""
+        return times_of_end()
 
     def check(self, rows: DataFrame) -> None:
         """Raise `ColumnError` unless the rows have a window."""

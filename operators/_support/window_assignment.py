@@ -11,18 +11,11 @@ from operators._support.panes import WINDOW, in_panes, in_windows, pane_of
 from operators._support.session_windows import TIME, in_sessions
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
 from operators.contract import SESSION, WATERMARK, ByTimeRange
-from operators.errors import OperatorError
 from operators.timing import millis, timestamp
 from operators.windows import END, START, Aligned, AnyWindow, Session
 
 UNMATCHABLE = temporary("unmatchable")
 """The input of a row with a null key, which matches no row of another input; null for all other rows."""
-
-
-def check_aligned(window: object, way_out: str) -> None:
-    """Raise `OperatorError` if a window is a session: only an operator that decides lateness can use those."""
-    if isinstance(window, Session):
-        raise OperatorError.bad_value("window", window, f"Tumbling, Sliding or Cumulative; {way_out}")
 
 
 def assign_windows(rows: DataFrame, window: AnyWindow, *, time: str, lateness: Lateness, group: Sequence[str]) -> DataFrame:

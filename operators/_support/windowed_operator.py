@@ -17,9 +17,11 @@ from operators._support.window_assignment import (
     missed_before,
     reads_windows,
 )
+from operators.columns import WINDOW_END, WINDOW_START
 from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, NEW, SEQ, SESSION, WHICH, Append, ByTimeRange
 from operators.errors import OperatorError
 from operators.timing import Duration, timestamp
+from operators.triggers import Trigger, shown_columns
 from operators.windows import END, AnyWindow, Session
 
 
@@ -28,6 +30,7 @@ class WindowedOperator:
 
     window: AnyWindow
     allowed_lateness: Duration
+    early: Trigger | None = None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -38,6 +41,21 @@ class WindowedOperator:
     def result_key(self) -> tuple[str, ...]:
         """The columns that identify a result; empty if only the whole row does."""
         return ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns by which rows are grouped."""
+        raise NotImplementedError
+
+    @property
+    def window_key(self) -> tuple[str, ...]:
+        """The columns of a result that identify its window (see `EarlyByWindow`)."""
+        return (*self.key, WINDOW_START, WINDOW_END)
+
+    @property
+    def shown_columns(self) -> tuple[str, ...]:
+        """The columns that early results have in addition; none without a trigger."""
+        return shown_columns(self.early)
 
     @cached_property
     def lateness(self) -> Lateness:

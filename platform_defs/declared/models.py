@@ -24,18 +24,24 @@ from operators import (
     CoGroup,
     CountWindowAggregate,
     Deduplicate,
+    Evictor,
     IntervalJoin,
     Operator,
     TopK,
     TopN,
+    Trigger,
     WindowedAggregate,
     WindowJoin,
 )
 from operators.errors import did_you_mean
+from operators.evictors import EVICTORS
+from operators.triggers import TRIGGERS
 from platform_defs.safe_text import shortened
 
 OPERATORS = (IntervalJoin, AsOfJoin, WindowJoin, CoGroup, WindowedAggregate, CountWindowAggregate, Aggregate, TopK, TopN, Deduplicate)
 KEYS = "legal: keys that are text; YAML may read on, yes and no as true and false, so write them in quotes"
+_PROTOCOLS: dict[Any, tuple[type, ...]] = {Operator: OPERATORS, Trigger: TRIGGERS, Evictor: EVICTORS}
+"""The specifications of each protocol that YAML can name; one of a user's own is Python."""
 _FUNCTIONS = {"shape"}
 """Parameters that are Python functions."""
 
@@ -134,8 +140,8 @@ def _descriptions(kind: type) -> dict[str, str]:
 
 def _type(hint: Any) -> Any:
     """The type of a model's field for that of a dataclass's field."""
-    if hint is Operator:
-        return one_of(OPERATORS)
+    if hint in _PROTOCOLS:
+        return one_of(_PROTOCOLS[hint])
     if dataclasses.is_dataclass(hint):
         return model_of(cast(type, hint))
     if get_origin(hint) in (Union, UnionType):

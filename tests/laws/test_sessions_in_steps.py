@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators import CoGroup, Session, TopK, WindowedAggregate, WindowJoin
+from operators import CoGroup, Deduplicate, Session, TopK, WindowedAggregate, WindowJoin
 from operators.contract import Operator
 from operators.timing import duration_ms
 from platform_defs.engine import Engine
@@ -126,3 +126,29 @@ def test_sessions_of_two_sides_equal_a_backfill(make_engine: MakeEngine, names: 
     ids = "sum(size(left)) + sum(size(right))"
     accepted = sum(engine.reading.log(side, engine.ledger.head).count() - engine.views.late("groups", side).count() for side in "lr")
     assert engine.views.table("groups").selectExpr(ids).collect()[0][0] == accepted
+
+
+@pytest.mark.parametrize("how", ["strict", pytest.param("lenient", marks=SOAK)])
+def test_the_rankings_of_sessions_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine, how: str) -> None:
+    """Rows join, merge and are late; each table holds the kept rows of the model's sessions, and its account holds."""
+    window: dict[str, Any] = {"by": "k", "window": SESSIONS, "allowed_lateness": LATENESS[how]}
+    best = TopK(k=2, order_by="v DESC", **window)
+    operators: dict[str, Operator] = {"last": Deduplicate(keep="last", **window), "best": best}
+    assets = [DerivedAsset(name=f"{n}{again}", inputs=("l",), operator=o) for n, o in operators.items() for again in ("", "_again")]
+    engine = make_engine([source("l")], assets)
+    _run(engine, ["last", "best"], ["last_again", "best_again"], _batches(2976, "l"))
+    columns = F.unix_millis("event_time").alias("t"), (F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id"), F.col("v")
+    values = {id_: v for _, id_, v in engine.reading.log("l", engine.ledger.head).select(*columns).collect()}
+    wanted: dict[str, list[tuple[Any, ...]]] = {"last": [], "best": []}
+    keys = _model(engine, "last", duration_ms(LATENESS[how], ""))
+    for k, model in keys.items():
+        for span, part in model.results():
+            wanted["last"].append((k, *span, max(part)[1]))
+            ranked = sorted((-values[id_], id_) for _, id_ in part)
+            wanted["best"] += [(k, *span, n, id_) for n, (_, id_) in enumerate(ranked[:2], 1)]
+    for name, rank in (("last", []), ("best", ["rank"])):
+        for table in (name, f"{name}_again"):
+            bounds = [F.unix_millis(c) for c in ("window_start", "window_end")]
+            assert rows_of(engine.views.table(table).select("k", *bounds, *rank, columns[1])) == sorted(wanted[name], key=repr), table
+        assert law_violations(engine, name) == set()
+        assert engine.views.late(name, "l").count() == sum(len(model.late) for model in keys.values()) > 0

@@ -111,7 +111,7 @@ def _cell(row: Any, title: str, times: set[str]) -> str:
     name, _, field = title.partition(".")
     value = row[_TIMES.get(name, name)]
     if field:
-        return f"[{' '.join(item[field] for item in value)}]"
+        return f"[{' '.join(str(item[field]) for item in value)}]"
     return _NULL if value is None else _clock(value) if _TIMES.get(name, name) in times else str(value)
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import ColumnError, Deduplicate, OperatorError, Session, Sliding, StreamingError, Tumbling
+from operators import ColumnError, Deduplicate, OperatorError, Sliding, StreamingError, Tumbling
 from operators.contract import WATERMARK
 from tests.support.windows_model import TimedRow, open_windows
 
@@ -96,10 +96,6 @@ def test_only_a_first_row_by_event_time_can_be_late(spark: SparkSession) -> None
     ("parameters", "message"),
     [
         ({"by": ()}, "`by` is (); legal: at least one column"),
-        (
-            {"window": Session(gap=10)},
-            "legal: Tumbling, Sliding or Cumulative; a session's first or last row is a `min_by` or `max_by` of a",
-        ),
         ({"keep": "any"}, "`keep` is 'any'; legal: first, last"),
         ({"order": "offset"}, "`order` is 'offset'; legal: event_time, arrival"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import ColumnError, OperatorError, Session, TopK
+from operators import ColumnError, OperatorError, TopK
 from operators._support.ordering import Ordering
 
 RESULTS = pa.schema({"s": pa.int64(), "k": pa.string(), "g": pa.string(), "n": pa.int64(), "note": pa.string()})
@@ -115,10 +115,6 @@ def test_nulls_are_sorted_as_the_order_specifies(spark: SparkSession, order: str
         ({"k": True}, "`k` is True; legal: a whole number of at least 1"),
         ({"k": 2.5}, "`k` is 2.5; legal: a whole number of at least 1"),
         ({"k": "2"}, "`k` is '2'; legal: a whole number of at least 1"),
-        (
-            {"window": Session(gap=10)},
-            "`window` is Session(gap=10, longest='1 day'); legal: Tumbling, Sliding or Cumulative; make sessions by a",
-        ),
         ({"order_by": ()}, "`order_by` is (); legal: at least one column"),
     ],
 )

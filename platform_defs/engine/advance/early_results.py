@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.columns import FINAL_AT
-from operators.contract import Early
+from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START
+from operators.contract import Early, EarlyByWindow
 from operators.errors import OperatorError
 from operators.timing import instant
 from operators.triggers import IS_FINAL
+from platform_defs.engine.advance.shown_results import ShownWindows
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
@@ -42,11 +43,23 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
         shown_at = None
     fresh = _so_far(reading, asset, operator, closed_to, head)
     shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if shown_at else fresh.limit(0)
-    before = None if shown_at is None else shown_at.value["closed_to"]
-    results = operator.early.early_results(fresh, shown, key=operator.emits.key, watermark=closed_to, before=before)
+    last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at.value
+    times, former = ((found["closed_to"], _clock(reading, found["seq"])) for found in (at, last))
+    results = _windows(operator).results(operator.early, fresh, shown, times, before=former)
     point("early.before_commit")
     reading.lake.overwrite(results, asset.early, {SHOWN: at})
     point("early.after_commit")
+
+
+def _windows(operator: Early) -> ShownWindows:
+    """The windows of an operator's early results."""
+    key = operator.window_key if isinstance(operator, EarlyByWindow) else operator.emits.key
+    return ShownWindows(key, are_sessions=operator.reads.recorded and {WINDOW_START, WINDOW_END} <= {*key})
+
+
+def _clock(reading: Reading, seq: int) -> int | None:
+    """The ledger's clock at a batch, in epoch ms; None before the first batch."""
+    return reading.ledger.processing_times(seq, seq - 1)[1][0].as_py() if seq else None
 
 
 def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:

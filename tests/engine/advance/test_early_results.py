@@ -1,18 +1,30 @@
 """Early results of open windows: their content, their triggers, and their replacement by final results."""
 
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, Punctuated
-from operators import CountEvictor, EveryInterval, EveryRows, EveryStep, OperatorError, Session, Sliding, Tumbling, WindowedAggregate
+from operators import (
+    EveryInterval,
+    EveryRows,
+    EveryStep,
+    Moment,
+    OperatorError,
+    Session,
+    Sliding,
+    Tumbling,
+    WindowedAggregate,
+)
 from operators.triggers import read_trigger
 from platform_defs import faults
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
+from tests.support.clock import Clock
 from tests.support.small_sources import MINUTE, START, Event, join, land, replay, rows_of, source
 
 TRIGGERS = {"step": EveryStep(), "rows": EveryRows(2), "interval": EveryInterval("1 hour"), "never": None}
@@ -85,6 +97,68 @@ def test_overlapping_windows_and_sessions_have_early_results(make_engine: MakeEn
     assert _results(engine, "session") == [("a", 0, 3, False)]
 
 
+def test_a_session_that_grows_continues_those_that_were_shown(make_engine: MakeEngine) -> None:
+    """Two sessions merge. The trigger by rows counts the rows that were shown of both; by interval, they stay as they were shown."""
+    triggers = {"rows": EveryRows(3), "interval": EveryInterval("1 hour")}
+    session = Session(gap="5 minutes", longest="1 hour")
+    engine = make_engine([source("l")], [_asset(name, window=session, early=trigger) for name, trigger in triggers.items()])
+    batches = [
+        [Event("a", 1, at) for at in (0, 1, 2)] + [Event("a", 1, 6 * MINUTE)],
+        [Event("a", 1, 4 * MINUTE)],
+        [Event("a", 1, 5 * MINUTE), Event("b", 1, 5 * MINUTE)],
+    ]
+    shown: dict[str, list[Any]] = {name: [] for name in triggers}
+    for batch in batches:
+        replay(engine, [{"l": batch}])
+        for name in triggers:
+            engine.advance(name)
+            shown[name].append(_results(engine, name))
+    first = [("a", 0, 3, False)]
+    assert shown["rows"] == [first, first, [("a", 0, 6, False)]]
+    both = [*first, ("a", 6, 1, False)]
+    assert shown["interval"] == [both, both, both]
+
+
+def test_a_trigger_by_processing_time_follows_the_clock_of_the_ledger(make_engine: MakeEngine, clock: Clock) -> None:
+    engine = make_engine([source("l")], [_asset("counts", early=EveryInterval("10 minutes", by="processing"))])
+    shown: list[Any] = []
+    for passed in (9, 0, 1, 9, 20):  # minutes since noon: 9, 9, 10, 19, 39
+        clock.pass_ms(passed * MINUTE)
+        replay(engine, [{"l": [Event("a", 1, 0)]}])
+        engine.advance("counts")
+        shown += [row[2] for row in _results(engine, "counts")]
+    assert shown == [1, 1, 3, 3, 5]
+    assert engine.advance("counts") == []
+
+
+@dataclass(frozen=True)
+class _LargeAndSoonFinal:
+    """Shows windows with a number of rows, once the watermark is in their last two minutes."""
+
+    rows: int
+
+    def fires(self, now: Moment, before: Moment) -> Column | bool:
+        """See `Trigger`."""
+        if now.watermark is None:
+            return False
+        soon = F.unix_millis("window_end") - F.lit(now.watermark) <= F.lit(2 * MINUTE)
+        return soon & (now.rows >= self.rows) & (before.rows < self.rows)
+
+
+def test_a_trigger_of_ones_own_decides_by_rows_window_and_watermark(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [_asset("counts", early=_LargeAndSoonFinal(2))])
+    shown: list[Any] = []
+    for batch in [
+        [Event("a", 1, 0), Event("a", 1, 1), Event("b", 1, 2), Event("c", 1, 3 * MINUTE)],
+        [Event("c", 1, 5 * MINUTE - 1)],
+        [Event("a", 1, 4 * MINUTE)],
+    ]:
+        replay(engine, [{"l": batch}])
+        engine.advance("counts")
+        shown.append(_results(engine, "counts"))
+    assert shown == [[], [("a", 0, 2, False), ("c", 0, 2, False)], [("a", 0, 2, False), ("c", 0, 2, False)]]
+
+
 def test_a_correction_does_not_change_early_results(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_asset("counts", early=EveryStep(), allowed_lateness="10 minutes")])
     replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 7 * MINUTE)]}])
@@ -137,7 +211,13 @@ def test_a_trigger_can_change_without_recomputing_the_table(make_engine: MakeEng
 
 @pytest.mark.parametrize(
     ("text", "trigger"),
-    [("", None), ("every step", EveryStep()), ("every 1 row", EveryRows(1)), ("every 90 s", EveryInterval("90 s"))],
+    [
+        ("", None),
+        ("every step", EveryStep()),
+        ("every 1 row", EveryRows(1)),
+        ("every 90 s", EveryInterval("90 s")),
+        ("every 90 s of processing time", EveryInterval("90 s", by="processing")),
+    ],
 )
 def test_a_trigger_is_parsed_from_text(text: str, trigger: Any) -> None:
     assert read_trigger(text) == trigger
@@ -150,10 +230,8 @@ def test_invalid_trigger_text_is_refused(text: str, why: str) -> None:
 
 
 def test_an_illegal_trigger_is_refused() -> None:
-    with pytest.raises(OperatorError, match="EveryStep or EveryInterval with an `evictor`"):
-        _asset("counts", early=EveryRows(3), evictor=CountEvictor(2))
-    with pytest.raises(OperatorError, match="EveryStep over sessions: a session that grows is another window"):
-        _asset("counts", early=EveryInterval("1 minute"), window=Session(gap="1 minute"))
+    with pytest.raises(OperatorError, match="`by` is 'clock'; legal: event, processing"):
+        EveryInterval("1 minute", by="clock")  # pyright: ignore[reportArgumentType]
     with pytest.raises(OperatorError, match="`rows` is 0; legal: a whole number of at least 1"):
         EveryRows(0)
     with pytest.raises(OperatorError, match=r"`interval` is 0; legal: a duration of more than zero"):

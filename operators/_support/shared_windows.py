@@ -1,0 +1,90 @@
+"""The rows of two inputs in the windows that they share, in one frame: each row is a struct in the column of its side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from operators._support.lateness import Lateness
+from operators._support.panes import WINDOW
+from operators._support.session_windows import TIME
+from operators._support.window_assignment import UNMATCHABLE, assign_shared_windows, key_group, lateness_columns
+from operators.columns import temporary
+from operators.contract import ARRIVAL, SEQ, plain, tie_breakers
+from operators.errors import OperatorError
+from operators.evictors import Evictor
+from operators.windows import AnyWindow
+
+SIDES = "left", "right"
+ROWS = temporary("left_row"), temporary("right_row")
+"""The row of each side; null in the rows of the other."""
+ORDERS = temporary("left_order"), temporary("right_order")
+"""What orders the rows of each side: their time, then their tie breakers."""
+SEEN = temporary("rows_seen")
+"""The number of rows of both sides with a row's key in its window, before an evictor removes any."""
+_SIDE = temporary("side")
+
+
+def check_evicted_sides(evictor: Evictor | None, key: Sequence[str]) -> None:
+    """Raise `OperatorError` if a key column has the name of a side, which an evictor reads as a column."""
+    if evictor is not None and {*SIDES} & {*key}:
+        raise OperatorError.bad_value(
+            "on", tuple(key), "names other than left and right, by which an `evictor` reads the rows of the sides"
+        )
+
+
+@dataclass(frozen=True)
+class SharedWindows:
+    """Assigns the rows of two inputs to windows.
+
+    Args:
+        key: the key columns; a null key groups the rows of one side only.
+        window: the windows.
+        times: each side's event time.
+        lateness: the allowed lateness.
+        evictor: which rows of a window remain, of both sides together; None for all.
+    """
+
+    key: tuple[str, ...]
+    window: AnyWindow
+    times: tuple[str, str]
+    lateness: Lateness
+    evictor: Evictor | None
+
+    def rows(self, frames: Sequence[DataFrame], *, counted: bool = False) -> DataFrame:
+        """The rows of both inputs, once for each of their windows that accepted them.
+
+        Args:
+            frames: the left and the right frame.
+            counted: whether to add `SEEN`.
+
+        Returns:
+            The key, `UNMATCHABLE`, `TIME`, `WINDOW`, and for each side its row and what orders it.
+        """
+        has_positions = all({SEQ, ARRIVAL} <= {*frame.columns} for frame in frames)
+        sides = [self._side(frame, which, has_positions) for which, frame in enumerate(frames)]
+        each = assign_shared_windows(sides, self.window, self.lateness, (*self.key, UNMATCHABLE))
+        if counted:
+            each = each.withColumn(SEEN, F.count("*").over(Window.partitionBy(*self.key, WINDOW)))
+        return each if self.evictor is None else self._kept(each, self.evictor)
+
+    def _side(self, frame: DataFrame, which: int, has_positions: bool) -> DataFrame:
+        """A side's rows as structs, with the values that order them."""
+        own, time = plain(frame), self.times[which]
+        ties = tie_breakers(own)
+        row = [F.struct(time, *ties).alias(ORDERS[which]), F.struct(*own.columns).alias(ROWS[which])]
+        evicted_by = self._ties(ties, which, has_positions) if self.evictor else []
+        return frame.select(*key_group(self.key, which), F.col(time).alias(TIME), *lateness_columns(frame), *row, *evicted_by)
+
+    def _ties(self, ties: Sequence[Column], which: int, has_positions: bool) -> list[Column]:
+        """The columns by which an evictor orders rows of equal time, of both sides together."""
+        if has_positions:
+            return [F.col(SEQ), F.struct(F.col(ARRIVAL), F.lit(which)).alias(ARRIVAL)]
+        return [F.lit(which).alias(_SIDE), *[tie.alias(temporary(f"{SIDES[which]}_{n}")) for n, tie in enumerate(ties)]]
+
+    def _kept(self, each: DataFrame, evictor: Evictor) -> DataFrame:
+        """The rows that an evictor keeps; it sees the rows of the sides as the columns `left` and `right`."""
+        named: dict[str, str] = dict(zip(ROWS, SIDES, strict=True))
+        kept = evictor.keep(each.withColumnsRenamed(named), (*self.key, UNMATCHABLE, WINDOW), TIME)
+        return kept.withColumnsRenamed({name: row for row, name in named.items()})

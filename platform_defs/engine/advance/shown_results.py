@@ -1,0 +1,68 @@
+"""Which early results are shown: the present ones of the windows for which a trigger fires, and of the others those shown before."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START, same_rows, temporary
+from operators.timing import instant
+from operators.triggers import ROWS_SEEN, Moment, Trigger
+
+Times = tuple[int | None, int | None]
+"""A watermark and the ledger's clock, in epoch ms."""
+_NOW, _BEFORE, _FIRES = temporary("rows_now"), temporary("rows_before"), temporary("fires")
+
+
+@dataclass(frozen=True)
+class ShownWindows:
+    """The windows of early results.
+
+    Args:
+        key: the columns that identify a window: the operator's key, `window_start` and `window_end`.
+        are_sessions: whether windows grow and merge: a session continues those that were shown before and lie within it.
+    """
+
+    key: tuple[str, ...]
+    are_sessions: bool = False
+
+    def results(self, trigger: Trigger, fresh: DataFrame, shown: DataFrame, now: Times, before: Times) -> DataFrame:
+        """The results to show.
+
+        Args:
+            trigger: the trigger.
+            fresh: the present results of the open windows, with `ROWS_SEEN`.
+            shown: the results that were last shown.
+            now: the watermark and the clock.
+            before: the same at the last advance that evaluated the trigger.
+        """
+        fires = trigger.fires(Moment(F.col(_NOW), *now), Moment(F.col(_BEFORE), *before))
+        if isinstance(fires, bool):
+            return fresh if fires else _still_open(shown, now[0])
+        windows = self._counted(fresh, shown).withColumn(_FIRES, F.coalesce(fires, F.lit(False)))
+        fired = fresh.alias("r").join(windows.where(_FIRES).alias("w"), same_rows("r", "w", self.key), "left_semi")
+        kept = shown.alias("s").join(windows.where(~F.col(_FIRES)).alias("w"), self._continues("w", "s"), "left_semi")
+        return fired.unionByName(kept)
+
+    def _counted(self, fresh: DataFrame, shown: DataFrame) -> DataFrame:
+        """The present windows, each with the number of its rows now, and when it was last shown."""
+        windows = fresh.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_NOW))
+        were = shown.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_BEFORE))
+        both = windows.alias("w").join(were.alias("s"), self._continues("w", "s"), "left")
+        rows = F.coalesce(F.sum(F.col(f"s.{_BEFORE}")), F.lit(0)).alias(_BEFORE)
+        return both.groupBy(*[F.col(f"w.`{c}`") for c in (*self.key, _NOW)]).agg(rows)
+
+    def _continues(self, window: str, shown: str) -> Column:
+        """Whether a window is one that was shown before; a session also if one that was shown lies within it."""
+        if not self.are_sessions:
+            return same_rows(window, shown, self.key)
+        group = [c for c in self.key if c not in (WINDOW_START, WINDOW_END)]
+        within = (F.col(f"{shown}.{WINDOW_START}") >= F.col(f"{window}.{WINDOW_START}")) & (
+            F.col(f"{shown}.{WINDOW_END}") <= F.col(f"{window}.{WINDOW_END}")
+        )
+        return same_rows(window, shown, group) & within
+
+
+def _still_open(shown: DataFrame, watermark: int | None) -> DataFrame:
+    """The results of windows that are not final."""
+    return shown if watermark is None else shown.where(F.col(FINAL_AT) > instant(watermark, F.col(FINAL_AT)))
