@@ -25,6 +25,7 @@ from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, TidemarkError, WindowError
 from operators.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from operators.interval_join import IntervalJoin
+from operators.process_window import ProcessWindow
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
 from operators.top_n import TopN
@@ -65,6 +66,7 @@ __all__ = [
     "NewRows",
     "Operator",
     "OperatorError",
+    "ProcessWindow",
     "Session",
     "Sliding",
     "StreamingError",

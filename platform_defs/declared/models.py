@@ -27,6 +27,7 @@ from operators import (
     Evictor,
     IntervalJoin,
     Operator,
+    ProcessWindow,
     TopK,
     TopN,
     Trigger,
@@ -38,7 +39,19 @@ from operators.evictors import EVICTORS
 from operators.triggers import TRIGGERS
 from platform_defs.safe_text import shortened
 
-OPERATORS = (IntervalJoin, AsOfJoin, WindowJoin, CoGroup, WindowedAggregate, CountWindowAggregate, Aggregate, TopK, TopN, Deduplicate)
+OPERATORS = (
+    IntervalJoin,
+    AsOfJoin,
+    WindowJoin,
+    CoGroup,
+    WindowedAggregate,
+    ProcessWindow,
+    CountWindowAggregate,
+    Aggregate,
+    TopK,
+    TopN,
+    Deduplicate,
+)
 KEYS = "legal: keys that are text; YAML may read on, yes and no as true and false, so write them in quotes"
 _PROTOCOLS: dict[Any, tuple[type, ...]] = {Operator: OPERATORS, Trigger: TRIGGERS, Evictor: EVICTORS}
 """The specifications of each protocol that YAML can name; one of a user's own is Python."""

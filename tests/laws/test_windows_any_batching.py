@@ -6,7 +6,21 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset
-from operators import CoGroup, Consecutive, Deduplicate, Session, Sliding, TopK, Tumbling, WindowedAggregate, WindowJoin
+from operators import (
+    CoGroup,
+    Consecutive,
+    CountEvictor,
+    Deduplicate,
+    DeltaEvictor,
+    ProcessWindow,
+    Session,
+    Sliding,
+    TimeEvictor,
+    TopK,
+    Tumbling,
+    WindowedAggregate,
+    WindowJoin,
+)
 from operators.contract import Operator
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
@@ -16,6 +30,8 @@ from tests.support.small_sources import MINUTE, Event, replay, source
 
 SLIDING, TUMBLING = Sliding(size="4 minutes", slide="2 minutes"), Tumbling(size="3 minutes", offset="1 minute")
 COUNT = WindowedAggregate(by="k", window=SLIDING, aggregates={"n": "count(*)", "total": "sum(v)"})
+SESSION = Session(gap="1 minute", longest="10 minutes")
+NEAR = DeltaEvictor("abs(row.v - last.v)", 3)
 OPERATORS: dict[str, Operator] = {
     "counts": COUNT,
     "ranks": Consecutive(of=COUNT, then=TopK(k=2, order_by=["total DESC", "k"])),
@@ -23,7 +39,12 @@ OPERATORS: dict[str, Operator] = {
     "firsts": Deduplicate(by="k", window=SLIDING),
     "pairs": WindowJoin(on="k", how="full", window=TUMBLING),
     "groups": CoGroup(on="k", window=TUMBLING),
-    "sessions": WindowedAggregate(by="k", window=Session(gap="1 minute", longest="10 minutes"), aggregates={"n": "count(*)"}),
+    "sessions": WindowedAggregate(by="k", window=SESSION, aggregates={"n": "count(*)"}),
+    "session_starts": Deduplicate(by="k", window=SESSION),
+    "session_best": TopK(k=2, by="k", order_by=["v DESC", "ts"], window=SESSION),
+    "last_pairs": WindowJoin(on="k", how="full", window=TUMBLING, evictor=CountEvictor(4)),
+    "last_groups": CoGroup(on="k", window=SESSION, evictor=TimeEvictor("2 minutes")),
+    "steps": ProcessWindow(by="k", window=SLIDING, rows="transform(elements, (e, i) -> struct(e.v, i AS at))", evictor=NEAR),
 }
 ARRIVAL_COLUMNS = ("seq", "arrival", "event_time_raw")
 

@@ -164,7 +164,7 @@ def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None
             "interval_join:",
             "intervall_join:",
             r"^tables\[0\]\.operator: 'intervall_join' is unknown; legal: a mapping with one key, of interval_join, as_of_join, "
-            r"window_join, co_group, windowed_aggregate, count_window_aggregate, aggregate, top_k, top_n, "
+            r"window_join, co_group, windowed_aggregate, process_window, count_window_aggregate, aggregate, top_k, top_n, "
             r"deduplicate; did you mean 'interval_join'\?$",
         ),
         ("tumbling:", "hopping:", r"\.window: 'hopping' is unknown; legal: a mapping with one key, of tumbling, sliding, cumulative"),

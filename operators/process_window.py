@@ -1,0 +1,143 @@
+"""ProcessWindow: a function of all rows of a key and window."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from operators._support.ordered_rows import in_order
+from operators._support.panes import WINDOW
+from operators._support.window_assignment import assign_windows, window_bounds, window_times
+from operators._support.windowed_operator import WindowedOperator
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
+from operators.contract import ASIDE, EVENT_TIME, plain, tie_breakers
+from operators.errors import StreamingError
+from operators.evictors import Evictor
+from operators.nondeterministic import check_deterministic
+from operators.timing import Duration
+from operators.triggers import ROWS_SEEN, Trigger
+from operators.windows import AnyWindow
+
+ELEMENTS = "elements"
+"""The rows of a window, in the result, and in the expression of a `ProcessWindow`."""
+_ORDER, _ROW, _SEEN = temporary("order"), temporary("row"), temporary("rows_seen")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessWindow(WindowedOperator):
+    """For each key and window with a row of the key: the rows that a function of all rows of the window returns.
+
+    The function is SQL over `elements`, an array of the window's rows as structs, ordered by event time, then by arrival; rows without
+    `seq` and `arrival`, by their columns of atomic types. A null key is an ordinary key. A row with a null time is in no window.
+
+    Use it where a result needs the order of the rows, or several results of one window: differences between consecutive rows, pairs,
+    paths. If one row of aggregates is enough, `WindowedAggregate` needs less memory, as it does not hold the rows of a window.
+
+    A result is added when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`; a session's
+    `final_at` is its `end`. In the engine a row counts in each of its windows that was open when the row's batch arrived:
+    `end - 1 ms + allowed lateness > watermark`. A row is late if all of its windows were closed. A row that arrives after its window's
+    results corrects them.
+
+    The semantics are those of Flink's `keyBy().window().process()` and, without `by`, of `windowAll().process()`, whose
+    `ProcessWindowFunction` is the expression here (`DerivedAsset.shape` takes any function of the result's frame). `CoGroup` does the same
+    for two inputs.
+
+    Args:
+        by: the key columns; empty for one group of all rows of a window.
+        window: the windows.
+        rows: the result's rows for a window: a SQL expression over `elements`, the key columns, `window_start` and `window_end`. Its value
+            is an array of structs, one for each row:
+            `"transform(elements, (e, i) -> named_struct('id', e.id, 'position', i + 1))"`. None for the array of elements itself.
+        time: the event time, a timestamp column.
+        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
+        evictor: which rows of a window are elements; None for all of them.
+        early: when a window that is still open shows its results so far, in `early/<asset>`; None for never. The results do not depend
+            on it.
+
+    Raises:
+        OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
+
+    >>> from operators import Tumbling
+    >>> ProcessWindow(by="user", window=Tumbling(size="1 hour")).emits.key
+    ('user', 'window_start', 'window_end')
+    """
+
+    by: str | Sequence[str] = ()
+    window: AnyWindow
+    rows: str | None = None
+    time: str = EVENT_TIME
+    allowed_lateness: Duration = 0
+    evictor: Evictor | None = None
+    early: Trigger | None = field(default=None, metadata={ASIDE: True})
+
+    def __post_init__(self) -> None:
+        _ = self.lateness
+        check_deterministic("rows", self.rows or "")
+        check_distinct([*self.key, ELEMENTS, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *self.shown_columns])
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key columns."""
+        return names(self.by)
+
+    @property
+    def inputs(self) -> tuple[str]:
+        """The names of the inputs."""
+        return ("rows",)
+
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """One result for each key and window; with `rows`, none: a window can have several results."""
+        return () if self.rows else self.window_key
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        """Process a frame.
+
+        Args:
+            frames: the rows, static.
+
+        Returns:
+            The key columns; `elements` (array of structs with the columns of the frame), or with `rows` the columns of its structs;
+            `window_start` and `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp).
+        """
+        [rows] = frames
+        return self._results(rows, [])
+
+    def so_far(self, *frames: DataFrame) -> DataFrame:
+        """The result of a call, and `rows_seen` (bigint), the number of rows of the window, evicted or not (see `Early`)."""
+        [rows] = frames
+        return self._results(rows, [F.max(_SEEN).alias(ROWS_SEEN)])
+
+    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+        """The key, and the time."""
+        return [F.col(c) for c in self.key], self.time
+
+    def _results(self, rows: DataFrame, seen: Sequence[Column]) -> DataFrame:
+        """The results, with what their windows have seen."""
+        self._check(rows)
+        groups = self._in_windows(rows, counted=bool(seen)).groupBy(*self.key, WINDOW).agg(in_order(_ORDER, _ROW).alias(ELEMENTS), *seen)
+        bounded = groups.select("*", *window_bounds())
+        added = (WINDOW_START, WINDOW_END, *([ROWS_SEEN] if seen else []), *window_times(self.window))
+        if self.rows is None:
+            return bounded.select(*self.key, ELEMENTS, *added)
+        results = bounded.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added)
+        check_distinct([*results.columns, *([] if seen else self.shown_columns)])
+        return results
+
+    def _in_windows(self, rows: DataFrame, *, counted: bool) -> DataFrame:
+        """Each row as a struct, with what orders it, in each of its windows; `counted` adds the number of the window's rows."""
+        own = plain(rows)
+        order = F.struct(self.time, *tie_breakers(own)).alias(_ORDER)
+        structs = rows.select("*", order, F.struct(*own.columns).alias(_ROW))
+        group = (*self.key, WINDOW)
+        each = assign_windows(structs, self.window, time=self.time, lateness=self.lateness, group=self.key)
+        each = each.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*group))) if counted else each
+        return each if self.evictor is None else self.evictor.keep(each, group, self.time)
+
+    def _check(self, rows: DataFrame) -> None:
+        check_present(plain(rows), self.key, "by")
+        check_time(plain(rows), self.time, "time")
+        if rows.isStreaming:
+            why = "Spark would keep every row of a window, and has no order of the rows in an array"
+            raise StreamingError.refused("ProcessWindow", why, "let the engine run it, or use `WindowedAggregate`")

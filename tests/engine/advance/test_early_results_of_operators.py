@@ -1,0 +1,90 @@
+"""Early results of the operators over windows other than the aggregate: their rows, and the number of rows of their windows."""
+
+from typing import Any
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import (
+    CoGroup,
+    CountEvictor,
+    Deduplicate,
+    EveryRows,
+    EveryStep,
+    OperatorError,
+    ProcessWindow,
+    TopK,
+    Tumbling,
+    WindowedAggregate,
+    WindowJoin,
+)
+from operators.contract import Operator
+from tests.conftest import MakeEngine
+from tests.support.small_sources import Event, replay, rows_of, source
+
+
+def test_every_operator_over_windows_shows_early_results(make_engine: MakeEngine) -> None:
+    """A row that is unmatched so far is replaced by its pair; `rows_seen` counts the rows of both sides."""
+    window: dict[str, Any] = {"window": Tumbling(size="5 minutes"), "early": EveryStep()}
+    operators: dict[str, Operator] = {
+        "full": WindowJoin(on="k", how="full", **window),
+        "anti": WindowJoin(on="k", how="anti", evictor=CountEvictor(2), **window),
+        "groups": CoGroup(on="k", rows="transform(left, l -> struct(l.v AS lv, size(right) AS matches))", **window),
+        "best": TopK(k=1, by="k", order_by="v DESC", **window),
+        "firsts": Deduplicate(by="k", **window),
+        "elements": ProcessWindow(by="k", rows="transform(elements, (e, i) -> struct(e.v, i))", **window),
+    }
+    assets = [DerivedAsset(name=n, inputs=("l", "r")[: len(o.inputs)], operator=o) for n, o in operators.items()]
+    engine = make_engine([source("l"), source("r")], assets)
+    columns = {
+        "full": ["left_v", "right_v"],
+        "anti": ["v"],
+        "groups": ["lv", "matches"],
+        "best": ["v", "rank"],
+        "firsts": ["v"],
+        "elements": ["v", "i"],
+    }
+    shown: dict[str, list[Any]] = {name: [] for name in operators}
+    for batch in [{"l": [Event("a", 1, 0)], "r": [Event("b", 2, 0)]}, {"l": [Event("a", 3, 1)], "r": [Event("a", 4, 2)]}]:
+        replay(engine, [batch])
+        for name, mine in columns.items():
+            engine.advance(name)
+            shown[name].append(rows_of(engine.views.table(f"early/{name}").select(*mine, "rows_seen", "is_final")))
+    assert shown == {
+        "full": [[(1, None, 1, False), (None, 2, 1, False)], [(1, 4, 3, False), (3, 4, 3, False), (None, 2, 1, False)]],
+        "anti": [[(1, 1, False)], []],
+        "groups": [[(1, 0, 1, False)], [(1, 1, 3, False), (3, 1, 3, False)]],
+        "best": [[(1, 1, 1, False)], [(3, 1, 2, False)]],
+        "firsts": [[(1, 1, False)], [(1, 2, False)]],
+        "elements": [[(1, 0, 1, False)], [(1, 0, 2, False), (3, 1, 2, False)]],
+    }
+    engine.drain()
+    for name in operators:
+        engine.advance(name)
+        assert engine.views.table(f"early/{name}").isEmpty()
+    assert rows_of(engine.views.table("full"), "left_v", "right_v") == [(1, 4), (3, 4), (None, 2)]
+
+
+def test_a_trigger_by_rows_counts_the_rows_of_both_sides_and_evicted_rows(make_engine: MakeEngine) -> None:
+    given: dict[str, Any] = {"window": Tumbling(size="5 minutes"), "early": EveryRows(3), "evictor": CountEvictor(2)}
+    operators: dict[str, Operator] = {
+        "pairs": WindowJoin(on="k", how="full", **given),
+        "sums": WindowedAggregate(by="k", aggregates={"v": "sum(v)"}, **given),
+    }
+    assets = [DerivedAsset(name=n, inputs=("l", "r")[: len(o.inputs)], operator=o) for n, o in operators.items()]
+    engine = make_engine([source("l"), source("r")], assets)
+    columns, shown = {"pairs": ["left_v", "right_v"], "sums": ["v"]}, {"pairs": list[Any](), "sums": list[Any]()}
+    for n, side in enumerate(["l", "l", "r", "l", "l", "l"]):
+        replay(engine, [{side: [Event("a", n, n)]}])
+        for name, mine in columns.items():
+            engine.advance(name)
+            shown[name].append(rows_of(engine.views.table(f"early/{name}").select(*mine, "rows_seen")))
+    assert shown["pairs"] == [[], [], [(1, 2, 3)], [(1, 2, 3)], [(1, 2, 3)], [(4, None, 6), (5, None, 6)]]
+    assert shown["sums"] == [[], [], [], [(4, 3)], [(4, 3)], [(4, 3)]]
+
+
+def test_a_trigger_without_a_window_is_refused() -> None:
+    with pytest.raises(OperatorError, match=r"`early` is EveryStep\(\); legal: None without a `window`: the rows of other windows are"):
+        TopK(k=1, order_by="v", early=EveryStep())
+    with pytest.raises(OperatorError, match=r"`early` is EveryStep\(\); legal: None without a `window`: the table itself has the present"):
+        Deduplicate(by="k", early=EveryStep())
