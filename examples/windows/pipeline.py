@@ -1,0 +1,137 @@
+"""A pipeline with one table for each window operator that the shop's pipeline does not use.
+
+A shop's clicks, orders and payments of one morning; `README.md` says what each table is for, and `tests/examples/test_windows.py` runs it.
+"""
+
+from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
+from assets.pipeline import Pipeline
+from operators import (
+    CoGroup,
+    Consecutive,
+    CountEvictor,
+    CountWindowAggregate,
+    Cumulative,
+    Deduplicate,
+    DeltaEvictor,
+    EveryRows,
+    ProcessWindow,
+    Session,
+    TimeEvictor,
+    TopK,
+    Tumbling,
+    WindowedAggregate,
+    WindowJoin,
+)
+
+VISIT = Session(gap="10 minutes", longest="4 hours")
+MORNING = Cumulative(size="1 day", step="1 hour")
+SIMILAR = DeltaEvictor("abs(row.amount - last.amount)", 20)
+HALF_HOUR, HOUR = Tumbling(size="30 minutes"), Tumbling(size="1 hour")
+_SOONER = BoundedOutOfOrderness("5 minutes")
+
+clicks = SourceContract(
+    name="clicks",
+    schema="click_id STRING NOT NULL, user STRING, page STRING, clicked_at TIMESTAMP",
+    event_time="clicked_at",
+    watermark=_SOONER,
+    unique_key=("click_id",),
+)
+orders = SourceContract(
+    name="orders",
+    schema="order_id STRING NOT NULL, user STRING, amount DECIMAL(8,2), ordered_at TIMESTAMP",
+    event_time="ordered_at",
+    watermark=_SOONER,
+    unique_key=("order_id",),
+)
+payments = SourceContract(
+    name="payments",
+    schema="payment_id STRING NOT NULL, order_id STRING, paid DECIMAL(8,2), paid_at TIMESTAMP",
+    event_time="paid_at",
+    watermark=_SOONER,
+    unique_key=("payment_id",),
+)
+
+_SINCE_LAST = "timestampdiff(SECOND, get(elements, i - 1).clicked_at, e.clicked_at)"
+PAGES_OF_VISIT = f"transform(elements, (e, i) -> named_struct('position', i + 1, 'page', e.page, 'seconds', {_SINCE_LAST}))"
+"""One row for each click of a visit: its position, its page, and the time since the click before."""
+_AMOUNT = "aggregate(right.amount, CAST(0 AS DECIMAL(18,2)), (a, b) -> CAST(a + b AS DECIMAL(18,2)))"
+CONVERSION = f"array(named_struct('clicks', size(left), 'orders', size(right), 'amount', {_AMOUNT}))"
+
+TABLES = [
+    DerivedAsset(
+        name="visits",
+        inputs=("clicks",),
+        operator=WindowedAggregate(by="user", window=VISIT, aggregates={"clicks": "count(*)"}),
+        description="The visits of each user: clicks with at most ten minutes between them.",
+    ),
+    DerivedAsset(
+        name="entry_pages",
+        inputs=("clicks",),
+        operator=Deduplicate(by="user", keep="first", window=VISIT),
+        description="The first click of each visit.",
+    ),
+    DerivedAsset(
+        name="pages_of_visit",
+        inputs=("clicks",),
+        operator=ProcessWindow(by="user", window=VISIT, rows=PAGES_OF_VISIT),
+        description="Every click of a visit, with its position and the seconds since the click before.",
+    ),
+    DerivedAsset(
+        name="last_clicks",
+        inputs=("clicks",),
+        operator=Deduplicate(by="user", keep="last"),
+        description="The newest click of each user, updated at once.",
+    ),
+    DerivedAsset(
+        name="orders_today",
+        inputs=("orders",),
+        operator=WindowedAggregate(window=MORNING, aggregates={"orders": "count(*)", "amount": "sum(amount)"}, early=EveryRows(2)),
+        description="Orders since midnight, at the end of every hour with an order in it or before it.",
+    ),
+    DerivedAsset(
+        name="best_pages",
+        inputs=("clicks",),
+        operator=Consecutive(
+            of=WindowedAggregate(by="page", window=HALF_HOUR, aggregates={"clicks": "count(*)"}),
+            then=TopK(k=1, order_by=["clicks DESC", "page"]),
+        ),
+        description="The page with the most clicks in each half hour, without a table of all pages.",
+    ),
+    DerivedAsset(
+        name="conversion",
+        inputs=("clicks", "orders"),
+        operator=CoGroup(on="user", window=HOUR, rows=CONVERSION),
+        description="Clicks and orders of each user and hour.",
+    ),
+    DerivedAsset(
+        name="paid_orders",
+        inputs=("orders", "payments"),
+        operator=WindowJoin(on="order_id", window=Tumbling(size="20 seconds"), how="left"),
+        description="Orders with their payments in the same 20 seconds.",
+    ),
+    DerivedAsset(
+        name="recent_amounts",
+        inputs=("orders",),
+        operator=WindowedAggregate(window=HOUR, aggregates={"amount": "sum(amount)"}, evictor=CountEvictor(2)),
+        description="The amount of the last two orders of each hour.",
+    ),
+    DerivedAsset(
+        name="last_minutes",
+        inputs=("orders",),
+        operator=WindowedAggregate(window=HOUR, aggregates={"orders": "count(*)"}, evictor=TimeEvictor("10 minutes")),
+        description="The orders in the last ten minutes before each hour's last order.",
+    ),
+    DerivedAsset(
+        name="usual_amounts",
+        inputs=("orders",),
+        operator=WindowedAggregate(window=HOUR, aggregates={"orders": "count(*)", "amount": "sum(amount)"}, evictor=SIMILAR),
+        description="The orders of each hour whose amount differs by less than 20 from that of the last.",
+    ),
+    DerivedAsset(
+        name="every_third_click",
+        inputs=("clicks",),
+        operator=CountWindowAggregate(by="user", size=3, aggregates={"pages": "count(DISTINCT page)"}),
+        description="The number of different pages in every three clicks of a user, in the order of arrival.",
+    ),
+]
+pipeline = Pipeline(sources=[clicks, orders, payments], tables=TABLES)
