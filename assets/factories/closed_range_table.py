@@ -148,7 +148,7 @@ def progress_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a table's progress, as `PendingPort.described` returns it."""
     metadata = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
     if state.get("waits_for"):
-        metadata["waits_for"] = f"{', '.join(state['waits_for'])}: all of its sources are idle"
+        metadata["waits_for"] = f"an advance of {', '.join(state['waits_for'])}"
     return metadata
 
 

@@ -223,10 +223,13 @@ def rebuild(
 
 @app.command()
 def drain(assets: AssetNames = None, as_json: Json = False) -> None:
-    """Declare the end of the input: raise all watermarks so that every row is finalized. Rows that arrive later are late."""
+    """Declare the end of the input: raise watermarks so that every row is finalized. Rows that arrive later are late.
+
+    With tables, only the sources from which they are computed are raised; other tables that read the same sources are affected too.
+    """
     engine = _engine()
     names = known_assets(engine.assets, assets)
-    entry = engine.drain()
+    entry = engine.drain(assets or None)
     failures = Failures(engine.assets, without_rows)
     steps = _advance_all(engine, None, names, failures)
     render.show(

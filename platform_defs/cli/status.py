@@ -133,7 +133,7 @@ def print_recorded(report: dict[str, Any]) -> None:
         if "refused" in asset["law"]:
             _print_refused(name, asset["law"]["refused"])
         elif asset["waits_for"]:
-            out.print(f"{plain(name)} waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", soft_wrap=True)
+            out.print(f"{plain(name)} waits for an advance of {plain(', '.join(asset['waits_for']))}", soft_wrap=True)
         _print_broken(name, asset["law"])
     monitored.print_report(report)
     out.print("`tidemark status --recount` accounts for every row now.", markup=False, highlight=False, soft_wrap=True)
@@ -170,7 +170,7 @@ def _print_refused(name: str, why: str) -> None:
 
 def _print_asset(name: str, asset: dict[str, Any]) -> None:
     if not asset["steps"] and asset["law"]["holds"]:
-        waits = f"; it waits for {', '.join(asset['waits_for'])}, whose sources are all idle" if asset["waits_for"] else ""
+        waits = f"; it waits for an advance of {', '.join(asset['waits_for'])}" if asset["waits_for"] else ""
         out.print(f"[bold]{plain(name)}[/]: nothing is finalized yet{plain(waits)}", highlight=False, soft_wrap=True)
         return
     if "refused" in asset["law"]:
@@ -187,7 +187,7 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     progress = closed if asset["closed_to"] else handled
     out.print(f"  {made}; {progress}", highlight=False, soft_wrap=True)
     if asset["waits_for"]:
-        out.print(f"  It waits for {plain(', '.join(asset['waits_for']))}, whose sources are all idle", highlight=False, soft_wrap=True)
+        out.print(f"  It waits for an advance of {plain(', '.join(asset['waits_for']))}", highlight=False, soft_wrap=True)
     law = asset["law"]
     if law["holds"]:
         terms_of = f"accepted = matched + unmatched + pending + late{' + filtered' if 'filtered' in terms else ''}"

@@ -24,6 +24,7 @@ from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.stream import OnEntry, OnQuiet
 from platform_defs.engine.inputs.folder_checks import check_folders
 from platform_defs.engine.inputs.handled_batches import newest_handled
+from platform_defs.engine.inputs.input import input_named
 from platform_defs.engine.inputs.progress import results_table
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.errors import UnreadableLogError
@@ -159,14 +160,21 @@ class Engine:
         with self.failures.recorded_of_ingest(), self._naming_lost_files():
             return self.ingestion.run(every, on_entry, quiet, on_start)
 
-    def drain(self) -> Entry | None:
-        """Declare the end of the input: raise all watermarks so far that every row is finalized in every asset.
+    def drain(self, assets: Sequence[str] | None = None) -> Entry | None:
+        """Declare the end of the input: raise watermarks so far that every row is finalized.
+
+        A source with processing time has no end: its watermark is the ledger's clock, and its rows are finalized as the clock goes on.
+
+        Args:
+            assets: the tables whose sources have ended; None for all sources. A source has one watermark for all tables that read it, so
+                rows of these sources that arrive later are late in every table.
 
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.
         """
         longest = sum(a.operator.reads.longest_lookback + a.operator.reads.watermark_delay for a in self.assets.values())
-        return self.ingestion.signals.drain(longest)
+        ended = None if assets is None else sorted({s for name in assets for s in input_named(name, self.sources, self.assets).sources})
+        return self.ingestion.signals.drain(longest, ended)
 
     def steps(self, asset: str, until: int | None = None, *, checked: bool = False, purpose: Purpose = "write") -> Generator[Step]:
         """Advance an asset step by step; each step is committed before it is yielded.

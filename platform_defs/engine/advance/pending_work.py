@@ -9,6 +9,7 @@ from operators.timing import DAY_MS
 from platform_defs.engine.advance.corrections import oldest_affected
 from platform_defs.engine.advance.position import Position, position_of
 from platform_defs.engine.advance.step_size import changes_something
+from platform_defs.engine.ingest.clock import waiting_sources, waits_of
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, stored_progress
@@ -28,20 +29,21 @@ class PendingWork:
     def described(self, asset: str) -> dict[str, Any]:
         """An asset's progress: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
 
-        `waits_for` names the derived inputs whose sources are all idle, while its other inputs are active: they hold back its watermark.
+        `waits_for` names the tables among its inputs that must be advanced before the asset can close results up to its watermark.
 
-        The lag is the watermark minus `closed_to`; before the first step, minus the oldest event time. It is 0 if the asset is up to date,
-        or if it does not wait for a watermark.
+        The watermark is the one that the ledger gives the asset's operator. The lag is this watermark minus `closed_to`; before the first
+        step, minus the oldest event time. It is 0 if the asset is up to date, or if it does not wait for a watermark.
         """
         reached = self.progress(asset)
         if not self._has_days(asset):
             return {"steps": reached.step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None, "waits_for": []}
-        mark, closed_to = self._position(asset).watermark, reached.closed_to
+        at, closed_to = self._position(asset), reached.closed_to
+        mark = at.operator_watermark
         start = self._start(asset) if closed_to is None else closed_to
         behind = 0 if mark is None or start is None else mark - start
         complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
         state: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
-        return state | {"complete_to": complete, "waits_for": self._waits_for(asset)}
+        return state | {"complete_to": complete, "waits_for": at.waits_for}
 
     def refused_because(self, asset: str) -> str | None:
         """Why an asset's table is refused: it was made with other settings, or from other tables; None if it is not."""
@@ -97,19 +99,16 @@ class PendingWork:
         return found
 
     def idle(self) -> list[str]:
-        """The sources without rows for longer than their idle timeout that the ledger does not record as idle yet."""
-        ledger = self.reading.ledger
-        return [*idle_sources(ledger, self.reading.sources, ledger.now())] if ledger.head else []
+        """The sources for which an ingest would write a control batch: they became idle, or follow the clock and results wait for it."""
+        ledger, sources = self.reading.ledger, self.reading.sources
+        if not ledger.head:
+            return []
+        now, waits = ledger.now(), waits_of(sources, self.reading.assets)
+        return [*idle_sources(ledger, sources, now), *waiting_sources(ledger, sources, waits, now)]
 
     def busy(self) -> str | None:
         """The writer of an asset's table at this moment; None if no asset has one."""
         return next((busy for name in self.reading.assets if (busy := self.reading.lake.busy(name))), None)
-
-    def _waits_for(self, asset: str) -> list[str]:
-        """The derived inputs whose sources are all idle; none if the sources of every input are idle."""
-        last, inputs = self.reading.ledger.last(), self.reading.inputs_of(self.reading.assets[asset])
-        idle = [of for of in inputs if all(source in last and last[source].idle for source in of.sources)]
-        return [of.name for of in idle if not of.is_source] if len(idle) < len(inputs) else []
 
     def _has_days(self, asset: str) -> bool:
         """Whether an asset computes closed ranges, which Dagster materialises by day."""

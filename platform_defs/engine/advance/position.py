@@ -10,6 +10,7 @@ from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, stored_progress
 from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.result_rows import watermark_past
 from platform_defs.engine.ledger.history import History
 
 _BEFORE_ALL, _AFTER_ALL = -(1 << 62), 1 << 62
@@ -55,17 +56,19 @@ class Upstream:
     corrected: tuple[EventTimeRange, ...] = ()
 
     @classmethod
-    def of_results(cls, asset: DerivedAsset, now: Progress, read: int) -> "Upstream":
+    def of_results(cls, asset: DerivedAsset, now: Progress, read: int, past: int | None = None) -> "Upstream":
         """A table of final results.
 
         Args:
             asset: the asset that makes the table.
             now: that asset's progress.
             read: the last step that its reader has read.
+            past: the watermark up to which the reader may close results, since later results of the table are late; None if there is none.
         """
         delay = asset.operator.reads.watermark_delay
         corrected = tuple(EventTimeRange(first - delay, last) for step, first, last in now.corrected if step > read)
-        mark = None if now.closed_to is None else now.closed_to - delay
+        own = None if now.closed_to is None else now.closed_to - delay
+        mark = max((one for one in (own, past) if one is not None), default=None)
         return cls(asset, Complete(now.step, now.seq) if now.step else None, mark, corrected)
 
 
@@ -95,6 +98,12 @@ class Position:
         marks = [self.operator_watermark, *[of.watermark for of in self.tables.values()]]
         return None if any(mark is None for mark in marks) else min(mark for mark in marks if mark is not None)
 
+    @property
+    def waits_for(self) -> list[str]:
+        """The tables that must be advanced before a step can close results up to the operator's own watermark."""
+        mark = self.operator_watermark
+        return [] if mark is None else [n for n, of in self.tables.items() if of.watermark is None or of.watermark < mark]
+
     def read_of(self, table: str) -> int:
         """The last step of an input that the asset has read; 0 for none."""
         return self.progress.read.get(table, 0)
@@ -111,31 +120,35 @@ def position_of(reading: Reading, asset: DerivedAsset, now: Progress, head: int 
     """
     ledger = reading.ledger.history
     head = ledger.head if head is None else head
-    tables = {of.name: _upstream(reading, of, now.read.get(of.name, 0), head) for of in reading.tables_of(asset)}
+    tables = {of.name: _upstream(reading, asset, of, now.read.get(of.name, 0), head) for of in reading.tables_of(asset)}
     return Position(asset, now, ledger, head, reading.operator_timeline(asset).after[head], tables)
 
 
-def _upstream(reading: Reading, of: DerivedAsset, read: int, head: int) -> Upstream:
-    """A table as the reader of its steps up to `read` finds it."""
+def _upstream(reading: Reading, asset: DerivedAsset, of: DerivedAsset, read: int, head: int) -> Upstream:
+    """A table as the reader `asset` of its steps up to `read` finds it."""
     if of.operator.emits.upserts:
         commit = reading.lake.newest(of.name, APPLIED)
         complete = None if commit is None else Complete(commit.value["step"], commit.value["seq"])
-        mark = None if complete is None else _watermark_of_upserted(reading, of, complete, head)
+        mark = None if complete is None else _watermark_of_upserted(reading, asset, of, complete, head)
         return Upstream(of, complete, mark, () if complete is None or not read else _changed_times(reading, of, read, complete.step))
-    return Upstream.of_results(of, stored_progress(reading.lake, of), read)
+    now = stored_progress(reading.lake, of)
+    return Upstream.of_results(of, now, read, watermark_past(reading, asset, of, now.closed_to, head))
 
 
-def _watermark_of_upserted(reading: Reading, of: DerivedAsset, complete: Complete, head: int) -> int | None:
+def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, of: DerivedAsset, complete: Complete, head: int) -> int | None:
     """The watermark up to which all rows are in an upserted table.
 
     It is its operator's watermark after the last batch that it has handled, or needs not handle because no row came. If the table reads
-    another one, it is also limited by that one's watermark, as of the step that was read.
+    another one, it is also limited by that one's watermark, as of the step that was read. While all of its sources are idle, it is that of
+    the reader: every later change of the table corrects the reader's results.
     """
     seq = head if not changes_something(reading.ledger.history, of, complete.seq, head) else min(complete.seq, head)
+    if reading.timeline(of.name).idle[seq] and seq == head:
+        return reading.operator_timeline(asset).after[seq]
     marks = [reading.operator_timeline(of).after[seq]]
     now = stored_progress(reading.lake, of)
     for table in reading.tables_of(of):
-        upstream = _upstream(reading, table, 0, head)
+        upstream = _upstream(reading, of, table, 0, head)
         is_newest = upstream.complete is not None and upstream.complete.step == now.read.get(table.name, 0)
         marks.append(upstream.watermark if is_newest else None)
     return None if None in marks else min(mark for mark in marks if mark is not None)

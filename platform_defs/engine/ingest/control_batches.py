@@ -1,11 +1,12 @@
-"""Control batches, which have no rows: they set watermarks, record idle sources, or drain.
+"""Control batches, which have no rows: they set watermarks, record idle sources, move the clock, or drain.
 
 A control batch that would change nothing is not written, so that a control call can be repeated after a crash.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from platform_defs.engine.ingest.clock import Wait, clock_rows, follows_clock, mark_at, waiting_sources
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted
@@ -17,7 +18,13 @@ from platform_defs.faults import point
 
 @dataclass(frozen=True)
 class Signals(LedgerWriter):
-    """Writes control batches to the ledger."""
+    """Writes control batches to the ledger.
+
+    Args:
+        waits: how long results may be pending, for each source whose watermark follows the clock; see `clock.waits_of`.
+    """
+
+    waits: Mapping[str, Sequence[Wait]] = field(default_factory=dict, kw_only=True)
 
     def watermark(self, given: Mapping[str, int]) -> Entry | None:
         """Raise the watermarks of sources to given values (epoch ms). A value below a source's watermark has no effect.
@@ -29,28 +36,43 @@ class Signals(LedgerWriter):
         """
         return self._write("watermark", given)
 
-    def drain(self, reach: int) -> Entry | None:
-        """Mark the end of the input: raise every source's watermark to the newest event time of all sources + `reach` + 1 ms.
+    def drain(self, reach: int, sources: Collection[str] | None = None) -> Entry | None:
+        """Mark the end of the input: raise the watermarks of sources to the newest event time of all of them + `reach` + 1 ms.
 
-        Idle sources become active again: the watermark of an operator whose sources are all idle does not advance.
+        Idle sources become active again: the watermark of an operator whose sources are all idle does not advance. The watermark of a
+        source with processing time is raised to the ledger's clock only, since a later row has a later time, and would be late otherwise.
 
         Args:
             reach: in ms, the longest time that any result may wait for a row.
+            sources: the sources whose input has ended; None for all.
 
         Returns:
-            The batch; None if there are no events, or if every source has reached that watermark and none is idle.
+            The batch; None if the sources have no events, or if each has reached that watermark and none is idle.
         """
-        seen = [s.max_event_time for s in self.ledger.last().values() if s.max_event_time is not None]
-        return self._write("drain", dict.fromkeys(self.contracts, max(seen) + reach + 1)) if seen else None
+        ending = self.contracts if sources is None else sources
+        last = self.ledger.last()
+        ended = last if sources is None else {name: row for name, row in last.items() if name in ending}
+        seen = [s.max_event_time for s in ended.values() if s.max_event_time is not None]
+        return self._write("drain", dict.fromkeys(ending, max(seen) + reach + 1)) if seen else None
 
     def idle(self) -> Entry | None:
-        """Record the sources without rows for longer than their idle timeout; None if there is none."""
-        if not self._newly_idle():
+        """Record the sources without rows for longer than their idle timeout, and move the clock of sources with processing time.
+
+        Returns:
+            The batch; None if no source has become idle, and no result waits for the clock.
+        """
+        if not self._newly_idle() and not self._waiting_for_clock():
             return None
         with self.lake.writer("ledger"):
             batch, idle = self._begin(), self._newly_idle()
-            entry = tuple(moved(s, seq=batch.seq, kind="silent", ingested_at=batch.now, idle=True) for s in idle.values())
-            return self._commit(batch, entry) if entry else None
+            if not idle and not self._waiting_for_clock():
+                return None
+            return self._commit(
+                batch, tuple(moved(s, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True) for s in idle.values())
+            )
+
+    def _waiting_for_clock(self) -> Sequence[str]:
+        return waiting_sources(self.ledger, self.contracts, self.waits, self.ledger.now()) if self.ledger.head else []
 
     def _newly_idle(self) -> Mapping[str, SourceEntry]:
         return idle_sources(self.ledger, self.contracts, self.ledger.now()) if self.ledger.head else {}
@@ -61,11 +83,15 @@ class Signals(LedgerWriter):
             raise IngestError.no_source(unknown[0], self.contracts)
         with self.lake.writer("ledger"):
             batch, last = self._begin(), self.ledger.last()
+            if kind == "drain":
+                on_clock = {name: mark_at(self.contracts[name], batch.now) for name in given if follows_clock(self.contracts[name])}
+                given = {name: min(mark, on_clock.get(name, mark)) for name, mark in given.items()}
             if all(_has_reached(last.get(name), mark) for name, mark in given.items()):
                 return None
             return self._commit(batch, tuple(_raised(last.get(name), name, mark, batch, kind) for name, mark in given.items()))
 
-    def _commit(self, batch: Batch, entry: Entry) -> Entry:
+    def _commit(self, batch: Batch, rows: Entry) -> Entry:
+        entry = rows + clock_rows(self.ledger.last(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
         clear_uncommitted(self.spark, self.lake, batch, self.contracts)
         point("signals.before_ledger")
         batch.commit([entry])

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from assets.contracts import SourceContract
 from operators.timing import length_ms
+from platform_defs.engine.ingest.clock import follows_clock
+from platform_defs.engine.ledger.history import IDLE
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
 
 
@@ -11,15 +13,21 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
     """The sources whose idle timeout has passed by the wall clock, and which are not recorded as idle yet.
 
     The timeout starts with a source's newest rows or set watermark, or for a source without either with the ledger's first batch. A
-    source that an earlier version of Tidemark recorded as idle is recorded again, so that the present rule applies from then on.
+    source that an earlier version of Tidemark recorded as idle is recorded again, so that the present rule applies from then on. A source
+    whose watermark follows the clock is never idle.
     """
     now, began = min(now, ledger.wall_clock()), ledger.first_batch_at()
     last, found = ledger.last(), dict[str, SourceEntry]()
     for name, contract in contracts.items():
-        row = last.get(name) or SourceEntry(seq=0, kind="silent", ingested_at=began, source=name)
+        row = last.get(name) or SourceEntry(seq=0, kind="inactive", ingested_at=began, source=name)
         last_active = ledger.last_active_at(name)
         silent = now - (began if last_active is None else last_active)
-        recorded = row.idle and not ledger.source(name).is_idle_by_old_rule
-        if contract.idle_timeout is not None and not recorded and silent > length_ms(contract.idle_timeout, "idle_timeout"):
+        recorded = row.idle and ledger.source(name).idle_rule == IDLE
+        if (
+            contract.idle_timeout is not None
+            and not follows_clock(contract)
+            and not recorded
+            and silent > length_ms(contract.idle_timeout, "idle_timeout")
+        ):
             found[name] = row
     return found

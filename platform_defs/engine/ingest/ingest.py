@@ -29,6 +29,7 @@ from platform_defs.engine.formats.unreadable_files import CheckedFiles, Patience
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
 from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_good, measures, ranged_key
+from platform_defs.engine.ingest.clock import clock_rows, follows_clock
 from platform_defs.engine.ingest.duplicates import duplicates
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
 from platform_defs.engine.ingest.idle_sources import idle_sources
@@ -119,6 +120,7 @@ class Ingest(LedgerWriter):
             return None, unread
         point("ingest.before_ledger")
         entry = read + self._newly_idle(batch, set(fresh))
+        entry += clock_rows(last, self.contracts, batch.seq, batch.now, {row.source for row in entry})
         batch.commit([entry])
         point("ingest.after_ledger")
         return entry, unread
@@ -131,7 +133,7 @@ class Ingest(LedgerWriter):
     def _newly_idle(self, batch: Batch, named: set[str]) -> Entry:
         """The rows of the batch for other sources that have become idle."""
         return tuple(
-            moved(row, seq=batch.seq, kind="silent", ingested_at=batch.now, idle=True)
+            moved(row, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True)
             for name, row in idle_sources(self.ledger, self.contracts, batch.now).items()
             if name not in named
         )
@@ -173,7 +175,7 @@ class Ingest(LedgerWriter):
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, batch.now)
             lowest = partitions.lowest(batch.now, contract.idle_timeout)
-            newest = counts.last if lowest is None else lowest
+            newest = batch.now if follows_clock(contract) else counts.last if lowest is None else lowest
             return replace(
                 moved(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
                 watermark=counts.watermark(contract, last, newest),

@@ -12,6 +12,7 @@ from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.ingest.change_feed import check_feed
+from platform_defs.engine.ingest.clock import waits_of
 from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest
@@ -67,7 +68,7 @@ class Ingestion:
     @cached_property
     def signals(self) -> Signals:
         """Writes batches without rows."""
-        return Signals(*self._writes, require=self.require)
+        return Signals(*self._writes, require=self.require, waits=waits_of(self.sources, self.assets))
 
     @cached_property
     def replay(self) -> Replay:

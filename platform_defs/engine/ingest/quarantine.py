@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from assets.contracts import SourceContract
 from operators.contract import SEQ
 from platform_defs.engine.formats.unreadable_files import MISSING_LENGTH
+from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.quarantine_list import RELEASED, QuarantinedFile, QuarantineList
 from platform_defs.engine.ingest.release import Release, Released, is_named
@@ -100,7 +101,8 @@ class Quarantine(LedgerWriter):
         batch, last = self._begin(), self.ledger.last()[source]
         clear_uncommitted(self.spark, self.lake, batch, self.contracts)
         point("signals.before_ledger")
-        batch.commit([(moved(last, seq=batch.seq, kind="retry", ingested_at=batch.now, offsets=tuple(offsets)),)])
+        row = moved(last, seq=batch.seq, kind="retry", ingested_at=batch.now, offsets=tuple(offsets))
+        batch.commit([(row, *clock_rows(self.ledger.last(), self.contracts, batch.seq, batch.now, {source}))])
         point("signals.after_ledger")
 
 

@@ -1,7 +1,7 @@
 """Replay: ingests many batches of rows and watermarks with one commit for each table, for example a recorded log."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from assets.contracts import EVENT_TIME_RAW, SourceContract
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import millis, timestamp
+from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_uncommitted, is_left_over, newest_named
 from platform_defs.engine.ingest.validate import REASON, classify
@@ -46,6 +47,9 @@ class Replay(LedgerWriter):
                 row_set = [
                     _row(last.get(n), n, head + 1 + index, now + index, given.get(n), counts.get(n, {}).get(index)) for n in self.contracts
                 ]
+                on_clock = clock_rows({s.source: s for s in row_set}, self.contracts, head + 1 + index, now + index)
+                marks_on_clock = {s.source: s.watermark for s in on_clock}
+                row_set = [replace(s, watermark=marks_on_clock.get(s.source, s.watermark)) for s in row_set]
                 batches.append(tuple(row_set))
                 last = {s.source: s for s in row_set}
             if batches:
@@ -100,7 +104,7 @@ def _row(last: SourceEntry | None, source: str, seq: int, now: int, mark: int | 
         ingested_at=now,
     )
     if mark is None and rows is None:
-        return moved(row, kind="silent") if row.idle else row
+        return moved(row, kind="inactive") if row.idle else row
     row = moved(row, idle=False)
     if mark is not None:
         row = moved(row, watermark=mark if row.watermark is None else max(mark, row.watermark))

@@ -135,7 +135,7 @@ class TableInput(Input):
         return step_id(lake, self.asset, step)
 
     def timeline(self, history: History, known: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
-        """The table's own watermark less its output watermark delay. An idle table holds back its readers; see `watermarks.passed_on`."""
+        """The table's own watermark less its output watermark delay; idle while all of its sources are (see `watermarks.passed_on`)."""
         seen = watermarks.delayed(operator_timeline(self.asset), self.asset.operator.reads.watermark_delay, known)
         return seen.with_idle(watermarks.passed_on([history.source(of) for of in self.sources], len(seen.after) - 1))
 

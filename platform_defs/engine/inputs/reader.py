@@ -6,17 +6,17 @@ from datetime import date
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.changelog import OWN_COPIES, bag_difference
-from operators.columns import FINAL_AT, RESULT_TIME, parameter, temporary
+from operators.columns import FINAL_AT, parameter, temporary
 from operators.contract import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSION, WATERMARK
-from operators.timing import ClosedRange, instant, timestamp
+from operators.timing import ClosedRange, timestamp
 from platform_defs.engine.inputs.input import Input, input_named
-from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, as_input, prepared
+from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, prepared
 from platform_defs.engine.inputs.progress import (
     Progress,
     ProgressError,
@@ -24,7 +24,9 @@ from platform_defs.engine.inputs.progress import (
     results_table,
     stored_progress,
 )
+from platform_defs.engine.inputs.result_rows import result_rows
 from platform_defs.engine.inputs.schemas import log_schema
+from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger import watermarks
@@ -50,22 +52,6 @@ def seq_of(decided: Any) -> int:
 def generation_of(decided: Any) -> int:
     """The generation of the asset's table that a commit of `verdicts/<asset>` was for."""
     return decided["generation"] if isinstance(decided, dict) else 0
-
-
-@dataclass(frozen=True)
-class Span:
-    """Event times to read: `first <= event_time <= last`, in epoch ms; None for no end."""
-
-    first: int | None = None
-    last: int | None = None
-
-    def holds(self, time: Column) -> Column:
-        """Whether a time lies in the span."""
-        condition = F.lit(True) if self.first is None else time >= instant(self.first, time)
-        return condition if self.last is None else condition & (time <= instant(self.last, time))
-
-
-EVER = Span()
 
 
 @dataclass(frozen=True)
@@ -191,13 +177,13 @@ class Reading:
     def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """All rows of an input, up to a batch, with `LATE` and `FILTERED` (boolean).
 
-        A row of a table is never late, nor is a filtered row, which the operator does not read. The rows also have `WATERMARK` or
-        `SESSION`, if the operator reads those.
+        A row of a table is late only if the table was idle (see `result_rows`); a filtered row, which the operator does not read, never is.
+        The rows of a source also have `WATERMARK` or `SESSION`, if the operator reads those.
         """
         name = asset.inputs[which]
         if (table := self.input_named(name).table) is not None:
-            rows = self._derived(table, span).withColumn(LATE, F.lit(False))
-            return prepared(asset, name, rows, [c for c in rows.columns if c not in (EVENT_TIME, LATE)])
+            rows = result_rows(self, asset, table, span)
+            return prepared(asset, name, rows, [c for c in rows.columns if c not in (EVENT_TIME, LATE, WATERMARK)])
         rows = self._source_rows(asset, which, head, span, after)
         return prepared(asset, name, rows, self.sources[name].struct.fieldNames())
 
@@ -266,9 +252,3 @@ class Reading:
             return {row[SEQ]: row["count"] for row in collected(self.log(source, head, after=after).groupBy(SEQ).count())}
         counts = pc.value_counts(values.drop_null()).to_pylist()
         return {found["values"]: found["counts"] for found in counts if after < found["values"] <= last}
-
-    def _derived(self, upstream: DerivedAsset, span: Span) -> DataFrame:
-        """The rows of a table with event times in a span: an upserted table has that column, and final results have `result_time`."""
-        if upstream.operator.emits.upserts:
-            return self.table(upstream.name, EVENT_TIME, span)
-        return as_input(self.table(upstream.name, RESULT_TIME, span))

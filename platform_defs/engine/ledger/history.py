@@ -33,13 +33,15 @@ _KEPT = {
     "seq": pa.int32(),
     "watermark": _INT,
     "idle": _BOOL,
-    "idle_by_old_rule": _BOOL,
+    "idle_rule": pa.int32(),
     "first_event_time": _INT,
     "last_event_time": _INT,
     "accepted": _INT,
 }
-_SILENT, _RETRY = (arrow_scalar(kind, pa.string()) for kind in ("silent", "retry"))
-_UNCHANGED, _ZERO = arrow_scalar(None, _BOOL), arrow_scalar(0, _INT)
+_INACTIVE, _SILENT, _RETRY = (arrow_scalar(kind, pa.string()) for kind in ("inactive", "silent", "retry"))
+ACTIVE, IDLE_FIRST_RULE, IDLE_SECOND_RULE, IDLE = range(4)
+"""The rule by which a source is idle; see `watermarks.passed_on`. Earlier versions of Tidemark recorded sources by two other rules."""
+_UNCHANGED, _ZERO = arrow_scalar(None, pa.int32()), arrow_scalar(0, _INT)
 _SETS_WATERMARK = arrow_array(["watermark", "drain"], pa.string())
 
 
@@ -48,7 +50,7 @@ class SourceHistory:
     """The batches with a row of one source, in order.
 
     Args:
-        columns: a value for each batch: `seq`, `watermark`, `idle`, `idle_by_old_rule` (see `watermarks.passed_on`; None if the batch
+        columns: a value for each batch: `seq`, `watermark`, `idle`, `idle_rule` (`ACTIVE`, `IDLE` or an earlier rule; None if the batch
             does not change it), `first_event_time`, `last_event_time`, `accepted`.
         spread: for each batch with recorded quantiles of event times: its number, and the quantiles.
         active_in: the newest batch that read rows, or that set a watermark; None if there is none.
@@ -68,10 +70,15 @@ class SourceHistory:
         return seq.count_upto(after), len(seq) if upto is None else seq.count_upto(upto)
 
     @property
-    def is_idle_by_old_rule(self) -> bool:
-        """Whether an earlier version of Tidemark recorded the source as idle, and only retries of files were recorded since."""
-        old = self.columns["idle_by_old_rule"]
-        return next((old[n] for n in range(len(old) - 1, -1, -1) if old[n] is not None), False)
+    def idle_rule(self) -> int:
+        """The rule by which the source is idle now; `ACTIVE` if it is not. Requests to read files again do not change it."""
+        rule = self.columns["idle_rule"]
+        return next((rule[n] for n in range(len(rule) - 1, -1, -1) if rule[n] is not None), ACTIVE)
+
+    def first_idle_by(self, rule: int) -> int | None:
+        """The first batch that records the source as idle by a rule; None if there is none."""
+        found = self.columns["idle_rule"].between(0)
+        return pc.min(self.columns["seq"].between(0).filter(pc.equal(found, arrow_scalar(rule, pa.int32())))).as_py()
 
     def table(self, names: Sequence[str], after: int, upto: int | None = None) -> pa.Table:
         """Columns of the batches `after < seq <= upto`."""
@@ -211,13 +218,18 @@ def _batches(part: pa.Table) -> pa.Table:
 
 
 def _of_source(rows: pa.Table) -> _NewSourceRows:
-    old = pc.and_(rows["idle"].cast(_BOOL), pc.not_equal(rows["kind"], _SILENT))
-    old = pc.if_else(pc.equal(rows["kind"], _RETRY), _UNCHANGED, old)  # a retry does not change whether a source is idle
-    columns = {name: (old if name == "idle_by_old_rule" else rows[name]).cast(kind) for name, kind in _KEPT.items()}
+    columns = {name: (_idle_rule(rows) if name == "idle_rule" else rows[name]).cast(kind) for name, kind in _KEPT.items()}
     spread = rows.select(["seq", "spread"]).filter(pc.list_value_length(rows["spread"]).cast(_BOOL))
     is_active = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_SETS_WATERMARK))
     active_in, rejected_in = (pc.max(rows["seq"].filter(of)).as_py() for of in (is_active, rows["quarantined"].cast(_BOOL)))
     return _NewSourceRows(columns, spread.set_column(0, "seq", spread["seq"].cast(pa.int32())), active_in, rejected_in)
+
+
+def _idle_rule(rows: pa.Table) -> pa.ChunkedArray:
+    first, second, present, active = (arrow_scalar(n, pa.int32()) for n in (IDLE_FIRST_RULE, IDLE_SECOND_RULE, IDLE, ACTIVE))
+    earlier = pc.if_else(pc.equal(rows["kind"], _SILENT), second, first)
+    rule = pc.if_else(rows["idle"].cast(_BOOL), pc.if_else(pc.equal(rows["kind"], _INACTIVE), present, earlier), active)
+    return pc.if_else(pc.equal(rows["kind"], _RETRY), _UNCHANGED, rule)  # a retry does not change whether a source is idle
 
 
 def _joined(parts: Sequence[_NewSourceRows]) -> _NewSourceRows:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-Kind = Literal["rows", "watermark", "silent", "drain", "idle", "retry"]
+Kind = Literal["rows", "watermark", "inactive", "drain", "clock", "retry", "silent", "idle"]
 
 _TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
@@ -46,9 +46,10 @@ class SourceEntry:
 
     Args:
         seq: the batch number: its position in the total order, from 1.
-        kind: the kind of the batch for this source: `rows`, `watermark` (a watermark that was set), `drain`, `silent` (the source became
-            idle; earlier versions of Tidemark wrote `idle` or `rows`), or `retry` (a request that files are read again, which does not
-            change whether the source is idle).
+        kind: the kind of the batch for this source: `rows`, `watermark` (a watermark that was set), `drain`, `clock` (processing time
+            went on, see `ingest.clock`), `inactive` (the source became idle; earlier versions of Tidemark wrote `silent`, `idle` or `rows`,
+            for which other rules apply, see `watermarks.passed_on`), or `retry` (a request that files are read again, which does not change
+            whether the source is idle).
         ingested_at: the ledger's clock, which strictly increases from batch to batch.
         source: the source.
         watermark: the source's watermark after the batch.

@@ -27,7 +27,7 @@ TABLE = "ledger"
 MANY_FILES = 64
 FULL_BYTES = 1024 * 1024
 """A file of this size is not compacted again, so that a compaction costs the same at any age of the ledger."""
-FORMAT = 2  # of the lake, recorded in the ledger's description; incremented by changes that older versions misread
+FORMAT = 3  # of the lake, recorded in the ledger's description; incremented by changes that older versions misread
 EVERYTHING = -(1 << 62)
 """A batch number below all others, even that of a damaged row."""
 _AT_ONCE = 1 << 13

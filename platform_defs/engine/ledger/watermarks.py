@@ -1,13 +1,14 @@
 """Watermarks as functions of the ledger, so that every lateness decision can be repeated."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
-from platform_defs.engine.ledger.history import SourceHistory
+from platform_defs.engine.ledger.history import IDLE, IDLE_FIRST_RULE, SourceHistory
 
 _MARK, _IDLE = pa.int64(), pa.bool_()
 _BEFORE_ALL, _AFTER_ALL = (arrow_scalar(bound, _MARK) for bound in (-(1 << 63), (1 << 63) - 1))
@@ -54,20 +55,90 @@ def of_source(history: SourceHistory, head: int, known: Timeline = NOTHING) -> T
 
 
 def passed_on(sources: Sequence[SourceHistory], head: int) -> pa.Array:
-    """Whether a table derived from sources does not hold back its readers' watermarks after batch n, at index n.
+    """Whether a table derived from sources is idle, and does not hold back its readers' watermarks, after batch n, at index n.
 
-    A derived table holds back its readers even while it is idle: otherwise its pending results would be behind ranges that the readers
-    have closed. In earlier versions of Tidemark an idle table did not. So that lateness decisions do not change, the old rule still holds
-    from a batch in which such a version recorded the last of the sources as idle (not of kind `silent`) up to the next batch that records
-    one of the sources. Batches of kind `retry` do not count.
+    As in Flink, a table is idle while all of its sources are. Its readers continue; a result that becomes final behind the watermark of a
+    reader is late for it (see `late_results`). Earlier versions of Tidemark had other rules, which still apply to the batches that they
+    recorded, so that lateness decisions do not change: from a batch of kind `silent` up to the next batch that records the source, an idle
+    table holds back its readers; after older batches (`idle`, `rows`) it does not. Batches of kind `retry` do not count.
     """
     found = pc.fill_null(pa.nulls(head + 1, _IDLE), arrow_scalar(bool(sources), _IDLE))
     for history in sources:
-        rows = history.table(["seq", "idle_by_old_rule"], 0, head)
+        rows = history.table(["seq", "idle_rule"], 0, head)
         index = pc.index_in(arrow_array(range(1, head + 1), pa.int32()), value_set=rows["seq"])
-        idle = _column(rows["idle_by_old_rule"].take(index).combine_chunks(), _IDLE)
+        rule = _column(rows["idle_rule"].take(index).combine_chunks(), pa.int32())
+        passes = pc.or_(*[pc.equal(rule, arrow_scalar(which, pa.int32())) for which in (IDLE, IDLE_FIRST_RULE)])
+        idle = passes.cast(_IDLE)
         found = pc.and_(found, _joined(arrow_array([False], _IDLE), _filled(False, idle)))
     return found
+
+
+@dataclass(frozen=True)
+class LateResults:
+    """A range of a table's results that became final while the watermark of a reader was ahead of the table.
+
+    Args:
+        after: the range is `after < final_at <= upto`, in epoch ms; None for no start.
+        upto: the end of the range; None for no end.
+        watermark: the reader's watermark before the batch in which the results became final, in epoch ms.
+    """
+
+    after: int | None
+    upto: int | None
+    watermark: int
+
+
+def late_results(upstream: Timeline, reader: Timeline, delay: int, since: int) -> list[LateResults]:
+    """The results of a table that may be late for a reader, by `final_at`.
+
+    A result is final in the first batch after which the table's watermark has reached its `final_at`. So the ledger alone decides whether
+    it is late, as for a row of a source. While a table is not idle, its readers' watermarks are behind it, and no result is late.
+
+    Args:
+        upstream: the table's own watermark.
+        reader: the reader's own watermark.
+        delay: the table's output watermark delay, in ms.
+        since: only results that became final after this batch are late; see `idle_since`.
+    """
+    end = min(len(upstream.after), len(reader.after))
+    before, mark = _values(upstream.after, _MARK, 0, end), _values(reader.after, _MARK, 0, end)
+    upto = _joined(_values(upstream.after, _MARK, 1, end), arrow_array([None], _MARK))
+    low, high = pc.coalesce(before, _BEFORE_ALL), pc.coalesce(upto, _BEFORE_ALL)
+    is_last = pc.equal(arrow_array(range(1, end + 1), _MARK), arrow_scalar(end, _MARK))
+    is_later = pc.greater(arrow_array(range(1, end + 1), _MARK), arrow_scalar(since, _MARK))
+    is_ahead = pc.greater(pc.add(mark, arrow_scalar(delay, _MARK)), low)
+    chosen = pc.and_(pc.and_(pc.or_(pc.greater(high, low), is_last), is_ahead), is_later)
+    columns = [of.filter(pc.fill_null(chosen, arrow_scalar(False, _IDLE))).to_pylist() for of in (before, upto, mark)]
+    found: list[LateResults] = []
+    for each in map(LateResults, *columns):
+        continues = bool(found) and (found[-1].upto, found[-1].watermark) == (each.after, each.watermark)
+        found.append(replace(each, after=found.pop().after) if continues else each)
+    return found
+
+
+def watermark_past(upstream: Timeline, reader: Timeline, closed_to: int | None, head: int, since: int) -> int | None:
+    """The watermark up to which a reader may close results although a table has none later than `closed_to` yet.
+
+    It is the reader's watermark before the first batch in which further results of the table are final: these are late, or at or after it.
+
+    Args:
+        upstream: the table's own watermark.
+        reader: the reader's own watermark.
+        closed_to: the watermark up to which the table's results are in it; None if there are none.
+        head: the last batch that the reader may handle.
+        since: see `late_results`.
+
+    Returns:
+        The watermark; None if there is none, or if results that become final in that batch are never late.
+    """
+    reached = _BEFORE_ALL.as_py() if closed_to is None else closed_to
+    final_in = bisect_right(range(head + 1), reached, key=lambda seq: _BEFORE_ALL.as_py() if (m := upstream.after[seq]) is None else m)
+    return reader.after[final_in - 1] if final_in > since and final_in else None
+
+
+def idle_since(sources: Iterable[SourceHistory]) -> int | None:
+    """The first batch that records one of the sources as idle by the present rule; None if there is none."""
+    return min((seq for of in sources if (seq := of.first_idle_by(IDLE)) is not None), default=None)
 
 
 def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeline:

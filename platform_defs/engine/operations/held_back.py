@@ -24,8 +24,8 @@ class HeldBack:
 def held_back(reading: Reading, asset: str) -> HeldBack | None:
     """The source that holds back an asset's watermark, directly or through other tables.
 
-    An idle source holds nothing back, unless it is idle together with all other sources of a table that the asset reads: such a table
-    holds back its readers.
+    An idle source holds nothing back, nor does a table whose sources are all idle. (One whose sources an earlier version of Tidemark
+    recorded as idle does; see `watermarks.passed_on`.)
 
     Returns:
         The source. None for a table that waits for no watermark, or for that of one source only: the others are idle, or there are none.
@@ -48,7 +48,9 @@ def _marks(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, 
         if table.operator.reads.is_by_arrival(which):
             continue
         seen = reading.timeline(of.name)
-        if of.table is not None:
+        if of.table is not None and seen.idle[head] and not even_if_idle:
+            marks = {}
+        elif of.table is not None:
             delay = of.table.operator.reads.watermark_delay
             all_idle = all(reading.timeline(source).idle[head] for source in of.sources)
             marks = {name: mark - delay for name, mark in _marks(reading, of.name, even_if_idle=all_idle).items()}

@@ -215,7 +215,7 @@ def test_a_clock_step_late_rows_and_an_empty_day_keep_the_law(make_engine: MakeE
     assert rows_of(engine.views.late("pairs", "l"), "v") == [(2,), (3,)]
     clock.now = NOON + DAY
     [idle] = engine.ingest()
-    assert [(s.source, s.kind, s.idle) for s in idle] == [("r", "silent", True)]
+    assert [(s.source, s.kind, s.idle) for s in idle] == [("r", "inactive", True)]
     land(engine, "l", "3.jsonl", [Event("c", 4, 30 * HOUR).line])
     engine.ingest()
     engine.advance("pairs")

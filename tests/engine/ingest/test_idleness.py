@@ -1,12 +1,14 @@
 """Idle sources: how they become active again, how long they stay idle, and how they hold back upstream tables. Most tests need no Spark."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assets.contracts import DerivedAsset, SourceContract
+from assets.contracts import DerivedAsset
+from operators import Sliding, WindowJoin
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ingest.idle_sources import idle_sources
@@ -14,8 +16,9 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, moved
 from platform_defs.engine.ledger.watermarks import passed_on
 from tests.conftest import MakeEngine
-from tests.support.clock import NOON, Clock
-from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, join, land, source
+from tests.support.bare_lake import bare_engine, commit_step
+from tests.support.clock import Clock
+from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, join, land, law_violations, rows_of, source
 
 NO_SESSION: Any = None
 WIDE = [join("pairs", ("l", "r")), join("pay", ("p", "pairs"), left_prefix="pay_", right_prefix="wide_")]
@@ -32,7 +35,7 @@ def _signals(engine: Engine) -> Signals:
     return Signals(NO_SESSION, engine.lake, engine.ledger, engine.sources)
 
 
-def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), kind: Kind = "silent") -> Entry:
+def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), kind: Kind = "inactive") -> Entry:
     """Commit a batch with one row of each source at a time after START, and other sources recorded as idle."""
     seq, now, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.last()
     active = [
@@ -66,7 +69,7 @@ def test_a_drain_closes_the_input_of_idle_sources_and_a_second_one_writes_nothin
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)
     signals = _signals(engine)
-    assert {s.source: (s.kind, s.idle) for s in signals.idle() or ()} == dict.fromkeys(("l", "p", "r"), ("silent", True))
+    assert {s.source: (s.kind, s.idle) for s in signals.idle() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
     assert _mark(engine, "pairs") == HOUR - MINUTE - 1
     drained = signals.drain(15 * MINUTE)
     assert {(s.kind, s.idle, s.watermark) for s in drained or ()} == {("drain", False, START + HOUR + 15 * MINUTE + 1)}
@@ -114,22 +117,59 @@ def test_a_source_of_watermarks_only_becomes_idle_when_they_stop(engine: Engine,
     assert "l" in idle_sources(engine.ledger, engine.sources, clock())
 
 
-def test_idle_sources_of_an_upstream_table_hold_back_its_reader(engine: Engine) -> None:
+def test_a_table_whose_sources_are_all_idle_does_not_hold_back_its_reader(engine: Engine) -> None:
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
-    _rows(engine, {"p": 2 * HOUR}, idle=("l", "r"))
+    _rows(engine, {"p": 2 * HOUR}, idle=("l",))
     delay = 1  # the output watermark delay of the join
-    assert _mark(engine, "pay") == HOUR - MINUTE - 1 - delay
+    assert _mark(engine, "pay") == HOUR - MINUTE - 1 - delay, "one active source is enough to hold it back"
+    _rows(engine, {"p": 2 * HOUR}, idle=("r",))
+    assert _mark(engine, "pay") == 2 * HOUR - MINUTE - 1
     _rows(engine, {"p": DAY})
-    assert _mark(engine, "pay") == HOUR - MINUTE - 1 - delay
+    assert _mark(engine, "pay") == DAY - MINUTE - 1
     assert _mark(engine, "pairs") == HOUR - MINUTE - 1, "the watermark of an operator whose sources are all idle does not advance"
-    assert {name: engine.pending.described(name)["waits_for"] for name in engine.assets} == {"pairs": [], "pay": ["pairs"]}
-    _rows(engine, {"l": DAY})
-    assert (_mark(engine, "pairs"), _mark(engine, "pay")) == (DAY - MINUTE - 1, DAY - MINUTE - 1 - delay), "one active source is enough"
-    assert engine.pending.described("pay")["waits_for"] == []
+    _rows(engine, {"l": 2 * HOUR})
+    assert (_mark(engine, "pairs"), _mark(engine, "pay")) == (2 * HOUR - MINUTE - 1, DAY - MINUTE - 1), "a watermark never goes back"
+
+
+def test_batches_of_kind_silent_keep_their_lateness_decisions(engine: Engine, clock: Clock) -> None:
+    """In the version before, an idle table held back its readers."""
+    _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
+    _rows(engine, {"p": 2 * HOUR}, idle=("l", "r"), kind="silent")
+    _rows(engine, {"p": DAY})
+    assert _mark(engine, "pay") == HOUR - MINUTE - 2
+    clock.pass_ms(2 * HOUR)
+    assert {s.source: (s.kind, s.idle) for s in _signals(engine).idle() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
+    _rows(engine, {"p": DAY + HOUR})
+    assert _mark(engine, "pay") == DAY + HOUR - MINUTE - 1, "from here on by the present rule"
+    after = engine.reading.operator_timeline(engine.assets["pay"]).after
+    assert [None if w is None else (w - START) // HOUR for w in after] == [None, 0, 0, 0, 0, 24]
+
+
+def test_the_lag_of_a_reader_is_its_distance_to_the_watermark_of_the_ledger(tmp_path: Path, clock: Clock) -> None:
+    """The lag is not 0 while an input table must be advanced, and that table is named; an idle table that is advanced is not waited for."""
+    contracts = [source(n, idle_timeout="1 hour") for n in ("l", "r", "p")]
+    engine = bare_engine(tmp_path, clock, contracts, WIDE)
+    _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
+    commit_step(engine, "pairs", closed_to=START + HOUR - MINUTE - 1)
+    commit_step(engine, "pay", closed_to=START + HOUR - MINUTE - 2)
+    assert _lag(engine) == (0, [])
+    _rows(engine, {"p": DAY}, idle=("l", "r"))
+    assert _lag(engine) == (DAY - HOUR + 1, []), "pairs has all of its results: pay can be advanced"
+    _rows(engine, {"l": DAY, "r": DAY})
+    commit_step(engine, "pay", closed_to=START + DAY - MINUTE - 1)
+    _rows(engine, {"l": DAY + HOUR, "r": DAY + HOUR, "p": DAY + HOUR})
+    assert _lag(engine) == (HOUR - 1, ["pairs"]), "results of pairs that are not late are missing"
+    commit_step(engine, "pairs", closed_to=START + DAY + HOUR - MINUTE - 1)
+    assert _lag(engine) == (HOUR - 1, [])
+
+
+def _lag(engine: Engine) -> tuple[int, list[str]]:
+    described = engine.pending.described("pay")
+    return described["lag_ms"], described["waits_for"]
 
 
 @pytest.mark.parametrize("kind", ["idle", "rows"])
-def test_batches_of_an_earlier_version_keep_their_lateness_decisions(engine: Engine, clock: Clock, kind: Kind) -> None:
+def test_old_batches_of_an_earlier_version_keep_their_lateness_decisions(engine: Engine, clock: Clock, kind: Kind) -> None:
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
     _rows(engine, {"p": 2 * HOUR}, idle=("l",), kind=kind)
     assert _mark(engine, "pay") == HOUR - MINUTE - 2
@@ -139,49 +179,93 @@ def test_batches_of_an_earlier_version_keep_their_lateness_decisions(engine: Eng
     assert _mark(engine, "pay") == 4 * HOUR - MINUTE - 1
     clock.pass_ms(2 * HOUR)
     [*entries] = _signals(engine).idle() or ()
-    assert {s.source: (s.kind, s.idle) for s in entries} == dict.fromkeys(("l", "p", "r"), ("silent", True)), "recorded once more"
+    assert {s.source: (s.kind, s.idle) for s in entries} == dict.fromkeys(("l", "p", "r"), ("inactive", True)), "recorded once more"
     assert _signals(engine).idle() is None
     _rows(engine, {"p": 9 * HOUR})
-    assert _mark(engine, "pay") == 4 * HOUR - MINUTE - 1, "from here on by the present rule; a watermark never goes back"
+    assert _mark(engine, "pay") == 9 * HOUR - MINUTE - 1
     after = engine.reading.operator_timeline(engine.assets["pay"]).after
-    assert [None if w is None else (w - START) // HOUR for w in after] == [None, 0, 0, 2, 3, 3, 3]
+    assert [None if w is None else (w - START) // HOUR for w in after] == [None, 0, 0, 2, 3, 3, 8]
 
 
-def test_no_row_is_late_for_a_range_that_an_idle_upstream_table_keeps_open(make_engine: MakeEngine, clock: Clock) -> None:
-    """The orders are silent while payments arrive for a day: the downstream table waits, and then loses and duplicates nothing."""
-    sources: list[SourceContract] = [source(n, idle_timeout="1 hour") for n in ("l", "r", "p")]
-    assets: list[DerivedAsset] = WIDE
-    engine = make_engine(sources, assets)
+SLIDING = WindowJoin(
+    on="k",
+    window=Sliding(size="1 hour", slide="30 minutes"),
+    how="full",
+    left_prefix="wide_",
+    right_prefix="pay_",
+    allowed_lateness="2 hours",
+)
+READERS = {
+    name: DerivedAsset(name=name, inputs=inputs, operator=operator)
+    for suffix in ("", "_at_once")
+    for name, inputs, operator in [
+        (f"pay{suffix}", ("p", "pairs"), replace(WIDE[1].operator, how="full")),
+        (f"windows{suffix}", ("pairs", "p"), SLIDING),
+    ]
+}
+
+
+def test_a_reader_goes_on_while_its_table_is_idle_and_its_later_results_are_late(make_engine: MakeEngine, clock: Clock) -> None:
+    """The orders are silent while payments arrive for three hours. Advancing after each batch and advancing once give the same tables."""
+    engine = make_engine([source(n, idle_timeout="1 hour") for n in ("l", "r", "p")], [WIDE[0], *READERS.values()])
     for name in ("l", "r", "p"):
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line, Event("b", 2, 5 * MINUTE).line])
-    engine.ingest()
-    for at in (2, 24):
+    _ingest_and_advance(engine)
+    for hour in (1, 2, 3):
         clock.pass_ms(2 * HOUR)
-        land(engine, "p", f"{at}.jsonl", [Event("b", at, 6 * MINUTE).line, Event("c", at, at * HOUR).line])
-        engine.ingest()
-        for name in ("pairs", "pay"):
-            engine.advance(name)
-        assert engine.pending.described("pay")["watermark"] == engine.pending.progress("pay").closed_to
-        account = engine.accounts.days("pay")
-        assert all(day.holds for day in account)
-        assert sum(day.late for day in account if day.side == "p") == 0
-    land(engine, "l", "2.jsonl", [Event("b", 3, 6 * MINUTE).line, Event("c", 1, 24 * HOUR).line])
+        land(engine, "p", f"{hour + 1}.jsonl", [Event("b", hour, hour * HOUR).line, Event("c", hour, hour * HOUR + 1).line])
+        _ingest_and_advance(engine)
+        described = engine.pending.described("pay")
+        assert described["closed_to"] == described["watermark"] == START + hour * HOUR - MINUTE, "nothing is held back"
+    for hour in (2, 3):  # the pairs of 02:00 are behind the readers' watermark, those of 03:00 and later are not
+        for name in ("l", "r"):
+            land(engine, name, f"{hour}.jsonl", [Event("c", hour, hour * HOUR + 2).line, Event("b", 9, hour * HOUR + 2 * MINUTE).line])
+        _ingest_and_advance(engine)
+    engine.drain()
+    for name in ("pairs", *READERS):
+        engine.advance(name)
+    assert rows_of(engine.views.late("pay", "pairs"), "k", "left_v") == [("b", 2), ("b", 9), ("c", 2)]
+    for name in ("pay", "windows"):
+        assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_at_once"))
+        assert engine.rebuild(name).days == (), "a run equals the backfill over its log"
+        assert law_violations(engine, name) == set()
+        account = engine.accounts.days(name)
+        assert sum(day.accepted for day in account if day.side == "pairs") == engine.views.table("pairs").count()
+        assert sum(day.pending for day in account) == 0
+    paired = [(k, v) for k, v, order in rows_of(engine.views.table("pay"), "k", "v", "left_v") if v and order]
+    assert paired == [("a", 1), ("b", 3), ("c", 3)]
+
+
+def _ingest_and_advance(engine: Engine) -> None:
     engine.ingest()
+    for name in ("pairs", "pay", "windows"):
+        engine.advance(name)
+
+
+def test_a_reader_goes_on_before_the_first_row_of_its_table(make_engine: MakeEngine, clock: Clock) -> None:
+    """The orders have never had a row."""
+    engine = make_engine([source(n, idle_timeout="1 hour") for n in ("l", "r", "p")], [*WIDE])
+    land(engine, "p", "1.jsonl", [Event("a", 1, 0).line])
+    engine.ingest()
+    assert engine.advance("pay") == []
     clock.pass_ms(2 * HOUR)
+    land(engine, "p", "2.jsonl", [Event("b", 2, HOUR).line])
     engine.ingest()
-    assert engine.drain() is not None
+    assert [engine.advance(name) != [] for name in ("pairs", "pay")] == [False, True]
+    land(engine, "l", "1.jsonl", [Event("b", 3, HOUR).line])
+    land(engine, "r", "1.jsonl", [Event("b", 4, HOUR).line])
+    engine.ingest()
+    engine.drain()
     for name in ("pairs", "pay"):
         engine.advance(name)
-    accounts = {name: engine.accounts.days(name) for name in ("pairs", "pay")}
-    assert all(day.holds for account in accounts.values() for day in account)
-    assert engine.pending.progress("pay").closed_to == engine.reading.operator_timeline(engine.assets["pay"]).after[-1]
-    assert sum(day.pending + day.late for day in accounts["pay"] if day.side == "p") == 0
-    assert clock() > NOON
+    assert rows_of(engine.views.table("pay"), "k", "v", "left_v", "right_v") == [("a", 1, None, None), ("b", 2, 3, 4)]
+    assert law_violations(engine, "pay") == set()
+    assert engine.rebuild("pay").days == ()
 
 
-@pytest.mark.parametrize("kind", ["silent", "idle", "rows"])
+@pytest.mark.parametrize("kind", ["inactive", "silent", "idle", "rows"])
 def test_a_retry_request_does_not_change_when_a_source_becomes_idle(engine: Engine, clock: Clock, kind: Kind) -> None:
-    """An earlier version recorded idle sources as `idle` or `rows`; its decisions hold, even after a retry."""
+    """Earlier versions recorded idle sources as `silent`, `idle` or `rows`; their decisions hold, even after a retry."""
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)
     _rows(engine, {"p": 3 * HOUR}, idle=["l", "r"], kind=kind)
@@ -196,9 +280,9 @@ def test_a_retry_request_does_not_change_when_a_source_becomes_idle(engine: Engi
         )
         engine.ledger.commit([(request,)])
     assert _passed_on(engine) == [*before, *[before[-1]] * 3]
-    assert before[-1] is (kind != "silent")
+    assert before[-1] is (kind != "silent")  # see `passed_on`
     assert {*idle_sources(engine.ledger, engine.sources, engine.ledger.now())} == recorded
-    assert recorded == (set() if kind == "silent" else {"l", "r"})
+    assert recorded == (set() if kind == "inactive" else {"l", "r"}), "recorded once more, by the present rule"
     assert engine.ledger.last()["l"].idle
     _signals(engine).idle()
     assert idle_sources(engine.ledger, engine.sources, engine.ledger.now()) == {}

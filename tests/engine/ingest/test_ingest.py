@@ -216,7 +216,7 @@ def test_a_silent_source_is_recorded_idle_once_and_is_active_again_with_new_rows
     [[ingested]] = engine.ingest()
     assert (ingested.source, ingested.kind, ingested.idle, ingested.watermark, ingested.rows_read, ingested.offsets) == (
         "r",
-        "silent",
+        "inactive",
         True,
         START - MINUTE - 1,
         0,
@@ -234,8 +234,8 @@ def test_a_silent_source_is_recorded_idle_once_and_is_active_again_with_new_rows
     [entry] = engine.ingest()
     assert {s.source: (s.kind, s.idle, s.rows_read) for s in entry} == {
         "l": ("rows", False, 1),
-        "r": ("silent", True, 0),
-        "s": ("silent", True, 0),
+        "r": ("inactive", True, 0),
+        "s": ("inactive", True, 0),
     }
     assert engine.ingest() == []
 

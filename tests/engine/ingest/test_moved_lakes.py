@@ -11,6 +11,7 @@ from platform_defs.cli import status as status_report
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest import stream
 from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger.ledger import FORMAT
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import DAY, HOUR, START, Event, join, land, rows_of, source
@@ -46,7 +47,7 @@ def test_a_moved_restored_or_remounted_lake_ingests_nothing_twice(make_engine: M
 
 
 def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved(make_engine: MakeEngine, tmp_path: Path) -> None:
-    """Format 1 has absolute paths, and neither `clock` nor `spread`; the first commit upgrades the ledger to format 2."""
+    """Format 1 has absolute paths, and neither `clock` nor `spread`; the first commit upgrades the ledger to the present format."""
     from tests.engine.old_ledger import write_format_1
 
     engine = make_engine([source("l")], [])
@@ -62,7 +63,7 @@ def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved
     assert (ingested.seq, [o.split("|")[0] for o in ingested.offsets]) == (2, ["./2.jsonl"])
     table = moved.lake.delta("ledger")
     assert table is not None
-    assert table.metadata().description == "Tidemark lake, format 2"
+    assert table.metadata().description == f"Tidemark lake, format {FORMAT}"
     assert moved.ledger.offsets("l") == {offset, *ingested.offsets}
     assert _at(engine, tmp_path / "lake", tmp_path / "moved").ingest() == []
 

@@ -154,13 +154,13 @@ def test_a_running_stream_records_an_idle_source_and_requests_an_advance(make_en
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line])
 
     def on_batch(entry: Entry) -> None:
-        if entry[0].kind == "silent":
+        if entry[0].kind == "inactive":
             raise TimeoutError("seen")
         land(engine, "l", "2.jsonl", [Event("b", 2, HOUR).line]) if entry[0].seq == 1 else clock.pass_ms(2 * HOUR)
 
     with pytest.raises(TimeoutError, match="seen"):
         engine.ingest("1 second", on_batch)
-    assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.entries()][2:] == [[("r", "silent", True)]]
+    assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.entries()][2:] == [[("r", "inactive", True)]]
     assert engine.reading.operator_timeline(engine.assets["pairs"]).after[-1] == START + HOUR - MINUTE - 1
     assert engine.ingestion.busy() is None
 

@@ -69,7 +69,7 @@ def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_i
     assert len(waited) == 6
     assert all(0 < s <= 30 for s in waited)
     assert calls.made == ["quiet", "quiet", 2, "quiet", "quiet"]
-    assert [(s.kind, s.idle) for s in engine.ledger.entries()[1]] == [("silent", True)]
+    assert [(s.kind, s.idle) for s in engine.ledger.entries()[1]] == [("inactive", True)]
     assert engine.ingestion.busy() is None
 
 

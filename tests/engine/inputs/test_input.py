@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from assets.contracts import DerivedAsset, SourceContract
 from operators import Tumbling, WindowedAggregate
 from platform_defs.engine.inputs.input import Input, input_named
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.history import History
+from platform_defs.engine.ledger.rows import Kind
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 from tests.engine.entries import marks, source_entry
 from tests.support.small_sources import join, source
@@ -49,11 +52,12 @@ def test_readers_of_a_source_use_its_watermark() -> None:
     assert _named("l").timeline(history, NOTHING, _no_timeline) == Timeline((None, 5, 5), (False, False, True))
 
 
-def test_readers_of_a_table_use_its_watermark_less_its_delay_even_if_it_is_idle() -> None:
-    silent = tuple(source_entry(name, 2, kind="silent", watermark=mark, idle=True) for name, mark in (("l", 5), ("r", 7)))
-    history = History.of([*marks({"l": 5, "r": 7}), silent])
+@pytest.mark.parametrize(("kind", "is_idle"), [("inactive", True), ("silent", False)])
+def test_readers_of_a_table_use_its_watermark_less_its_delay(kind: Kind, is_idle: bool) -> None:
+    idle = tuple(source_entry(name, 2, kind=kind, watermark=mark, idle=True) for name, mark in (("l", 5), ("r", 7)))
+    history = History.of([*marks({"l": 5, "r": 7}), idle])
     own = Timeline((None, 5, 5), (False, False, True))
-    assert _named("pairs").timeline(history, NOTHING, lambda _: own) == Timeline((None, 4, 4), (False, False, False))
+    assert _named("pairs").timeline(history, NOTHING, lambda _: own) == Timeline((None, 4, 4), (False, False, is_idle))
 
 
 def _no_timeline(_: DerivedAsset) -> Timeline:

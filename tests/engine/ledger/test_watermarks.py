@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.ledger.watermarks import Timeline, delayed, of_operator, of_source, possibly_late
+from platform_defs.engine.ledger.watermarks import (
+    LateResults,
+    Timeline,
+    delayed,
+    late_results,
+    of_operator,
+    of_source,
+    possibly_late,
+    watermark_past,
+)
 from tests.engine.entries import marks, source_entry
 
 
@@ -95,6 +104,88 @@ def test_an_input_listed_twice_counts_once() -> None:
 
 def test_an_output_delay_keeps_a_missing_watermark_and_idleness() -> None:
     assert delayed(Timeline((None, 0, 7), (False, False, True)), 3) == Timeline((None, -3, 4), (False, False, True))
+
+
+@dataclass(frozen=True)
+class LateCase:
+    id: str
+    upstream: tuple[int | None, ...]
+    reader: tuple[int | None, ...]
+    expected: list[LateResults]
+    delay: int = 1
+    since: int = 0
+
+
+LATE_RESULTS = [
+    LateCase("a reader behind its table", (None, 10, 20), (None, 9, 19), []),
+    LateCase(
+        "results that are final after an idle time, and those that are not final yet",
+        (None, 10, 10, 15, 50),
+        (None, 9, 30, 30, 49),
+        [LateResults(10, 50, 30)],
+    ),
+    LateCase("the table has not caught up", (None, 10, 10, 15), (None, 9, 30, 30), [LateResults(10, None, 30)]),
+    LateCase(
+        "the reader goes on while the table catches up",
+        (None, 10, 12, 14),
+        (None, 20, 25, 30),
+        [LateResults(10, 12, 20), LateResults(12, 14, 25), LateResults(14, None, 30)],
+    ),
+    LateCase("a table that has no watermark while its reader has one", (None, None, 10), (None, 7, 9), [LateResults(None, 10, 7)]),
+    LateCase(
+        "only after the batch that records the idle source",
+        (None, 10, 10, 15, 50),
+        (None, 9, 30, 30, 49),
+        [LateResults(15, 50, 30)],
+        since=3,
+    ),
+    LateCase("the reader's watermark is at the table's output watermark", (None, 10, 12), (None, 9, 11), []),
+    LateCase("it is 1 ms past it", (None, 10, 12), (None, 10, 11), [LateResults(10, 12, 10)]),
+]
+
+
+@pytest.mark.parametrize("case", LATE_RESULTS, ids=lambda case: case.id)
+def test_the_results_of_a_table_that_may_be_late(case: LateCase) -> None:
+    upstream, reader = (Timeline(after, (False,) * len(after)) for after in (case.upstream, case.reader))
+    assert late_results(upstream, reader, case.delay, case.since) == case.expected
+
+
+@pytest.mark.parametrize(
+    ("closed_to", "expected"),
+    [(None, None), (9, None), (10, 30), (14, 30), (15, 30), (50, 49), (70, 49)],
+)
+def test_how_far_a_reader_may_go_past_its_table(closed_to: int | None, expected: int | None) -> None:
+    upstream, reader = Timeline((None, 10, 10, 15, 50), (False,) * 5), Timeline((None, 9, 30, 30, 49), (False,) * 5)
+    assert watermark_past(upstream, reader, closed_to, 4, 1) == expected
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=12)
+
+
+@settings(max_examples=1_000)
+@given(STEPS, st.integers(0, 3), st.integers(0, 100), st.integers(0, 12))
+def test_no_result_that_is_not_late_can_appear_in_a_range_that_its_reader_has_closed(steps, delay, closed_to, head):
+    """A naive model: each later result of the table, one for each `final_at`, is late for its reader or not before the closed range."""
+    upstream, other, idle = [None], [None], [False]
+    for up, on, is_idle in steps:
+        upstream.append(upstream[-1] if is_idle else (upstream[-1] or 0) + up)
+        other.append((other[-1] or 0) + on)
+        idle.append(is_idle)
+    reader = of_operator([delayed(Timeline(upstream, idle), delay), Timeline(other, [False] * len(other))]).after
+    head = min(head, len(upstream) - 1)
+    found = late_results(Timeline(upstream, idle), Timeline(reader, idle), delay, 0)
+    past = watermark_past(Timeline(upstream, idle), Timeline(reader, idle), closed_to, head, 0)
+    allowed = max(closed_to - delay, -(1 << 63) if past is None else past)
+    for final_at in range(closed_to + 1, 120):
+        batch = next((n for n, mark in enumerate(upstream) if mark is not None and mark >= final_at), len(upstream))
+        expected = reader[batch - 1]
+        for time in range(final_at - delay, final_at + 1):
+            [mark] = {
+                of.watermark for of in found if (of.after is None or of.after < final_at) and (of.upto is None or final_at <= of.upto)
+            } or {None}
+            is_late = mark is not None and time < mark
+            assert is_late == (expected is not None and time < expected)
+            assert is_late or time >= min(allowed, reader[head] if reader[head] is not None else -1)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ TABLES = [
     DerivedAsset(name="top", inputs=("l",), operator=TOP),
     DerivedAsset(name="best", inputs=("top",), operator=BEST),
 ]
-SILENT = {"kind": "silent", "idle": True}
+SILENT = {"kind": "inactive", "idle": True}
 
 
 @pytest.fixture

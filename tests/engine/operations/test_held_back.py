@@ -30,7 +30,8 @@ class Case:
     expected: HeldBack | None
 
 
-IDLE = {"kind": "silent", "idle": True}
+IDLE = {"kind": "inactive", "idle": True}
+SILENT = {"kind": "silent", "idle": True}
 CASES = [
     Case("before the first batch", {}, "pairs", None),
     Case("the slower of two", {"l": {"watermark": START + HOUR}, "r": {"watermark": START}}, "pairs", HeldBack("r", HOUR)),
@@ -45,8 +46,14 @@ CASES = [
         HeldBack("r", HOUR),
     ),
     Case(
-        "a table whose sources are all idle holds back its reader",
+        "a table whose sources are all idle holds back nothing",
         {"l": {"watermark": START, **IDLE}, "r": {"watermark": START + MINUTE, **IDLE}, "other": {"watermark": START + 2 * HOUR}},
+        "of_pairs",
+        None,
+    ),
+    Case(
+        "such a table holds back its reader after a batch of an earlier version",
+        {"l": {"watermark": START, **SILENT}, "r": {"watermark": START + MINUTE, **SILENT}, "other": {"watermark": START + 2 * HOUR}},
         "of_pairs",
         HeldBack("l", MINUTE),
     ),

@@ -78,7 +78,7 @@ class FakeEngine:
         next(self.steps(f"rebuild {name}" if name != "bad" else name))
         return SimpleNamespace(days=(), missing=0, extra=0)
 
-    def drain(self) -> None:
+    def drain(self, assets: object) -> None:
         return None
 
     def ingest(self, every: str | None, on_batch: Callable[[Entry], None], on_quiet: object, on_start: Callable[[], None]) -> list[Any]:

@@ -60,7 +60,7 @@ def test_the_counts_of_sources_add_up(engine: Engine, scrape: Scrape, clock: Clo
     commit_batch(engine, {"l": {"watermark": START, "rows_read": 10, "accepted": 5, "duplicate": 2, "quarantined": 2, "markers": 1}})
     first = scrape()
     clock.pass_ms(MINUTE)
-    commit_batch(engine, {"l": {"watermark": START + HOUR, "warned": 3}, "r": {"kind": "silent", "idle": True, "watermark": None}})
+    commit_batch(engine, {"l": {"watermark": START + HOUR, "warned": 3}, "r": {"kind": "inactive", "idle": True, "watermark": None}})
     found = scrape()
     outcomes = {"accepted": 15, "duplicate": 2, "quarantined": 2, "marker": 1}
     assert {f"[('outcome', '{o}'), ('source', 'l')]": n for o, n in outcomes.items()}.items() <= _of(found, "source_rows_total").items()

@@ -129,7 +129,7 @@ def test_a_stream_of_the_present_files_advances_tables_after_a_source_has_become
     clock.pass_ms(2 * HOUR)
     reports = Recorder()
     [idle] = StreamRun(engine, reports).run(NOW)
-    assert idle[0].kind == "silent"
+    assert idle[0].kind == "inactive"
     assert reports.of("batch") == [engine.ledger.head]
     assert engine.pending.days("pairs") is None, "it is advanced as far as the watermark allows"
     assert rows_of(engine.views.table("pairs"), "left_v", "right_v") == [(1, 3)]

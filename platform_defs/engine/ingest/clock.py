@@ -1,0 +1,104 @@
+"""Processing time as a clock: the watermark of a source with processing time follows the ledger's clock, also without rows.
+
+The event time of such a source's rows is the time of their batch, so after a batch every row up to its time has been seen. Each batch of
+the ledger, of whatever source, records the watermark of these sources. While nothing arrives, a control batch moves the clock, as one
+records idle sources, for as long as a table that reads the source may have pending results.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
+from platform_defs.engine.inputs.input import Input, TableInput, input_named
+from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, moved
+
+MOST_STEPS, LONGEST_STEP = 60, 3_600_000
+"""While a result is pending, the clock is moved after this share of the longest time for which it may be, at the latest after an hour."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long results of a table may be pending.
+
+    Args:
+        sources: the sources of the table.
+        longest: the longest time, in ms of the watermark, after a row's event time until every result that contains the row is final.
+    """
+
+    sources: frozenset[str]
+    longest: int
+
+
+def follows_clock(contract: SourceContract) -> bool:
+    """Whether a source's watermark follows the ledger's clock: its event time is processing time, and no row carries a watermark."""
+    return contract.by_ingest_time and isinstance(contract.watermark, BoundedOutOfOrderness)
+
+
+def mark_at(contract: SourceContract, now: int) -> int:
+    """The watermark of a source that follows the clock after a batch at the ledger's time `now`, in epoch ms."""
+    assert isinstance(contract.watermark, BoundedOutOfOrderness)
+    return now - contract.watermark.bound_ms - 1
+
+
+def clock_rows(
+    last: Mapping[str, SourceEntry], contracts: Mapping[str, SourceContract], seq: int, now: int, named: Collection[str] = ()
+) -> Entry:
+    """The rows of a batch for the sources that follow the clock.
+
+    Args:
+        last: the newest row of each source.
+        contracts: the sources, by name.
+        seq: the batch's number.
+        now: the batch's time.
+        named: the sources that have a row in the batch already.
+    """
+    found: list[SourceEntry] = []
+    for name, contract in contracts.items():
+        if follows_clock(contract) and name not in named:
+            row = last.get(name) or SourceEntry(seq=seq, kind="clock", ingested_at=now, source=name)
+            mark = mark_at(contract, now) if row.watermark is None else max(row.watermark, mark_at(contract, now))
+            found.append(moved(row, seq=seq, kind="clock", ingested_at=now, watermark=mark, idle=False))
+    return tuple(found)
+
+
+def waits_of(contracts: Mapping[str, SourceContract], assets: Mapping[str, DerivedAsset]) -> dict[str, list[Wait]]:
+    """For each source that follows the clock, how long results of the tables that are computed from it may be pending."""
+    found: dict[str, list[Wait]] = {name: [] for name, contract in contracts.items() if follows_clock(contract)}
+    for name in assets if found else ():
+        of = input_named(name, contracts, assets)
+        for source in of.sources & found.keys():
+            found[source].append(Wait(of.sources, _longest(of)))
+    return found
+
+
+def waiting_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], waits: Mapping[str, Sequence[Wait]], now: int) -> list[str]:
+    """The sources whose watermark a control batch at the time `now` should move, since results may be pending until it does.
+
+    Args:
+        ledger: the ledger.
+        contracts: the sources, by name.
+        waits: the result of `waits_of`.
+        now: the time of the next batch.
+    """
+    last = ledger.last() if waits else {}
+    return [name for name, of in waits.items() if any(_must_move(last, contracts[name], wait, now) for wait in of)]
+
+
+def _must_move(last: Mapping[str, SourceEntry], contract: SourceContract, wait: Wait, now: int) -> bool:
+    newest = max((t for name in wait.sources if name in last and (t := last[name].max_event_time) is not None), default=None)
+    if newest is None:
+        return False
+    row, target, needed = last.get(contract.name), mark_at(contract, now), newest + wait.longest
+    mark = None if row is None else row.watermark
+    if mark is None:
+        return True
+    return mark < needed and target > mark and (target >= needed or target - mark > min(wait.longest // MOST_STEPS, LONGEST_STEP))
+
+
+def _longest(of: Input) -> int:
+    """The longest time, in ms of the watermark, after a row's event time until every result of a table that contains the row is final."""
+    if not isinstance(of, TableInput):
+        return 0
+    reads = of.table.operator.reads
+    own = reads.longest_lookback + reads.watermark_delay + (reads.ttl or 0 if reads.ttl_by == "event" else 0)
+    return own + max(map(_longest, of.inputs), default=0)

@@ -1,0 +1,139 @@
+"""The rows of a table that a reader reads: its results, and which of them became final too late for the reader."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.columns import FINAL_AT, RESULT_TIME, temporary
+from operators.contract import EVENT_TIME, WATERMARK
+from operators.timing import timestamp
+from platform_defs.engine.inputs.input import Input
+from platform_defs.engine.inputs.prepared_rows import LATE, as_input
+from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger import watermarks
+from platform_defs.engine.ledger.arrow_values import arrow_array
+from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.ledger.watermarks import LateResults, Timeline
+
+_AFTER, _UPTO, _MARK = (temporary(name) for name in ("after", "upto", "mark"))
+_FIRST, _LAST = -(1 << 63), (1 << 63) - 1
+
+
+class ReadsResults(Protocol):
+    """The parts of `reader.Reading` that are needed here."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        ...
+
+    @property
+    def lake(self) -> Lake:
+        """The lake."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """The lake's ledger."""
+        ...
+
+    def operator_timeline(self, asset: DerivedAsset) -> Timeline:
+        """An asset's own watermark over the ledger."""
+        ...
+
+    def input_named(self, name: str) -> Input:
+        """The source or the table of a name."""
+        ...
+
+    def table(self, name: str, column: str, span: Span) -> DataFrame:
+        """The rows of an existing table whose time in a column lies in a span."""
+        ...
+
+    def input(self, asset: DerivedAsset, which: int, head: int) -> DataFrame:
+        """The rows of an input, up to a batch, that are not late."""
+        ...
+
+
+def result_rows(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, span: Span) -> DataFrame:
+    """The rows of a table with `event_time` (for final results, their `result_time`) in a span, and with `LATE`.
+
+    A row is late if it became final in a batch before which the reader's watermark was past it, which happens only if the
+    table has been idle. No allowed lateness of the reader applies: a row of a table never corrects a closed result of the reader, except
+    through a correction of the table. A row of an upserted table is never late: every change of it corrects the reader's results.
+
+    Args:
+        reading: reads the lake.
+        asset: the asset that reads.
+        of: the asset that makes the table.
+        span: the event times to read.
+    """
+    if of.operator.emits.upserts:
+        return reading.table(of.name, EVENT_TIME, span).withColumn(LATE, F.lit(False))
+    late = _overlapping(late_results(reading, asset, of), span, of.operator.reads.watermark_delay)
+    exists = reading.lake.delta(of.name) is not None
+    rows = reading.table(of.name, RESULT_TIME, span) if exists or not _may_be_missing(reading, asset, of) else _no_rows(reading, of)
+    decided = _with_late(reading, asset, rows, late) if late else rows.withColumn(LATE, F.lit(False))
+    return as_input(decided)
+
+
+def late_results(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset) -> list[LateResults]:
+    """The ranges of a table's results that may be late for a reader; see `watermarks.late_results`."""
+    since = _since(reading, asset, of)
+    if since is None:
+        return []
+    delay = of.operator.reads.watermark_delay
+    return watermarks.late_results(reading.operator_timeline(of), reading.operator_timeline(asset), delay, since)
+
+
+def watermark_past(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, closed_to: int | None, head: int) -> int | None:
+    """The watermark up to which a reader may close results without further results of a table; see `watermarks.watermark_past`."""
+    since = _since(reading, asset, of)
+    if since is None:
+        return None
+    return watermarks.watermark_past(reading.operator_timeline(of), reading.operator_timeline(asset), closed_to, head, since)
+
+
+def _since(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset) -> int | None:
+    """The first batch after which results of a table can be late for a reader; None if they never are."""
+    if not (asset.operator.reads.closes_ranges and of.operator.reads.closes_ranges) or of.operator.emits.upserts:
+        return None
+    return watermarks.idle_since(reading.ledger.source(name) for name in reading.input_named(of.name).sources)
+
+
+def _may_be_missing(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset) -> bool:
+    """Whether a reader may advance before a table's first step, because the table's sources were idle from the start."""
+    return _since(reading, asset, of) is not None
+
+
+def _no_rows(reading: ReadsResults, of: DerivedAsset) -> DataFrame:
+    """No rows, with the columns of a table that does not exist yet."""
+    return of.rows(*[reading.input(of, which, 0) for which in range(len(of.inputs))]).where(F.lit(False))
+
+
+def _overlapping(late: Sequence[LateResults], span: Span, delay: int) -> list[LateResults]:
+    """The ranges that may contain results with times in a span: `result_time <= final_at <= result_time + delay`."""
+    first, last = (_FIRST if span.first is None else span.first), (_LAST if span.last is None else span.last + delay)
+    return [of for of in late if (of.upto is None or of.upto >= first) and (of.after is None or of.after < last)]
+
+
+def _with_late(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, late: Sequence[LateResults]) -> DataFrame:
+    """Rows with `LATE`, and with `WATERMARK` if the operator reads it."""
+    reads, int64 = asset.operator.reads, pa.int64()
+    ends = {
+        _AFTER: [_FIRST if of.after is None else of.after for of in late],
+        _UPTO: [_LAST if of.upto is None else of.upto for of in late],
+        _MARK: [of.watermark + reads.lateness for of in late],  # so that the operator's allowed lateness has no effect
+    }
+    ranges = reading.spark.createDataFrame(pa.table({name: arrow_array(values, int64) for name, values in ends.items()}))
+    ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_MARK)).alias(WATERMARK))
+    final_at = F.unix_millis(FINAL_AT)
+    found = rows.join(F.broadcast(ranges), (final_at > F.col(_AFTER)) & (final_at <= F.col(_UPTO)), "left")
+    time, mark = F.col(RESULT_TIME), F.col(WATERMARK)
+    is_late = time <= mark if reads.recorded else asset.operator.late(time, mark)
+    columns = [*rows.columns, *([WATERMARK] if reads.with_watermark else [])]
+    return found.select(*columns, F.coalesce(is_late, F.lit(False)).alias(LATE))

@@ -1,0 +1,201 @@
+"""Processing time as a clock: every batch moves the watermark of such a source, also without rows. No test needs Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assets.contracts import BoundedOutOfOrderness, DerivedAsset, Punctuated, SourceContract
+from operators import Tumbling, WindowedAggregate
+from platform_defs.engine import Engine
+from platform_defs.engine.ingest.clock import MOST_STEPS, Wait, clock_rows, waits_of
+from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ingest.idle_sources import idle_sources
+from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, moved
+from tests.support.bare_lake import bare_engine, commit_batch
+from tests.support.clock import NOON, Clock
+from tests.support.memory_ledger import MemoryLedgerStore
+from tests.support.small_sources import HOUR, MINUTE, START, join, source
+
+COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})
+TABLES = [
+    DerivedAsset(name="counts", inputs=("c",), operator=COUNT),
+    join("clicked", ("c", "s"), lower="-10 minutes", upper="0 minutes"),
+    join("others", ("l", "r")),
+]
+
+
+def _contract(name: str = "c", **changes: Any) -> SourceContract:
+    return source(name, **{"event_time": "ingested_at", "watermark": BoundedOutOfOrderness("0 ms"), **changes})
+
+
+SOURCES = [_contract(), source("s"), source("l"), source("r")]
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: Clock) -> Engine:
+    """An engine without a session: `c` has processing time, and is counted by minute, and joined with `s`."""
+    return bare_engine(tmp_path, clock, SOURCES, TABLES)
+
+
+def _signals(engine: Engine) -> Signals:
+    no_session: Any = None
+    waits = waits_of(engine.sources, engine.assets)
+    return Signals(no_session, engine.lake, engine.ledger, engine.sources, waits=waits)
+
+
+def _mark(engine: Engine, name: str = "c") -> int | None:
+    row = engine.ledger.last().get(name)
+    return None if row is None else row.watermark
+
+
+def _rows_of_clock(engine: Engine) -> int:
+    """Commit a batch with a row of `c`; returns its event time, which is the batch's."""
+    now = engine.ledger.now()
+    times = {"max_event_time": now, "first_event_time": now, "last_event_time": now, "ingested_at": now}
+    commit_batch(engine, {"c": {"watermark": now - 1, **times}})
+    return now
+
+
+def test_every_batch_moves_the_clock(engine: Engine, clock: Clock) -> None:
+    signals = _signals(engine)
+    assert signals.watermark({"s": START}) is not None
+    [seen, *_] = engine.ledger.entries()
+    assert [(row.source, row.kind, row.watermark) for row in seen] == [("c", "clock", NOON - 1), ("s", "watermark", START)]
+    clock.pass_ms(HOUR)
+    signals.watermark({"l": START})
+    assert _mark(engine) == NOON + HOUR - 1
+
+
+@pytest.mark.parametrize(
+    ("contract", "expected"),
+    [
+        (_contract(), 999),
+        (_contract(watermark=BoundedOutOfOrderness("100 ms")), 899),
+        (source("c"), None),
+        (_contract(watermark=Punctuated("ts")), None),
+    ],
+)
+def test_the_watermark_is_the_time_of_the_batch_less_the_bound(contract: SourceContract, expected: int | None) -> None:
+    [*found] = clock_rows({}, {"c": contract}, 7, 1_000)
+    assert [(row.seq, row.kind, row.ingested_at, row.watermark, row.idle) for row in found] == (
+        [] if expected is None else [(7, "clock", 1_000, expected, False)]
+    )
+
+
+def test_a_watermark_that_was_set_ahead_of_the_clock_never_goes_back() -> None:
+    row = SourceEntry(seq=1, kind="watermark", ingested_at=5, source="c", watermark=2_000, idle=True)
+    assert [(row.watermark, row.idle) for row in clock_rows({"c": row}, {"c": _contract()}, 2, 1_000)] == [(2_000, False)]
+
+
+def test_a_source_that_has_a_row_in_the_batch_gets_no_second_one() -> None:
+    assert clock_rows({}, {"c": _contract()}, 1, 1_000, {"c"}) == ()
+
+
+def test_the_clock_goes_on_until_the_last_result_is_final_and_then_stands_still(engine: Engine, clock: Clock) -> None:
+    """A row waits at most 10 minutes in the join, and less than a minute in the count."""
+    signals = _signals(engine)
+    assert signals.idle() is None, "there is no row yet"
+    last = _rows_of_clock(engine)
+    written = 0
+    for _ in range(15 * MINUTE // 5_000):
+        clock.pass_ms(5_000)
+        is_due = bool(engine.pending.idle())
+        assert is_due is (signals.idle() is not None)
+        written = engine.ledger.head - 1
+    mark = _mark(engine)
+    assert mark is not None and last + 10 * MINUTE <= mark <= last + 11 * MINUTE
+    assert 10 <= written <= 2 * MOST_STEPS
+
+
+def test_a_sensor_sees_that_results_wait_for_the_clock(engine: Engine, clock: Clock) -> None:
+    _rows_of_clock(engine)
+    assert engine.pending.idle() == []
+    clock.pass_ms(2_000)
+    assert engine.pending.idle() == ["c"]
+    assert _signals(engine).idle() is not None
+    assert engine.pending.idle() == []
+
+
+def test_a_result_waits_for_the_sum_of_the_waits_on_its_way() -> None:
+    hourly = WindowedAggregate(by="k", window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"})
+    tables = {t.name: t for t in [TABLES[0], DerivedAsset(name="hourly", inputs=("counts",), operator=hourly)]}
+    found = waits_of({"c": _contract()}, tables)
+    assert found == {"c": [Wait(frozenset({"c"}), MINUTE), Wait(frozenset({"c"}), MINUTE + HOUR)]}
+    assert waits_of({"c": source("c")}, tables) == {}
+
+
+def test_rows_of_a_joined_source_wait_for_the_clock_too(engine: Engine, clock: Clock) -> None:
+    commit_batch(engine, {"s": {"watermark": NOON, "max_event_time": NOON}})
+    assert engine.pending.idle() == ["c"], "the clock has not been recorded yet"
+    assert _signals(engine).idle() is not None
+    assert _mark(engine) is not None
+
+
+def test_a_source_with_processing_time_is_never_idle(tmp_path: Path, clock: Clock) -> None:
+    engine = bare_engine(tmp_path, clock, [_contract(idle_timeout="1 minute"), source("s", idle_timeout="1 minute")], TABLES[:2])
+    _rows_of_clock(engine)
+    clock.pass_ms(HOUR)
+    assert [*idle_sources(engine.ledger, engine.sources, engine.ledger.now())] == ["s"]
+    assert [(row.source, row.kind, row.idle) for row in _signals(engine).idle() or ()] == [("s", "inactive", True), ("c", "clock", False)]
+
+
+def test_a_drain_raises_processing_time_to_the_clock_only(engine: Engine, clock: Clock) -> None:
+    last = _rows_of_clock(engine)
+    commit_batch(engine, {"s": {"watermark": NOON, "max_event_time": NOON + HOUR}})
+    signals = _signals(engine)
+    drained = {row.source: (row.kind, row.watermark) for row in signals.drain(10 * MINUTE) or ()}
+    end = NOON + HOUR + 10 * MINUTE + 1
+    assert drained == {"c": ("drain", engine.ledger.last()["c"].ingested_at - 1)} | dict.fromkeys(("s", "l", "r"), ("drain", end))
+    clock.pass_ms(2 * HOUR)
+    assert signals.idle() is not None, "the clock finalizes the rows that the drain did not"
+    mark = _mark(engine)
+    assert mark is not None and mark > last + 10 * MINUTE
+
+
+def test_a_drain_of_tables_raises_their_own_sources_only(engine: Engine) -> None:
+    commit_batch(engine, {name: {"watermark": START, "max_event_time": START + at} for name, at in {"s": HOUR, "l": 1, "r": 2}.items()})
+    drained = {row.source: row.watermark for row in _drain(engine, ["others"]) or () if row.kind == "drain"}
+    assert drained == dict.fromkeys(("l", "r"), START + 2 + _REACH + 1), "past the newest event of these sources"
+    assert _mark(engine, "s") == START
+    assert _drain(engine, ["others"]) is None
+    assert {row.source for row in _drain(engine, None) or () if row.kind == "drain"} == {"c", "s", "l", "r"}
+
+
+_REACH = sum(t.operator.reads.longest_lookback + t.operator.reads.watermark_delay for t in TABLES)
+
+
+def _drain(engine: Engine, tables: list[str] | None) -> Any:
+    """`Engine.drain` with signals that need no session."""
+    engine.ingestion.__dict__["signals"] = _signals(engine)
+    return engine.drain(tables)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["rows", "drain", "idle", "other"]), st.integers(0, 90_000)), max_size=12))
+def test_no_row_of_processing_time_is_ever_late(tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int]]) -> None:
+    clock = Clock()
+    engine = bare_engine(tmp_path_factory.mktemp("clock"), clock, SOURCES, TABLES)
+    engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
+    marks = [-1]
+    for action, passed in actions:
+        clock.pass_ms(passed)
+        if action == "rows":
+            before = _mark(engine)
+            assert before is None or _rows_of_clock(engine) > before
+        elif action == "other":
+            newest = max(clock.now, _mark(engine, "s") or 0)
+            commit_batch(engine, {"s": {"watermark": newest, "max_event_time": newest + HOUR}})
+        else:
+            _ = _signals(engine).drain(_REACH) if action == "drain" else _signals(engine).idle()
+        marks.append(_mark(engine) or -1)
+    assert marks == sorted(marks)
+
+
+def test_a_row_carries_state_over(engine: Engine) -> None:
+    """A row of the clock keeps the newest event time and the partitions of the source."""
+    row = SourceEntry(seq=1, kind="rows", ingested_at=5, source="c", watermark=4, max_event_time=5, partitions=("kafka://t/0|5|5",))
+    [found] = clock_rows({"c": row}, {"c": _contract()}, 2, 9)
+    assert found == moved(row, seq=2, kind="clock", ingested_at=9, watermark=8)
