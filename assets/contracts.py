@@ -25,8 +25,19 @@ from assets.ddl import misspelled_type, schema_of
 from assets.expressions import check_expression
 from assets.names import first_twice
 from assets.preparation import Preparation
+from assets.watermark_strategies import (
+    NO_DISORDER,
+    STRATEGIES,
+    Alignment,
+    BatchExpression,
+    BatchStatistics,
+    BoundedOutOfOrderness,
+    Generated,
+    Punctuated,
+    WatermarkGenerator,
+)
 from operators.contract import EVENT_TIME, NewRows, Operator
-from operators.timing import Duration, length_ms
+from operators.timing import Duration
 
 INGESTED_AT = "ingested_at"
 """The event time of a source that uses processing time: the time at which a row's batch was ingested."""
@@ -38,14 +49,19 @@ __all__ = [
     "ENGINE_COLUMNS",
     "EVENT_TIME_RAW",
     "INGESTED_AT",
+    "Alignment",
+    "BatchExpression",
+    "BatchStatistics",
     "BoundedOutOfOrderness",
     "ContractError",
     "DerivedAsset",
+    "Generated",
     "NewColumns",
     "Preparation",
     "Punctuated",
     "RowRule",
     "SourceContract",
+    "WatermarkGenerator",
 ]
 
 Action = Literal["warn", "quarantine", "fail"]
@@ -75,44 +91,6 @@ class RowRule:
             raise ContractError.bad_value("action", self.action, ", ".join(get_args(Action)))
 
 
-@dataclass(frozen=True)
-class BoundedOutOfOrderness:
-    """The watermark after a batch is `max(event_time) - bound - 1 ms`; it never decreases.
-
-    Args:
-        bound: how far a row may be behind the newest one without being late, zero or more.
-    """
-
-    bound: Duration
-
-    def __post_init__(self) -> None:
-        check_length("out_of_orderness", self.bound)
-
-    @cached_property
-    def bound_ms(self) -> int:
-        """The bound in ms."""
-        return length_ms(self.bound, "out_of_orderness")
-
-
-@dataclass(frozen=True)
-class Punctuated:
-    """Some rows carry a watermark (punctuated watermarks).
-
-    Args:
-        watermark: SQL for a row's watermark (a timestamp; null if the row has none).
-        marker: SQL that is true for a row that only carries a watermark and is no event; such rows are counted as markers and are not
-            written to the log.
-    """
-
-    watermark: str
-    marker: str | None = None
-
-    def __post_init__(self) -> None:
-        check_sql("watermark", self.watermark)
-        if self.marker is not None:
-            check_sql("marker", self.marker)
-
-
 @dataclass(frozen=True, kw_only=True)
 class SourceContract:
     """The contract of a source: its columns, event time, watermark and key, and what happens to rows that violate it.
@@ -131,6 +109,8 @@ class SourceContract:
         unique_key: the columns that identify an event; a second row with the same key is a duplicate. Empty to ingest every row.
         duplicate_horizon: how far apart in event time two rows of one key are still duplicates.
         idle_timeout: a source without rows for this long in wall-clock time no longer holds back the watermark; None for never.
+        alignment: the group of sources whose watermarks are kept together, so that a source that is ahead waits; it needs an
+            `idle_timeout`. None to ingest the source as fast as its input arrives.
         future_skew: rows whose event time is further ahead of the wall clock are quarantined; None to ingest them.
         rules: row rules.
         options: options for Spark's `from_csv` / `from_json`. `header` is `"true"` by default: CSV columns are matched by the header's
@@ -148,10 +128,11 @@ class SourceContract:
     name: str
     schema: str | StructType
     event_time: str
-    watermark: BoundedOutOfOrderness | Punctuated = BoundedOutOfOrderness("0 ms")
+    watermark: BoundedOutOfOrderness | Punctuated | BatchExpression | Generated = NO_DISORDER
     unique_key: tuple[str, ...] = ()
     duplicate_horizon: Duration = "7 days"
     idle_timeout: Duration | None = None
+    alignment: Alignment | None = None
     future_skew: Duration | None = "24 hours"
     rules: tuple[RowRule, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
@@ -169,20 +150,37 @@ class SourceContract:
         check_key(self.unique_key, self.struct, f"source {self.name!r}")
         check_sql("event_time", self.event_time)
         self._check_expressions()
-        if not isinstance(self.watermark, BoundedOutOfOrderness | Punctuated):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ContractError.bad_value("watermark", self.watermark, "BoundedOutOfOrderness(...) or Punctuated(...)")
+        if not isinstance(self.watermark, STRATEGIES):  # pyright: ignore[reportUnnecessaryIsInstance]
+            legal = "BoundedOutOfOrderness(...), Punctuated(...), BatchExpression(...) or Generated(...)"
+            raise ContractError.bad_value("watermark", self.watermark, legal)
+        self._check_alignment()
         for parameter in ("duplicate_horizon", "idle_timeout", "future_skew"):
             check_length(parameter, getattr(self, parameter))
         if (again := first_twice([r.name for r in self.rules])) is not None:
             raise ContractError.bad_value("rules", again, "names that differ in more than case: rows are counted by rule name")
         check_options(self.options, f"source {self.name!r}")
 
+    def _check_alignment(self) -> None:
+        """Raise `ContractError` if the source would hold back its alignment group for ever, or has no watermark of its own to align."""
+        if self.alignment is None:
+            return
+        if not isinstance(self.alignment, Alignment):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ContractError.bad_value("alignment", self.alignment, "Alignment(group=..., max_drift=...), or None")
+        if self.by_ingest_time:
+            legal = f"None for source {self.name!r}: the watermark of processing time is the clock"
+            raise ContractError.bad_value("alignment", self.alignment, legal)
+        if self.idle_timeout is None:
+            legal = f"an idle timeout for source {self.name!r}, which has an `alignment`: without one it would hold back its group for ever"
+            raise ContractError.bad_value("idle_timeout", self.idle_timeout, legal)
+
     def _check_expressions(self) -> None:
         """Raise `ContractError` if an expression reads a column that the schema does not have."""
         columns, of, added = self.struct.fieldNames(), f"source {self.name!r}", (*ENGINE_COLUMNS, INGESTED_AT)
         read = [("event_time", self.event_time), *(("condition", rule.condition) for rule in self.rules)]
+        if isinstance(self.watermark, Punctuated | BatchExpression):
+            read += [("watermark", self.watermark.watermark)]
         if isinstance(self.watermark, Punctuated):
-            read += [("watermark", self.watermark.watermark), ("marker", self.watermark.marker or "true")]
+            read += [("marker", self.watermark.marker or "true")]
         for parameter, expression in read:
             check_expression(parameter, expression, columns, of, added)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from assets.contracts import Punctuated
+from assets.contracts import BoundedOutOfOrderness
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.connection_values import Secret, Value, registry_config, resolved
@@ -185,7 +185,7 @@ class Kafka(Strict):
         if name not in pipeline.sources_by_name:
             raise KafkaError.no_source(name, pipeline)
         contract = pipeline.sources_by_name[name]
-        if isinstance(contract.watermark, Punctuated):
+        if not isinstance(contract.watermark, BoundedOutOfOrderness):
             raise KafkaError.not_with_topics(name, "watermark", "BoundedOutOfOrderness: each partition has its own watermark")
         if contract.new_columns in ("add", "refuse"):
             raise KafkaError.not_with_topics(name, "new_columns", "ignore, quarantine")

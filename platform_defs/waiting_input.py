@@ -29,8 +29,12 @@ class WaitingInput:
 
 
 def waiting_input(engine: Engine) -> WaitingInput:
-    """The new files, the new records of topics, and the idle sources; a file or record is new if the ledger does not list it."""
-    fresh = [file for source in sorted(engine.folders) for file in engine.ingestion.new_files(source)]
+    """The new files, the new records of topics, and the idle sources; a file or record is new if the ledger does not list it.
+
+    The input of a source that is ahead of its alignment group does not count: an ingest would not read it now.
+    """
+    ahead = engine.ingestion.ahead
+    fresh = [file for source in sorted(engine.folders) if source not in ahead for file in engine.ingestion.new_files(source)]
     idle, records = engine.pending.idle(), engine.ingestion.new_records()
     unlisted = (
         *(f"{path} cannot be listed: {why}" for path, why in engine.ingestion.unlisted.items()),

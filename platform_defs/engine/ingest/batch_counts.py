@@ -9,14 +9,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegralType, StringType
 
-from assets.contracts import BoundedOutOfOrderness, SourceContract
+from assets.contracts import SourceContract
 from operators.contract import EVENT_TIME
 from operators.timing import millis
 from platform_defs.engine.formats.raw_rows import RAW
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.validate import BROKEN, IS_MARKER, MARK, REASON
-from platform_defs.engine.ledger.ledger import SourceEntry
 
 
 @dataclass(frozen=True)
@@ -52,19 +51,6 @@ class BatchCounts:
     min_key: Any = None
     max_key: Any = None
     bytes: int | None = None
-
-    def watermark(self, contract: SourceContract, last: SourceEntry | None, newest: int | None) -> int | None:
-        """The source's watermark after the batch; None if it has none yet.
-
-        Args:
-            contract: the source's contract.
-            last: the source's row of the ledger batch before this one.
-            newest: the event time that the bound for out-of-orderness is subtracted from; None if there is none.
-        """
-        how = contract.watermark
-        bounded = None if newest is None or not isinstance(how, BoundedOutOfOrderness) else newest - how.bound_ms - 1
-        found = bounded if isinstance(how, BoundedOutOfOrderness) else self.mark
-        return max((w for w in (found, last and last.watermark) if w is not None), default=None)
 
 
 def measures(contract: SourceContract, *, with_bytes: bool = False) -> list[Column]:

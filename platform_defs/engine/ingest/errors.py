@@ -73,6 +73,22 @@ class IngestError(TidemarkError, RuntimeError):
             "the input changed while it was read. Run the ingest again"
         )
 
+    @classmethod
+    def generator_failed(cls, source: str, statistics: object, error: Exception) -> "IngestError":
+        """A watermark generator raised an error."""
+        return cls(
+            f"the watermark generator of source {source!r} raised {type(error).__name__}: {error}, for {statistics}. Nothing of the "
+            "micro-batch was ingested. Correct its `on_batch`, and run the ingest again"
+        )
+
+    @classmethod
+    def bad_watermark(cls, source: str, value: object, statistics: object) -> "IngestError":
+        """A watermark generator returned a value that is no watermark."""
+        return cls(
+            f"the watermark generator of source {source!r} returned {value!r}, for {statistics}; legal: a whole number, in epoch ms of the "
+            "years 1 to 9999, or None. Nothing of the micro-batch was ingested. Correct its `on_batch`, and run the ingest again"
+        )
+
 
 @dataclass(eq=False)
 class UnreadError(IngestError):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from assets.contracts import SourceContract
 from operators.timing import length_ms
+from platform_defs.engine.ingest.alignment import sources_ahead
 from platform_defs.engine.ingest.clock import follows_clock
 from platform_defs.engine.ledger.history import IDLE
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
@@ -14,20 +15,17 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
 
     The timeout starts with a source's newest rows or set watermark, or for a source without either with the ledger's first batch. A
     source that an earlier version of Tidemark recorded as idle is recorded again, so that the present rule applies from then on. A source
-    whose watermark follows the clock is never idle.
+    whose watermark follows the clock is never idle, nor is one that is not read because it is ahead of its alignment group.
     """
     now, began = min(now, ledger.wall_clock()), ledger.first_batch_at()
-    last, found = ledger.last(), dict[str, SourceEntry]()
+    last, ahead, found = ledger.last(), sources_ahead(ledger, contracts), dict[str, SourceEntry]()
     for name, contract in contracts.items():
         row = last.get(name) or SourceEntry(seq=0, kind="inactive", ingested_at=began, source=name)
         last_active = ledger.last_active_at(name)
         silent = now - (began if last_active is None else last_active)
         recorded = row.idle and ledger.source(name).idle_rule == IDLE
-        if (
-            contract.idle_timeout is not None
-            and not follows_clock(contract)
-            and not recorded
-            and silent > length_ms(contract.idle_timeout, "idle_timeout")
-        ):
+        if contract.idle_timeout is None or recorded or follows_clock(contract) or name in ahead:
+            continue
+        if silent > length_ms(contract.idle_timeout, "idle_timeout"):
             found[name] = row
     return found

@@ -29,7 +29,8 @@ from platform_defs.engine.formats.unreadable_files import CheckedFiles, Patience
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
 from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_good, measures, ranged_key
-from platform_defs.engine.ingest.clock import clock_rows, follows_clock
+from platform_defs.engine.ingest.batch_watermark import watermark_after
+from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.duplicates import duplicates
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
 from platform_defs.engine.ingest.idle_sources import idle_sources
@@ -175,10 +176,9 @@ class Ingest(LedgerWriter):
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, batch.now)
             lowest = partitions.lowest(batch.now, contract.idle_timeout)
-            newest = batch.now if follows_clock(contract) else counts.last if lowest is None else lowest
             return replace(
                 moved(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
-                watermark=counts.watermark(contract, last, newest),
+                watermark=watermark_after(contract, counts, validated, last, lowest, batch.now),
                 max_event_time=max((t for t in (counts.last, last and last.max_event_time) if t is not None), default=None),
                 first_event_time=counts.first,
                 last_event_time=counts.last,

@@ -11,6 +11,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.engine.ingest.alignment import Ahead, sources_ahead
 from platform_defs.engine.ingest.change_feed import check_feed
 from platform_defs.engine.ingest.clock import waits_of
 from platform_defs.engine.ingest.control_batches import Signals
@@ -122,9 +123,15 @@ class Ingestion:
         """The files in a source's folder that the ledger does not record in their present state. Needs no session."""
         return self.landings[source].new() if source in self.landings else []
 
+    @property
+    def ahead(self) -> Mapping[str, Ahead]:
+        """The sources that are not read now, since they are ahead of their alignment groups. Needs no session; see `alignment`."""
+        return sources_ahead(self.ledger, self.sources)
+
     def new_records(self) -> NewRecords:
-        """The partitions of topics with records that the ledger does not list. Needs no session; see `new_records`."""
-        return new_records(self.topics, self.ledger)
+        """The partitions of topics with records that the ledger does not list, without sources that are `ahead`. Needs no session."""
+        ahead = self.ahead
+        return new_records({name: of for name, of in self.topics.items() if name not in ahead}, self.ledger)
 
     def land_changes(self, table: str, source: str, *, first: int = 0) -> list[Landed]:
         """Land the changes of a Delta table as input files of a source, for the next ingest; see `land_changes`. Needs no session.

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from operators.timing import length_ms
 from platform_defs.engine.formats.files import File, hadoop_file, is_local, listed, one_path
+from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
 from platform_defs.engine.ingest.new_files import Landing
@@ -65,6 +66,7 @@ class Stream:
     ranges: Mapping[str, TopicRanges] = field(default_factory=dict)
     failing: Callable[[Mapping[str, str]], None] = lambda _: None
     _warned: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
+    _left: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
     _reported: list[Mapping[str, str]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def run(
@@ -135,8 +137,18 @@ class Stream:
 
     @property
     def _has_more(self) -> bool:
-        """Whether topics had more records than one micro-batch may have."""
-        return any(ranges.has_more for ranges in self.ranges.values())
+        """Whether there may be more input to read now.
+
+        Topics may have more records than one micro-batch may have. A source of an alignment group may have more than one file, or may have
+        waited for its group at the last turn, and does not wait any more.
+        """
+        ahead = self._ahead
+        return any(ranges.has_more for source, ranges in self.ranges.items() if source not in ahead) or bool(self._left - ahead.keys())
+
+    @property
+    def _ahead(self) -> Mapping[str, Ahead]:
+        """The sources that wait for their alignment groups, and are not read now."""
+        return sources_ahead(self.ingest.ledger, self.ingest.contracts)
 
     @property
     def _finders(self) -> list[tuple[str, Landing | ObjectLanding | TopicRanges]]:
@@ -152,8 +164,12 @@ class Stream:
         ready = pending.is_ready()
         if ready:
             turns.files([])
-        found = [file for file in self._found() if file not in pending]
-        records = [file for source in self.ranges for file in self._records(source, pending) if file not in pending]
+        ahead, contracts = self._ahead, self.ingest.contracts
+        found, left = next_files([file for file in self._found() if file not in pending and file.source not in ahead], contracts)
+        self._left.clear()
+        self._left.update(left, ahead)
+        ranges = [source for source in self.ranges if source not in ahead]
+        records = [file for source in ranges for file in self._records(source, pending) if file not in pending]
         self._warn()
         first, *rest = [*_in_turn(found, self.max_files)] or [[]]
         for some in ([*first, *records], *rest) if first or records else ():

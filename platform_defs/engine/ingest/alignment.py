@@ -1,0 +1,65 @@
+"""Watermark alignment: a source that is too far ahead of its group waits, so that it is ingested no faster than a given drift.
+
+A source is ahead if its watermark is more than its `max_drift` above the lowest watermark of the sources of its group that are not idle. It
+is not read while it is ahead; its files and records wait for a later batch. The lowest one never waits, and if it sends nothing, its idle
+timeout ends the wait, so no source waits for ever. A source of a group is read file by file, so that it overshoots by one file at most.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from assets.contracts import SourceContract
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.ledger.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A source that waits for its alignment group.
+
+    Args:
+        source: the source with the lowest watermark of the group, for which it waits.
+        ahead_ms: how far its watermark is ahead of that source's, in ms; None if that source has no watermark yet.
+    """
+
+    source: str
+    ahead_ms: int | None
+
+
+def sources_ahead(ledger: Ledger, contracts: Mapping[str, SourceContract]) -> dict[str, Ahead]:
+    """The sources that wait for their alignment groups, by name."""
+    groups: dict[str, list[SourceContract]] = {}
+    for contract in contracts.values():
+        if contract.alignment is not None:
+            groups.setdefault(contract.alignment.group, []).append(contract)
+    last, found = ledger.last() if groups else {}, dict[str, Ahead]()
+    for group in groups.values():
+        marks = {of.name: last[of.name].watermark if of.name in last else None for of in group}
+        active = [of.name for of in group if of.name not in last or not last[of.name].idle]
+        lowest = min(active, key=lambda name: (marks[name] is not None, marks[name] or 0), default=None)
+        if lowest is not None:
+            found |= {of.name: ahead for of in group if (ahead := _ahead(of, marks, lowest)) is not None}
+    return found
+
+
+def _ahead(contract: SourceContract, marks: Mapping[str, int | None], lowest: str) -> Ahead | None:
+    own, least = marks[contract.name], marks[lowest]
+    if contract.alignment is None or own is None or contract.name == lowest:
+        return None
+    if least is None:
+        return Ahead(lowest, None)
+    return Ahead(lowest, own - least) if own - least > contract.alignment.max_drift_ms else None
+
+
+def next_files(found: Iterable[File], contracts: Mapping[str, SourceContract]) -> tuple[list[File], set[str]]:
+    """The files to ingest next: of a source of an alignment group only the oldest; and the sources of which others are left."""
+    first: dict[str, File] = {}
+    kept, left = list[File](), set[str]()
+    for file in sorted(found):
+        if contracts[file.source].alignment is None:
+            kept.append(file)
+        elif file.source in first:
+            left.add(file.source)
+        else:
+            first[file.source] = file
+    return [*kept, *first.values()], left

@@ -1,0 +1,70 @@
+"""The watermark of a source after a batch."""
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import BatchExpression, BatchStatistics, BoundedOutOfOrderness, Generated, SourceContract
+from operators.timing import millis
+from platform_defs.engine.ingest.batch_counts import BatchCounts, is_good
+from platform_defs.engine.ingest.clock import follows_clock
+from platform_defs.engine.ingest.errors import IngestError
+from platform_defs.engine.ingest.validate import FIRST_TIME, LAST_TIME
+from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.ledger.ledger import SourceEntry
+
+
+def watermark_after(
+    contract: SourceContract, counts: BatchCounts, validated: DataFrame, last: SourceEntry | None, lowest: int | None, now: int
+) -> int | None:
+    """The source's watermark after a batch; None if it has none yet. It is never lower than before the batch.
+
+    Args:
+        contract: the source's contract.
+        counts: the counts of the batch's rows.
+        validated: the batch's validated rows.
+        last: the source's row of the ledger batch before this one.
+        lowest: the lowest of the newest event times of the source's partitions; None if it has none.
+        now: the batch's time.
+
+    Raises:
+        IngestError: a watermark generator raised an error, or returned a value that is no watermark.
+    """
+    how = contract.watermark
+    if isinstance(how, BoundedOutOfOrderness):
+        newest = now if follows_clock(contract) else counts.last if lowest is None else lowest
+        found = None if newest is None else newest - how.bound_ms - 1
+    elif isinstance(how, BatchExpression):
+        found = _aggregated(how, validated) if counts.good else None
+    else:
+        found = _generated(how, contract, counts, last, now) if isinstance(how, Generated) else counts.mark
+    return max((w for w in (found, last and last.watermark) if w is not None), default=None)
+
+
+def _aggregated(how: BatchExpression, validated: DataFrame) -> int | None:
+    value = F.expr(how.watermark).cast("timestamp").alias("watermark")
+    [row] = collected(validated.where(is_good()).agg(value).select(millis(F.col("watermark")).alias("watermark")))
+    return row["watermark"]
+
+
+def _generated(how: Generated, contract: SourceContract, counts: BatchCounts, last: SourceEntry | None, now: int) -> int | None:
+    if counts.first is None or counts.last is None:
+        return None
+    known = last and last.max_event_time
+    statistics = BatchStatistics(
+        rows=counts.good,
+        first_event_time=counts.first,
+        last_event_time=counts.last,
+        mean_event_time=float(counts.last if counts.mean is None else counts.mean),
+        newest_event_time=counts.last if known is None else max(known, counts.last),
+        watermark=last and last.watermark,
+        ingested_at=now,
+    )
+    try:
+        found: Any = how.made.on_batch(statistics)
+    except Exception as error:
+        raise IngestError.generator_failed(contract.name, statistics, error) from error
+    if found is not None and (not isinstance(found, int) or isinstance(found, bool) or not FIRST_TIME <= found <= LAST_TIME):
+        raise IngestError.bad_watermark(contract.name, found, statistics)
+    return found

@@ -1,0 +1,173 @@
+"""Watermark alignment: a source that is ahead of its group waits, and no source waits for ever. One test needs Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assets.contracts import Alignment, BoundedOutOfOrderness, SourceContract
+from platform_defs.engine import Engine
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
+from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ingest.idle_sources import idle_sources
+from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.waiting_input import waiting_input
+from tests.conftest import MakeEngine
+from tests.support.bare_lake import bare_engine, commit_batch
+from tests.support.clock import Clock
+from tests.support.memory_ledger import MemoryLedgerStore
+from tests.support.small_sources import DAY, HOUR, START, Event, join, land, law_violations, rows_of, source
+
+IDLE = {"kind": "inactive", "idle": True}
+
+
+def _aligned(name: str, group: str = "g", max_drift: Any = "1 hour", **changes: Any) -> SourceContract:
+    return source(name, **{"alignment": Alignment(group, max_drift), "idle_timeout": "1 hour", **changes})
+
+
+SOURCES = [_aligned("a"), _aligned("b"), _aligned("c", max_drift="3 hours"), _aligned("other", "h"), source("free")]
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    marks: Mapping[str, Mapping[str, Any]]
+    expected: Mapping[str, Ahead]
+
+
+def _at(hours: float, **changes: Any) -> dict[str, Any]:
+    return {"watermark": START + int(hours * HOUR), **changes}
+
+
+CASES = [
+    Case("before the first batch nobody waits", {}, {}),
+    Case("at the drift a source is read, 1 ms past it is not", {"a": _at(0), "b": _at(1), "c": _at(0)}, {}),
+    Case("1 ms past the drift", {"a": _at(0), "b": {"watermark": START + HOUR + 1}, "c": _at(0)}, {"b": Ahead("a", HOUR + 1)}),
+    Case("each source has its own drift", {"a": _at(0), "b": _at(2), "c": _at(2)}, {"b": Ahead("a", 2 * HOUR)}),
+    Case("a source without a watermark is behind all others", {"a": _at(0), "b": _at(0)}, {"a": Ahead("c", None), "b": Ahead("c", None)}),
+    Case("an idle source holds back nobody", {"a": _at(0, **IDLE), "b": _at(5), "c": _at(4.5)}, {}),
+    Case("an idle source without rows holds back nobody", {"a": {**IDLE}, "b": _at(5), "c": _at(4.5)}, {}),
+    Case("an idle source that is ahead waits too", {"a": _at(0), "b": _at(5, **IDLE), "c": _at(0)}, {"b": Ahead("a", 5 * HOUR)}),
+    Case("all are idle", {"a": _at(0, **IDLE), "b": _at(5, **IDLE), "c": _at(9, **IDLE)}, {}),
+    Case(
+        "other groups, and sources without a group, do not count",
+        {"a": _at(9), "b": _at(9), "c": _at(9), "other": _at(0), "free": _at(1)},
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_the_sources_that_wait_for_their_group(tmp_path: Path, clock: Clock, case: Case) -> None:
+    engine = bare_engine(tmp_path, clock, SOURCES, [])
+    if case.marks:
+        commit_batch(engine, case.marks)
+    assert sources_ahead(engine.ledger, engine.sources) == case.expected
+    assert engine.ingestion.ahead == case.expected
+
+
+def test_a_source_of_a_group_is_read_file_by_file_and_others_are_not() -> None:
+    files = [File(n, f"/landing/{name}/{n}.jsonl", 1, name) for name in ("free", "a", "b") for n in (3, 1, 2)]
+    files = [f for f in files if f.source != "b" or f.modified == 2]
+    kept, left = next_files(files, {of.name: of for of in SOURCES})
+    assert [(f.source, f.modified) for f in kept] == [("free", 1), ("free", 2), ("free", 3), ("a", 1), ("b", 2)]
+    assert left == {"a"}
+
+
+def test_a_source_that_waits_does_not_become_idle_and_the_one_that_it_waits_for_does(tmp_path: Path, clock: Clock) -> None:
+    """Otherwise the rows that wait would be late when they are read."""
+    engine = bare_engine(tmp_path, clock, SOURCES[:2], [])
+    commit_batch(engine, {"a": _at(0), "b": _at(5)})
+    clock.pass_ms(2 * HOUR)
+    assert [*idle_sources(engine.ledger, engine.sources, engine.ledger.now())] == ["a"]
+    commit_batch(engine, {"a": {**IDLE}})
+    assert sources_ahead(engine.ledger, engine.sources) == {}
+    assert [*idle_sources(engine.ledger, engine.sources, engine.ledger.now())] == ["b"], "it has no reason to wait any more"
+
+
+def test_a_sensor_requests_nothing_for_files_that_wait(tmp_path: Path, clock: Clock) -> None:
+    engine = bare_engine(tmp_path, clock, SOURCES[:2], [])
+    object.__setattr__(engine, "folders", {name: str(tmp_path / name) for name in "ab"})
+    land(engine, "b", "1.jsonl", [Event("k", 1, 6 * HOUR).line])
+    assert waiting_input(engine).subject is not None
+    commit_batch(engine, {"a": _at(0), "b": _at(5)})
+    assert waiting_input(engine).subject is None
+    commit_batch(engine, {"a": _at(4.5)})
+    assert waiting_input(engine).subject is not None
+
+
+FILES = st.lists(st.integers(0, 20), max_size=8)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
+def test_sources_keep_within_their_drift_and_every_file_is_read(
+    tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int
+) -> None:
+    """A model of the stream: a turn reads one file of each source that does not wait; without a file it records idle sources."""
+    clock, names = Clock(), ("a", "b", "c")
+    contracts = [_aligned(name, max_drift=drift * HOUR, watermark=BoundedOutOfOrderness("0 ms")) for name in names]
+    engine = bare_engine(tmp_path_factory.mktemp("aligned"), clock, contracts, [])
+    engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
+    no_session: Any = None
+    signals = Signals(no_session, engine.lake, engine.ledger, engine.sources)
+    waiting = {name: [START + hour * HOUR for hour in of] for name, of in zip(names, files, strict=True)}
+    read: dict[str, list[int]] = {name: [] for name in names}
+    for turn in range(200):
+        ahead = sources_ahead(engine.ledger, engine.sources)
+        ready = [name for name in names if waiting[name] and name not in ahead]
+        if not ready:
+            clock.pass_ms(30 * 60_000)
+            signals.idle()
+        last = engine.ledger.last()
+        marks = {name: last[name].watermark if name in last else None for name in names}
+        active = [marks[name] for name in names if name not in last or not last[name].idle]
+        for name in ready:
+            own = marks[name]
+            assert own is None or all(mark is not None and own - mark <= drift * HOUR for mark in active)
+            read[name].append(waiting[name].pop(0))
+        if ready:
+            times = {name: (read[name][-1], max(read[name])) for name in ready}
+            commit_batch(engine, {n: {"watermark": top, "max_event_time": t, "idle": False} for n, (t, top) in times.items()})
+        if not any(waiting.values()):
+            break
+        assert turn < 199, "a source waits for ever"
+    assert {name: [(t - START) // HOUR for t in of] for name, of in read.items()} == dict(zip(names, files, strict=True))
+
+
+def test_a_backlog_of_one_source_is_read_no_faster_than_the_other(make_engine: MakeEngine, clock: Clock) -> None:
+    """`l` has ten days of files, and `r` sends a day at a time. The result equals that of sources that are not aligned."""
+    aligned = [source(n, alignment=Alignment("orders", "1 day"), idle_timeout="1 hour") for n in ("l", "r")]
+    engine = make_engine(aligned, [join()])
+    for day in range(10):
+        land(engine, "l", f"{day:02}.jsonl", [Event("a", day, day * DAY).line])
+    newest: list[tuple[int | None, int | None]] = []
+    for day in range(3):
+        land(engine, "r", f"{day:02}.jsonl", [Event("a", 100 + day, day * DAY + 1).line])
+        engine.ingest()
+        engine.advance("pairs")
+        newest.append((_newest_day(engine, "l"), _newest_day(engine, "r")))
+    assert newest == [(2, 0), (3, 1), (4, 2)], "one file more than the drift"
+    assert waiting_input(engine).subject is None
+    assert engine.ingest() == []
+    clock.pass_ms(2 * HOUR)
+    [idle] = engine.ingest()
+    assert [(row.source, row.idle) for row in idle] == [("r", True)]
+    engine.ingest()
+    engine.advance("pairs")
+    assert _newest_day(engine, "l") == 9, "an idle source holds back nobody"
+    engine.drain()
+    engine.advance("pairs")
+    pairs = [(v, w) for v, w in rows_of(engine.views.table("pairs"), "left_v", "right_v") if v is not None and w is not None]
+    assert pairs == [(day, 100 + day) for day in range(3)]
+    assert law_violations(engine) == set()
+
+
+def _newest_day(engine: Engine, name: str) -> int | None:
+    row = engine.ledger.last().get(name)
+    return None if row is None or row.max_event_time is None else (row.max_event_time - START) // DAY
