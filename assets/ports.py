@@ -157,7 +157,7 @@ class PendingPort(Protocol):
         ...
 
     def described(self, asset: str) -> dict[str, Any]:
-        """The progress of an asset: `steps`, `closed_to`, `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date), `waits_for`."""
+        """The progress of an asset; see `PendingWork.described`."""
         ...
 
 

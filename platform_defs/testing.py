@@ -41,7 +41,8 @@ class Sandbox:
         """Ingest the files, advance every table, and assert that every row is accounted for.
 
         Args:
-            drain: whether to finalize every row, as if the input had ended; without it, results are final up to the watermark only.
+            drain: whether to finalize every row, as if the input had ended; without it, results are final up to the watermark only. Rows
+                of a source with processing time are finalized only as the clock goes on.
 
         Raises:
             AssertionError: the conservation law does not hold for a table.

@@ -16,16 +16,18 @@ class WaitingInput:
         subject: what waits, in a text that changes with it; None if nothing waits.
         unlisted: the folders and topics that could not be looked at, each with the reason.
         is_known: whether all topics could be looked at.
+        ahead: the sources that are not read now, each with the source of its alignment group for which it waits.
     """
 
     subject: str | None
     unlisted: tuple[str, ...] = ()
     is_known: bool = True
+    ahead: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:
         """Why nothing waits."""
-        return "; ".join(self.unlisted[:_SHOWN]) or "nothing new has landed"
+        return "; ".join([*self.unlisted[:_SHOWN], *self.ahead[:_SHOWN]]) or "nothing new has landed"
 
 
 def waiting_input(engine: Engine) -> WaitingInput:
@@ -41,7 +43,8 @@ def waiting_input(engine: Engine) -> WaitingInput:
         *(f"{path} is not looked at: {why}" for path, why in records.unlisted.items()),
     )
     if not fresh and not idle and not records.ends:
-        return WaitingInput(None, unlisted, not records.unlisted)
+        waits = tuple(f"{name} waits for {of.source} of its alignment group" for name, of in sorted(ahead.items()))
+        return WaitingInput(None, unlisted, not records.unlisted, waits)
     newest = max((file.offset for file in fresh), default="")
     ends = ",".join(f"{path}:{end}" for path, end in sorted(records.ends.items()))
     return WaitingInput(f"{engine.ledger.head}:{len(fresh)}:{newest}:{','.join(idle)}:{ends}", unlisted, not records.unlisted)

@@ -149,6 +149,10 @@ def progress_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
     if state.get("waits_for"):
         metadata["waits_for"] = f"an advance of {', '.join(state['waits_for'])}"
+    if state.get("held_back_by"):
+        behind = state["held_back_ms"]
+        metadata["held_back_by"] = state["held_back_by"]
+        metadata |= {} if behind is None else {"held_back_seconds": behind / 1000}
     return metadata
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from assets.factories.sentences import duration
 from platform_defs.cli.render import instant, out, plain
 from platform_defs.engine import Engine
+from platform_defs.engine.advance.held_back import held_back
 from platform_defs.engine.operations.failures import Failure
-from platform_defs.engine.operations.held_back import held_back
 
 _SHOWN_FROM_S = 60
 """A source that is less far behind the next one is not printed: sources never advance in step. JSON has it."""
@@ -26,22 +26,23 @@ def of_table(engine: Engine, name: str) -> dict[str, Any]:
     }
 
 
+def of_source(engine: Engine, name: str) -> dict[str, Any]:
+    """The source of its alignment group for which a source waits, and how far it is ahead of that one."""
+    ahead = engine.ingestion.ahead.get(name)
+    by = None if ahead is None or ahead.ahead_ms is None else ahead.ahead_ms / 1000
+    return {"waits_for": None if ahead is None else ahead.source, "ahead_seconds": by}
+
+
 def failure(found: Failure | None) -> dict[str, Any] | None:
     """A failure as plain data."""
     return None if found is None else {"at": instant(found.at), "error": found.error, "message": found.message}
 
 
 def print_report(report: Mapping[str, Any]) -> None:
-    """Print each source that holds back tables, and each failure."""
-    held: dict[str, dict[str, float | None]] = {}
-    for name, asset in report["assets"].items():
-        source, behind = asset["held_back_by"], asset["held_back_seconds"]
-        if source is not None and (behind is None or behind >= _SHOWN_FROM_S):
-            held.setdefault(source, {})[name] = behind
-    for source, tables in held.items():
-        known = [seconds for seconds in tables.values() if seconds is not None]
-        why = f"its watermark is {duration(max(known))} behind that of the next source" if known else "it has no watermark yet"
-        out.print(plain(f"Source {source} holds back {', '.join(tables)}: {why}."), highlight=False, soft_wrap=True)
+    """Print each source that waits, or holds back tables, and each failure."""
+    for name, source in report.get("sources", {}).items():
+        _print_ahead(name, source)
+    _print_held_back(report)
     for name, asset in report["assets"].items():
         _print_failure(name, "advance", asset["last_failure"])
     for name, source in report.get("sources", {}).items():
@@ -51,6 +52,25 @@ def print_report(report: Mapping[str, Any]) -> None:
     for name, found in report["sink_failures"].items():
         _print_failure(name, "publish to Kafka", found)
     _print_failure("ingest", "run", report["ingest_failure"])
+
+
+def _print_held_back(report: Mapping[str, Any]) -> None:
+    held: dict[str, dict[str, float | None]] = {}
+    for name, asset in report["assets"].items():
+        source, behind = asset["held_back_by"], asset["held_back_seconds"]
+        if source is not None and (behind is None or behind >= _SHOWN_FROM_S):
+            held.setdefault(source, {})[name] = behind
+    for source, tables in held.items():
+        known = [seconds for seconds in tables.values() if seconds is not None]
+        why = f"its watermark is {duration(max(known))} behind that of the next source" if known else "it has no watermark yet"
+        out.print(plain(f"Source {source} holds back {', '.join(tables)}: {why}."), highlight=False, soft_wrap=True)
+
+
+def _print_ahead(name: str, source: Mapping[str, Any]) -> None:
+    if source.get("waits_for") is not None:
+        by = source["ahead_seconds"]
+        why = "that source has no watermark yet" if by is None else f"its watermark is {duration(by)} ahead"
+        out.print(plain(f"Source {name} waits for {source['waits_for']} of its alignment group: {why}."), highlight=False, soft_wrap=True)
 
 
 def _print_failure(name: str, action: str, found: Mapping[str, Any] | None) -> None:

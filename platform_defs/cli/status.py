@@ -48,7 +48,7 @@ def _source(engine: Engine, name: str) -> dict[str, Any]:
     counts, last = engine.ledger.totals(name), engine.ledger.last().get(name)
     times = {"watermark": instant(last and last.watermark), "max_event_time": instant(last and last.max_event_time)}
     failed = monitored.failure(engine.failures.of_source(name))
-    return counts | times | {"idle": bool(last and last.idle), "last_failure": failed}
+    return counts | times | {"idle": bool(last and last.idle), **monitored.of_source(engine, name), "last_failure": failed}
 
 
 def _progress(engine: Engine, name: str) -> dict[str, Any]:

@@ -50,6 +50,12 @@ OF_THE_LAKE = (
     Described("source_event_timestamp_seconds", "The newest event time of the source.", _SOURCE),
     Described("source_active_timestamp_seconds", "When rows were last read, or the watermark was last set.", _SOURCE),
     Described("source_idle", "Whether the source is idle and does not hold back watermarks.", _SOURCE),
+    Described(
+        "source_waits_for_info",
+        "1 for the source of its alignment group for which the source waits, and is not read.",
+        (*_SOURCE, "behind"),
+    ),
+    Described("source_ahead_seconds", "How far the source is ahead of that one; left out if that one has no watermark yet.", _SOURCE),
     Described("source_failed", "Whether some input of the source cannot be read, or a topic is refused.", _SOURCE),
     Described("table_steps_total", "Committed steps; a rebuild starts again.", _TABLE, "counter"),
     Described("table_step_timestamp_seconds", "When the newest step was committed.", _TABLE),
@@ -60,6 +66,10 @@ OF_THE_LAKE = (
     Described("table_stale_seconds", "For how long the table has not reflected rows of its sources; 0 if it is fresh.", _TABLE),
     Described(
         "table_held_back_by_info", "1 for the source that holds back the watermark, if the table waits for several.", (*_TABLE, *_SOURCE)
+    ),
+    Described("table_held_back_seconds", "How far that source's watermark is behind the next one; left out if it has none yet.", _TABLE),
+    Described(
+        "table_waits_for_info", "1 for each table that must be advanced before this one can reach its watermark.", (*_TABLE, "upstream")
     ),
     Described("table_readable", "Whether the table's log could be read; if not, the table has no other metric.", _TABLE),
     Described("table_refused", "Whether the table is refused until it is rebuilt.", _TABLE),

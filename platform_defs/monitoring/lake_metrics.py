@@ -17,7 +17,6 @@ from platform_defs.engine.inputs.progress import step_time
 from platform_defs.engine.ledger.rows import COUNTS
 from platform_defs.engine.ledger.store import TABLE
 from platform_defs.engine.operations.freshness import Freshness
-from platform_defs.engine.operations.held_back import held_back
 from platform_defs.monitoring.catalog import family
 from platform_defs.monitoring.kept_tables import keeping_tables
 from platform_defs.safe_text import one_line, without_credentials
@@ -116,6 +115,10 @@ def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterato
     event = family("source_event_timestamp_seconds")
     active = family("source_active_timestamp_seconds")
     idle, failed = family("source_idle"), family("source_failed")
+    waits, ahead = family("source_waits_for_info"), family("source_ahead_seconds")
+    for name, wait in engine.ingestion.ahead.items():
+        waits.add_metric([name, wait.source], 1)
+        _add(ahead, [name], _seconds(wait.ahead_ms))
     now, last = engine.clock(), engine.ledger.last()
     for name in engine.sources:
         newest = last.get(name)
@@ -125,7 +128,7 @@ def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterato
         _add(lag, [name], None if newest is None or newest.watermark is None else (now - newest.watermark) / 1000)
         _add(event, [name], _seconds(newest and newest.max_event_time))
         _add(active, [name], _seconds(engine.ledger.last_active_at(name)))
-    yield from (mark, lag, event, active, idle, failed)
+    yield from (mark, lag, event, active, idle, failed, *(one for one in (waits, ahead) if one.samples))
 
 
 def _tables(engine: Engine) -> Iterator[Metric]:
@@ -165,6 +168,8 @@ class _TableMetrics:
         self.account_age = self._of("table_account_age_seconds")
         self.account = self._of("table_account_rows")
         self.held = self._of("table_held_back_by_info")
+        self.held_seconds = self._of("table_held_back_seconds")
+        self.waits_for = self._of("table_waits_for_info")
 
     def _of(self, name: str) -> Any:
         self._all.append(family(name))
@@ -202,16 +207,19 @@ class _TableMetrics:
         _add(self.mark, [name], _seconds(state["watermark"]))
         _add(self.closed, [name], _seconds(state["closed_to"]))
         self.lag.add_metric([name], state["lag_ms"] / 1000)
+        for upstream in state["waits_for"]:
+            self.waits_for.add_metric([name, upstream], 1)
+        if state["held_back_by"] is not None:
+            self.held.add_metric([name, state["held_back_by"]], 1)
+            _add(self.held_seconds, [name], _seconds(state["held_back_ms"]))
 
     def _add_refused(self, name: str) -> None:
         self.refused.add_metric([name], self._pending.progress(name).step > 0 and self._pending.refused_because(name) is not None)
 
     def _add_waiting(self, name: str) -> None:
         self.unhandled.add_metric([name], self._freshness.unhandled_rows(name))
-        waiting, holder = self._freshness.waiting(name), held_back(self._pending.reading, name)
+        waiting = self._freshness.waiting(name)
         self.waiting.add_metric([name], 0 if waiting is None else max(0, self._engine.clock() - waiting.since) / 1000)
-        if holder is not None:
-            self.held.add_metric([name, holder.source], 1)
 
     def _add_failure(self, name: str) -> None:
         failure = self._engine.failures.of(name)

@@ -10,7 +10,7 @@ from assets.contracts import DerivedAsset, Preparation
 from operators import AsOfJoin, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
-from platform_defs.engine.operations.held_back import HeldBack, held_back
+from platform_defs.engine.advance.held_back import HeldBack, held_back
 from tests.conftest import CopyEngine, MakeEngine
 from tests.laws.test_closed_ranges import stream
 from tests.support.as_of_model import AsOfModel, AsOfRow

@@ -7,6 +7,7 @@ from typing import Any
 from assets.days import day_of, day_start
 from operators.timing import DAY_MS
 from platform_defs.engine.advance.corrections import oldest_affected
+from platform_defs.engine.advance.held_back import held_back
 from platform_defs.engine.advance.position import Position, position_of
 from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.ingest.clock import waiting_sources, waits_of
@@ -30,20 +31,22 @@ class PendingWork:
         """An asset's progress: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
 
         `waits_for` names the tables among its inputs that must be advanced before the asset can close results up to its watermark.
+        `held_back_by` is the source that holds back this watermark, and `held_back_ms` how far it is behind the next one (see `held_back`).
 
         The watermark is the one that the ledger gives the asset's operator. The lag is this watermark minus `closed_to`; before the first
         step, minus the oldest event time. It is 0 if the asset is up to date, or if it does not wait for a watermark.
         """
         reached = self.progress(asset)
         if not self._has_days(asset):
-            return {"steps": reached.step, "closed_to": None, "watermark": None, "lag_ms": 0, "complete_to": None, "waits_for": []}
+            none = {"closed_to": None, "watermark": None, "complete_to": None, "held_back_by": None, "held_back_ms": None}
+            return {"steps": reached.step, "lag_ms": 0, "waits_for": [], **none}
         at, closed_to = self._position(asset), reached.closed_to
         mark = at.operator_watermark
         start = self._start(asset) if closed_to is None else closed_to
         behind = 0 if mark is None or start is None else mark - start
         complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
         state: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
-        return state | {"complete_to": complete, "waits_for": at.waits_for}
+        return state | {"complete_to": complete, "waits_for": at.waits_for} | self._held_back(asset)
 
     def refused_because(self, asset: str) -> str | None:
         """Why an asset's table is refused: it was made with other settings, or from other tables; None if it is not."""
@@ -109,6 +112,10 @@ class PendingWork:
     def busy(self) -> str | None:
         """The writer of an asset's table at this moment; None if no asset has one."""
         return next((busy for name in self.reading.assets if (busy := self.reading.lake.busy(name))), None)
+
+    def _held_back(self, asset: str) -> dict[str, Any]:
+        holder = held_back(self.reading, asset)
+        return {"held_back_by": holder and holder.source, "held_back_ms": holder and holder.behind_ms}
 
     def _has_days(self, asset: str) -> bool:
         """Whether an asset computes closed ranges, which Dagster materialises by day."""

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine.advance.corrections import unread_corrections
+from platform_defs.engine.advance.held_back import held_back
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.inputs.progress import Progress, progress_at, stored_progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.ledger.clocks import time_of_batch
-from platform_defs.engine.operations.held_back import held_back
 
 _BEFORE_ALL = -(1 << 63)
 

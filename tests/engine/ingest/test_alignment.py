@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.contracts import Alignment, BoundedOutOfOrderness, SourceContract
+from platform_defs.cli.monitored import of_source
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
@@ -96,7 +97,9 @@ def test_a_sensor_requests_nothing_for_files_that_wait(tmp_path: Path, clock: Cl
     land(engine, "b", "1.jsonl", [Event("k", 1, 6 * HOUR).line])
     assert waiting_input(engine).subject is not None
     commit_batch(engine, {"a": _at(0), "b": _at(5)})
-    assert waiting_input(engine).subject is None
+    assert (waiting_input(engine).subject, waiting_input(engine).reason) == (None, "b waits for a of its alignment group")
+    assert of_source(engine, "b") == {"waits_for": "a", "ahead_seconds": 5 * 3600}
+    assert of_source(engine, "a") == {"waits_for": None, "ahead_seconds": None}
     commit_batch(engine, {"a": _at(4.5)})
     assert waiting_input(engine).subject is not None
 

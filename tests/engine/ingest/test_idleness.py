@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from assets.contracts import DerivedAsset
-from operators import Sliding, WindowJoin
+from assets.factories.closed_range_table import progress_metadata
+from operators import Deduplicate, Sliding, WindowJoin
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ingest.idle_sources import idle_sources
@@ -165,7 +166,19 @@ def test_the_lag_of_a_reader_is_its_distance_to_the_watermark_of_the_ledger(tmp_
 
 def _lag(engine: Engine) -> tuple[int, list[str]]:
     described = engine.pending.described("pay")
+    shown = progress_metadata(described)
+    assert shown["lag_seconds"] == described["lag_ms"] / 1000
+    assert shown.get("waits_for") == (f"an advance of {described['waits_for'][0]}" if described["waits_for"] else None)
     return described["lag_ms"], described["waits_for"]
+
+
+def test_the_metadata_of_a_table_names_the_source_that_holds_it_back(engine: Engine) -> None:
+    _rows(engine, {"l": HOUR, "r": 3 * HOUR, "p": 4 * HOUR})
+    for name in ("pairs", "pay"):
+        shown = progress_metadata(engine.pending.described(name))
+        assert (shown["held_back_by"], shown["held_back_seconds"]) == ("l", 2 * 3600)
+    _rows(engine, {"p": DAY}, idle=("l", "r"))
+    assert "held_back_by" not in progress_metadata(engine.pending.described("pay"))
 
 
 @pytest.mark.parametrize("kind", ["idle", "rows"])
@@ -240,6 +253,31 @@ def _ingest_and_advance(engine: Engine) -> None:
     engine.ingest()
     for name in ("pairs", "pay", "windows"):
         engine.advance(name)
+
+
+def test_a_reader_of_an_idle_upserted_table_goes_on_and_is_corrected(make_engine: MakeEngine, clock: Clock) -> None:
+    """`last` has the last row of each key of `r`, which is silent while `l` sends rows for two hours."""
+    last = DerivedAsset(name="last", inputs=("r",), operator=Deduplicate(by="k", keep="last"))
+    near = join("near", ("last", "l"), left_prefix="last_", right_prefix="own_")
+    engine = make_engine([source(n, idle_timeout="1 hour") for n in ("l", "r")], [last, near])
+    for name, value in (("l", 1), ("r", 5)):
+        land(engine, name, "1.jsonl", [Event("a", value, 0).line])
+    for hour in (1, 2):
+        engine.ingest()
+        _ = [engine.advance(name) for name in ("last", "near")]
+        clock.pass_ms(2 * HOUR)
+        land(engine, "l", f"{hour + 1}.jsonl", [Event("a", 1 + hour, hour * HOUR).line])
+    engine.ingest()
+    _ = [engine.advance(name) for name in ("last", "near")]
+    described = engine.pending.described("near")
+    assert (described["closed_to"], described["waits_for"]) == (START + 2 * HOUR - MINUTE - 1, [])
+    assert rows_of(engine.views.table("near"), "k", "last_v", "own_v") == [("a", 5, 1), ("a", None, 2)]
+    land(engine, "r", "2.jsonl", [Event("a", 6, HOUR).line])
+    engine.ingest()
+    _ = [engine.advance(name) for name in ("last", "near")]
+    assert rows_of(engine.views.table("near"), "k", "last_v", "own_v") == [("a", 6, 2), ("a", None, 1)], "the row of 00:00 was replaced"
+    assert law_violations(engine, "near") == set()
+    assert engine.rebuild("near").days == ()
 
 
 def test_a_reader_goes_on_before_the_first_row_of_its_table(make_engine: MakeEngine, clock: Clock) -> None:

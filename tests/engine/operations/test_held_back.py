@@ -8,7 +8,7 @@ import pytest
 
 from assets.contracts import DerivedAsset
 from operators import Tumbling, WindowedAggregate
-from platform_defs.engine.operations.held_back import HeldBack, held_back
+from platform_defs.engine.advance.held_back import HeldBack, held_back
 from tests.support.bare_lake import bare_engine, commit_batch
 from tests.support.clock import Clock
 from tests.support.small_sources import HOUR, MINUTE, START, join, source

@@ -84,7 +84,7 @@ def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest
     assert "\x1b" not in out
     assert "\u202e" not in out
     assert f"Lake /data/{ESCAPED}" in out
-    assert f"{ESCAPED}\\: nothing is finalized yet; it waits for {ESCAPED}" in out.replace("\n", "")
+    assert f"{ESCAPED}\\: nothing is finalized yet; it waits for an advance of {ESCAPED}" in out.replace("\n", "")
     assert f"Source {ESCAPED}\\ holds back {ESCAPED}\\: its watermark is 1 h behind that of the next source." in out
     assert f"{ESCAPED}\\: the last advance failed at 2026-03-01 12:00:00.000Z: {ESCAPED}" in out
     assert out.replace("\n", "").isprintable()
@@ -100,6 +100,19 @@ def test_a_source_that_holds_back_tables_is_shown_from_a_minute_on(behind: float
     out = capsys.readouterr().out
     assert ("Source payments holds back a, b: " in out) == bool(shown)
     assert shown in out
+
+
+@pytest.mark.parametrize(
+    ("ahead", "why"), [(7200.0, "its watermark is 2 h ahead"), (None, "that source has no watermark yet"), (0.5, "its watermark is")]
+)
+def test_a_source_that_waits_for_its_alignment_group_is_shown(ahead: float | None, why: str, capsys) -> None:
+    waits = {"waits_for": "payments", "ahead_seconds": ahead, "last_failure": None}
+    free = {"waits_for": None, "ahead_seconds": None, "last_failure": None}
+    sources = {"orders": waits, "payments": free}
+    monitored.print_report({"sources": sources, "assets": {}, "sink_failures": {}, "ingest_failure": None})
+    out = capsys.readouterr().out
+    assert out.startswith(f"Source orders waits for payments of its alignment group: {why}")
+    assert out.count("Source") == 1
 
 
 def test_a_failed_publish_is_shown(capsys) -> None:

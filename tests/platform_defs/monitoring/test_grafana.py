@@ -14,6 +14,7 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from assets.contracts import Alignment
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.operations.topic import Sink
 from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE
@@ -22,7 +23,7 @@ from platform_defs.monitoring.stream_metrics import StreamMetrics
 from platform_defs.settings import PROJECT
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import Clock
-from tests.support.small_sources import START, join, source
+from tests.support.small_sources import HOUR, START, join, source
 
 DASHBOARD = json.loads((PROJECT / "grafana/tidemark.json").read_text("utf-8"))
 RULES = yaml.safe_load((PROJECT / "grafana/alert-rules.yaml").read_text("utf-8"))["groups"][0]["rules"]
@@ -35,9 +36,15 @@ _LABELS_OF_PROMETHEUS = {"le", "instance", "job"}
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """The labels of each exported metric, of a lake in which each has a value."""
-    engine = bare_engine(tmp_path_factory.mktemp("lake"), Clock(), [source("l"), source("r")], [join()])
-    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
-    commit_step(engine, "pairs", closed_to=START)
+    sources = [source(name, alignment=Alignment("g", "1 hour"), idle_timeout="1 day") for name in ("l", "r")]
+    engine = bare_engine(
+        tmp_path_factory.mktemp("lake"),
+        Clock(),
+        sources,
+        [join(), join("wide", ("pairs", "r"), left_prefix="pair_", right_prefix="other_")],
+    )
+    commit_batch(engine, {"l": {"watermark": START + 2 * HOUR}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START - HOUR)
     engine.accounts.record("pairs", [DayAccount("l", date(2026, 3, 1), accepted=1)], {})
     with pytest.raises(AssertionError, match="a session is started"):
         engine.advance("pairs")
@@ -94,14 +101,18 @@ def test_the_dashboard_shows_every_metric_that_an_operator_acts_on(exported: dic
         "ledger_batches_total",
         "scrape_seconds",
         "source_active_timestamp_seconds",
+        "source_ahead_seconds",
         "source_event_timestamp_seconds",
+        "source_waits_for_info",
         "source_watermark_timestamp_seconds",
         "step_seconds_count",
         "step_seconds_sum",
         "table_account_timestamp_seconds",
         "table_failure_timestamp_seconds",
         "table_finalized_timestamp_seconds",
+        "table_held_back_seconds",
         "table_steps_total",
+        "table_waits_for_info",
         "table_watermark_timestamp_seconds",
     }
 

@@ -93,6 +93,8 @@ def test_the_progress_of_tables(engine: Engine, scrape: Scrape, clock: Clock) ->
     }
     assert {name: found[f"table_{name}{by}"] for name in expected} == expected
     assert _of(found, "table_held_back_by_info") == {"[('source', 'r'), ('table', 'pairs')]": 1}
+    assert _of(found, "table_held_back_seconds") == {by: 3600}
+    assert not {name for name in found if name.startswith(("table_waits_for_info", "source_waits_for_info", "source_ahead"))}
     commit_step(engine, "pairs", closed_to=START + HOUR)
     now = scrape()
     assert (now[f"table_steps_total{by}"], now[f"table_lag_seconds{by}"], now[f"table_stale_seconds{by}"]) == (2, 0, 0)
