@@ -1,17 +1,19 @@
 """The aggregate without windows: one row for each key, computed from all rows of the key so far, and updated as rows are added."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, FloatType
+from pyspark.sql.types import DoubleType, FloatType, StructType
 
-from operators._support.aggregate_expressions import Aggregates
+from operators._support.aggregate_expressions import Aggregates, unmergeable_sum
+from operators._support.time_to_live import AfterTtl, TimeToLive
 from operators.columns import check_distinct, check_present, names, temporary
-from operators.contract import ARRIVAL, NEVER_LATE, SEQ, ByKey, NewRows, Upsert
+from operators.contract import ARRIVAL, NEVER_LATE, SEQ, ByKey, NewRows, Upsert, plain
 from operators.errors import OperatorError, StreamingError
+from operators.timing import Duration, TimeKind
 
 _PREVIOUS, _VALUES, _NTH, _POSITION = (temporary(name) for name in ("previous", "values", "nth", "position"))
 
@@ -28,15 +30,23 @@ class Aggregate:
     an aggregate cannot be merged, they are those of the newest row of the key.
 
     An aggregate is refused if its value depends on the order in which Spark reads rows (`first`, `last`, `any_value`, an unsorted
-    `collect_list`), on random numbers or on the clock. `min_by(v, struct(seq, arrival))` is the value that arrived first.
+    `collect_list`, `percentile_approx`), on random numbers or on the clock. `min_by(v, struct(seq, arrival))` is the value that arrived
+    first. Sums, averages and statistics of doubles are computed as in `WindowedAggregate`. A single `sum` of doubles is refused, because
+    a rounded sum cannot be merged: sum decimals, or write a longer expression, such as `round(sum(v), 4)`.
 
-    The semantics are those of Flink SQL's `GROUP BY` on a stream. A step reads its new rows and the results of their keys, if every
-    aggregate is a single call of `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`, `bit_or` or `bit_xor`. With any other
-    aggregate it reads every row of the keys of its new rows.
+    With `ttl`, a key without a new row for longer than that expires, and its next row starts it anew: older rows no longer count. Its
+    result stays until its next row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry.
+
+    The semantics are those of Flink SQL's `GROUP BY` on a stream, and of its `table.exec.state.ttl`. A step reads its new rows and the
+    results of their keys, if every aggregate is a single call of `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`,
+    `bit_or` or `bit_xor`. With any other aggregate, and with `ttl`, it reads every row of the keys of its new rows.
 
     Args:
         by: the key columns, at least one.
         aggregates: the result's columns, as SQL: `{"orders": "count(*)", "revenue": "sum(price * quantity)"}`.
+        ttl: how long a key lives after its newest row; None for no limit.
+        ttl_by: whether `ttl` is `event` time, by the watermark, or `processing` time, by the ledger's clock.
+        after_ttl: whether to `keep` or to `retract` the result of an expired key.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -47,18 +57,25 @@ class Aggregate:
 
     by: str | Sequence[str]
     aggregates: Mapping[str, str]
+    ttl: Duration | None = None
+    ttl_by: TimeKind = "event"
+    after_ttl: AfterTtl = "keep"
 
     def __post_init__(self) -> None:
         if not self.key:
             legal = "at least one column; for a total of all rows, a column with the same value in each"
             raise OperatorError.bad_value("by", self.by, legal)
-        _ = self._values
+        _ = self._values, self._ttl
         check_distinct([*self.key, *self.aggregates, SEQ, ARRIVAL])
 
     @cached_property
     def key(self) -> tuple[str, ...]:
         """The key columns."""
         return names(self.by)
+
+    @cached_property
+    def _ttl(self) -> TimeToLive | None:
+        return TimeToLive.read(self.ttl, self.ttl_by, self.after_ttl, key=self.key)
 
     @cached_property
     def _values(self) -> Aggregates:
@@ -81,6 +98,8 @@ class Aggregate:
     @property
     def reads(self) -> NewRows | ByKey:
         """The rows of new batches, which are merged into the results; or all rows of the keys of new rows."""
+        if self._ttl:
+            return self._ttl.reads(self.key)
         return NewRows() if self._values.are_mergeable else ByKey(self.key)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
@@ -102,9 +121,10 @@ class Aggregate:
         """
         [rows] = frames
         self._check(rows)
+        rows = self._ttl.current(self.key, rows) if self._ttl else rows
         if _has_positions(rows) and not self._takes_newest_position:
             return self._of_last_change(self._of_single_rows(rows))
-        return self._grouped(rows, self._values.columns())
+        return self._grouped(rows, self._values.plain_columns() if self._values.are_mergeable else self._values.columns(rows))
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The results of the keys of new rows, from the results so far and the new rows."""
@@ -112,8 +132,31 @@ class Aggregate:
         self._check(rows)
         if _has_positions(rows) and not self._takes_newest_position:
             return self._of_last_change(current.unionByName(self._of_single_rows(rows)))
-        partial = current.unionByName(self(rows))
-        return self._grouped(partial, self._values.typed(self._values.merged(), partial.schema))
+        partial = self._exact(current.unionByName(self(rows)))
+        return self._grouped(partial, self._values.typed(self._values.merged(partial), partial.schema))
+
+    def check_types(self, rows: StructType) -> None:
+        """Raise `OperatorError` if columns of these types certainly cannot be aggregated; it needs no Spark session."""
+        self._values.check_merged_sums(rows)
+
+    def moves(self, column: str, never_negative: Collection[str], *, is_descending: bool, nulls_first: bool) -> str:
+        """Why further rows never move a key's value back in an order; empty if they might, or if it is no column of the aggregates.
+
+        Args:
+            column: a column of the result.
+            never_negative: columns of the input, in lower case, whose values are not negative.
+            is_descending: whether large values come first.
+            nulls_first: whether null comes before all values.
+
+        >>> Aggregate(by="k", aggregates={"n": "count(*)"}).moves("n", (), is_descending=True, nulls_first=False)
+        'count(*) never falls'
+        """
+        found = None if self._ttl else self._values.expressions.get(column)  # an expired key starts anew
+        return "" if found is None else found.moves(never_negative, is_descending=is_descending, nulls_first=nulls_first)
+
+    def changes_only(self, columns: Sequence[str]) -> bool:
+        """Whether every change of a result changes one of some of its columns."""
+        return self._values.changes_only(columns)
 
     @property
     def _takes_newest_position(self) -> bool:
@@ -136,7 +179,7 @@ class Aggregate:
         """Merge partial results in arrival order: the last values, and the position of the row that last changed one of them."""
         in_order = Window.partitionBy(*self.key).orderBy(SEQ, ARRIVAL)
         until_now = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        values = self._values.typed([value.over(until_now) for value in self._values.merged()], partial.schema)
+        values = self._values.typed([value.over(until_now) for value in self._values.merged(self._exact(partial))], partial.schema)
         running = partial.select(*self.key, *values, SEQ, ARRIVAL).withColumn(_VALUES, F.struct(*self.aggregates))
         numbered = running.withColumns({_PREVIOUS: F.lag(_VALUES).over(in_order), _NTH: F.row_number().over(in_order)})
         is_change = (F.col(_NTH) == 1) | ~F.col(_VALUES).eqNullSafe(F.col(_PREVIOUS))
@@ -148,15 +191,16 @@ class Aggregate:
         """The results unchanged; raises `OperatorError` if a sum of floats depends on the order of its rows."""
         for name, expression in self._values.expressions.items():
             if expression.merge_function == "sum" and isinstance(results.schema[name].dataType, DoubleType | FloatType):
-                legal = "sums of exact numbers: a sum of floats depends on the order of the rows; cast to a decimal"
-                raise OperatorError.bad_value("aggregates", expression.sql, legal)
+                raise unmergeable_sum(expression.sql)
         return results
 
     def _check(self, rows: DataFrame) -> None:
         if rows.isStreaming:
             why = "Spark would keep the state of every key forever"
             raise StreamingError.refused("Aggregate", why, "let the engine run it, or give `WindowedAggregate` a window")
-        check_present(rows, self.key, "by")
+        check_present(plain(rows), self.key, "by")
+        if self._ttl:
+            self._ttl.check(plain(rows))
 
 
 def _has_positions(rows: DataFrame) -> bool:

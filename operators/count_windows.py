@@ -120,7 +120,7 @@ class CountWindowAggregate:
         counted = numbered.withColumn(_ROWS, F.count("*").over(of_key))
         each = counted.withColumn(WINDOW_NUMBER, F.explode(self._windows(F.col(_ROW), F.col(_ROWS))))
         last = F.max(F.struct(SEQ, ARRIVAL)).alias(_POSITION)
-        results = each.groupBy(*self.key, WINDOW_NUMBER).agg(*self._values.columns(), last)
+        results = each.groupBy(*self.key, WINDOW_NUMBER).agg(*self._values.columns(each), last)
         return results.select(*self.key, WINDOW_NUMBER, *self.aggregates, f"{_POSITION}.*")
 
     def _windows(self, row: Column, rows: Column) -> Column:

@@ -10,10 +10,11 @@ from pyspark.sql import Column, DataFrame
 from operators._support.deduplication import By, Keep, RowChoice, StreamDeduplication, WindowDeduplication
 from operators._support.lateness import Lateness
 from operators._support.row_windows import AssignedWindows
+from operators._support.time_to_live import AfterTtl, TimeToLive
 from operators.columns import WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
-from operators.contract import ARRIVAL, ASIDE, EVENT_TIME, SEQ, Append, ByTimeRange, NewRows, Upsert, plain
+from operators.contract import ARRIVAL, ASIDE, EVENT_TIME, SEQ, Append, ByKey, ByTimeRange, NewRows, Upsert, plain
 from operators.errors import OperatorError, StreamingError
-from operators.timing import Duration
+from operators.timing import Duration, TimeKind
 from operators.triggers import Trigger, shown_columns
 from operators.windows import AnyWindow
 
@@ -30,11 +31,17 @@ class Deduplicate:
     row is final when the watermark reaches it, so a row with `event_time <= watermark` is late and is ignored. Last rows, and rows by
     arrival, are never late.
 
+    With `ttl`, a key without a new row for longer than that expires, and its next row starts it anew: older rows no longer count. A row
+    that is dropped as a duplicate counts as new, and so prolongs the key's life. The row of an expired key stays until the key's next
+    row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry. A step then reads every row of the
+    keys of its new rows.
+
     With a window a result is added at the window's end, `result_time = final_at = end - 1 ms`; a session's `final_at` is its `end`. Each
     row is late or not for each of its windows, as in `WindowedAggregate`. Sessions are those of a key.
 
     The semantics are those of Flink's SQL deduplication and window deduplication (`ROW_NUMBER() = 1`). Flink emits a first row by event
     time when the watermark reaches it; here it is emitted at once, and may still be replaced.
+    Flink's state of a first row lives from the row that created it; here duplicates prolong it.
 
     Args:
         by: the key columns.
@@ -45,6 +52,9 @@ class Deduplicate:
         allowed_lateness: with a window, how long after its end, in the watermark's time, a row may still replace its result.
         early: with a window, when it shows its rows so far while it is open, in `early/<asset>`; None for never. The results do not depend
             on it.
+        ttl: without a window, how long a key lives after its newest row; None for no limit.
+        ttl_by: whether `ttl` is `event` time, by the watermark, or `processing` time, by the ledger's clock.
+        after_ttl: whether to `keep` or to `retract` the row of an expired key.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -60,6 +70,9 @@ class Deduplicate:
     time: str = EVENT_TIME
     allowed_lateness: Duration = 0
     early: Trigger | None = field(default=None, metadata={ASIDE: True})
+    ttl: Duration | None = None
+    ttl_by: TimeKind = "event"
+    after_ttl: AfterTtl = "keep"
 
     def __post_init__(self) -> None:
         if self.early and not self.window:
@@ -73,6 +86,8 @@ class Deduplicate:
             raise OperatorError.bad_value("keep", self.keep, ", ".join(get_args(Keep)))
         if self.order not in get_args(By):
             raise OperatorError.bad_value("order", self.order, ", ".join(get_args(By)))
+        if self._ttl and self.window:
+            raise OperatorError.bad_value("ttl", self.ttl, "None with a `window`: the row of a key and window is final, and stays")
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -85,10 +100,14 @@ class Deduplicate:
         return Lateness.read(self.allowed_lateness)
 
     @cached_property
+    def _ttl(self) -> TimeToLive | None:
+        return TimeToLive.read(self.ttl, self.ttl_by, self.after_ttl, key=self.key)
+
+    @cached_property
     def _scope(self) -> StreamDeduplication | WindowDeduplication:
         choice = RowChoice(self.keep, self.order, self.time)
         if self.window is None:
-            return StreamDeduplication(self.key, choice)
+            return StreamDeduplication(self.key, choice, self._ttl)
         return WindowDeduplication(self.key, choice, AssignedWindows(self.window, self.time, self.allowed_lateness, self.key))
 
     @property
@@ -111,8 +130,8 @@ class Deduplicate:
         return self._scope.emits
 
     @property
-    def reads(self) -> ByTimeRange | NewRows:
-        """With a window, closed ranges; else the rows of new batches, which are merged with the current rows."""
+    def reads(self) -> ByTimeRange | NewRows | ByKey:
+        """With a window, closed ranges; else the rows of new batches, which are merged with the current rows; or all rows of their keys."""
         return self._scope.reads
 
     def late(self, event_time: Column, watermark: Column) -> Column:
@@ -161,6 +180,8 @@ class Deduplicate:
         check_time(frame, self.time, "time")
         if self.order == "arrival":
             check_present(frame, (SEQ, ARRIVAL), "order")
+        if self._ttl:
+            self._ttl.check(frame)
         if self._scope.added:
             check_distinct([*frame.columns, *self._scope.added, *shown_columns(self.early)])
         if rows.isStreaming:

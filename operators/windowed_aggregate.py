@@ -39,9 +39,17 @@ class WindowedAggregate(WindowedOperator):
     for each of its windows.
 
     An aggregate is refused if its value depends on the order in which Spark reads rows (`first`, `last`, `any_value`, an unsorted
-    `collect_list`), on random numbers or on the clock. `min_by(v, struct(event_time, seq, arrival))` is the first row's value. A sum of
-    doubles depends on the order of its rows: its last bit may differ when it is computed again, and corrections and the conservation
-    law would treat it as a different result. Sum decimals instead.
+    `collect_list`, `percentile_approx`), on random numbers or on the clock. `min_by(v, struct(event_time, seq, arrival))` is the first
+    row's value.
+
+    Results are computed again and compared, so static frames give the same value in whatever order Spark reads rows:
+
+    - `sum` and `avg` of doubles are those of the exact sum, rounded once (over overlapping windows: of the sums of their panes). Values
+      must be smaller than 2e37, or NaN or infinite, and bits below 2e-47 are cut off.
+    - `stddev`, `variance`, `skewness`, `kurtosis`, `corr`, `covar_*` and `regr_*` are computed from the sorted values, which must fit
+      into a task's memory for each key and window.
+    - Of rows that are equal in the order of `min_by` or `max_by`, the one with the smallest or the largest value is chosen. `mode` gives
+      the smallest of the most frequent values.
 
     Args:
         by: the key columns; empty for one row for each window.
@@ -136,7 +144,7 @@ class WindowedAggregate(WindowedOperator):
         unsupported = {"allowed_lateness": self.lateness.ms, "evictor": self.evictor, "early": self.early}
         window = spark_streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unsupported)
         each = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
-        results = each.agg(*self._values.columns())
+        results = each.agg(*self._values.plain_columns())
         return results.select(*self.key, *spark_streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
 
     @property
@@ -146,11 +154,11 @@ class WindowedAggregate(WindowedOperator):
     def _by_pane(self, rows: DataFrame, window: Aligned) -> DataFrame:
         """Aggregate each row once, in its pane; then merge panes. Rows that not all of their windows accepted have panes of their own."""
         paned = in_panes(rows, window, self.time, self.lateness)
-        panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*self._values.columns())
+        panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*self._values.columns(paned))
         windowed = in_windows(panes, window)
         if isinstance(window, Tumbling):
             return windowed
-        merged = self._values.typed(self._values.merged(), panes.schema)
+        merged = self._values.typed(self._values.merged(panes), panes.schema)
         return windowed.groupBy(*self.key, WINDOW).agg(*merged)
 
     def _by_row(self, rows: DataFrame, evictor: Evictor | None, *, counted: bool = False) -> DataFrame:
@@ -159,4 +167,4 @@ class WindowedAggregate(WindowedOperator):
         if counted:
             each = each.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*group)))
         each = each if evictor is None else evictor.keep(each, group, self.time)
-        return each.groupBy(*group).agg(*self._values.columns(), *([F.max(_SEEN).alias(ROWS_SEEN)] if counted else []))
+        return each.groupBy(*group).agg(*self._values.columns(each), *([F.max(_SEEN).alias(ROWS_SEEN)] if counted else []))

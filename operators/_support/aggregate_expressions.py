@@ -1,7 +1,6 @@
 """Aggregate expressions: decides from its SQL text whether an aggregate is deterministic and mergeable.
 
-The text is split into tokens: words, brackets, quoted text, comments and single other characters. That is enough to answer three
-questions, and Spark parses the expression itself when it runs.
+The text is split into tokens (see `sql_tokens`). That is enough to answer three questions.
 
 - Is it deterministic? Results are computed again and compared, so an aggregate must not depend on the order in which Spark reads rows,
   on random numbers or on the clock.
@@ -10,17 +9,18 @@ questions, and Spark parses the expression itself when it runs.
 - Does every row change it: `count(*)` or `count(1)`?
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Self
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DoubleType, FloatType, StructType
 
+from operators._support.order_independent import rewritten
+from operators._support.sql_tokens import Token, calls_of, tokens_of
 from operators.errors import OperatorError
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 
@@ -30,27 +30,19 @@ _FIRST_ROW_READ = ("first", "first_value", "last", "last_value", "any_value")
 _IN_ORDER_READ = ("collect_list", "collect_set", "array_agg", "listagg", "string_agg")
 _ORDER_INDEPENDENT = ("sort_array", "array_sort", "array_size", "size", "cardinality")
 """Functions whose result does not depend on the order of an array's elements."""
+_APPROXIMATE = {
+    "percentile_approx": "percentile_disc(0.5) WITHIN GROUP (ORDER BY v)",
+    "approx_percentile": "percentile_disc(0.5) WITHIN GROUP (ORDER BY v)",
+    "histogram_numeric": "count_if(v BETWEEN 0 AND 10) for each range",
+    "approx_top_k": "mode() WITHIN GROUP (ORDER BY v)",
+    "hll_sketch_agg": "approx_count_distinct(v)",
+    "hll_union_agg": "approx_count_distinct(v)",
+}
+"""Functions that summarise rows in the order in which they are read, and what to write in place of each."""
 _ROW_ORDER = "the order in which Spark reads rows"
 _OTHER_THAN_ROWS = "more than the rows (random numbers, files or the session)"
 
-_TOKEN = re.compile(
-    r"""(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`)
-      | (?P<comment>--[^\n]*|/\*(?:.*?\*/)?)
-      | (?P<word>\w+)
-      | (?P<other>\S)""",
-    re.DOTALL | re.VERBOSE,
-)
 _QUOTES = ("'", '"', "`")
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-
-    @property
-    def is_code(self) -> bool:
-        return self.kind in ("word", "other")
 
 
 @dataclass(frozen=True)
@@ -105,13 +97,38 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
         """Whether every row changes the value."""
         return [token.text.lower() for token in self._tokens] in (["count", "(", "*", ")"], ["count", "(", "1", ")"])
 
-    def column(self, name: str) -> Column:
-        """The aggregate as an expression of Spark."""
-        return F.expr(self.sql).alias(name)
+    def moves(self, never_negative: Collection[str], *, is_descending: bool, nulls_first: bool) -> str:
+        """Why further rows never move the value back in an order; empty if they might.
+
+        Args:
+            never_negative: columns, in lower case, whose values are not negative.
+            is_descending: whether large values come first.
+            nulls_first: whether null comes before all values.
+        """
+        function = self._tokens[0].name if self.merge_function else ""
+        if function == "count" and is_descending:
+            return f"{self.sql} never falls"
+        if nulls_first:  # the value is null until a row has one
+            return ""
+        if function == ("max" if is_descending else "min"):
+            return f"{self.sql} never {'falls' if is_descending else 'rises'}"
+        is_sum = function == "sum" and is_descending and self._adds_only(never_negative)
+        return f"{self.sql} never falls, because no row lowers it" if is_sum else ""
+
+    def _adds_only(self, columns: Collection[str]) -> bool:
+        """Whether it adds products and sums of some columns and whole numbers."""
+        tokens = [token for call in calls_of(self.sql, frozenset({"sum"})) for text in call.arguments for token in tokens_of(text)]
+        return all(token.name in columns or token.text.isdigit() or token.text in "+*" for token in tokens)
+
+    def adds_one_of(self, columns: Collection[str]) -> bool:
+        """Whether it is a sum of numbers that are computed from one of the columns by `+`, `-`, `*` and `/` alone."""
+        tokens = [token for call in calls_of(self.sql, frozenset({"sum"})) for text in call.arguments for token in tokens_of(text)]
+        is_arithmetic = all(token.kind == "word" or token.text in "+-*/" for token in tokens)
+        return is_arithmetic and any(token.name in columns for token in tokens)
 
     @cached_property
-    def _tokens(self) -> list[_Token]:
-        return [_Token(match.lastgroup or "", match[0]) for match in _TOKEN.finditer(self.sql)]
+    def _tokens(self) -> list[Token]:
+        return tokens_of(self.sql)
 
     @property
     def _is_plain(self) -> bool:
@@ -128,11 +145,9 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
             return f"{_ROW_ORDER}; in place of {word.name} use min_by(v, struct(event_time, seq, arrival)), or max_by"
         if word.name in _IN_ORDER_READ and word.is_call and not {*_ORDER_INDEPENDENT} & {*word.inside} and not self._has_within_group:
             return f"{_ROW_ORDER}; sort the result of {word.name}: sort_array(collect_list(v))"
-        if word.name in CHANCE | FILES | SESSION and word.is_call:
-            return f"{_OTHER_THAN_ROWS}, as {word.name} does"
-        if word.name in CLOCK and (word.is_call or word.name.startswith("current_")):
-            return f"the clock, as {word.name} does; take a time from a column of the rows"
-        return None
+        if word.is_call and (word.name in _APPROXIMATE or word.name.startswith(("kll_", "theta_"))):
+            return f"{_ROW_ORDER}; in place of {word.name} use {_APPROXIMATE.get(word.name, 'an exact function')}"
+        return _other_dependence(word)
 
     @property
     def _has_within_group(self) -> bool:
@@ -162,22 +177,65 @@ class Aggregates:
         """Whether partial results of all aggregates can be merged."""
         return all(expression.merge_function for expression in self.expressions.values())
 
+    def changes_only(self, columns: Sequence[str]) -> bool:
+        """Whether every row that changes a result changes one of some of its columns."""
+        with_every_row = (self.expressions[name].changes_with_every_row for name in columns if name in self.expressions)
+        return any(with_every_row) or (self.are_mergeable and {*self.expressions} <= {*columns})
+
     @property
     def change_with_every_row(self) -> bool:
         """Whether every row changes at least one of the values."""
         return any(expression.changes_with_every_row for expression in self.expressions.values())
 
-    def columns(self) -> list[Column]:
-        """The aggregates of rows."""
-        return [expression.column(name) for name, expression in self.expressions.items()]
+    def plain_columns(self) -> list[Column]:
+        """The aggregates as they were given."""
+        return [F.expr(expression.sql).alias(name) for name, expression in self.expressions.items()]
 
-    def merged(self) -> list[Column]:
-        """The aggregates of partial results, which have the names of the aggregates."""
-        return [F.expr(f"{expression.merge_function}(`{name}`)") for name, expression in self.expressions.items()]
+    def columns(self, rows: DataFrame) -> list[Column]:
+        """The aggregates of rows; none depends on the order of the rows (see `order_independent`)."""
+        given = {name: expression.sql for name, expression in self.expressions.items()}
+        return [F.expr(sql).alias(name) for name, sql in rewritten(given, rows).items()]
+
+    def merged(self, partial: DataFrame) -> list[Column]:
+        """The aggregates of partial results, which have the names of the aggregates; none depends on the order of the rows."""
+        given = {name: f"{expression.merge_function}(`{name}`)" for name, expression in self.expressions.items()}
+        return [F.expr(sql) for sql in rewritten(given, partial).values()]
+
+    def check_merged_sums(self, schema: StructType) -> None:
+        """Raise `OperatorError` if a sum that is merged certainly adds doubles; other sums are found when rows are aggregated."""
+        inexact = {field.name.lower() for field in schema.fields if isinstance(field.dataType, DoubleType | FloatType)}
+        for expression in self.expressions.values():
+            if expression.merge_function == "sum" and expression.adds_one_of(inexact):
+                raise unmergeable_sum(expression.sql)
 
     def typed(self, values: Sequence[Column], partial: StructType) -> list[Column]:
         """Merged values with the names and types of the partial results: Spark's sum of a decimal has a wider type."""
         return [value.cast(partial[name].dataType).alias(name) for name, value in zip(self.expressions, values, strict=True)]
+
+
+def unmergeable_sum(sql: str) -> OperatorError:
+    """The error for a sum of doubles that would have to be merged with earlier sums."""
+    legal = (
+        "sums of exact numbers: a sum of floats depends on the order of the rows; cast to a decimal, as in sum(CAST(v AS DECIMAL(18, 4))), "
+        "or write a longer expression, such as round(sum(v), 4), for which a step reads all rows of its keys"
+    )
+    return OperatorError.bad_value("aggregates", sql, legal)
+
+
+def check_depends_on_rows_only(parameter: str, sql: str) -> None:
+    """Raise `OperatorError` if the value of SQL depends on random numbers, on files, on the session or on the clock."""
+    for word in _read_words([token for token in tokens_of(sql) if token.is_code]):
+        if reason := _other_dependence(word):
+            raise OperatorError.bad_value(parameter, sql, f"SQL that does not depend on {reason}")
+
+
+def _other_dependence(word: _Word) -> str | None:
+    """What a value depends on through a word besides the rows, and what to write instead; None if the word is harmless."""
+    if word.name in CHANCE | FILES | SESSION and word.is_call:
+        return f"{_OTHER_THAN_ROWS}, as {word.name} does"
+    if word.name in CLOCK and (word.is_call or word.name.startswith("current_")):
+        return f"the clock, as {word.name} does; take a time from a column of the rows"
+    return None
 
 
 def _is_one_pair_of_brackets(texts: Sequence[str]) -> bool:
@@ -192,7 +250,7 @@ def _is_one_pair_of_brackets(texts: Sequence[str]) -> bool:
     return False
 
 
-def _read_words(tokens: Sequence[_Token]) -> Iterator[_Word]:
+def _read_words(tokens: Sequence[Token]) -> Iterator[_Word]:
     """The words in the order of the expression, with the functions whose brackets are around each."""
     inside: list[str] = []
     previous = ""

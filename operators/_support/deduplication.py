@@ -9,9 +9,10 @@ from pyspark.sql import functions as F
 
 from operators._support.panes import WINDOW
 from operators._support.row_windows import AssignedWindows
+from operators._support.time_to_live import TimeToLive
 from operators._support.window_assignment import window_bounds, window_times
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
-from operators.contract import EVENT_TIME, FINALIZED_AT, NEVER_LATE, WHICH, Append, ByTimeRange, NewRows, Upsert, plain, tie_breakers
+from operators.contract import EVENT_TIME, FINALIZED_AT, NEVER_LATE, WHICH, Append, ByKey, ByTimeRange, NewRows, Upsert, plain, tie_breakers
 from operators.errors import OperatorError
 from operators.triggers import ROWS_SEEN
 
@@ -54,10 +55,12 @@ class StreamDeduplication:
     Args:
         key: the key columns.
         choice: which row is kept.
+        ttl: how long a key's rows count; None for no limit.
     """
 
     key: tuple[str, ...]
     choice: RowChoice
+    ttl: TimeToLive | None = None
     added: tuple[str, ...] = ()
     """The columns that the result adds."""
 
@@ -67,9 +70,9 @@ class StreamDeduplication:
         return Upsert(self.key)
 
     @property
-    def reads(self) -> NewRows:
-        """The rows of new batches, which are merged with the current rows."""
-        return NewRows()
+    def reads(self) -> NewRows | ByKey:
+        """The rows of new batches, which are merged with the current rows; with a time to live, all rows of their keys."""
+        return self.ttl.reads(self.key) if self.ttl else NewRows()
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """`event_time <= watermark` for first rows by event time, else never."""
@@ -95,7 +98,7 @@ class StreamDeduplication:
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key."""
-        return self.choice.of_each(rows, self.key)
+        return self.choice.of_each(self.ttl.current(self.key, rows) if self.ttl else rows, self.key)
 
     def so_far(self, rows: DataFrame) -> DataFrame:
         """Raise `OperatorError`: there are no windows."""

@@ -1,0 +1,126 @@
+"""Splits SQL into tokens, and finds its function calls. Spark parses the expression itself when it runs."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`)
+      | (?P<comment>--[^\n]*|/\*(?:.*?\*/)?)
+      | (?P<word>\w+)
+      | (?P<other>\S)""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word, a quoted text, a comment or another single character.
+
+    Args:
+        kind: `word`, `quoted`, `comment` or `other`.
+        text: the token's text.
+        start: its position in the expression.
+    """
+
+    kind: str
+    text: str
+    start: int
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it is neither quoted text nor a comment."""
+        return self.kind in ("word", "other")
+
+    @property
+    def name(self) -> str:
+        """The text in lower case."""
+        return self.text.lower()
+
+    @property
+    def end(self) -> int:
+        """The position after the token."""
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function.
+
+    Args:
+        function: its name in lower case.
+        arguments: the SQL of each argument.
+        is_distinct: whether the arguments begin with DISTINCT.
+        condition: the SQL of its FILTER clause; None if it has none.
+        start: its position in the expression.
+        end: the position after it and its FILTER clause.
+    """
+
+    function: str
+    arguments: tuple[str, ...]
+    is_distinct: bool
+    condition: str | None
+    start: int
+    end: int
+
+
+def tokens_of(sql: str) -> list[Token]:
+    """The tokens of an expression."""
+    return [Token(match.lastgroup or "", match[0], match.start()) for match in _TOKEN.finditer(sql)]
+
+
+def calls_of(sql: str, functions: frozenset[str]) -> Iterator[Call]:
+    """The calls of some functions, from left to right; calls in the arguments of another one are left out."""
+    tokens = [token for token in tokens_of(sql) if token.kind != "comment"]
+    n = 0
+    while n < len(tokens):
+        if _opens_call(tokens, n, functions) and (close := _closing(tokens, n + 1)) is not None:
+            found, n = _call(sql, tokens, n, close)
+            yield found
+        else:
+            n += 1
+
+
+def _opens_call(tokens: Sequence[Token], n: int, functions: frozenset[str]) -> bool:
+    is_name = tokens[n].kind == "word" and tokens[n].name in functions
+    return is_name and n + 1 < len(tokens) and tokens[n + 1].text == "(" and (n == 0 or tokens[n - 1].text != ".")
+
+
+def _call(sql: str, tokens: Sequence[Token], first: int, close: int) -> tuple[Call, int]:
+    """The call whose name and closing bracket are the tokens of two indexes; and the index of the token after it."""
+    inner = tokens[first + 2 : close]
+    quantifier = inner[0].name if inner and inner[0].is_code and inner[0].name in ("distinct", "all") else ""
+    start = inner[0].end if quantifier else tokens[first + 1].end
+    commas = [token.start for token in _at_top_level(inner) if token.text == ","]
+    ends = [*commas, tokens[close].start]
+    starts = [start, *[comma + 1 for comma in commas]]
+    arguments = tuple(sql[a:b].strip() for a, b in zip(starts, ends, strict=True)) if inner else ()
+    condition, last = _filter(sql, tokens, close)
+    return Call(tokens[first].name, arguments, quantifier == "distinct", condition, tokens[first].start, tokens[last].end), last + 1
+
+
+def _filter(sql: str, tokens: Sequence[Token], close: int) -> tuple[str | None, int]:
+    """The condition of a FILTER clause after a closing bracket, and the index of the last token of the call."""
+    names = [token.name for token in tokens[close + 1 : close + 4]]
+    end = _closing(tokens, close + 2) if names == ["filter", "(", "where"] else None
+    return (None, close) if end is None else (sql[tokens[close + 3].end : tokens[end].start].strip(), end)
+
+
+def _closing(tokens: Sequence[Token], opening: int) -> int | None:
+    """The index of the bracket that closes the one at an index."""
+    depth = 0
+    for n in range(opening, len(tokens)):
+        depth += (tokens[n].text == "(") - (tokens[n].text == ")")
+        if depth == 0:
+            return n
+    return None
+
+
+def _at_top_level(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The tokens that are in no inner bracket."""
+    depth = 0
+    for token in tokens:
+        depth -= token.text in (")", "]")
+        if depth == 0:
+            yield token
+        depth += token.text in ("(", "[")

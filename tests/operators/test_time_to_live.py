@@ -1,0 +1,112 @@
+"""Keys with a time to live: rows before a gap longer than it no longer count."""
+
+import random
+import re
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from operators import Aggregate, ByKey, ColumnError, Deduplicate, NewRows, OperatorError, Tumbling
+from operators.contract import Operator
+
+CASES, TTL = 1_000, 10_000
+SCHEMA = pa.schema(
+    {"case_id": pa.int32(), "k": pa.string(), "v": pa.int32()}
+    | {"event_time": pa.timestamp("ms", "UTC"), "seq": pa.int64(), "arrival": pa.int64()}
+)
+KEY: dict[str, Any] = {"by": ("case_id", "k"), "ttl": TTL}
+OPERATORS: dict[str, Operator] = {
+    "merged": Aggregate(aggregates={"n": "count(v)", "most": "max(v)"}, **KEY),
+    "not merged": Aggregate(aggregates={"n": "count(DISTINCT v)", "mean": "avg(v)"}, **KEY),
+    "first": Deduplicate(**KEY),
+    "last": Deduplicate(keep="last", **KEY),
+    "arrived last": Deduplicate(keep="last", order="arrival", **KEY),
+}
+Row = dict[str, Any]
+
+
+def _rows() -> list[Row]:
+    rng, arrivals = random.Random(8), count()
+    return [
+        {"case_id": case, "k": rng.choice(["a", None]), "v": rng.choice([None, 1, 2, 3]), "event_time": rng.randrange(0, 60_000, 2_500)}
+        | {"seq": 1, "arrival": next(arrivals)}
+        for case in range(CASES)
+        for _ in range(rng.randrange(1, 7))
+    ]
+
+
+def _living(rows: list[Row]) -> list[Row]:
+    """The rows since the last gap of more than the TTL, in the order of their arrival."""
+    period: list[Row] = []
+    for row in sorted(rows, key=lambda r: r["event_time"]):
+        period = [*period, row] if period and row["event_time"] - period[-1]["event_time"] <= TTL else [row]
+    return sorted(period, key=lambda r: r["arrival"])
+
+
+def _merged(rows: list[Row]) -> tuple[Any, ...]:
+    found, at = None, 0
+    for n, row in enumerate(rows, 1):
+        values = [r["v"] for r in rows[:n] if r["v"] is not None]
+        if (now := (len(values), max(values, default=None))) != found:
+            found, at = now, row["arrival"]
+    return (*(found or ()), 1, at)
+
+
+def _not_merged(rows: list[Row]) -> tuple[Any, ...]:
+    values = [r["v"] for r in rows if r["v"] is not None]
+    return len({*values}), sum(values) / len(values) if values else None, 1, rows[-1]["arrival"]
+
+
+def _kept(name: str, rows: list[Row]) -> tuple[Any, ...]:
+    order = (lambda r: r["arrival"]) if name == "arrived last" else (lambda r: (r["event_time"], r["arrival"]))
+    row = (min if name == "first" else max)(rows, key=order)
+    return row["v"], row["arrival"]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_generated_rows_give_the_result_of_the_model(spark: SparkSession, name: str) -> None:
+    rows, operator = _rows(), OPERATORS[name]
+    by_key: dict[Any, list[Row]] = {}
+    for row in rows:
+        by_key.setdefault((row["case_id"], row["k"]), []).append(row)
+    model = {"merged": _merged, "not merged": _not_merged}.get(name) or (lambda living: _kept(name, living))
+    wanted = {key: model(_living(of_key)) for key, of_key in by_key.items()}
+    frame = spark.createDataFrame(pa.Table.from_pylist(random.Random(1).sample(rows, len(rows)), SCHEMA)).repartition(3)
+    result = operator(frame)
+    columns = result.columns[2:] if isinstance(operator, Aggregate) else ["v", "arrival"]
+    assert {(row["case_id"], row["k"]): tuple(row[c] for c in columns) for row in result.collect()} == wanted
+    assert sum(len(_living(of_key)) < len(of_key) for of_key in by_key.values()) > CASES / 2
+
+
+@pytest.mark.parametrize(
+    "make", [lambda **how: Aggregate(by="k", aggregates={"n": "count(*)"}, **how), lambda **how: Deduplicate(by="k", **how)]
+)
+def test_a_step_reads_all_rows_of_its_keys_and_those_of_expired_keys_if_they_are_removed(make: Any) -> None:
+    assert make().reads == NewRows()
+    assert make(ttl="1 hour").reads == ByKey(("k",))
+    assert make(ttl="1 hour", after_ttl="retract").reads == ByKey(("k",), ttl=3_600_000)
+    assert make(ttl="1 hour", after_ttl="retract", ttl_by="processing").reads == ByKey(("k",), ttl=3_600_000, ttl_by="processing")
+    for how, message in [
+        ({"ttl": 0}, "`ttl` is 0; legal: longer than no time, or None"),
+        ({"ttl": "1 day", "ttl_by": "wall"}, "`ttl_by` is 'wall'; legal: event, processing"),
+        ({"after_ttl": "retract"}, "`after_ttl` is 'retract'; legal: keep; or retract, with a `ttl`"),
+        ({"ttl": 1, "after_ttl": "drop"}, "`after_ttl` is 'drop'; legal: keep; or retract"),
+    ]:
+        with pytest.raises(OperatorError, match=re.escape(message)):
+            make(**how)
+
+
+def test_windows_have_no_time_to_live() -> None:
+    with pytest.raises(OperatorError, match="`ttl` is '1 hour'; legal: None with a `window`"):
+        Deduplicate(by="k", window=Tumbling(size="1 minute"), ttl="1 hour")
+
+
+def test_frames_without_the_time_are_refused(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 1 AS k, timestamp_millis(0) AS event_time")
+    with pytest.raises(OperatorError, match="`ttl_by` is 'processing'; legal: event: a frame has no processing time of its rows"):
+        Aggregate(by="k", aggregates={"n": "count(*)"}, ttl=1, ttl_by="processing")(rows)
+    with pytest.raises(ColumnError, match="`ttl` names the column 'event_time', which the frame does not have"):
+        Aggregate(by="k", aggregates={"n": "count(*)"}, ttl=1)(rows.drop("event_time"))
