@@ -8,7 +8,9 @@ from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.expressions import check_columns_exist, check_expression
 from assets.input_checks import check_inputs
+from assets.known_order import with_known_order
 from assets.names import first_twice, folded
+from operators.aggregate import Aggregate
 from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ, NamesColumns
@@ -43,6 +45,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         columns = _columns(table, ordered, known)
         with _naming(table):
             _check_expressions(table, ordered, known)
+            _check_types(table, sources)
         if columns is None:
             continue
         _check_described(table, columns)
@@ -50,7 +53,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         if table.operator.emits.upserts:
             _check_changelog(table, columns)
             _check_key(table, columns)
-    return ordered
+    return {name: with_known_order(table, ordered, sources) for name, table in ordered.items()}
 
 
 def columns_of_tables(sources: Mapping[str, SourceContract], ordered: Mapping[str, DerivedAsset]) -> dict[str, Sequence[str]]:
@@ -152,6 +155,16 @@ def _check_expressions(table: DerivedAsset, tables: Mapping[str, DerivedAsset], 
     check_columns_exist("order_by", [] if isinstance(order, str) else [o.column for o in order], columns, of, added)
     for expression in getattr(operator, "aggregates", {}).values():
         check_expression("aggregates", expression, columns, of, added)
+
+
+def _check_types(table: DerivedAsset, sources: Mapping[str, SourceContract]) -> None:
+    """Raise if the operator certainly cannot aggregate columns of the types that a source's contract declares."""
+    [source, *_] = table.inputs
+    if isinstance(table.operator, Aggregate) and source in sources and not table.prepare:
+        try:
+            table.operator.check_types(sources[source].struct)
+        except OperatorError as error:
+            raise ContractError(str(error)) from error
 
 
 def _columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> Sequence[str] | None:

@@ -36,11 +36,16 @@ NEW = temporary("new")
 BATCH_TIME = temporary("batch_time")
 """In the frames of an operator with a processing-time TTL: the processing time of the row's batch (timestamp)."""
 
+PROMISE_BROKEN = "rows break the promise of their input"
+"""The text of Spark's error if `fold` of an operator with `Promised` meets rows for which its result could be wrong."""
+
 ASIDE = "aside"
 """Metadata key of an operator's field on which no result depends: a table stays valid when the field's value changes."""
 WHICH = temporary("which")
 """The index of the input that contains a row."""
 FINALIZED_AT = temporary("finalized_at")
+MATCHED = temporary("matched")
+"""In the frame of `ReportsMatches.matches`: whether a row is in a result with a row of another input."""
 
 
 def plain(frame: DataFrame) -> DataFrame:
@@ -349,6 +354,24 @@ class Incremental(Operator, Protocol):
 
 
 @runtime_checkable
+class Promised(Incremental, Protocol):
+    """An operator whose `fold` is right only if its input keeps a promise; it fails with `PROMISE_BROKEN` if it does not."""
+
+    @property
+    def improving(self) -> bool:
+        """Whether a user gave the promise; if not, it was derived from the input."""
+        ...
+
+    def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
+        """The keys of new rows that break the promise."""
+        ...
+
+    def without_promise(self) -> Operator:
+        """An operator with the same results, which does not rely on the promise."""
+        ...
+
+
+@runtime_checkable
 class DecidesLateness(Operator, Protocol):
     """An operator that decides lateness batch by batch, and reads the decisions that the engine recorded."""
 
@@ -407,6 +430,22 @@ class ReportsFinality(Operator, Protocol):
         Returns:
             One row for each row: `which` (int, the input), `event_time`, and `FINALIZED_AT` (timestamp; null if no result ever contains the
             row).
+        """
+        ...
+
+
+@runtime_checkable
+class ReportsMatches(ReportsFinality, Protocol):
+    """A join that reports which rows of its inputs match, so that its completeness is known also if its results do not name rows."""
+
+    def matches(self, *frames: DataFrame) -> DataFrame:
+        """Which rows are in a result with a row of another input.
+
+        Args:
+            frames: as for `finalized_at`.
+
+        Returns:
+            The rows of `finalized_at`, with `MATCHED` (boolean).
         """
         ...
 

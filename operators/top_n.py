@@ -1,20 +1,22 @@
 """Top-N: the first rows of each partition by an order, updated as rows are added, replaced and deleted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import get_args
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators._support.ordering import Ordering
-from operators._support.top_n_execution import check_rows, rank_again, rank_all, without_ranks
-from operators._support.top_n_plan import Function, Strategy, TimeToLive, TopNQuery
+from operators._support.time_to_live import AfterTtl, TimeToLive
+from operators._support.top_n_execution import check_rows, rank_again, rank_all, with_other_ends, without_ranks
+from operators._support.top_n_plan import Function, Strategy, TopNQuery
+from operators._support.top_n_promise import rows_moving_back
 from operators.columns import RANK, names
 from operators.contract import ARRIVAL, ASIDE, NEVER_LATE, SEQ, ByKey, NewRows, TimeKind, Upsert, plain
 from operators.errors import OperatorError, StreamingError, is_count
-from operators.timing import Duration, length_ms
+from operators.timing import Duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +56,17 @@ class TopN:
         with_rank: whether the result has the column `rank`. Without it, a row that only moves to another rank is no change.
         unique_key: the columns by which a row replaces another.
         change: the column with a row's change kind.
-        improving: promise that a row that replaces another always comes before it in the order (as a count does with `DESC`), and that
-            no row is deleted. Only with `unique_key`.
+        improving: promise that a row that replaces another always comes before it in the order, and that no row is deleted. Only with
+            `unique_key`. A step that finds the promise broken is refused, and says how many keys break it. The promise is not needed
+            for a count, a maximum or a sum of what a row rule keeps from being negative, if the input is an `Aggregate` of the pipeline:
+            see `rises`.
         ttl: how long a partition lives after its newest row; None for no limit.
         ttl_by: whether `ttl` is `event` time, by the watermark, or `processing` time, by the ledger's clock.
         after_ttl: whether to `keep` or to `retract` the rows of an expired partition.
         strategy: how a step computes the result: `append`, `update` or `retract`; None for the cheapest strategy that is right for the
             input. `explain()` says which one that is, and why the others are not.
+        rises: why rows are known to move up only, as for `improving`; empty if that is not known. The pipeline sets it if it follows
+            from the input, as for a count with `DESC`. A step for which it does not hold is computed by `retract`.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -80,8 +86,9 @@ class TopN:
     improving: bool = False
     ttl: Duration | None = None
     ttl_by: TimeKind = "event"
-    after_ttl: Literal["keep", "retract"] = "keep"
+    after_ttl: AfterTtl = "keep"
     strategy: Strategy | None = field(default=None, metadata={ASIDE: True})
+    rises: str = field(default="", metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
         if not self.order:
@@ -94,17 +101,8 @@ class TopN:
             raise OperatorError.bad_value("function", self.function, ", ".join(get_args(Function)))
         if self.improving and not self.key:
             raise OperatorError.bad_value("improving", self.improving, "true with a `unique_key`, by which a row replaces another")
-        self._check_ttl()
+        _ = self._ttl
         self._check_strategy()
-
-    def _check_ttl(self) -> None:
-        if self.ttl is not None and not length_ms(self.ttl, "ttl"):
-            raise OperatorError.bad_value("ttl", self.ttl, "longer than no time, or None for no limit")
-        if self.ttl_by not in get_args(TimeKind):
-            raise OperatorError.bad_value("ttl_by", self.ttl_by, ", ".join(get_args(TimeKind)))
-        can_expire = self.ttl is not None and self.partition
-        if self.after_ttl not in ("keep", "retract") or (self.after_ttl == "retract" and not can_expire):
-            raise OperatorError.bad_value("after_ttl", self.after_ttl, "keep; or retract, with a `ttl` and partitions (`by`) that expire")
 
     def _check_strategy(self) -> None:
         if self.strategy is None:
@@ -126,9 +124,14 @@ class TopN:
             function=self.function,
             with_rank=self.with_rank,
             change=self.change,
-            is_monotonic=self.improving,
-            ttl=None if self.ttl is None else TimeToLive(length_ms(self.ttl, "ttl"), self.ttl_by),
+            is_promised=self.improving,
+            rises=self.rises,
+            ttl=self._ttl,
         )
+
+    @cached_property
+    def _ttl(self) -> TimeToLive | None:
+        return TimeToLive.read(self.ttl, self.ttl_by, self.after_ttl, key=self.partition)
 
     @cached_property
     def order(self) -> tuple[Ordering, ...]:
@@ -167,10 +170,10 @@ class TopN:
         if self.strategy_used != "retract":
             return NewRows(touches=self.partition, change=self.change)
         can_change_partition = not {*self.partition} <= {*self.key}
-        ttl = self.query.ttl
-        lasts = ttl.ms if ttl and self.after_ttl == "retract" else None
         through = self.key if can_change_partition else ()
-        return ByKey(self.partition, through=through, change=self.change, ttl=lasts, ttl_by=ttl.by if ttl else "event")
+        if self._ttl:
+            return self._ttl.reads(self.partition, through=through, change=self.change)
+        return ByKey(self.partition, through=through, change=self.change)
 
     @cached_property
     def strategy_used(self) -> Strategy:
@@ -207,11 +210,32 @@ class TopN:
         [rows] = frames
         return rank_again(self.query, current, rows)
 
+    def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
+        """The keys of new rows that break the promise `improving`, so that `fold` fails (see `Promised`)."""
+        [rows] = frames
+        return rows_moving_back(self.query, current, rows)
+
+    def without_promise(self) -> "TopN":
+        """The same Top-N, which reads every row of the partitions that new rows belong to."""
+        return replace(self, strategy="retract")
+
     def unranked(self, *frames: DataFrame) -> DataFrame:
         """The partitions that show nothing because `rank_end` of their first row is null, zero or less; and that `rank_end`."""
         [rows] = frames
         self._check(rows)
         return without_ranks(self.query, rows)
+
+    def other_rank_ends(self, *frames: DataFrame) -> DataFrame:
+        """The rows whose `rank_end` differs from their partition's, which is that of its first row.
+
+        Flink counts these rows in its metric `topn.invalidTopSize`. Their own `rank_end` has no effect.
+
+        Returns:
+            The columns of `by`, and `rows` (bigint, the number of such rows), for each partition with such a row.
+        """
+        [rows] = frames
+        self._check(rows)
+        return with_other_ends(self.query, rows)
 
     def _check(self, rows: DataFrame) -> None:
         if rows.isStreaming:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from operators._support.ordering import Ordering
-from operators.contract import TimeKind
+from operators._support.time_to_live import TimeToLive
 
 Function = Literal["row_number", "rank", "dense_rank"]
 Strategy = Literal["append", "update", "retract"]
@@ -15,19 +15,6 @@ _COST: dict[Strategy, str] = {
     "update": "keeps the first rows of each partition by key; a step reads its new rows and the rows that are kept",
     "retract": "a step reads every row of the partitions that its new rows belong to",
 }
-
-
-@dataclass(frozen=True)
-class TimeToLive:
-    """How long a partition's rows count after its newest row.
-
-    Args:
-        ms: the duration in ms, more than zero.
-        by: the time in which it is measured.
-    """
-
-    ms: int
-    by: TimeKind
 
 
 @dataclass(frozen=True)
@@ -43,7 +30,8 @@ class TopNQuery:
         function: how ranks are counted: `row_number`, `rank` or `dense_rank`.
         with_rank: whether the result has the rank.
         change: the column with a row's change kind; None if every row is an insert.
-        is_monotonic: whether a row that replaces another always comes before it in the order, and none is deleted.
+        is_promised: whether the user promises that a row that replaces another always comes before it in the order, and none is deleted.
+        rises: why that is known of the input without a promise; empty if it is not known.
         ttl: how long a partition's rows count; None for no limit.
     """
 
@@ -55,8 +43,19 @@ class TopNQuery:
     function: Function
     with_rank: bool
     change: str | None
-    is_monotonic: bool
+    is_promised: bool
+    rises: str
     ttl: TimeToLive | None
+
+    @property
+    def is_monotonic(self) -> bool:
+        """Whether a row that replaces another always comes before it in the order, and none is deleted."""
+        return self.is_promised or bool(self.rises)
+
+    @property
+    def can_tie(self) -> bool:
+        """Whether the order in a partition may leave two rows equal, so that the one that arrived first comes first."""
+        return not {*self.key} <= {*self.partition, *(o.column for o in self.order)}
 
     def strategies(self) -> Iterator[Strategy]:
         """The strategies that give the right result, the cheapest first."""
@@ -71,7 +70,8 @@ class TopNQuery:
     def explain(self, used: Strategy, is_pinned: bool) -> str:
         """The strategy that is used and what it costs, then why each other strategy is not, one a line."""
         others = [f"not {strategy}: {why}" for strategy in get_args(Strategy) if (why := self.why_not(strategy))]
-        return "\n".join([f"{used}{' (pinned)' if is_pinned else ''}: {_COST[used]}", *others])
+        known = [f"rows only move up: {self.rises}"] if self.rises and used == "update" else []
+        return "\n".join([f"{used}{' (pinned)' if is_pinned else ''}: {_COST[used]}", *known, *others])
 
     def _why_not_keep_the_first_rows(self) -> str | None:
         if self.ttl is not None:

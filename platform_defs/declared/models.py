@@ -55,8 +55,8 @@ OPERATORS = (
 KEYS = "legal: keys that are text; YAML may read on, yes and no as true and false, so write them in quotes"
 _PROTOCOLS: dict[Any, tuple[type, ...]] = {Operator: OPERATORS, Trigger: TRIGGERS, Evictor: EVICTORS}
 """The specifications of each protocol that YAML can name; one of a user's own is Python."""
-_FUNCTIONS = {"shape"}
-"""Parameters that are Python functions."""
+_NOT_DECLARED = {"shape", "rises"}
+"""Parameters that are Python functions, or that follow from the pipeline."""
 
 
 class Strict(BaseModel):
@@ -111,7 +111,7 @@ def model_of(kind: type) -> type[Declared]:
     """The model of a specification's class."""
     hints, fields = get_type_hints(kind), dict[str, Any]()
     for field in dataclasses.fields(kind):
-        if field.init and field.name not in _FUNCTIONS:
+        if field.init and field.name not in _NOT_DECLARED:
             is_required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
             described = Field(... if is_required else None, alias=field.name, description=_descriptions(kind).get(field.name))
             fields[_field_name(field.name)] = (_type(hints[field.name]), described)

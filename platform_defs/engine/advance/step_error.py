@@ -27,6 +27,34 @@ class StepError(TidemarkError, RuntimeError):
         )
 
 
+class PromiseError(TidemarkError, RuntimeError):
+    """A step cannot be computed, because rows of its input break a promise. Nothing of the step was committed.
+
+    Args:
+        text: the error's text.
+        asset: the table.
+        keys: the number of keys that break the promise.
+    """
+
+    def __init__(self, text: str, asset: str = "", keys: int = 0) -> None:
+        super().__init__(text)
+        self.asset, self.keys = asset, keys
+
+    @classmethod
+    def broken(cls, asset: str, keys: int) -> "PromiseError":
+        """Rows of a Top-N with `improving` move back in the order, or are deleted."""
+        found = "1 key breaks" if keys == 1 else f"{keys:,} keys break"
+        return cls(
+            f"{asset}: {found} the promise `improving`, because a row that replaces another comes after it in `order_by`, or a row is "
+            "deleted. Nothing of the step was committed, other tables are not affected, and a retry fails again. The rows of the table are "
+            'right so far. Set `strategy="retract"` in the pipeline: steps then read every row of the partitions that they change, and '
+            "the table need not be rebuilt. Or correct `order_by`, and rebuild the table with it: "
+            f"`tidemark rebuild {asset} --downstream`",
+            asset,
+            keys,
+        )
+
+
 @contextmanager
 def naming_step_errors(asset: str) -> Iterator[None]:
     """Replace Spark's error of a failed expression, whose text may quote rows, by one that names the asset.

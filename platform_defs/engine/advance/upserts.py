@@ -1,18 +1,21 @@
 """Upserts: a step merges new rows into the current rows, or recomputes the keys that new rows or the time affect."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from operators.changelog import difference
 from operators.columns import keys_of, of_keys
-from operators.contract import ByKey, Incremental, NewRows
+from operators.contract import PROMISE_BROKEN, ByKey, Incremental, NewRows, Promised
 from operators.errors import OperatorError
+from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Span
-from platform_defs.engine.lake.small_queries import kept
+from platform_defs.engine.lake.small_queries import count, kept
 from platform_defs.engine.ledger.columns import pc
 
 
@@ -41,10 +44,35 @@ class MergedRows(Strategy):
         new = self.inputs.mergeable(before, after)
         if new is None:
             return self._recomputed.changes(table, before, after)
-        current = table.current_of(operator(*new), keys_of(new, self._affected_by))
+        current = self._current(table, new)
         if before.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
             current = kept(current)
         return difference(current, operator.fold(current, *new), key=self.key)
+
+    def step(self, before: Progress, after: Progress) -> int:
+        """Compute and commit the step.
+
+        Raises:
+            PromiseError: the input breaks a promise of the user. A promise that was derived is not needed: the step is then computed
+                from all rows of the keys that it affects.
+        """
+        try:
+            return super().step(before, after)
+        except PySparkException as error:
+            operator = self.asset.operator
+            if not isinstance(operator, Promised) or PROMISE_BROKEN not in str(error):
+                raise
+            if operator.improving:
+                raise PromiseError.broken(self.asset.name, self._count_moving_back(operator, before, after)) from error
+        return self._recomputed.step(before, after)
+
+    def _current(self, table: UpsertedTable, new: Sequence[DataFrame]) -> DataFrame:
+        """The current rows that new rows may change."""
+        return table.current_of(self.asset.operator(*new), keys_of(new, self._affected_by))
+
+    def _count_moving_back(self, operator: Promised, before: Progress, after: Progress) -> int:
+        new = self.inputs.mergeable(before, after) or []
+        return count(operator.moving_back(self._current(UpsertedTable(self.reading, self.asset), new), *new))
 
     @property
     def _affected_by(self) -> tuple[str, ...]:

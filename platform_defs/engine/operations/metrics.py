@@ -2,12 +2,15 @@
 
 from pyspark.sql import functions as F
 
+from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, UPDATE_BEFORE
+from operators.contract import ByKey
 from operators.top_n import TopN
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import steps_of, upserted
 from platform_defs.engine.inputs.input import Input
-from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.inputs.progress import Progress, progress
+from platform_defs.engine.inputs.table_changes import table_changes
 from platform_defs.engine.lake.small_queries import collected, count
 
 
@@ -15,9 +18,11 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
     """The metrics of an asset's table.
 
     Returns:
-        `rows` and `partitions` of the table, `changes_out` (all rows of its changelog), `rows_in` (rows of sources, or changes of the
-        upstream table, where an update counts once), `changes_per_row` and `invalid_rank_ends` (partitions without rows, because the
-        rank end of their first row is null, zero or negative).
+        `rows` and `partitions` of the table, `changes_out` (all rows of its changelog), `rows_in` (rows of sources or of final results, or
+        changes of an upserted table, where an update counts once), `changes_per_row`, `rows_held` (the rows from which a step may compute
+        results: those of the table, or if a step reads all rows of its keys, those of the inputs), `invalid_rank_ends` (partitions
+        without rows, because the rank end of their first row is null, zero or negative) and `rows_with_other_rank_end` (rows whose rank
+        end differs from that of their partition, as Flink's `topn.invalidTopSize` counts them).
 
     Raises:
         OperatorError: the asset appends its rows.
@@ -29,19 +34,37 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
     [[rows, partitions]] = collected(table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *by))))
     changes = count(steps_of(reading, asset, 0, now.step))
     rows_in = sum(_rows_in(advance, of) for of in reading.inputs_of(asset))
-    ends = count(operator.unranked(*advance.strategy.inputs.all(now))) if isinstance(operator, TopN) and _varies(operator) else 0
+    ends = _rank_ends(advance, operator, now) if isinstance(operator, TopN) and isinstance(operator.rank_end, str) else (0, 0)
     return {
         "rows": rows,
         "partitions": partitions,
         "changes_out": changes,
         "rows_in": rows_in,
         "changes_per_row": round(changes / rows_in, 3) if rows_in else 0.0,
-        "invalid_rank_ends": ends,
+        "rows_held": sum(_rows_held(advance, of, now) for of in reading.inputs_of(asset)) if isinstance(operator.reads, ByKey) else rows,
+        "invalid_rank_ends": ends[0],
+        "rows_with_other_rank_end": ends[1],
     }
 
 
-def _varies(operator: TopN) -> bool:
-    return isinstance(operator.rank_end, str)
+def _rank_ends(advance: Advance, operator: TopN, now: Progress) -> tuple[int, int]:
+    """The number of partitions that show nothing, and of rows whose rank end differs from their partition's."""
+    rows = advance.strategy.inputs.all(now)
+    [[differing]] = collected(operator.other_rank_ends(*rows).agg(F.coalesce(F.sum("rows"), F.lit(0))))
+    return count(operator.unranked(*rows)), differing
+
+
+def _rows_held(advance: Advance, of: Input, now: Progress) -> int:
+    """The number of rows of an input that a step may read again: those of its event log, or those of a table."""
+    if of.table is None:
+        return _rows_in(advance, of)
+    return _count_rows(advance, of.table, now)
+
+
+def _count_rows(advance: Advance, of: DerivedAsset, now: Progress) -> int:
+    """The number of rows of an input table as of the last step that the asset has read; 0 if that state can no longer be read."""
+    rows = table_changes(advance.reading, of).rows(now.read.get(of.name, 0))
+    return 0 if rows is None else count(rows)
 
 
 def _rows_in(advance: Advance, of: Input) -> int:
@@ -49,4 +72,6 @@ def _rows_in(advance: Advance, of: Input) -> int:
     reading, now = advance.reading, progress(advance.reading.lake, advance.asset)
     if of.table is None:
         return sum(reading.ledger.source(of.name).table(["accepted"], 0, now.seq)["accepted"].to_pylist())
+    if not of.table.operator.emits.upserts:
+        return _count_rows(advance, of.table, now)
     return count(steps_of(reading, of.table, 0, now.read.get(of.name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE))

@@ -1,9 +1,9 @@
 """The metrics of a leaderboard count its partitions, rows, changes and invalid rank ends."""
 
 from assets.contracts import DerivedAsset
-from operators import TopN
+from operators import Aggregate, TopN, Tumbling, WindowedAggregate
 from tests.conftest import MakeEngine
-from tests.support.small_sources import Event, replay, rows_of, source
+from tests.support.small_sources import HOUR, Event, replay, rows_of, source
 
 
 def test_partitions_with_an_invalid_rank_end_are_counted(make_engine: MakeEngine) -> None:
@@ -14,3 +14,32 @@ def test_partitions_with_an_invalid_rank_end_are_counted(make_engine: MakeEngine
     assert rows_of(engine.views.table("top"), "k", "v", "rank") == [("b", 1, 1), ("b", 2, 2)]
     found = engine.views.metrics("top")
     assert (found["partitions"], found["rows"], found["rows_in"], found["changes_out"], found["invalid_rank_ends"]) == (1, 2, 5, 2, 2)
+    assert (found["rows_held"], found["rows_with_other_rank_end"]) == (5, 2)
+
+
+def test_rows_held_are_those_of_the_table_or_of_what_a_step_reads_again(make_engine: MakeEngine) -> None:
+    counts = DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by=("k", "v"), aggregates={"n": "count(*)"}))
+    means = DerivedAsset(name="means", inputs=("l",), operator=Aggregate(by="k", aggregates={"mean": "avg(v)"}))
+    keyed = {"by": "k", "unique_key": ("k", "v"), "change": "change", "rank_end": 1}
+    rising = DerivedAsset(name="rising", inputs=("counts",), operator=TopN(order_by="n DESC", **keyed))
+    falling = DerivedAsset(name="falling", inputs=("counts",), operator=TopN(order_by="n", **keyed))
+    engine = make_engine([source("l")], [counts, means, rising, falling])
+    replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 1), Event("a", 2, 2), Event("b", 1, 3)]}])
+    for name in engine.assets:
+        engine.advance(name)
+    assert {name: engine.views.metrics(name)["rows_held"] for name in engine.assets} == {"counts": 3, "means": 4, "rising": 2, "falling": 3}
+
+
+def test_a_leaderboard_of_final_results_counts_them(make_engine: MakeEngine) -> None:
+    per_minute = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})
+    tables = [
+        DerivedAsset(name="per_minute", inputs=("l",), operator=per_minute),
+        DerivedAsset(name="best", inputs=("per_minute",), operator=TopN(order_by="n DESC", rank_end=1)),
+        DerivedAsset(name="mean", inputs=("per_minute",), operator=Aggregate(by="k", aggregates={"mean": "avg(n)"})),
+    ]
+    engine = make_engine([source("l")], tables)
+    replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 1), Event("b", 2, 2), Event("b", 1, HOUR)]}])
+    for name in engine.assets:
+        engine.advance(name)
+    found = {name: engine.views.metrics(name) for name in ("best", "mean")}
+    assert {name: (of["rows_in"], of["rows_held"]) for name, of in found.items()} == {"best": (2, 1), "mean": (2, 2)}

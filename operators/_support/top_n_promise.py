@@ -1,0 +1,108 @@
+"""The promise of a monotonic Top-N: a row that replaces another comes before it in the order, and no row is deleted.
+
+Only the first rows of each partition are kept. If one of them moved back, or were deleted, a row that is not kept could take its rank. So
+the rows that replace kept rows are compared with them. A row that is not kept may move back or be deleted: it stays behind those that are.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from operators._support.ordering import Ordering
+from operators._support.time_to_live import GENERATION, IS_CURRENT
+from operators._support.top_n_plan import TopNQuery
+from operators.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from operators.columns import temporary
+from operators.contract import PROMISE_BROKEN, tie_breakers
+
+LAST_RANK = temporary("last_rank")
+ADDED = (LAST_RANK, GENERATION, IS_CURRENT)
+"""The columns that a Top-N adds to rows while it ranks them."""
+_FROM_NEWEST, _BY_KEY, _MOVES_BACK = (temporary(name) for name in ("from_newest", "by_key", "moves_back"))
+_RANK, _IS_LAST = (temporary(name) for name in ("rank", "is_last"))
+
+
+def row_tie_breakers(rows: DataFrame) -> list[Column]:
+    """The columns that order rows of equal rank, without those that a Top-N adds."""
+    return tie_breakers(rows.drop(*ADDED))
+
+
+def newest_of_keys(key: Sequence[str], rows: DataFrame) -> DataFrame:
+    """The newest row of each key."""
+    newest_first = Window.partitionBy(*key).orderBy(*[c.desc_nulls_last() for c in row_tie_breakers(rows)])
+    return rows.withColumn(_FROM_NEWEST, F.row_number().over(newest_first)).where(F.col(_FROM_NEWEST) == 1).drop(_FROM_NEWEST)
+
+
+def not_replaced(query: TopNQuery, kept: DataFrame, newest: DataFrame) -> DataFrame:
+    """The kept rows that no new row replaces. It fails while it is computed if a new row breaks the promise.
+
+    Args:
+        query: the Top-N, which is monotonic.
+        kept: the rows that were kept, with their ranks if the result has them.
+        newest: the newest row of each key among the new rows.
+    """
+    is_same = F.col(_MOVES_BACK).isNull()
+    broken = F.raise_error(F.lit(PROMISE_BROKEN)).cast("boolean")
+    return _with_new(query, kept, newest).where(F.when(is_same, True).when(F.col(_MOVES_BACK), broken).otherwise(False)).drop(_MOVES_BACK)
+
+
+def rows_moving_back(query: TopNQuery, kept: DataFrame, rows: DataFrame) -> DataFrame:
+    """The keys of kept rows that new rows move back or delete."""
+    return _with_new(query, kept, newest_of_keys(query.key, of_known_change(query, rows))).where(_MOVES_BACK).select(*query.key)
+
+
+def of_known_change(query: TopNQuery, rows: DataFrame) -> DataFrame:
+    """The rows whose change kind is known; for a monotonic input without the old rows of updates."""
+    kinds = (INSERT, UPDATE_AFTER, DELETE) if query.is_monotonic else (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)
+    return rows.where(F.col(query.change).isin(*kinds)) if query.change else rows
+
+
+def _with_new(query: TopNQuery, kept: DataFrame, newest: DataFrame) -> DataFrame:
+    """The kept rows with `_MOVES_BACK`: null if no new row replaces a row, else whether that breaks the promise."""
+    columns = [*dict.fromkeys([*query.key, *(o.column for o in query.order), *([query.change] if query.change else [])])]
+    new = newest.select(F.struct(*[f"`{c}`" for c in columns]).alias(_BY_KEY))
+    loses_a_tie = F.col(f"kept.{_IS_LAST}") if _may_lose_a_tie(query) else F.lit(False)
+    is_behind = reduce(lambda rest, o: _after(o) | (_is_equal(o) & rest), reversed(query.order), loses_a_tie)
+    is_deleted = F.col(f"{_BY_KEY}.`{query.change}`") == DELETE if query.change else F.lit(False)
+    moves_back = F.when(F.col(_BY_KEY).isNotNull(), is_deleted | is_behind).alias(_MOVES_BACK)
+    is_same = reduce(lambda a, b: a & b, [F.col(f"kept.`{c}`").eqNullSafe(F.col(f"new.{_BY_KEY}.`{c}`")) for c in query.key])
+    joined = _with_last(query, kept).alias("kept").join(new.alias("new"), is_same, "left")
+    return joined.select(*[F.col(f"kept.`{c}`") for c in kept.columns], moves_back)
+
+
+def _may_lose_a_tie(query: TopNQuery) -> bool:
+    """Whether a row may move back without a change of its order: an update moves a row to the end of its ties."""
+    return query.function == "row_number" and query.can_tie
+
+
+def _with_last(query: TopNQuery, kept: DataFrame) -> DataFrame:
+    """The kept rows, and if rows can lose ties, whether a row that is not kept may be equal to it in the order.
+
+    That is so for the rows that are equal to the last one of a partition in which all ranks are taken.
+    """
+    if not _may_lose_a_tie(query):
+        return kept
+    partition, order = Window.partitionBy(*query.partition), F.struct(*[f"`{o.column}`" for o in query.order])
+    in_order = partition.orderBy(*[o.by() for o in query.order], *[c.asc_nulls_first() for c in row_tie_breakers(kept)])
+    ranked = kept.withColumn(_RANK, F.row_number().over(in_order))
+    last = F.max(F.when(F.col(_RANK) == query.last, F.struct(order.alias("order")))).over(partition)
+    return ranked.withColumn(_IS_LAST, F.coalesce(last["order"].eqNullSafe(order) & last.isNotNull(), F.lit(False))).drop(_RANK)
+
+
+def _after(order: Ordering) -> Column:
+    """Whether the new row comes after the kept row by one column."""
+    new, kept = _new_and_kept(order)
+    of_null = new.isNotNull() if order.nulls_first else kept.isNotNull()
+    by_value = new < kept if order.descending else new > kept
+    return F.when(new.isNull() != kept.isNull(), of_null).otherwise(F.coalesce(by_value, F.lit(False)))
+
+
+def _is_equal(order: Ordering) -> Column:
+    new, kept = _new_and_kept(order)
+    return new.eqNullSafe(kept)
+
+
+def _new_and_kept(order: Ordering) -> tuple[Column, Column]:
+    return F.col(f"new.{_BY_KEY}.`{order.column}`"), F.col(f"kept.`{order.column}`")

@@ -1,0 +1,102 @@
+"""A Top-N whose rows were promised, or are known, to move up only: a step in which one moves back gives no wrong ranking."""
+
+import json
+import re
+
+import pytest
+from pyspark.sql import DataFrame
+
+from assets.contracts import DerivedAsset, RowRule
+from operators import Aggregate, TopN
+from operators._support import top_n_execution
+from operators._support.top_n_plan import TopNQuery
+from platform_defs.engine.advance.step_error import PromiseError
+from platform_defs.engine.inputs.identity import identity_of
+from tests.conftest import MakeEngine
+from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
+
+NEWEST = TopN(by="k", order_by="ts DESC", unique_key=("k", "v"), rank_end=1, improving=True)
+PROMISED = DerivedAsset(name="newest", inputs=("l",), operator=NEWEST)
+FIRST = [Event("a", 1, 9 * MINUTE), Event("a", 2, 8 * MINUTE), Event("b", 1, 0)]
+MOVED_BACK = [Event("a", 1, 2 * MINUTE), Event("b", 1, MINUTE)]
+"""The newest row of `a` is replaced by an older one, so that the row with `v = 2`, which is not kept, becomes the newest."""
+BEST = [("a", 2, 1), ("b", 1, 1)]
+
+TOTALS = DerivedAsset(name="totals", inputs=("l",), operator=Aggregate(by=("k", "v"), aggregates={"n": "count(*)", "total": "sum(v)"}))
+BY_KEY = {"by": "k", "unique_key": ("k", "v"), "change": "change", "rank_end": 1}
+
+
+def _best(name: str, **how: object) -> DerivedAsset:
+    return DerivedAsset(name=name, inputs=("totals",), operator=TopN(order_by=("total DESC", "v"), **BY_KEY, **how))
+
+
+def test_a_broken_promise_stops_the_step_and_names_table_keys_and_way_out(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [PROMISED])
+    replay(engine, [{"l": FIRST}])
+    engine.advance("newest")
+    replay(engine, [{"l": MOVED_BACK}])
+    before = rows_of(engine.views.table("newest"))
+    with pytest.raises(PromiseError, match=re.escape("newest: 1 key breaks the promise `improving`")) as error:
+        engine.advance("newest")
+    assert (error.value.asset, error.value.keys) == ("newest", 1)
+    assert 'Set `strategy="retract"`' in str(error.value)
+    assert rows_of(engine.views.table("newest")) == before
+    assert engine.pending.progress("newest").step == 1
+    way_out = DerivedAsset(name="newest", inputs=("l",), operator=TopN(**{**vars_of(NEWEST), "strategy": "retract"}))
+    assert identity_of(way_out) == identity_of(PROMISED)
+    again = make_engine([source("l")], [way_out])
+    again.advance("newest")
+    assert rows_of(again.views.table("newest"), "k", "v", "rank") == BEST
+    assert all(account.holds for account in again.accounts.days("newest"))
+
+
+def _without_a_check(query: TopNQuery, kept: DataFrame, new: DataFrame) -> DataFrame:
+    return kept.join(new, [*query.key], "left_anti").select(kept.columns)
+
+
+def vars_of(top: TopN) -> dict[str, object]:
+    """The parameters of a Top-N."""
+    return {name: getattr(top, name) for name in ("by", "order_by", "unique_key", "rank_end", "improving")}
+
+
+def test_the_account_finds_a_ranking_that_an_earlier_version_got_wrong(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine([source("l")], [PROMISED])
+    replay(engine, [{"l": FIRST}])
+    engine.advance("newest")
+    replay(engine, [{"l": MOVED_BACK}])
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            top_n_execution, "not_replaced", lambda query, kept, new: kept.join(new, [*query.key], "left_anti").select(kept.columns)
+        )
+        engine.advance("newest")
+    assert rows_of(engine.views.table("newest"), "k", "v", "rank") != BEST
+    assert sum(account.missing for account in engine.accounts.days("newest")) > 0
+    engine.rebuild("newest")
+    assert rows_of(engine.views.table("newest"), "k", "v", "rank") == BEST
+
+
+def test_a_step_in_which_a_total_falls_after_all_is_computed_from_all_rows(make_engine: MakeEngine) -> None:
+    """The rows of the second batch were ingested before there was a rule, so the total of `("a", -1)` falls."""
+    rule = RowRule("v_not_negative", "v >= 0", "quarantine")
+    tables = [TOTALS, _best("best"), _best("pinned", strategy="retract")]
+    earlier, engine = make_engine([source("l")], tables), make_engine([source("l", rules=(rule,))], tables)
+    best, pinned = (engine.assets[name] for name in ("best", "pinned"))
+    assert isinstance(best.operator, TopN)
+    assert best.operator.strategy_used == "update"
+    assert "rows only move up: sum(v) never falls, because no row lowers it of 'totals'" in best.operator.explain()
+    assert identity_of(best) == identity_of(pinned) == identity_of(_best("best"))
+    assert json.loads(identity_of(best))["parameters"].keys() == {"by", "order_by", "unique_key", "change", "rank_end"}
+    batches = [
+        [Event("a", -1, 0), Event("a", -2, 0), Event("b", 3, MINUTE)],
+        [Event("a", -1, 2 * MINUTE), Event("b", 5, 2 * MINUTE)],
+        [Event("a", -1, 3 * MINUTE), Event("b", 3, 2 * MINUTE), Event("b", 3, 2 * MINUTE)],
+    ]
+    seen = []
+    for batch in batches:
+        replay(earlier, [{"l": batch}])
+        for name in ("totals", "best", "pinned"):
+            engine.advance(name)
+        assert rows_of(engine.views.table("best")) == rows_of(engine.views.table("pinned"))
+        assert all(account.holds for account in engine.accounts.days("best"))
+        seen.append(rows_of(engine.views.table("best"), "k", "v", "total"))
+    assert seen == [[("a", -1, -1), ("b", 3, 3)], [("a", -2, -2), ("b", 5, 5)], [("a", -2, -2), ("b", 3, 9)]]

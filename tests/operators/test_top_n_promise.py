@@ -1,0 +1,122 @@
+"""A Top-N with `improving`: rows that break the promise are found, and without such rows the kept rows give the right ranking."""
+
+import random
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import TopN
+from operators.contract import PROMISE_BROKEN, Promised
+from tests.support.top_n_model import Row, TopNModel
+
+CASES, BATCHES = 250, 4
+SCHEMA = pa.schema(
+    {
+        "case_id": pa.int32(),
+        "k": pa.string(),
+        "id": pa.int32(),
+        "v": pa.int32(),
+        "seq": pa.int64(),
+        "arrival": pa.int64(),
+        "change": pa.string(),
+    }
+)
+SPECS: dict[str, dict[str, Any]] = {
+    "row numbers": {"order_by": "v DESC"},
+    "no ranks": {"order_by": "v DESC NULLS FIRST", "with_rank": False},
+    "no ties": {"order_by": ("v", "id DESC")},
+    "ranks": {"order_by": ("v ASC NULLS LAST",), "function": "rank"},
+}
+
+
+def _batch(rng: random.Random, case: int, seq: int, arrivals: "count[int]") -> list[Row]:
+    """Rows of a few keys, few of which are moved back or deleted."""
+    rows = []
+    for _ in range(rng.randrange(4)):
+        kind = rng.choice(["+I", "+U", "+U", "+U", "-U", "-D"]) if rng.random() < 0.3 else "+U"
+        v = rng.choice([None, 3 * seq, 3 * seq, 3 * seq + 1, rng.randrange(9)])
+        row = {"case_id": case, "k": rng.choice(["a", None]), "id": rng.randrange(4), "v": v, "seq": seq}
+        rows.append({**row, "arrival": next(arrivals), "change": kind})
+    return rows
+
+
+def _position(top: TopN, row: Row) -> tuple[Any, ...]:
+    """A value that orders rows as `order_by` does."""
+    parts: list[Any] = []
+    for o in top.order:
+        value = row[o.column]
+        parts += [(value is None) != o.nulls_first, 0 if value is None else -value if o.descending else value]
+    return tuple(parts)
+
+
+def _moving_back(top: TopN, model: TopNModel, rows: list[Row]) -> set[tuple[Any, ...]]:
+    """The keys of kept rows that new rows move back or delete, one row after the other."""
+    kept = [row for row, _ in model.ranks()]
+    newest = {(row["k"], row["id"]): row for row in rows if row["change"] != "-U"}
+    found = set()
+    for row in kept:
+        new = newest.get((row["k"], row["id"]))
+        if new is None:
+            continue
+        own, full = _position(top, row), [other for other in kept if other["k"] == row["k"]]
+        last = max(_position(top, other) for other in full)
+        ties = top.function == "row_number" and len(top.order) == 1 and len(full) == top.rank_end and own == last
+        is_behind = _position(top, new) > own or (_position(top, new) == own and ties)
+        if new["change"] == "-D" or is_behind:
+            found.add((row["case_id"], row["k"], row["id"]))
+    return found
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_broken_promises_are_found_and_all_other_rankings_are_right(spark: SparkSession, name: str) -> None:
+    spec = SPECS[name]
+    top = TopN(by=("case_id", "k"), rank_end=2, unique_key=("case_id", "k", "id"), change="change", improving=True, **spec)
+    assert top.strategy_used == "update"
+    assert isinstance(top, Promised)
+    rng, arrivals = random.Random(name), count()
+    order = [(o.column, o.descending, o.nulls_first) for o in top.order]
+    models = {case: TopNModel(order, 2, 1, top.function, ("k",), ("k", "id"), has_changes=True) for case in range(CASES)}
+    current: DataFrame | None = None
+    found = 0
+    for seq in range(1, BATCHES + 1):
+        cases = {case: _batch(rng, case, seq, arrivals) for case in models}
+        new = spark.createDataFrame(pa.Table.from_pylist([row for rows in cases.values() for row in rows], SCHEMA))
+        if current is not None:
+            wanted = {key for case, rows in cases.items() for key in _moving_back(top, models[case], rows)}
+            assert {tuple(row) for row in top.moving_back(current, new).collect()} == wanted
+            broken = {case for case, *_ in wanted}
+            found += len(wanted)
+            models = {case: model for case, model in models.items() if case not in broken}
+            new, current = (frame.where(~F.col("case_id").isin([*broken])) for frame in (new, current))
+            current = top.fold(current, new).localCheckpoint()
+        else:
+            current = top(new).localCheckpoint()
+        for case, model in models.items():
+            for row in cases[case]:
+                model.apply(row)
+        ranked = [
+            (row["case_id"], row["k"], row["id"], row["v"], row["seq"], row["arrival"]) for m in models.values() for row, _ in m.ranks()
+        ]
+        columns = ("case_id", "k", "id", "v", "seq", "arrival")
+        assert sorted(map(tuple, current.select(*columns).collect()), key=repr) == sorted(ranked, key=repr)
+    assert found > CASES / 10
+    assert len(models) > CASES / 5
+
+
+def test_a_fold_fails_if_a_kept_row_moves_back(spark: SparkSession) -> None:
+    top = TopN(by="k", order_by="v DESC", rank_end=1, unique_key=("k", "id"), improving=True)
+    rows = spark.sql("SELECT * FROM VALUES ('a', 1, 9, 1L, 0L), ('a', 2, 8, 1L, 1L) AS t(k, id, v, seq, arrival)")
+    current = top(rows)
+    better = rows.where("id = 1").selectExpr("k", "id", "v + 1 AS v", "2L AS seq", "arrival")
+    assert [row.v for row in top.fold(current, better).collect()] == [10]
+    worse = rows.where("id = 1").selectExpr("k", "id", "v - 2 AS v", "2L AS seq", "arrival")  # 8 would take the rank, and is not kept
+    with pytest.raises(PySparkException, match=PROMISE_BROKEN):
+        top.fold(current, worse).collect()
+    hidden = rows.where("id = 2").selectExpr("k", "id", "v - 2 AS v", "2L AS seq", "arrival")  # not kept, so its rank cannot change
+    assert [row.v for row in top.fold(current, hidden).collect()] == [9]
+    assert top.without_promise().strategy_used == "retract"
