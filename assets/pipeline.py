@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from assets.completeness import Completeness, completeness_of
 from assets.contract_checks import ContractError, check_length
 from assets.contracts import DerivedAsset, SourceContract
 from assets.names import first_twice
 from assets.pipeline_checks import checked_tables, columns_of_tables
 from operators.errors import did_you_mean
+from operators.interval_join import IntervalJoin
 from operators.timing import length_ms
 
 if TYPE_CHECKING:  # its import takes seconds, and only asset checks need it
@@ -31,8 +33,9 @@ class Pipeline:
         suites: by the name of a source or table, the expectations for the rows of its event log or table; or a function without
             parameters that returns them, so that Great Expectations is imported only where checks run. The names that a function returns
             are checked there too.
-        completeness: by the name of a table that joins sources, the least share of matched rows among the finalized ones of each
-            day and side; a day below it is a warning. One number holds for all tables; by default 0.5.
+        completeness: by the name of a join, the least share of matched rows among those of each day and side that are finalized or
+            late. A number is a share below which a day is a warning; a `Completeness` has shares by side and severity. One value for
+            all tables holds for interval joins of sources; by default 0.5. Other joins only report their shares, unless they are named.
         freshness: how long a table may wait to reflect rows of its sources, such as `"10 minutes"`, from when it could; a table that waits
             longer fails its check `fresh`. By the name of a table, or one limit for all tables; None, or a table without one, for no limit.
         first_day: the first daily partition, such as `"2026-01-01"`. None for the first day of the year of the oldest event in the lake.
@@ -61,7 +64,7 @@ class Pipeline:
     sources: Sequence[SourceContract]
     tables: Sequence[DerivedAsset] = ()
     suites: Suites | Callable[[], Suites] = field(default_factory=dict)
-    completeness: float | Mapping[str, float] = DEFAULT_COMPLETENESS
+    completeness: float | Completeness | Mapping[str, float | Completeness] = DEFAULT_COMPLETENESS
     freshness: str | Mapping[str, str] | None = None
     first_day: str | None = None
     last_day: str | None = None
@@ -83,9 +86,13 @@ class Pipeline:
             raise ContractError.bad_value("last_day", self.last_day, f"`first_day`, {self.first_day!r}, or a later day")
 
     def _check_completeness(self) -> None:
-        for least in self._limits("completeness", self.completeness):
-            if not isinstance(least, int | float) or not 0 <= least <= 1:
-                raise ContractError.bad_value("completeness", least, "a share from 0 to 1")
+        for given in self._limits("completeness", self.completeness):
+            completeness_of("completeness", given)
+        for table in self.tables:
+            unknown = self.completeness_of(table.name).sides - {*table.inputs}
+            if unknown and isinstance(self.completeness, Mapping):
+                legal = f"names of inputs of {table.name!r}: {', '.join(table.inputs)}"
+                raise ContractError.bad_value("completeness", min(unknown), legal)
 
     def _check_freshness(self) -> None:
         for limit in self._limits("freshness", self.freshness):
@@ -138,9 +145,19 @@ class Pipeline:
         """The columns of each table whose columns are known without its rows, by the table's name."""
         return columns_of_tables(self.sources_by_name, self.tables_by_name)
 
-    def completeness_of(self, table: str) -> float:
-        """The least share of matched rows of a table."""
-        return self.completeness.get(table, DEFAULT_COMPLETENESS) if isinstance(self.completeness, Mapping) else self.completeness
+    def completeness_of(self, table: str) -> Completeness:
+        """The least shares of matched rows of a table.
+
+        Raises:
+            ContractError: a share is not a number from 0 to 1.
+        """
+        given = self.completeness
+        if isinstance(given, Mapping) and table in given:
+            return completeness_of("completeness", given[table])
+        default = completeness_of("completeness", DEFAULT_COMPLETENESS if isinstance(given, Mapping) else given)
+        of = self.tables_by_name[table]
+        joins_sources = isinstance(of.operator, IntervalJoin) and {*of.inputs} <= {*self.sources_by_name}
+        return default if joins_sources else Completeness()
 
     def freshness_of(self, table: str) -> int | None:
         """How long a table may wait to reflect rows, in ms; None for no limit."""

@@ -40,6 +40,21 @@ class RebuiltPort(Protocol):
     extra: int
 
 
+class MatchesPort(Protocol):
+    """The matched rows of one side of a join and one day; see `platform_defs.engine.accounting.matches.DayMatches`."""
+
+    side: str
+    day: date
+    matched: int
+    unmatched: int
+    late: int
+
+    @property
+    def completeness(self) -> float:
+        """The share of matched rows among the matched, unmatched and late ones."""
+        ...
+
+
 class AccountPort(Protocol):
     """One side's rows of one day; see `platform_defs.engine.accounting.account.DayAccount`."""
 
@@ -61,7 +76,7 @@ class AccountPort(Protocol):
 
     @property
     def completeness(self) -> float:
-        """The share of matched rows among the matched and unmatched ones."""
+        """The share of matched rows among the matched, unmatched and late ones."""
         ...
 
 
@@ -70,6 +85,10 @@ class AccountsPort(Protocol):
 
     def days(self, asset: str, days: tuple[date, date] | None = None) -> Sequence[AccountPort]:
         """Account for every row of the asset's sources, by side and day."""
+        ...
+
+    def matches(self, asset: str, days: tuple[date, date] | None = None) -> Sequence[MatchesPort]:
+        """The matched, unmatched and late rows of a join, by side and day."""
         ...
 
     def count_differences(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:

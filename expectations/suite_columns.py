@@ -10,7 +10,7 @@ from assets.expressions import check_columns_exist
 from assets.pipeline import Pipeline, Suites
 from expectations.finding import check_name
 
-_ONE_COLUMN, _COLUMNS = ("column", "column_A", "column_B"), "column_list"
+_ONE_COLUMN, _COLUMNS = ("column", "column_A", "column_B", "side_column", "day_column"), "column_list"
 _MAY_BE_ABSENT = "expect_column_to_exist"
 
 

@@ -1,11 +1,13 @@
 """CoGroup: the rows of both sides, grouped by key and window."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.aggregate_expressions import check_depends_on_rows_only
+from operators._support.matched_rows import ROW_ID, with_ids, with_matched
 from operators._support.ordered_rows import in_order
 from operators._support.panes import WINDOW
 from operators._support.shared_windows import ORDERS, ROWS, SEEN, SIDES, SharedWindows
@@ -23,7 +25,7 @@ from operators.columns import (
     names,
     temporary,
 )
-from operators.contract import ASIDE, EVENT_TIME, plain
+from operators.contract import ASIDE, EVENT_TIME, WHICH, plain
 from operators.errors import OperatorError, StreamingError
 from operators.evictors import Evictor
 from operators.timing import Duration
@@ -81,6 +83,8 @@ class CoGroup(WindowedOperator):
 
     def __post_init__(self) -> None:
         _ = self.lateness
+        if self.rows is not None:
+            check_depends_on_rows_only("rows", self.rows)
         if not self.key:
             raise OperatorError.bad_value("on", self.on, "at least one column; without a key every row would be in one group")
         check_distinct([*self.key, *SIDES, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *self.shown_columns])
@@ -128,6 +132,14 @@ class CoGroup(WindowedOperator):
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The columns that group a side's rows (the key, and for a null key its side), and the side's event time."""
         return key_group(self.key, which), (self.left_time, self.right_time)[which]
+
+    def matches(self, *frames: DataFrame) -> DataFrame:
+        """Which rows are in a group with a row of the other side (see `ReportsMatches`)."""
+        rows = with_ids(frames)
+        left, right = SIDES
+        groups = replace(self, rows=None)(*rows).where((F.size(left) > 0) & (F.size(right) > 0))
+        ids = [groups.select(F.lit(which).alias(WHICH), F.explode(F.col(side)[ROW_ID]).alias(ROW_ID)) for which, side in enumerate(SIDES)]
+        return with_matched(self._finality(rows, ROW_ID), ids[0].unionByName(ids[1]).distinct())
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         check_time(left, self.left_time, "left_time")

@@ -1,7 +1,7 @@
 """The interval join: joins two streams by key where their event times are within bounds of each other."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Literal, get_args
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from operators._support import spark_streaming
 from operators._support.join_columns import JoinColumns
+from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
 from operators.columns import FINAL_AT, RESULT_TIME, check_time, temporary
 from operators.contract import EVENT_TIME, FINALIZED_AT, WHICH, Append, ByTimeRange
 from operators.errors import OperatorError
@@ -128,6 +129,16 @@ class IntervalJoin:
             for which, (frame, time) in enumerate(zip(frames, (self.left_time, self.right_time), strict=True))
         ]
         return frames_by_side[0].unionByName(frames_by_side[1])
+
+    def matches(self, *frames: DataFrame) -> DataFrame:
+        """Which rows are in a pair (see `ReportsMatches`)."""
+        rows = with_ids(frames)
+        finality = [
+            frame.select(F.lit(n).alias(WHICH), EVENT_TIME, self.finalized_at_if_unmatched(n, F.col(time)).alias(FINALIZED_AT), ROW_ID)
+            for n, (frame, time) in enumerate(zip(rows, (self.left_time, self.right_time), strict=True))
+        ]
+        pairs = replace(self, how="inner")(*rows)
+        return with_matched(finality[0].unionByName(finality[1]), ids_in_pairs(pairs, self.names.traced(ROW_ID)))
 
     def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps unmatched rows of the left (0) or right (1) side."""

@@ -1,7 +1,7 @@
 """The window join: joins two streams where their rows have a key and a window in common."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators._support.join_columns import JoinColumns
+from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
 from operators._support.panes import WINDOW
 from operators._support.shared_windows import ROWS, SEEN, SharedWindows, check_evicted_sides
 from operators._support.window_assignment import assign_windows, key_group, window_bounds, window_times
@@ -150,6 +151,12 @@ class WindowJoin(WindowedOperator):
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The columns that group a side's rows (the key, and for a null key its side), and the side's event time."""
         return key_group(self.names.key, which), (self.left_time, self.right_time)[which]
+
+    def matches(self, *frames: DataFrame) -> DataFrame:
+        """Which rows are in a pair, in at least one of their windows (see `ReportsMatches`)."""
+        rows = with_ids(frames)
+        pairs = replace(self, how="inner")(*rows)
+        return with_matched(self._finality(rows, ROW_ID), ids_in_pairs(pairs, self.names.traced(ROW_ID)))
 
     def _in_windows(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
         """Each side's rows, once for each of their windows that accepted them."""

@@ -7,9 +7,11 @@ from typing import Any
 
 import dagster as dg
 
+from assets.completeness import Completeness
 from assets.contracts import DerivedAsset
 from assets.days import day_end, day_of, day_start, days_from
 from assets.factories.daily_checks import log_days
+from assets.factories.join_completeness import completeness_result, completeness_spec, is_join, poor_days, rows_of_day, shares
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
 from assets.factories.metadata import moment
@@ -17,11 +19,11 @@ from assets.factories.partitions import Days, days_of, range_of
 from assets.factories.pool import SPARK
 from assets.factories.sentences import count, day_range, listed, sides_and_days
 from assets.factories.work import Advanced, Worker
-from assets.ports import TERMS, AccountPort, EnginePort
+from assets.ports import TERMS, AccountPort, EnginePort, MatchesPort
 from operators.contract import TracesInputs
 from operators.timing import DAY_MS
 
-LAW, COMPLETENESS, IN_DAYS, FINALIZED = "conservation_law", "join_completeness", "event_times_in_partitions", "days_finalized"
+LAW, IN_DAYS, FINALIZED = "conservation_law", "event_times_in_partitions", "days_finalized"
 LAW_BY_ROW = "Every accepted row is exactly one of matched, unmatched, pending, late or filtered."
 LAW_BY_WINDOW = (
     "Every accepted row is in closed windows, in an open window, in no window, late, or filtered. "
@@ -34,6 +36,9 @@ IN_DAYS_DESCRIPTION = (
     "No event is before the first or after the last daily partition. Results of earlier events are finalized, but belong to no partition. "
     "Runs of Dagster finalize results of later events only when their days are partitions."
 )
+
+REPORTED = Completeness()
+"""No share is required."""
 
 
 class AdvanceConfig(dg.Config):
@@ -52,28 +57,27 @@ def event_time_asset(
     sources: Sequence[str],
     days: dg.DailyPartitionsDefinition,
     worker: Worker,
-    completeness: float = 0.0,
+    completeness: Completeness = REPORTED,
 ) -> dg.AssetsDefinition:
     """Make a derived table an asset with daily partitions by `final_at`.
 
     Materialising days advances the table to the end of the last day, or as far as the watermark allows. The asset has the conservation
-    law as a blocking check. If its results name rows of sources, join completeness is a second check, which warns below the threshold.
+    law as a blocking check. If the table is a join, its completeness is a second check.
 
     Args:
         derived: the asset's definition.
         sources: which of its inputs are sources; the others are derived assets.
         days: the partitions.
         worker: does the tables' work.
-        completeness: the least share of matched rows among the matched and unmatched ones, by day.
+        completeness: the least shares of matched rows among the matched, unmatched and late ones, by day and side.
     """
-    worker.add(derived, partial(_work, derived))
-    joins = isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
-    specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=LAW_BY_ROW if joins else LAW_BY_WINDOW)]
+    worker.add(derived, partial(_work, derived, sources))
+    joins, names_rows = is_join(derived), isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
+    specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=LAW_BY_ROW if names_rows else LAW_BY_WINDOW)]
     specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=IN_DAYS_DESCRIPTION))
     specs.append(dg.AssetCheckSpec(FINALIZED, asset=derived.name, description=FINALIZED_DESCRIPTION))
     if joins:
-        words = f"At least {completeness:.0%} of the finalized rows of each side are matched."
-        specs.append(dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=words))
+        specs.append(completeness_spec(derived, completeness))
 
     @dg.asset(
         name=derived.name,
@@ -96,12 +100,12 @@ def event_time_asset(
         done = worker.do(context, engine, derived.name, selected)
         accounts, closed_to = done.accounts, engine.pending.described(derived.name)["closed_to"]
         is_final = {day: closed_to is not None and closed_to >= day_end(day) for day in days_from(first, last)}
-        _add_days(context, derived.name, accounts, is_final)
+        _add_days(context, derived.name, done, is_final)
         law = law_check(done)
         _log(context, law, accounts, {a.day for a in accounts if not a.holds})
         checks = [law, _in_days(engine.pending.event_times(derived.name), days)]
         checks.append(_finalized(context, is_final, closed_to))
-        checks += [_completeness(context, accounts, completeness)] if joins else []
+        checks += [_completeness(context, done.matches, completeness)] if joins else []
         yield dg.MaterializeResult(metadata={**done.metadata, **rebuilt}, check_results=checks)
 
     return table
@@ -112,7 +116,7 @@ def _rebuilt(engine: EnginePort, name: str, first: date, last: date) -> dict[str
     return {"rebuilt": day_range(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
 
 
-def _work(derived: DerivedAsset, engine: EnginePort, days: Days | None) -> Advanced:
+def _work(derived: DerivedAsset, sources: Sequence[str], engine: EnginePort, days: Days | None) -> Advanced:
     """Advance the table to the end of the last day, and account for the rows that this finalizes."""
     assert days is not None, "the asset has partitions"
     first, last = days
@@ -122,7 +126,18 @@ def _work(derived: DerivedAsset, engine: EnginePort, days: Days | None) -> Advan
     differences = engine.accounts.count_differences(derived.name, finalized)
     engine.accounts.record(derived.name, accounts, differences, finalized)
     metadata = _metadata(engine, derived) | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
-    return Advanced(metadata, accounts, differences)
+    return Advanced(metadata, accounts, differences, _matches(engine, derived, sources, accounts, finalized))
+
+
+def _matches(
+    engine: EnginePort, derived: DerivedAsset, sources: Sequence[str], accounts: Sequence[AccountPort], days: Days
+) -> Sequence[MatchesPort]:
+    """The matched rows of a join, which its accounts have if its results name rows of sources; none for other tables."""
+    if not is_join(derived):
+        return ()
+    if isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}:
+        return accounts
+    return engine.accounts.matches(derived.name, days)
 
 
 def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
@@ -161,13 +176,11 @@ def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:
     return {(side, term): sum(getattr(a, term) for a in accounts if a.side == side) for side in names for term in TERMS}
 
 
-def _add_days(context: dg.AssetExecutionContext, name: str, accounts: Sequence[AccountPort], is_final: Mapping[date, bool]) -> None:
-    """Add to each day's materialisation whether the day is finalized, and its account: the UI shows each day of a run as materialised."""
-    by_day: dict[date, list[AccountPort]] = {day: [] for day in is_final}
-    for account in accounts:
-        by_day.get(account.day, []).append(account)
-    for day, own in by_day.items():
-        context.add_asset_metadata({"finalized": is_final[day], **_sum(own)}, asset_key=name, partition_key=str(day))
+def _add_days(context: dg.AssetExecutionContext, name: str, done: Advanced, is_final: Mapping[date, bool]) -> None:
+    """Add to each day's materialisation whether the day is finalized, its account, and the shares of a join's matched rows."""
+    for day, passed in is_final.items():
+        own, matched = [a for a in done.accounts if a.day == day], [m for m in done.matches if m.day == day]
+        context.add_asset_metadata({"finalized": passed, **_sum(own), **shares(matched)}, asset_key=name, partition_key=str(day))
 
 
 def law_check(advanced: Advanced) -> dg.AssetCheckResult:
@@ -239,20 +252,12 @@ def _not_finalized(remaining: Sequence[date]) -> str:
     return f"{day_range(remaining)} {'is' if len(remaining) == 1 else 'are'} not finalized"
 
 
-def _completeness(context: dg.AssetExecutionContext, accounts: Sequence[AccountPort], least: float) -> dg.AssetCheckResult:
-    poor = [a for a in accounts if a.completeness < least]
-    worst = min(accounts, key=lambda a: a.completeness, default=None)
-    result = dg.AssetCheckResult(
-        check_name=COMPLETENESS,
-        passed=not poor,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=f"below {least:.0%}: {sides_and_days(poor)}" if poor else f"no side is below {least:.0%} on any day",
-        metadata={
-            "worst": f"{worst.side} {worst.day}: {worst.completeness:.1%}" if worst else "no rows",
-            "poor": [_row(a) for a in poor[:10]],
-        },
-    )
-    _log(context, result, accounts, {a.day for a in poor})
+def _completeness(context: dg.AssetExecutionContext, matches: Sequence[MatchesPort], required: Completeness) -> dg.AssetCheckResult:
+    """The check of a join's completeness, logged for each day of the run, and for each other day that fails."""
+    result, failed = completeness_result(matches, required), {found.day for found in poor_days(matches, required)}
+    first, last = days_of(context)
+    days = sorted({found.day for found in matches if first <= found.day <= last or found.day in failed})
+    log_days(context, result, {str(d): (d not in failed, rows_of_day([found for found in matches if found.day == d])) for d in days})
     return result
 
 

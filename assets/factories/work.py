@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets.contracts import DerivedAsset
 from assets.factories.partitions import Days
-from assets.ports import AccountPort, EnginePort
+from assets.ports import AccountPort, EnginePort, MatchesPort
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,13 @@ class Advanced:
         metadata: the metadata of the materialisation.
         accounts: the accounts, by side and day.
         count_differences: the batches whose row counts in ledger and log differ; see `AccountsPort.count_differences`.
+        matches: of a join, the matched rows, by side and day.
     """
 
     metadata: Mapping[str, Any]
     accounts: Sequence[AccountPort]
     count_differences: Mapping[tuple[str, int], tuple[int, int]]
+    matches: Sequence[MatchesPort] = ()
 
     @property
     def holds(self) -> bool:

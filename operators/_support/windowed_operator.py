@@ -1,5 +1,6 @@
 """The part of the operator contract that all operators over windows share."""
 
+from collections.abc import Sequence
 from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame
@@ -96,13 +97,17 @@ class WindowedOperator:
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final; null in a gap between windows (see `ReportsFinality`)."""
-        inputs = [self._grouped(frame, which, EVENT_TIME) for which, frame in enumerate(frames)]
+        return self._finality(frames)
+
+    def _finality(self, frames: Sequence[DataFrame], *more: str) -> DataFrame:
+        """The rows of `finalized_at`, with some of the frames' columns."""
+        inputs = [self._grouped(frame, which, EVENT_TIME, *more) for which, frame in enumerate(frames)]
         if isinstance(self.window, Session):
-            group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME)]
+            group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME, *more)]
             each = assign_shared_windows(inputs, self.window, self.lateness, group)
-            return each.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(FINALIZED_AT))
-        rows = reduce(DataFrame.unionByName, [frame.select(WHICH, EVENT_TIME, TIME) for frame in inputs])
-        return rows.select(WHICH, EVENT_TIME, last_final_at(self.window, F.col(TIME)).alias(FINALIZED_AT))
+            return each.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(FINALIZED_AT), *more)
+        rows = reduce(DataFrame.unionByName, [frame.select(WHICH, EVENT_TIME, TIME, *more) for frame in inputs])
+        return rows.select(WHICH, EVENT_TIME, last_final_at(self.window, F.col(TIME)).alias(FINALIZED_AT), *more)
 
     def _grouped(self, frame: DataFrame, which: int, *more: Column | str) -> DataFrame:
         """The columns that decide a row's windows: its group, its time, and the session that it was assigned to before."""

@@ -1,5 +1,7 @@
 """A pipeline in YAML: the same sources, tables and expectations as in Python, except functions."""
 
+import dataclasses
+import importlib
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -7,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import yaml
 from pydantic import Field, ValidationError, create_model
 
+from assets.completeness import Completeness
+from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import DEFAULT_COMPLETENESS, Pipeline
 from operators.errors import TidemarkError, did_you_mean
@@ -75,9 +79,10 @@ class Document(Strict):
     suites: dict[str, list[Expectation]] = Field(
         default_factory=dict, description="by the name of a source or table, the expectations for its rows"
     )
-    completeness: float | dict[str, float] = Field(
+    completeness: float | dict[str, float | dict[str, float | dict[str, float]]] = Field(
         DEFAULT_COMPLETENESS,
-        description="the least share of matched rows of a join, for each day and side: a number, or one by the name of a table",
+        description="the least share of matched rows of a join, for each day and side, below which a day is a warning: a number, or by the "
+        "name of a table a number, or `warn_below` and `error_below`, each a number or one by the name of an input",
     )
     freshness: str | dict[str, str] | None = Field(
         None, description="how long a table may wait to reflect rows: a duration, or one by the name of a table; by default no limit"
@@ -99,7 +104,7 @@ class Document(Strict):
             sources=_specifications("source", parts.sources),
             tables=_specifications("table", parts.tables),
             suites=self._suites,
-            completeness=self.completeness,
+            completeness=_completeness(self.completeness),
             freshness=self.freshness,
             first_day=self.first_day,
             last_day=self.last_day,
@@ -114,6 +119,21 @@ class Document(Strict):
             name: ExpectationSuite(name=name, expectations=[_expectation(name, one) for one in expectations])
             for name, expectations in self.suites.items()
         }
+
+
+def _completeness(given: Any) -> Any:
+    """The required shares: a number, or by the name of a table a number or a `Completeness`.
+
+    Raises:
+        ContractError: a key is neither `warn_below` nor `error_below`.
+    """
+    if not isinstance(given, dict):
+        return given
+    known = [field.name for field in dataclasses.fields(Completeness)]
+    for parts in given.values():
+        if isinstance(parts, dict) and (unknown := next((name for name in parts if name not in known), None)) is not None:
+            raise ContractError.bad_value("completeness", unknown, f"{' and '.join(known)}{did_you_mean(unknown, known)}")
+    return {table: Completeness(**parts) if isinstance(parts, dict) else parts for table, parts in given.items()}
 
 
 @cache
@@ -169,6 +189,8 @@ def _expectation(table: str, one: Expectation) -> Any:
     from great_expectations.exceptions.exceptions import GreatExpectationsError
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
     from great_expectations.expectations.registry import list_registered_expectation_implementations
+
+    importlib.import_module("expectations.completeness")  # Great Expectations knows an expectation once its module is imported
 
     try:
         return ExpectationConfiguration(**one.model_dump()).to_domain_obj()  # pyright: ignore[reportArgumentType]

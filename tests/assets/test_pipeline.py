@@ -2,6 +2,7 @@
 
 import pytest
 
+from assets.completeness import Completeness
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import Pipeline
@@ -38,9 +39,10 @@ def test_one_limit_of_freshness_holds_for_all_tables_and_a_mapping_for_those_tha
 
 def test_one_completeness_holds_for_all_tables_and_a_mapping_for_those_that_it_names():
     tables = [WIDE, COUNTS]
-    assert Pipeline(sources=[RIDES, FARES], tables=tables, completeness=0.9).completeness_of("wide") == 0.9
+    assert Pipeline(sources=[RIDES, FARES], tables=tables, completeness=0.9).completeness_of("wide") == Completeness(warn_below=0.9)
     named = Pipeline(sources=[RIDES, FARES], tables=tables, completeness={"wide": 0.99})
-    assert (named.completeness_of("wide"), named.completeness_of("counts")) == (0.99, 0.5)
+    assert named.completeness_of("wide") == Completeness(warn_below=0.99)
+    assert named.completeness_of("counts") == Completeness()
 
 
 @pytest.mark.parametrize(

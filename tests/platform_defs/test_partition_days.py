@@ -8,7 +8,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.factories.closed_range_table import COMPLETENESS, FINALIZED, IN_DAYS, LAW, event_time_asset
+from assets.completeness import Completeness
+from assets.factories.closed_range_table import FINALIZED, IN_DAYS, LAW, event_time_asset
+from assets.factories.join_completeness import COMPLETENESS
 from assets.factories.partitions import daily, range_tags, within
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.parallel_work import ParallelWork
@@ -42,6 +44,9 @@ class Engine:
         return []
 
     def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
+        return [*self.rows]
+
+    def matches(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         return [*self.rows]
 
     def count_differences(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
@@ -163,7 +168,8 @@ def _accounts(days: Iterable[date], *, violated: Iterable[date] = (), unmatched:
 
 
 def _advance(instance: dg.DagsterInstance, engine: Any, last_asset: Any, tags: Mapping[str, str]) -> dg.ExecuteInProcessResult:
-    table = event_time_asset(join("pairs"), sources=["l", "r"], days=MANY_DAYS, worker=ParallelWork(), completeness=0.5)
+    half = Completeness(warn_below=0.5)
+    table = event_time_asset(join("pairs"), sources=["l", "r"], days=MANY_DAYS, worker=ParallelWork(), completeness=half)
     run = {"tags": tags, "resources": {"engine": engine}, "instance": instance, "raise_on_error": False}
     return dg.materialize([table, last_asset], **run)
 
@@ -180,9 +186,13 @@ def _advance(instance: dg.DagsterInstance, engine: Any, last_asset: Any, tags: M
             "the account does not add up: l on 2026-03-01; ledger and log differ: l, batch 1 (1 row in the ledger, 2 rows in the log), "
             "r, batch 3 (2,000 rows in the ledger, 0 rows in the log)",
         ),
-        (COMPLETENESS, {"rows": _accounts(MARCH)}, "no side is below 50% on any day"),
-        (COMPLETENESS, {"rows": _accounts(MARCH, unmatched=MARCH[:1])}, "below 50%: l on 2026-03-01"),
-        (COMPLETENESS, {"rows": _accounts(MARCH, unmatched=MARCH[:2])}, "below 50%: l on 2026-03-01, l on 2026-03-02"),
+        (COMPLETENESS, {"rows": _accounts(MARCH)}, "no side has too few matched rows on any day"),
+        (COMPLETENESS, {"rows": _accounts(MARCH, unmatched=MARCH[:1])}, "too few rows are matched: l on 2026-03-01 (0.0% of 2)"),
+        (
+            COMPLETENESS,
+            {"rows": _accounts(MARCH, unmatched=MARCH[:2])},
+            "too few rows are matched: l on 2026-03-01 (0.0% of 2), l on 2026-03-02 (0.0% of 2)",
+        ),
         (FINALIZED, {"closed_to": START + 3 * DAY}, "all days are finalized"),
         (FINALIZED, {"closed_to": START + 2 * DAY}, "2026-03-03 is not finalized"),
         (FINALIZED, {"closed_to": START}, "2026-03-01 to 2026-03-03 are not finalized"),

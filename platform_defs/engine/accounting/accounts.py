@@ -8,6 +8,7 @@ from assets.contracts import DerivedAsset
 from platform_defs.engine.accounting.account import account, count_differences, pairs
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.days_of_step import Days, days_of_step
+from platform_defs.engine.accounting.matches import DayMatches, matches
 from platform_defs.engine.accounting.one_step import LawError, account_step
 from platform_defs.engine.accounting.recorded_account import RecordedAccount, forget, record, recorded
 from platform_defs.engine.accounting.traced_rows import names_rows
@@ -66,6 +67,11 @@ class Accounts:
         """
         with self.naming_lost_files():
             return account(self.snapshot(asset), days)
+
+    def matches(self, asset: str, days: Days | None = None) -> list[DayMatches]:
+        """Count the matched, unmatched and late rows of a join, by side and day; see `matches`."""
+        with self.naming_lost_files():
+            return matches(self.snapshot(asset), days)
 
     def step(self, asset: str, step: Step) -> list[DayAccount]:
         """Account for the rows that one step finalized; the cost grows with the step, not with the table."""

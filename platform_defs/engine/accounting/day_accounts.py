@@ -18,6 +18,12 @@ from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import EVER, Span
 
 
+def share_matched(matched: int, unmatched: int, late: int) -> float:
+    """The share of matched rows: late rows can no longer match, so they count against it. It is 1 if there are no rows."""
+    rows = matched + unmatched + late
+    return matched / rows if rows else 1.0
+
+
 @dataclass(frozen=True)
 class DayAccount:
     """The rows of one side with event times on one day.
@@ -54,9 +60,8 @@ class DayAccount:
 
     @property
     def completeness(self) -> float:
-        """The share of matched rows among finalized rows; 1 if there are none."""
-        finalized = self.matched + self.unmatched
-        return self.matched / finalized if finalized else 1.0
+        """The share of matched rows among the matched, unmatched and late ones; 1 if there are none."""
+        return share_matched(self.matched, self.unmatched, self.late)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""How complete a join must be, by side and severity."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assets.contract_checks import ContractError
+
+Share = float | Mapping[str, float]
+"""A share from 0 to 1: of all sides, or by the name of an input."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completeness:
+    """The least shares of matched rows of a join, of each side and day. Late rows count as not matched.
+
+    Args:
+        warn_below: a day below this share of a side is a warning; one number, or one by the name of an input.
+        error_below: a day below this share of a side is an error; one number, or one by the name of an input.
+
+    Raises:
+        ContractError: a share is not a number from 0 to 1.
+
+    >>> Completeness(warn_below={"payments": 0.99}, error_below=0.5).severity("payments", 0.6)
+    'warning'
+    """
+
+    warn_below: Share = 0.0
+    error_below: Share = field(default=0.0)
+
+    def __post_init__(self) -> None:
+        for name in ("warn_below", "error_below"):
+            given = getattr(self, name)
+            for share in given.values() if isinstance(given, Mapping) else [given]:
+                _check_share(name, share)
+
+    @property
+    def sides(self) -> set[str]:
+        """The inputs that have shares of their own."""
+        return {side for given in (self.warn_below, self.error_below) if isinstance(given, Mapping) for side in given}
+
+    def severity(self, side: str, share: float) -> str | None:
+        """What a share of matched rows is: `error`, `warning`, or None if it is enough."""
+        if share < _of_side(self.error_below, side):
+            return "error"
+        return "warning" if share < _of_side(self.warn_below, side) else None
+
+    def __str__(self) -> str:
+        """The shares in words, for the description of a check."""
+        parts = [
+            f"{'all sides' if side is None else side} {kind} below {share:.0%}"
+            for kind, given in (("warn", self.warn_below), ("fail", self.error_below))
+            for side, share in (given.items() if isinstance(given, Mapping) else [(None, given)])
+            if share > 0
+        ]
+        return "; ".join(parts) or "no share is required"
+
+
+def completeness_of(parameter: str, given: Any) -> Completeness:
+    """A threshold as given to a pipeline: a share that is a warning, or a `Completeness`.
+
+    Raises:
+        ContractError: it is neither.
+    """
+    if isinstance(given, Completeness):
+        return given
+    _check_share(parameter, given)
+    return Completeness(warn_below=given)
+
+
+def _of_side(given: Share, side: str) -> float:
+    return given.get(side, 0.0) if isinstance(given, Mapping) else given
+
+
+def _check_share(parameter: str, share: Any) -> None:
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
+        raise ContractError.bad_value(parameter, share, "a share from 0 to 1")

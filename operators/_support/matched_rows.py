@@ -1,0 +1,49 @@
+"""Which rows of a join's inputs are in a result with a row of the other input.
+
+Rows are told apart by a hash of all their columns. Equal rows of an input match the same rows, so that they need not be distinguished.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import comparable
+from operators.contract import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, plain
+
+ROW_ID = "matched_row_id"
+"""A column that inputs have while their rows are matched; an operator refuses columns with the prefix of temporary ones."""
+
+
+def with_ids(frames: Sequence[DataFrame]) -> list[DataFrame]:
+    """The frames with `ROW_ID`."""
+    return [frame.withColumn(ROW_ID, _hash(plain(frame))) for frame in frames]
+
+
+def _hash(frame: DataFrame) -> Column:
+    """A hash of a row, which distinguishes nulls."""
+    values = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]
+    return F.xxhash64(*values, *[value.isNull() for value in values])
+
+
+def ids_in_pairs(pairs: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """The ids of the rows that pairs contain: `WHICH` and `ROW_ID`.
+
+    Args:
+        pairs: results with a row of every input.
+        columns: for each input, the column that has the id of its row.
+    """
+    ids = [pairs.select(F.lit(which).alias(WHICH), F.col(f"`{column}`").alias(ROW_ID)) for which, column in enumerate(columns)]
+    return reduce(DataFrame.unionByName, ids).distinct()
+
+
+def with_matched(rows: DataFrame, ids: DataFrame) -> DataFrame:
+    """Rows of inputs with `MATCHED`: whether their id is among some ids.
+
+    Args:
+        rows: `WHICH`, `EVENT_TIME`, `FINALIZED_AT` and `ROW_ID`.
+        ids: `WHICH` and `ROW_ID`.
+    """
+    found = rows.join(ids.withColumn(MATCHED, F.lit(True)), [WHICH, ROW_ID], "left")
+    return found.select(WHICH, EVENT_TIME, FINALIZED_AT, F.coalesce(MATCHED, F.lit(False)).alias(MATCHED))

@@ -1,0 +1,98 @@
+"""How complete a join is: the matched, unmatched and late rows of each side and day.
+
+Results that name rows of sources show which rows are matched (see `traced_rows`). For other joins (of windows, or of derived tables) the
+operator reports it for the inputs' rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from operators.contract import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, ReportsMatches
+from operators.errors import OperatorError
+from operators.timing import instant
+from platform_defs.engine.accounting.account import account
+from platform_defs.engine.accounting.counted_rows import input_rows
+from platform_defs.engine.accounting.day_accounts import Scope, day_of, scope_of, share_matched
+from platform_defs.engine.accounting.traced_rows import names_rows
+from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.inputs.reader import FILTERED, LATE
+from platform_defs.engine.lake.small_queries import collected
+
+_TERMS = ("matched", "unmatched", "late")
+
+
+@dataclass(frozen=True)
+class DayMatches:
+    """The rows of one side of a join with event times on one day.
+
+    Args:
+        side: the input.
+        day: the day, UTC.
+        matched: finalized rows in a result with a row of the other side.
+        unmatched: finalized rows in no such result.
+        late: rows that arrived after the watermark had passed them.
+    """
+
+    side: str
+    day: date
+    matched: int = 0
+    unmatched: int = 0
+    late: int = 0
+
+    @property
+    def completeness(self) -> float:
+        """The share of matched rows among the matched, unmatched and late ones; 1 if there are none."""
+        return share_matched(self.matched, self.unmatched, self.late)
+
+
+def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[DayMatches]:
+    """Count the matched, unmatched and late rows of a join, by side and day.
+
+    Args:
+        advance: the asset.
+        days: the first and last day of the rows' event times; None for all.
+
+    Returns:
+        The counts of each side and day with such rows; none while an input has no table yet.
+
+    Raises:
+        OperatorError: the operator does not report which rows match.
+    """
+    if names_rows(advance):
+        found = [DayMatches(a.side, a.day, a.matched, a.unmatched, a.late) for a in account(advance, days)]
+        return [day for day in found if day.matched or day.unmatched or day.late]
+    if not all(of.is_readable(advance.reading.lake) for of in advance.reading.inputs_of(advance.asset)):
+        return []
+    rows = collected(_counted(advance, scope_of(advance, days)))
+    return sorted(
+        (DayMatches(advance.asset.inputs[row["side"]], row["day"], *(row[term] for term in _TERMS)) for row in rows if any(row[2:])),
+        key=lambda found: (found.day, found.side),
+    )
+
+
+def _counted(advance: Advance, scope: Scope) -> DataFrame:
+    """The terms by side and day."""
+    operator = advance.asset.operator
+    if not isinstance(operator, ReportsMatches):
+        raise OperatorError(f"{type(operator).__name__} does not report which rows match, so its completeness is not known")
+    inputs = input_rows(advance, scope)
+    on_time = operator.matches(*[frame.where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED) for frame in inputs])
+    finalized_at = F.col(FINALIZED_AT)
+    is_final = F.lit(False) if scope.closed_to is None else finalized_at.isNull() | (finalized_at <= instant(scope.closed_to, finalized_at))
+    finalized = on_time.where(is_final).select(F.col(WHICH).alias("side"), EVENT_TIME, F.col(MATCHED).alias("is_matched"))
+    rows = finalized.unionByName(_late(inputs).withColumn("is_matched", F.lit(None).cast("boolean")))
+    terms = (F.col("is_matched"), ~F.col("is_matched"), F.col("is_matched").isNull())
+    counts = [F.count_if(F.coalesce(flag, F.lit(False))).alias(term) for flag, term in zip(terms, _TERMS, strict=True)]
+    return rows.where(scope.span.holds(F.col(EVENT_TIME))).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*counts)
+
+
+def _late(inputs: Sequence[DataFrame]) -> DataFrame:
+    sides = [
+        frame.where(F.col(LATE) & ~F.col(FILTERED)).select(F.lit(which).alias("side"), EVENT_TIME) for which, frame in enumerate(inputs)
+    ]
+    return reduce(DataFrame.unionByName, sides)

@@ -1,0 +1,98 @@
+"""Which rows of a join's inputs are in a result with a row of the other input, compared with a naive model."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import CoGroup, IntervalJoin, Session, Sliding, Tumbling, WindowJoin
+from operators.contract import FINALIZED_AT, MATCHED, WHICH, ReportsMatches
+from operators.windows import Aligned
+from tests.support.windows_model import windows_at
+
+CASES = 1_000
+SCHEMA = pa.schema({"case_id": pa.int32(), "k": pa.string(), "v": pa.int32(), "event_time": pa.timestamp("ms", "UTC")})
+ON: dict[str, Any] = {"on": ("case_id", "k")}
+SLIDING, TUMBLING = Sliding(size=20, slide=10), Tumbling(size=15)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of one side."""
+
+    case_id: int
+    k: str | None
+    v: int
+    t: int
+
+
+def _in_interval(left: Row, right: Row) -> bool:
+    return left.t - 5 <= right.t <= left.t + 10
+
+
+def _share(window: Aligned, left: Row, right: Row) -> bool:
+    return bool({*windows_at(window, left.t)} & {*windows_at(window, right.t)})
+
+
+SPECS: dict[str, tuple[ReportsMatches, Any]] = {
+    "interval join": (IntervalJoin(lower=-5, upper=10, how="full", **ON), _in_interval),
+    "inner interval join": (
+        IntervalJoin(lower=-5, upper=10, residual="left_v < right_v", **ON),
+        lambda a, b: _in_interval(a, b) and a.v < b.v,
+    ),
+    "window join": (WindowJoin(window=TUMBLING, how="left", **ON), lambda a, b: _share(TUMBLING, a, b)),
+    "anti join": (WindowJoin(window=SLIDING, how="anti", **ON), lambda a, b: _share(SLIDING, a, b)),
+    "coGroup": (CoGroup(window=SLIDING, rows="array(named_struct('n', size(left)))", **ON), lambda a, b: _share(SLIDING, a, b)),
+}
+
+
+def _sides(seed: str) -> list[list[Row]]:
+    rng = random.Random(seed)
+    keys = ["a", "b", None]
+    return [
+        [Row(case, rng.choice(keys), rng.randrange(3), rng.randrange(0, 60, 5)) for case in range(CASES) for _ in range(rng.randrange(4))]
+        for _ in range(2)
+    ]
+
+
+def _frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
+    values = [{"case_id": r.case_id, "k": r.k, "v": r.v, "event_time": r.t} for r in rows]
+    return spark.createDataFrame(pa.Table.from_pylist(values, SCHEMA))
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_matched_rows_are_those_of_the_model(spark: SparkSession, name: str) -> None:
+    """Equal rows of one input match alike, and count each."""
+    operator, matches = SPECS[name]
+    left, right = sides = _sides(name)
+    partners: list[dict[tuple[int, str | None], list[Row]]] = [{}, {}]
+    for which, rows in enumerate(sides):
+        for row in rows:
+            partners[which].setdefault((row.case_id, row.k), []).append(row)
+
+    def is_matched(which: int, row: Row) -> bool:
+        others = partners[1 - which].get((row.case_id, row.k), []) if row.k is not None else []
+        return any(matches(row, other) if which == 0 else matches(other, row) for other in others)
+
+    wanted = Counter((which, row.t, is_matched(which, row)) for which, rows in enumerate(sides) for row in rows)
+    found = operator.matches(_frame(spark, left), _frame(spark, right))
+    finality = operator.finalized_at(_frame(spark, left), _frame(spark, right))
+    assert Counter(map(tuple, found.select(WHICH, F.unix_millis("event_time"), MATCHED).collect())) == wanted
+    assert Counter(map(tuple, found.select(WHICH, FINALIZED_AT).collect())) == Counter(
+        map(tuple, finality.select(WHICH, FINALIZED_AT).collect())
+    )
+    assert min(sum(n for (_, _, matched), n in wanted.items() if matched is flag) for flag in (True, False)) > CASES / 3
+
+
+def test_sessions_of_both_sides_are_matched(spark: SparkSession) -> None:
+    left = [Row(1, "a", 1, 0), Row(1, "a", 1, 100), Row(1, None, 1, 0)]
+    right = [Row(1, "a", 2, 8), Row(1, "a", 3, 200), Row(1, None, 1, 0)]
+    wanted = {(0, 0, True), (0, 100, False), (1, 8, True), (1, 200, False), (0, 0, False), (1, 0, False)}
+    for operator in (WindowJoin(window=Session(gap=10), **ON), CoGroup(window=Session(gap=10), **ON)):
+        found = operator.matches(_frame(spark, left), _frame(spark, right))
+        assert {*map(tuple, found.select(WHICH, F.unix_millis("event_time"), MATCHED).collect())} == wanted
