@@ -25,7 +25,7 @@ def with_known_order(table: DerivedAsset, tables: Mapping[str, DerivedAsset], so
         sources: the sources, by name.
     """
     top, of = table.operator, tables.get(table.inputs[0])
-    if not isinstance(top, TopN) or top.improving or not top.change or of is None:
+    if not isinstance(top, TopN) or top.improving or not top.change or of is None or table.prepare:
         return table
     if not isinstance(of.operator, Aggregate) or of.shape or {*top.key} != {*of.operator.key}:
         return table

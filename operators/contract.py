@@ -38,6 +38,11 @@ BATCH_TIME = temporary("batch_time")
 
 PROMISE_BROKEN = "rows break the promise of their input"
 """The text of Spark's error if `fold` of an operator with `Promised` meets rows for which its result could be wrong."""
+NO_EXACT_SUM = (
+    "a sum of doubles has a value of 2e37 or more, for which it depends on the order of the rows; leave such values out, as in "
+    "sum(if(abs(v) < 1e37, v, null))"
+)
+"""The text of Spark's error if an aggregate cannot be computed independently of the order of its rows."""
 
 ASIDE = "aside"
 """Metadata key of an operator's field on which no result depends: a table stays valid when the field's value changes."""
@@ -364,10 +369,6 @@ class Promised(Incremental, Protocol):
 
     def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The keys of new rows that break the promise."""
-        ...
-
-    def without_promise(self) -> Operator:
-        """An operator with the same results, which does not rely on the promise."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Top-N: the first rows of each partition by an order, updated as rows are added, replaced and deleted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_args
 
@@ -214,10 +214,6 @@ class TopN:
         """The keys of new rows that break the promise `improving`, so that `fold` fails (see `Promised`)."""
         [rows] = frames
         return rows_moving_back(self.query, current, rows)
-
-    def without_promise(self) -> "TopN":
-        """The same Top-N, which reads every row of the partitions that new rows belong to."""
-        return replace(self, strategy="retract")
 
     def unranked(self, *frames: DataFrame) -> DataFrame:
         """The partitions that show nothing because `rank_end` of their first row is null, zero or less; and that `rank_end`."""

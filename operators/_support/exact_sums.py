@@ -8,6 +8,8 @@ So a value must be smaller than 2^124 (2e37), or NaN or infinite, and bits below
 overflow. The idea is that of the long accumulator of Kulisch, as in Python's `math.fsum` and Demmel and Nguyen's reproducible sums.
 """
 
+from operators.contract import NO_EXACT_SUM
+
 BITS = 31
 LEVELS = range(-5, 4)
 """The weights of the chunks, as exponents of `2^BITS`."""
@@ -16,10 +18,6 @@ LARGEST = 2.0 ** (BITS * (LEVELS.stop))
 _MASK = (1 << BITS) - 1
 _ENOUGH = 1 << (3 * BITS)
 """With a number this large, a double's 53 bits and the digit after them are known."""
-_TOO_LARGE = (
-    "a sum of doubles has a value of 2e37 or more, for which it depends on the order of the rows; leave such values out, as in "
-    "sum(if(abs(v) < 1e37, v, null))"
-)
 
 
 def exact_sum(value: str, condition: str | None = None) -> str:
@@ -47,7 +45,7 @@ def _chunk(value: str, level: int) -> str:
 def _checked(value: str, finite: str) -> str:
     """SQL of whether a double is small enough; it raises an error if it is finite and too large."""
     infinite = f"isnan({value}) OR abs({value}) = double('infinity')"
-    return f"CASE WHEN {finite} THEN true WHEN {infinite} THEN false WHEN {value} IS NULL THEN true ELSE raise_error('{_TOO_LARGE}') END"
+    return f"CASE WHEN {finite} THEN true WHEN {infinite} THEN false WHEN {value} IS NULL THEN true ELSE raise_error('{NO_EXACT_SUM}') END"
 
 
 def _rounded(sums: str) -> str:

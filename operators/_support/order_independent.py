@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from operators._support import moments
 from operators._support.exact_sums import exact_sum
-from operators._support.sql_tokens import Call, calls_of, tokens_of
+from operators._support.sql_tokens import Call, calls_of, tokens_of, without_comments
 from operators.columns import has_map
 
 _SUMS, _AVERAGES = frozenset({"sum", "try_sum"}), frozenset({"avg", "mean", "try_avg"})
@@ -47,6 +47,7 @@ def rewritten(aggregates: Mapping[str, str], rows: DataFrame) -> dict[str, str]:
         aggregates: SQL, by the name of the result's column.
         rows: the rows that are aggregated, for the types of their columns.
     """
+    aggregates = {name: without_comments(sql) for name, sql in aggregates.items()}
     found = {name: [*calls_of(sql, _REWRITTEN)] for name, sql in aggregates.items()}
     types = _Types.of([call for calls in found.values() for call in calls], rows)
     return {name: _replaced(aggregates[name], [(call, _independent(call, types)) for call in calls]) for name, calls in found.items()}

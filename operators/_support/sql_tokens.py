@@ -69,6 +69,13 @@ def tokens_of(sql: str) -> list[Token]:
     return [Token(match.lastgroup or "", match[0], match.start()) for match in _TOKEN.finditer(sql)]
 
 
+def without_comments(sql: str) -> str:
+    """An expression without its comments, which could hide what is put after them."""
+    for token in reversed(tokens_of(sql)):
+        sql = f"{sql[: token.start]} {sql[token.end :]}" if token.kind == "comment" else sql
+    return sql
+
+
 def calls_of(sql: str, functions: frozenset[str]) -> Iterator[Call]:
     """The calls of some functions, from left to right; calls in the arguments of another one are left out."""
     tokens = [token for token in tokens_of(sql) if token.kind != "comment"]

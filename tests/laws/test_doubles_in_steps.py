@@ -4,10 +4,12 @@ import random
 from collections.abc import Mapping
 from itertools import pairwise
 
+import pytest
+
 from assets.contracts import DerivedAsset
 from operators import Aggregate, Sliding, Tumbling, WindowedAggregate
 from operators.contract import Operator
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, StepError
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 
@@ -68,3 +70,14 @@ def test_a_late_row_corrects_the_results_of_its_windows_only(make_engine: MakeEn
     replay(engine, [{"l": [Event("a", 2, 90_000)]}])
     [step] = engine.advance("tumbling")
     assert step.rows == 2  # the row of `a` before and after, though the windows of `b` and `c` were computed again
+
+
+def test_a_value_that_is_too_large_stops_the_step_with_the_way_out(make_engine: MakeEngine) -> None:
+    operator = Aggregate(by="k", aggregates={"total": "0 + sum(v * 1e37)"})
+    engine = make_engine([source("l")], [DerivedAsset(name="totals", inputs=("l",), operator=operator)])
+    replay(engine, [{"l": [Event("a", 1, 0)]}])
+    engine.advance("totals")
+    replay(engine, [{"l": [Event("a", 3, 0)]}])
+    with pytest.raises(StepError, match=r"^totals: a sum of doubles has a value of 2e37 or more.*if\(abs\(v\) < 1e37.*rebuild totals"):
+        engine.advance("totals")
+    assert rows_of(engine.views.table("totals"), "k", "total") == [("a", 1e37)]

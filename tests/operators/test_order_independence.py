@@ -179,6 +179,7 @@ def test_statistics_equal_sparks_own_functions(spark: SparkSession) -> None:
     sql += [f"{name}(y, x)" for name in (*TWO_COLUMNS, *REGRESSIONS)]
     sql += [f"{name}(x) FILTER (WHERE y < 5)" for name in ("stddev", "avg")] + ["avg(DISTINCT n)", "mean(cast(x AS FLOAT))", "try_avg(x)"]
     sql += ["sum(cast(x AS STRING)) / 2", "try_sum(x)", "sum(DISTINCT x) + 0", "sum(x) / count(x) + max(n)", "avg(n % 3)"]
+    sql += ["avg(x -- the mean\n)", "1 + sum(x /* (all */)"]
     aggregates = {f"a{n}": text for n, text in enumerate(sql)}
     found = {row["k"]: row for row in Aggregate(by="k", aggregates=aggregates)(rows).collect()}
     wanted = {row["k"]: row for row in rows.groupBy("k").agg(*[F.expr(text).alias(name) for name, text in aggregates.items()]).collect()}

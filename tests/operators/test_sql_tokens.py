@@ -2,7 +2,7 @@
 
 import pytest
 
-from operators._support.sql_tokens import Call, calls_of
+from operators._support.sql_tokens import Call, calls_of, without_comments
 
 FUNCTIONS = frozenset({"sum", "corr"})
 
@@ -36,3 +36,7 @@ def test_calls(sql: str, calls: list[tuple[object, ...]]) -> None:
 
 def test_a_call_in_the_arguments_of_another_is_left_out() -> None:
     assert [*calls_of("corr(sum(a), 1)", FUNCTIONS)] == [Call("corr", ("sum(a)", "1"), False, None, 0, 15)]
+
+
+def test_comments_are_left_out_and_quoted_text_is_not() -> None:
+    assert without_comments("sum(v -- all\n) + '--' /* a (b */ + 1") == "sum(v  \n) + '--'   + 1"

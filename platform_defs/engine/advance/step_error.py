@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from operators.contract import NO_EXACT_SUM
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.errors import spark_condition
 
@@ -24,6 +25,14 @@ class StepError(TidemarkError, RuntimeError):
             "row: use a wider type, such as sum(CAST(a AS DECIMAL(19, 0)) * b), or a function that gives null instead of an error, "
             "such as try_add, try_divide or try_cast. If the table has steps already, rebuild it with the new expression: "
             f"`tidemark rebuild {asset} --downstream`. A row rule of the source quarantines such rows from then on"
+        )
+
+    @classmethod
+    def no_exact_sum(cls, asset: str) -> "StepError":
+        """A sum of doubles meets a value that is too large for it."""
+        return cls(
+            f"{asset}: {NO_EXACT_SUM}. Nothing of the step was committed, other tables are not affected, and a retry fails again. If the "
+            f"table has steps already, rebuild it with the new expression: `tidemark rebuild {asset} --downstream`"
         )
 
 
@@ -65,6 +74,8 @@ def naming_step_errors(asset: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
+        if NO_EXACT_SUM in str(error):
+            raise StepError.no_exact_sum(asset) from error
         condition = _data_exception(error)
         if condition is None:
             raise
