@@ -14,6 +14,10 @@ TERMS = ("accepted", "matched", "unmatched", "pending", "late", "filtered", "mis
 """The terms of an account, which are attributes of `AccountPort`."""
 
 
+MOVED_BACK = "keys_moved_back"
+"""The metric of a Top-N with `improving`: the number of keys that break the promise."""
+
+
 class SourceEntryPort(Protocol):
     """What a ledger batch records about one source; see `platform_defs.engine.ledger.ledger.SourceEntry`."""
 

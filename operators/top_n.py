@@ -12,7 +12,7 @@ from operators._support.ordering import Ordering
 from operators._support.time_to_live import AfterTtl, TimeToLive
 from operators._support.top_n_execution import check_rows, rank_again, rank_all, with_other_ends, without_ranks
 from operators._support.top_n_plan import Function, Strategy, TopNQuery
-from operators._support.top_n_promise import rows_moving_back
+from operators._support.top_n_promise import keys_moved_back, rows_moving_back
 from operators.columns import RANK, names
 from operators.contract import ARRIVAL, ASIDE, NEVER_LATE, SEQ, ByKey, NewRows, TimeKind, Upsert, plain
 from operators.errors import OperatorError, StreamingError, is_count
@@ -214,6 +214,15 @@ class TopN:
         """The keys of new rows that break the promise `improving`, so that `fold` fails (see `Promised`)."""
         [rows] = frames
         return rows_moving_back(self.query, current, rows)
+
+    def moved_back(self, *frames: DataFrame) -> DataFrame:
+        """The keys (of `unique_key`) of which a row came after the row that it replaced, or was deleted; each once.
+
+        `improving` promises that there is none. A ranking is wrong only if such a row was among those that are kept.
+        """
+        [rows] = frames
+        self._check(rows)
+        return keys_moved_back(self.query, rows)
 
     def unranked(self, *frames: DataFrame) -> DataFrame:
         """The partitions that show nothing because `rank_end` of their first row is null, zero or less; and that `rank_end`."""

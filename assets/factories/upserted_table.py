@@ -12,9 +12,13 @@ from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
 from assets.factories.partitions import Days
 from assets.factories.pool import SPARK
+from assets.factories.sentences import count
 from assets.factories.work import Advanced, Worker
-from assets.ports import EnginePort
+from assets.ports import MOVED_BACK, EnginePort
+from operators.top_n import TopN
 
+PROMISE = "promise_kept"
+PROMISED = "No row that replaced another came after it in the order, and none was deleted, as `improving` promises."
 HANDLED = "Every accepted row was handled or is pending, and the table equals the result computed from all handled rows."
 
 
@@ -30,12 +34,15 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
         worker: does the tables' work.
     """
     worker.add(derived, partial(_work, derived))
+    promises = isinstance(derived.operator, TopN) and derived.operator.improving
+    specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=HANDLED)]
+    specs += [dg.AssetCheckSpec(PROMISE, asset=derived.name, description=PROMISED)] if promises else []
 
     @dg.asset(
         name=derived.name,
         deps=input_keys(derived.inputs, sources),
         backfill_policy=dg.BackfillPolicy.single_run(),  # else Dagster's command line refuses a range of days for `advance`
-        check_specs=[dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=HANDLED)],
+        check_specs=specs,
         group_name=derived.group,
         kinds={"spark", "delta"},
         owners=derived.owners,
@@ -49,9 +56,29 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
         rebuilt = engine.rebuild(derived.name) if config.rebuild else None
         done = worker.do(context, engine, derived.name, None)
         repaired = {} if rebuilt is None else {"changes_repaired": rebuilt.missing + rebuilt.extra}
-        yield dg.MaterializeResult(metadata={**done.metadata, **repaired}, check_results=[law_check(done)])
+        checks = [law_check(done), *([promise_check(derived.name, done.metadata.get(MOVED_BACK, 0))] if promises else [])]
+        yield dg.MaterializeResult(metadata={**done.metadata, **repaired}, check_results=checks)
 
     return table
+
+
+def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
+    """Whether the rows of a Top-N keep the promise `improving`.
+
+    A step that could give a wrong ranking is refused, so a broken promise of rows that are not kept is a warning.
+
+    Args:
+        table: the table.
+        keys: the number of keys that break the promise.
+    """
+    way_out = f'set `strategy="retract"` for {table!r}, which needs no promise and no rebuild'
+    return dg.AssetCheckResult(
+        check_name=PROMISE,
+        passed=not keys,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{count(keys, 'key')} of {table!r} moved back or were deleted: {way_out}" if keys else "no row has moved back",
+        metadata={MOVED_BACK: keys},
+    )
 
 
 def _work(derived: DerivedAsset, engine: EnginePort, _: Days | None) -> Advanced:

@@ -4,7 +4,7 @@ Only the first rows of each partition are kept. If one of them moved back, or we
 the rows that replace kept rows are compared with them. A row that is not kept may move back or be deleted: it stays behind those that are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
@@ -20,8 +20,10 @@ from operators.contract import PROMISE_BROKEN, tie_breakers
 LAST_RANK = temporary("last_rank")
 ADDED = (LAST_RANK, GENERATION, IS_CURRENT)
 """The columns that a Top-N adds to rows while it ranks them."""
-_FROM_NEWEST, _BY_KEY, _MOVES_BACK = (temporary(name) for name in ("from_newest", "by_key", "moves_back"))
+_FROM_NEWEST, _BY_KEY, _MOVES_BACK, _BEFORE = (temporary(name) for name in ("from_newest", "by_key", "moves_back", "before"))
 _RANK, _IS_LAST = (temporary(name) for name in ("rank", "is_last"))
+_Columns = Callable[[str], Column]
+"""Returns the column of a name, of one of two rows that are compared."""
 
 
 def row_tie_breakers(rows: DataFrame) -> list[Column]:
@@ -53,6 +55,19 @@ def rows_moving_back(query: TopNQuery, kept: DataFrame, rows: DataFrame) -> Data
     return _with_new(query, kept, newest_of_keys(query.key, of_known_change(query, rows))).where(_MOVES_BACK).select(*query.key)
 
 
+def keys_moved_back(query: TopNQuery, rows: DataFrame) -> DataFrame:
+    """The keys of which a row came after the row that it replaced, or was deleted, whether or not a rank could change."""
+    known = of_known_change(query, rows)
+    in_order = Window.partitionBy(*query.key).orderBy(*row_tie_breakers(known))
+    before = F.lag(F.struct(*[f"`{o.column}`" for o in query.order])).over(in_order)
+    compared = known.withColumn(_BEFORE, before)
+    is_deleted = F.col(f"`{query.change}`") == DELETE if query.change else F.lit(False)
+    is_behind = F.col(_BEFORE).isNotNull() & _is_behind(
+        query.order, lambda c: F.col(f"`{c}`"), lambda c: F.col(f"{_BEFORE}.`{c}`"), F.lit(False)
+    )
+    return compared.where(is_behind | is_deleted).select(*query.key).distinct()
+
+
 def of_known_change(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The rows whose change kind is known; for a monotonic input without the old rows of updates."""
     kinds = (INSERT, UPDATE_AFTER, DELETE) if query.is_monotonic else (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)
@@ -64,7 +79,7 @@ def _with_new(query: TopNQuery, kept: DataFrame, newest: DataFrame) -> DataFrame
     columns = [*dict.fromkeys([*query.key, *(o.column for o in query.order), *([query.change] if query.change else [])])]
     new = newest.select(F.struct(*[f"`{c}`" for c in columns]).alias(_BY_KEY))
     loses_a_tie = F.col(f"kept.{_IS_LAST}") if _may_lose_a_tie(query) else F.lit(False)
-    is_behind = reduce(lambda rest, o: _after(o) | (_is_equal(o) & rest), reversed(query.order), loses_a_tie)
+    is_behind = _is_behind(query.order, lambda c: F.col(f"new.{_BY_KEY}.`{c}`"), lambda c: F.col(f"kept.`{c}`"), loses_a_tie)
     is_deleted = F.col(f"{_BY_KEY}.`{query.change}`") == DELETE if query.change else F.lit(False)
     moves_back = F.when(F.col(_BY_KEY).isNotNull(), is_deleted | is_behind).alias(_MOVES_BACK)
     is_same = reduce(lambda a, b: a & b, [F.col(f"kept.`{c}`").eqNullSafe(F.col(f"new.{_BY_KEY}.`{c}`")) for c in query.key])
@@ -91,18 +106,24 @@ def _with_last(query: TopNQuery, kept: DataFrame) -> DataFrame:
     return ranked.withColumn(_IS_LAST, F.coalesce(last["order"].eqNullSafe(order) & last.isNotNull(), F.lit(False))).drop(_RANK)
 
 
-def _after(order: Ordering) -> Column:
-    """Whether the new row comes after the kept row by one column."""
-    new, kept = _new_and_kept(order)
-    of_null = new.isNotNull() if order.nulls_first else kept.isNotNull()
-    by_value = new < kept if order.descending else new > kept
-    return F.when(new.isNull() != kept.isNull(), of_null).otherwise(F.coalesce(by_value, F.lit(False)))
+def _is_behind(order: Sequence[Ordering], new: _Columns, old: _Columns, if_equal: Column) -> Column:
+    """Whether a new row comes after an old one.
+
+    Args:
+        order: the order.
+        new: returns a column of the new row.
+        old: returns a column of the old row.
+        if_equal: whether it does so if both are equal in the order.
+    """
+    behind = if_equal
+    for o in reversed(order):
+        one, other = new(o.column), old(o.column)
+        behind = _after(o, one, other) | (one.eqNullSafe(other) & behind)
+    return behind
 
 
-def _is_equal(order: Ordering) -> Column:
-    new, kept = _new_and_kept(order)
-    return new.eqNullSafe(kept)
-
-
-def _new_and_kept(order: Ordering) -> tuple[Column, Column]:
-    return F.col(f"new.{_BY_KEY}.`{order.column}`"), F.col(f"kept.`{order.column}`")
+def _after(order: Ordering, new: Column, old: Column) -> Column:
+    """Whether a new row comes after an old one by one column."""
+    of_null = new.isNotNull() if order.nulls_first else old.isNotNull()
+    by_value = new < old if order.descending else new > old
+    return F.when(new.isNull() != old.isNull(), of_null).otherwise(F.coalesce(by_value, F.lit(False)))

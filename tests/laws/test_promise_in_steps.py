@@ -7,11 +7,14 @@ import pytest
 from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset, RowRule
+from assets.factories.closed_range_table import LAW
+from assets.factories.upserted_table import PROMISE, promise_check, upserted_asset
 from operators import Aggregate, TopN
 from operators._support import top_n_execution
 from operators._support.top_n_plan import TopNQuery
 from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.inputs.identity import identity_of
+from platform_defs.parallel_work import ParallelWork
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 
@@ -48,6 +51,7 @@ def test_a_broken_promise_stops_the_step_and_names_table_keys_and_way_out(make_e
     again.advance("newest")
     assert rows_of(again.views.table("newest"), "k", "v", "rank") == BEST
     assert all(account.holds for account in again.accounts.days("newest"))
+    assert again.views.metrics("newest")["keys_moved_back"] == 1
 
 
 def _without_a_check(query: TopNQuery, kept: DataFrame, new: DataFrame) -> DataFrame:
@@ -100,3 +104,19 @@ def test_a_step_in_which_a_total_falls_after_all_is_computed_from_all_rows(make_
         assert all(account.holds for account in engine.accounts.days("best"))
         seen.append(rows_of(engine.views.table("best"), "k", "v", "total"))
     assert seen == [[("a", -1, -1), ("b", 3, 3)], [("a", -2, -2), ("b", 5, 5)], [("a", -2, -2), ("b", 3, 9)]]
+
+
+@pytest.mark.parametrize("keys", [0, 2])
+def test_the_check_names_the_table_the_keys_and_the_way_out(keys: int) -> None:
+    result = promise_check("newest", keys)
+    assert result.passed is (keys == 0)
+    if keys:
+        assert result.description == (
+            "2 keys of 'newest' moved back or were deleted: set `strategy=\"retract\"` for 'newest', which needs no promise and no rebuild"
+        )
+
+
+def test_only_a_top_n_with_a_promise_has_the_check() -> None:
+    tables = [PROMISED, DerivedAsset(name="others", inputs=("l",), operator=TopN(order_by="v", rank_end=1))]
+    made = [upserted_asset(table, sources=["l"], worker=ParallelWork()) for table in tables]
+    assert [{spec.name for spec in one.check_specs} for one in made] == [{LAW, PROMISE}, {LAW}]

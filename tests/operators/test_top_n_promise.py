@@ -119,3 +119,14 @@ def test_a_fold_fails_if_a_kept_row_moves_back(spark: SparkSession) -> None:
         top.fold(current, worse).collect()
     hidden = rows.where("id = 2").selectExpr("k", "id", "v - 2 AS v", "2L AS seq", "arrival")  # not kept, so its rank cannot change
     assert [row.v for row in top.fold(current, hidden).collect()] == [9]
+
+
+def test_each_key_that_moved_back_at_any_time_is_found(spark: SparkSession) -> None:
+    values = [(1, 5, "+I"), (1, 6, "+U"), (2, 5, "+I"), (2, 4, "+U"), (2, 9, "+U"), (3, 1, "+I"), (3, 1, "-U"), (3, 2, "+U"), (4, 3, "-D")]
+    values += [(5, 1, "+I"), (5, 1, "+U"), (6, None, "+I"), (6, 1, "+U"), (7, 1, "+I"), (7, None, "+U"), (8, 9, "+I"), (8, 1, "?")]
+    rows = [
+        {"case_id": 0, "k": "a", "id": key, "v": v, "seq": 1, "arrival": n, "change": change} for n, (key, v, change) in enumerate(values)
+    ]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA)).repartition(2)
+    top = TopN(by="k", order_by="v DESC", rank_end=1, unique_key=("k", "id"), change="change", improving=True)
+    assert sorted(row.id for row in top.moved_back(frame).collect()) == [2, 4, 7]

@@ -3,6 +3,7 @@
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
+from assets.ports import MOVED_BACK
 from operators.changelog import CHANGE, UPDATE_BEFORE
 from operators.contract import ByKey
 from operators.top_n import TopN
@@ -22,7 +23,8 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
         changes of an upserted table, where an update counts once), `changes_per_row`, `rows_held` (the rows from which a step may compute
         results: those of the table, or if a step reads all rows of its keys, those of the inputs), `invalid_rank_ends` (partitions
         without rows, because the rank end of their first row is null, zero or negative) and `rows_with_other_rank_end` (rows whose rank
-        end differs from that of their partition, as Flink's `topn.invalidTopSize` counts them).
+        end differs from that of their partition, as Flink's `topn.invalidTopSize` counts them). A Top-N with `improving` also has
+        `keys_moved_back`: the keys of a source's rows that break the promise.
 
     Raises:
         OperatorError: the asset appends its rows.
@@ -44,7 +46,15 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
         "rows_held": sum(_rows_held(advance, of, now) for of in reading.inputs_of(asset)) if isinstance(operator.reads, ByKey) else rows,
         "invalid_rank_ends": ends[0],
         "rows_with_other_rank_end": ends[1],
+        **_moved_back(advance, operator, now),
     }
+
+
+def _moved_back(advance: Advance, operator: object, now: Progress) -> dict[str, int | float]:
+    """For a Top-N with `improving`, `keys_moved_back`: the number of keys that break the promise, of the rows of a source."""
+    if not isinstance(operator, TopN) or not operator.improving or not operator.key:
+        return {}
+    return {MOVED_BACK: count(operator.moved_back(*advance.strategy.inputs.all(now)))}
 
 
 def _rank_ends(advance: Advance, operator: TopN, now: Progress) -> tuple[int, int]:
