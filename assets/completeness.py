@@ -1,7 +1,7 @@
 """How complete a join must be, by side and severity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from assets.contract_checks import ContractError
@@ -26,7 +26,7 @@ class Completeness:
     """
 
     warn_below: Share = 0.0
-    error_below: Share = field(default=0.0)
+    error_below: Share = 0.0
 
     def __post_init__(self) -> None:
         for name in ("warn_below", "error_below"):
@@ -38,6 +38,10 @@ class Completeness:
     def sides(self) -> set[str]:
         """The inputs that have shares of their own."""
         return {side for given in (self.warn_below, self.error_below) if isinstance(given, Mapping) for side in given}
+
+    def of_side(self, side: str) -> "Completeness":
+        """What is required of one side, and of no other."""
+        return Completeness(warn_below={side: _of_side(self.warn_below, side)}, error_below={side: _of_side(self.error_below, side)})
 
     def severity(self, side: str, share: float) -> str | None:
         """What a share of matched rows is: `error`, `warning`, or None if it is enough."""

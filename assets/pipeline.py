@@ -10,6 +10,7 @@ from assets.contract_checks import ContractError, check_length
 from assets.contracts import DerivedAsset, SourceContract
 from assets.names import first_twice
 from assets.pipeline_checks import checked_tables, columns_of_tables
+from operators.as_of_join import AsOfJoin
 from operators.errors import did_you_mean
 from operators.interval_join import IntervalJoin
 from operators.timing import length_ms
@@ -35,7 +36,8 @@ class Pipeline:
             are checked there too.
         completeness: by the name of a join, the least share of matched rows among those of each day and side that are finalized or
             late. A number is a share below which a day is a warning; a `Completeness` has shares by side and severity. One value for
-            all tables holds for interval joins of sources; by default 0.5. Other joins only report their shares, unless they are named.
+            all tables holds for interval and as-of joins of sources; by default 0.5. Other joins only report their shares, unless they
+            are named.
         freshness: how long a table may wait to reflect rows of its sources, such as `"10 minutes"`, from when it could; a table that waits
             longer fails its check `fresh`. By the name of a table, or one limit for all tables; None, or a table without one, for no limit.
         first_day: the first daily partition, such as `"2026-01-01"`. None for the first day of the year of the oldest event in the lake.
@@ -156,6 +158,8 @@ class Pipeline:
             return completeness_of("completeness", given[table])
         default = completeness_of("completeness", DEFAULT_COMPLETENESS if isinstance(given, Mapping) else given)
         of = self.tables_by_name[table]
+        if isinstance(of.operator, AsOfJoin):  # a version need not be used
+            return default.of_side(of.inputs[0]) if {*of.inputs} <= {*self.sources_by_name} else Completeness()
         joins_sources = isinstance(of.operator, IntervalJoin) and {*of.inputs} <= {*self.sources_by_name}
         return default if joins_sources else Completeness()
 

@@ -1,7 +1,7 @@
 """The as-of join: each left row with the version of its key that was valid at its time, or that had arrived with it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators._support.join_columns import JoinColumns
+from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
 from operators.changelog import DELETE, INSERT, UPDATE_AFTER
 from operators.columns import FINAL_AT, RESULT_TIME, check_present, check_time, temporary
 from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, SEQ, WHICH, Append, ByTimeRange, tie_breakers
@@ -135,6 +136,16 @@ class AsOfJoin:
             for which, (frame, time) in enumerate(zip(frames, (self.left_time, self.right_time), strict=True))
         ]
         return frames_by_side[0].unionByName(frames_by_side[1])
+
+    def matches(self, *frames: DataFrame) -> DataFrame:
+        """Which left rows have a valid version, and which versions a left row uses (see `ReportsMatches`)."""
+        rows = with_ids(frames)
+        finality = [
+            frame.select(F.lit(n).alias(WHICH), EVENT_TIME, self.finalized_at_if_unmatched(n, F.col(time)).alias(FINALIZED_AT), ROW_ID)
+            for n, (frame, time) in enumerate(zip(rows, (self.left_time, self.right_time), strict=True))
+        ]
+        pairs = replace(self, how="inner")(*rows)
+        return with_matched(finality[0].unionByName(finality[1]), ids_in_pairs(pairs, self.names.traced(ROW_ID)))
 
     def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps unmatched rows: of the left side (0) if `how` is `left`."""

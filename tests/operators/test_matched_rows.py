@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import CoGroup, IntervalJoin, Session, Sliding, Tumbling, WindowJoin
+from operators import AsOfJoin, CoGroup, IntervalJoin, Session, Sliding, Tumbling, WindowJoin
 from operators.contract import FINALIZED_AT, MATCHED, WHICH, ReportsMatches
 from operators.windows import Aligned
 from tests.support.windows_model import windows_at
@@ -47,6 +47,7 @@ SPECS: dict[str, tuple[ReportsMatches, Any]] = {
     ),
     "window join": (WindowJoin(window=TUMBLING, how="left", **ON), lambda a, b: _share(TUMBLING, a, b)),
     "anti join": (WindowJoin(window=SLIDING, how="anti", **ON), lambda a, b: _share(SLIDING, a, b)),
+    "as-of join": (AsOfJoin(how="left", **ON), None),
     "coGroup": (CoGroup(window=SLIDING, rows="array(named_struct('n', size(left)))", **ON), lambda a, b: _share(SLIDING, a, b)),
 }
 
@@ -65,6 +66,15 @@ def _frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
     return spark.createDataFrame(pa.Table.from_pylist(values, SCHEMA))
 
 
+def _is_looked_up(partners: list[dict[tuple[int, str | None], list[Row]]], which: int, row: Row) -> bool:
+    """Whether a left row has a version, or whether a left row uses a version: of versions of one time, the one with the largest `v`."""
+    left, versions = (side.get((row.case_id, row.k), []) if row.k is not None else [] for side in partners)
+    if which == 0:
+        return any(version.t <= row.t for version in versions)
+    used = [max((v.t, v.v) for v in versions if v.t <= one.t) for one in left if any(v.t <= one.t for v in versions)]
+    return (row.t, row.v) in used
+
+
 @pytest.mark.parametrize("name", SPECS)
 def test_matched_rows_are_those_of_the_model(spark: SparkSession, name: str) -> None:
     """Equal rows of one input match alike, and count each."""
@@ -76,6 +86,8 @@ def test_matched_rows_are_those_of_the_model(spark: SparkSession, name: str) -> 
             partners[which].setdefault((row.case_id, row.k), []).append(row)
 
     def is_matched(which: int, row: Row) -> bool:
+        if matches is None:
+            return _is_looked_up(partners, which, row)
         others = partners[1 - which].get((row.case_id, row.k), []) if row.k is not None else []
         return any(matches(row, other) if which == 0 else matches(other, row) for other in others)
 

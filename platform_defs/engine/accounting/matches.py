@@ -20,7 +20,7 @@ from platform_defs.engine.accounting.counted_rows import input_rows
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, scope_of, share_matched
 from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.inputs.reader import FILTERED, LATE
+from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
 from platform_defs.engine.lake.small_queries import collected
 
 _TERMS = ("matched", "unmatched", "late")
@@ -58,7 +58,8 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
         days: the first and last day of the rows' event times; None for all.
 
     Returns:
-        The counts of each side and day with such rows; none while an input has no table yet.
+        The counts of each side and day with such rows; none while an input has no table yet. Versions of tables, which need not be
+        used, are not counted.
 
     Raises:
         OperatorError: the operator does not report which rows match.
@@ -80,7 +81,10 @@ def _counted(advance: Advance, scope: Scope) -> DataFrame:
     operator = advance.asset.operator
     if not isinstance(operator, ReportsMatches):
         raise OperatorError(f"{type(operator).__name__} does not report which rows match, so its completeness is not known")
-    inputs = input_rows(advance, scope)
+    reads = advance.asset.operator.reads
+    inputs = [
+        _versions(advance, scope, which) if reads.is_versioned(which) else rows for which, rows in enumerate(input_rows(advance, scope))
+    ]
     on_time = operator.matches(*[frame.where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED) for frame in inputs])
     finalized_at = F.col(FINALIZED_AT)
     is_final = F.lit(False) if scope.closed_to is None else finalized_at.isNull() | (finalized_at <= instant(scope.closed_to, finalized_at))
@@ -88,7 +92,17 @@ def _counted(advance: Advance, scope: Scope) -> DataFrame:
     rows = finalized.unionByName(_late(inputs).withColumn("is_matched", F.lit(None).cast("boolean")))
     terms = (F.col("is_matched"), ~F.col("is_matched"), F.col("is_matched").isNull())
     counts = [F.count_if(F.coalesce(flag, F.lit(False))).alias(term) for flag, term in zip(terms, _TERMS, strict=True)]
-    return rows.where(scope.span.holds(F.col(EVENT_TIME))).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*counts)
+    sides = [which for which in range(len(inputs)) if not reads.is_versioned(which)]  # a version need not be used
+    return (
+        rows.where(F.col("side").isin(sides) & scope.span.holds(F.col(EVENT_TIME))).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*counts)
+    )
+
+
+def _versions(advance: Advance, scope: Scope, which: int) -> DataFrame:
+    """The rows of an input of versions that rows of the days may look up, with `LATE` and `FILTERED`."""
+    lookback, first = advance.asset.operator.reads.lookback_of(which), scope.span.first
+    span = Span(None if lookback is None or first is None else first - lookback, scope.span.last)
+    return advance.reading.with_lateness(advance.asset, which, advance.reading.ledger.head, span)
 
 
 def _late(inputs: Sequence[DataFrame]) -> DataFrame:

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from assets.contracts import DerivedAsset
-from operators import CoGroup, IntervalJoin, OperatorError, Tumbling, WindowedAggregate, WindowJoin
+from operators import AsOfJoin, CoGroup, IntervalJoin, OperatorError, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.small_sources import DAY, HOUR, MINUTE, Event, join, replay, source
@@ -19,6 +19,7 @@ TABLES = [
     DerivedAsset(name="groups", inputs=("l", "r"), operator=CoGroup(on="k", window=WINDOW)),
     DerivedAsset(name="counts", inputs=("r",), operator=COUNT),
     DerivedAsset(name="of_counts", inputs=("l", "counts"), operator=IntervalJoin(on="k", lower=0, upper="20 minutes")),
+    DerivedAsset(name="as_of_counts", inputs=("l", "counts"), operator=AsOfJoin(on="k")),
 ]
 
 
@@ -55,6 +56,9 @@ def test_each_join_counts_its_matched_unmatched_and_late_rows(make_engine: MakeE
         ("l", SECOND): (0, 2, 0),
         ("counts", SECOND): (0, 2, 0),
     }
+    # on the first day no count is older than a row; `a` of the second day finds the count of the first
+    assert _matches(engine, "as_of_counts") == {("l", FIRST): (0, 3, 1), ("l", SECOND): (2, 0, 0)}
+    assert [m.matched for m in engine.accounts.matches("as_of_counts", (SECOND, SECOND))] == [2]
     [first] = [found for found in engine.accounts.matches("windows", (FIRST, FIRST)) if found.side == "l"]
     assert (first.matched, first.completeness) == (1, 0.25)
     with pytest.raises(OperatorError, match="WindowedAggregate does not report which rows match"):
