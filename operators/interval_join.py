@@ -1,26 +1,32 @@
 """The interval join: joins two streams by key where their event times are within bounds of each other."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Literal, get_args
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators._support import spark_streaming
 from operators._support.join_columns import JoinColumns
+from operators._support.late_rows import are_joined, late_by
+from operators._support.lateness import Lateness
 from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
-from operators.columns import FINAL_AT, RESULT_TIME, check_time, temporary
-from operators.contract import EVENT_TIME, FINALIZED_AT, WHICH, Append, ByTimeRange
+from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, temporary
+from operators.contract import ASIDE, EVENT_TIME, FINALIZED_AT, FOREVER, NEVER_LATE, WHICH, Append, ByTimeRange, plain, tie_breakers
 from operators.errors import OperatorError
 from operators.timing import Duration, Interval, millis, timestamp
+from operators.triggers import IS_FINAL, ROWS_SEEN, EveryRows, Trigger
 
-How = Literal["inner", "left", "right", "full"]
+How = Literal["inner", "left", "right", "full", "semi", "anti"]
+LateRows = Literal["drop", "join"]
 _HAS_LEFT, _HAS_RIGHT = temporary("has_left"), temporary("has_right")
 _LEFT_MS, _RIGHT_MS = temporary("left_ms"), temporary("right_ms")
 """The times in ms, computed once for each row: Spark compares each row with all rows of its key."""
+_LEFT_MARK, _RIGHT_MARK = temporary("left_mark"), temporary("right_mark")
+_NUMBER, _ROW, _FIRST = temporary("number"), temporary("row"), temporary("first")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +34,19 @@ class IntervalJoin:
     """Pairs of rows with equal keys and `left time + lower <= right time <= left time + upper`; for an outer join, unmatched rows too.
 
     Either end can be open (`lower_exclusive`, `upper_exclusive`). Time has a resolution of 1 ms, and finer times are floored. Null keys
-    and null times match nothing. An unmatched row is in the result once, padded with nulls, if `how` keeps its side.
+    and null times match nothing. An unmatched row is in the result once, padded with nulls, if `how` keeps its side. `semi` keeps each
+    left row that has a match, once, and `anti` each left row that has none.
 
     A pair's `result_time` is the later of its two times. An unmatched left row's is `max(t, t + upper)`, an unmatched right row's
-    `max(t, t - lower)`. `final_at` is 1 ms after `result_time`. In the engine a row is late if `event_time < watermark`; a late row
-    matches nothing and is not in the result.
+    `max(t, t - lower)`. For `semi` it is that of the row's earliest pair. `final_at` is 1 ms after `result_time`.
 
-    The semantics are those of Flink's `DataStream.keyBy().intervalJoin()`, with the outer kinds of its SQL interval join;
-    the page `docs/explanation/flink.md` lists the differences. Streaming frames are joined by Spark's own stream-stream join, and
-    refused if its result would be wrong.
+    In the engine a row is late if `event_time + allowed_lateness < watermark`, with the watermark before the row's batch. A row that
+    arrives behind closed results and is not late corrects them: it adds pairs, and removes rows that were unmatched without it. A late
+    row matches nothing and is not in the result, unless `late_rows` is `join`.
+
+    The semantics are those of Flink's `DataStream.keyBy().intervalJoin()`, with the outer kinds of its SQL interval join and, for
+    `late_rows="join"`, with that join's rule for late rows; the page `docs/explanation/flink.md` lists the differences. Streaming frames
+    are joined by Spark's own stream-stream join, and refused if its result would be wrong.
 
     Args:
         on: the key columns, with the same names on both sides.
@@ -44,12 +54,22 @@ class IntervalJoin:
         upper: the upper bound. If it is below `lower`, nothing matches.
         lower_exclusive: whether the lower end is open.
         upper_exclusive: whether the upper end is open.
-        how: the sides whose unmatched rows are kept: none (`inner`), `left`, `right` or both (`full`).
-        residual: an extra join condition, in SQL over the *result's* names, e.g. `left_amount <= right_amount`.
+        how: the rows that are kept: pairs only (`inner`), also unmatched rows of a side (`left`, `right`, `full`), or only left rows,
+            those with a match (`semi`) or without one (`anti`).
+        residual: an extra join condition, in SQL over the names that columns have in the *result* of an inner join, e.g.
+            `left_amount <= right_amount`.
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
         left_prefix: added to the name of a left column that the right side has too, or that is `result_time` or `final_at`.
         right_prefix: the same for the right side.
+        allowed_lateness: how long after its time, in the watermark's time, a row still joins as if it had arrived in time.
+        late_rows: what happens to late rows. `drop`: they are in no result. `join`: a late row joins the rows that can still be matched
+            at the watermark (less `allowed_lateness`) before its batch, that is, whose `final_at` as unmatched rows is above it. Of two
+            late rows with equal watermarks, one must be such a row. A late row without a match is unmatched, as any other row; so no
+            row is counted as late. The next step recomputes the results from its oldest late row to its newest.
+        early: when pairs that are not final are shown, in `early/<asset>`: `EveryStep` or `EveryInterval`; None for never. For `semi`
+            these are the left rows that have a match so far. Unmatched rows are shown only when they are final. The results do not
+            depend on this parameter.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -70,21 +90,36 @@ class IntervalJoin:
     right_time: str = EVENT_TIME
     left_prefix: str = "left_"
     right_prefix: str = "right_"
+    allowed_lateness: Duration = 0
+    late_rows: LateRows = "drop"
+    early: Trigger | None = field(default=None, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
-        if self.how not in get_args(How):
-            raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
-        _ = self.names, self.interval
+        for parameter, kinds in (("how", How), ("late_rows", LateRows)):
+            if (value := getattr(self, parameter)) not in get_args(kinds):
+                raise OperatorError.bad_value(parameter, value, ", ".join(get_args(kinds)))
+        if isinstance(self.early, EveryRows):
+            raise OperatorError.bad_value("early", self.early, "EveryStep or EveryInterval: a pair has two rows, and gets no more")
+        if self.early and self.how == "anti":
+            legal = "None for how='anti': that a row has no match is known only when it is final"
+            raise OperatorError.bad_value("early", self.early, legal)
+        _ = self.names, self.interval, self.lateness
 
     @cached_property
     def names(self) -> JoinColumns:
-        """The names of the result."""
+        """The names of the result; for `semi` and `anti`, of the pairs."""
         return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
         left, right = inputs
-        return self.names.result_columns(left, right)
+        found = self.names.result_columns(left, right)
+        if self._is_of_left:
+            found = (*map(self.names.own_name, left), RESULT_TIME, FINAL_AT)
+            check_distinct(found, "choose another `left_prefix`, or rename the input columns")
+        if self.early:
+            check_distinct([*found, ROWS_SEEN, IS_FINAL])
+        return found
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -96,6 +131,16 @@ class IntervalJoin:
         """The bounds, both ends included, in ms."""
         return Interval.between(self.lower, self.upper, lower_exclusive=self.lower_exclusive, upper_exclusive=self.upper_exclusive)
 
+    @cached_property
+    def lateness(self) -> Lateness:
+        """The allowed lateness."""
+        return Lateness.read(self.allowed_lateness)
+
+    @property
+    def _is_of_left(self) -> bool:
+        """Whether the result has left rows alone."""
+        return self.how in ("semi", "anti")
+
     @property
     def inputs(self) -> tuple[str, str]:
         """The names of the inputs."""
@@ -103,24 +148,32 @@ class IntervalJoin:
 
     @property
     def emits(self) -> Append:
-        """Every result is final."""
+        """Results are added when they are final; rows that arrive behind closed results correct them."""
         return Append()
 
     @property
     def reads(self) -> ByTimeRange:
-        """Closed ranges. To know that a kept row is unmatched, a step reads the other side as far back as a match could be."""
+        """Closed ranges.
+
+        To know that a kept row is unmatched, or which pair is the earliest, a step reads the other side as far back as a match could be.
+        """
         one, mirrored = self.interval, self.interval.mirrored
         left = max(one.forward, one.backward - mirrored.lower if self.keeps_unmatched(1) else 0)
-        right = max(one.backward, one.forward - one.lower if self.keeps_unmatched(0) else 0)
-        return ByTimeRange(lookback=(left, right), watermark_delay=1)
+        right = max(one.backward, one.forward - one.lower if self.keeps_unmatched(0) or self._is_of_left else 0)
+        joins_late = self.late_rows == "join"
+        lateness = FOREVER if joins_late else self.lateness.ms
+        return ByTimeRange(lookback=(left, right), watermark_delay=1, with_watermark=joins_late, lateness=lateness)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """`event_time < watermark`, strictly, as in Flink's DataStream join."""
-        return F.coalesce(event_time < watermark, F.lit(False))
+        """`event_time + allowed_lateness < watermark`, strictly, as in Flink's DataStream join; never if late rows are joined."""
+        if self.late_rows == "join":
+            return F.lit(False)
+        is_late = millis(event_time) < millis(watermark) - self.lateness.ms if self.lateness else event_time < watermark
+        return F.coalesce(is_late, F.lit(False))
 
     def late_before(self, watermark: int) -> int:
-        """The watermark (see `BoundsLateness`)."""
-        return watermark
+        """The watermark less the allowed lateness; no row is late if late rows are joined (see `BoundsLateness`)."""
+        return NEVER_LATE if self.late_rows == "join" else watermark - self.lateness.ms
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When a row is final: its `final_at` if unmatched, which is at or after that of each of its pairs (see `ReportsFinality`)."""
@@ -137,21 +190,31 @@ class IntervalJoin:
             frame.select(F.lit(n).alias(WHICH), EVENT_TIME, self.finalized_at_if_unmatched(n, F.col(time)).alias(FINALIZED_AT), ROW_ID)
             for n, (frame, time) in enumerate(zip(rows, (self.left_time, self.right_time), strict=True))
         ]
-        pairs = replace(self, how="inner")(*rows)
+        pairs = replace(self, how="inner", early=None)(*rows)
         return with_matched(finality[0].unionByName(finality[1]), ids_in_pairs(pairs, self.names.traced(ROW_ID)))
 
     def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps unmatched rows of the left (0) or right (1) side."""
-        return self.how in ("full", ("left", "right")[which])
+        return self.how in (("left", "full", "anti"), ("right", "full"))[which]
 
     def finalized_at_if_unmatched(self, which: int, event_time: Column) -> Column:
         """The `final_at` of an unmatched row."""
         wait = (self.interval.forward, self.interval.backward)[which]
         return timestamp(millis(event_time) + wait + 1)
 
-    def traced(self, column: str) -> tuple[str, str]:
-        """The result's names of a column that both sides have."""
-        return self.names.traced(column)
+    def traced(self, column: str) -> tuple[str, str | None]:
+        """The result's names of a column that both sides have; a result of `semi` or `anti` has no right row."""
+        return (self.names.own_name(column), None) if self._is_of_left else self.names.traced(column)
+
+    @property
+    def pairs(self) -> "IntervalJoin":
+        """The inner join: its results are the pairs, of which `semi` and `anti` name no right row (see `FindsPairs`)."""
+        return replace(self, how="inner", early=None)
+
+    def so_far(self, *frames: DataFrame) -> DataFrame:
+        """The pairs so far, or for `semi` the left rows with a match, and `rows_seen`, the rows that a result names (see `Early`)."""
+        so_far, rows = (replace(self, early=None), 1) if self._is_of_left else (self.pairs, 2)
+        return so_far(*frames).withColumn(ROWS_SEEN, F.lit(rows).cast("bigint"))
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Join two frames.
@@ -161,30 +224,53 @@ class IntervalJoin:
 
         Returns:
             The key columns, the left columns, the right columns (a name that both sides have gets its side's prefix), `result_time` and
-            `final_at` (timestamp).
+            `final_at` (timestamp). `semi` and `anti` return the left columns only, with their own names.
         """
-        left, right = frames
+        left, right = map(plain, frames)
         self._check(left, right)
-        streams = spark_streaming.check_join(left, right, self.left_time, self.right_time, self.how)
+        batch_only = {"allowed_lateness": self.lateness.ms, "late_rows": self.late_rows == "join" and "join", "early": self.early}
+        streams = spark_streaming.check_join(left, right, self.left_time, self.right_time, self.how, **batch_only)
         names = self.names
         times = F.col(names.joined_name(self.left_time, right, 0)), F.col(names.joined_name(self.right_time, left, 1))
-        joined = self._side(left, right, 0).join(self._side(right, left, 1), self._matches(*times, streams), self.how)
-        return joined.select(*names.key_columns(), *names.payload(left, right), *self._result_times())
+        sides, matches = (self._side(frames[0], right, 0), self._side(frames[1], left, 1)), self._matches(*times, streams)
+        if self._is_of_left:
+            kept = (self._with_match if self.how == "semi" else self._without_match)(*sides, matches)
+            own = [F.col(names.joined_name(c, right, 0)).alias(names.own_name(c)) for c in left.columns]
+            return kept.select(*own, *_result_times(F.col(_FIRST)))
+        joined = sides[0].join(sides[1], matches, self.how)
+        return joined.select(*names.key_columns(), *names.payload(left, right), *_result_times(self._result_time()))
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         self.names.check(left, right)
         check_time(left, self.left_time, "left_time")
         check_time(right, self.right_time, "right_time")
+        self.result_columns(left.columns, right.columns)
 
     def _side(self, frame: DataFrame, other: DataFrame, which: int) -> DataFrame:
         """One side with its names during the join. It has no second copy of its time: Spark refuses two columns with a watermark."""
-        exists = F.lit(True).alias((_HAS_LEFT, _HAS_RIGHT)[which])
-        at = millis(F.col((self.left_time, self.right_time)[which])).alias((_LEFT_MS, _RIGHT_MS)[which])
-        return frame.select(*self.names.renamed(frame.columns, other, which), exists, at)
+        at, own = millis(F.col((self.left_time, self.right_time)[which])), plain(frame)
+        added = {(_HAS_LEFT, _HAS_RIGHT)[which]: F.lit(True), (_LEFT_MS, _RIGHT_MS)[which]: at}
+        if self.late_rows == "join":
+            added[(_LEFT_MARK, _RIGHT_MARK)[which]] = late_by(frame, at, self.lateness)
+        if self.how == "semi" and which == 0:  # with the key it identifies a row, as equal rows are interchangeable
+            added[_NUMBER] = F.row_number().over(Window.partitionBy(*self.key).orderBy(*tie_breakers(own)))
+        return frame.select(*self.names.renamed(own.columns, other, which), *[of.alias(name) for name, of in added.items()])
+
+    def _with_match(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
+        """The left rows with a match, with the result time of their earliest pair, in epoch ms."""
+        at, row = self._result_time(), F.struct(*[F.col(c) for c in left.columns])
+        pairs = left.join(right, matches).groupBy(*self.key, _NUMBER)
+        return pairs.agg(F.min(at).alias(_FIRST), F.min_by(row, at).alias(_ROW)).select(_FIRST, f"{_ROW}.*")
+
+    def _without_match(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
+        """The left rows without a match, with their result time, in epoch ms."""
+        return left.join(right, matches, "left_anti").withColumn(_FIRST, F.col(_LEFT_MS) + self.interval.forward)
 
     def _matches(self, left_time: Column, right_time: Column, streams: bool) -> Column:
         left_at, right_at = F.col(_LEFT_MS), F.col(_RIGHT_MS)
         within = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
+        if self.late_rows == "join":
+            within &= are_joined(left_at, right_at, F.col(_LEFT_MARK), F.col(_RIGHT_MARK), self.interval)
         condition = spark_streaming.opaque(within) if streams else within
         keys = self.names.key_pairs()
         if streams:
@@ -196,11 +282,13 @@ class IntervalJoin:
             return condition
         return condition & (spark_streaming.opaque(F.expr(self.residual)) if streams else F.expr(self.residual))
 
-    def _result_times(self) -> tuple[Column, Column]:
+    def _result_time(self) -> Column:
+        """The result time of a pair or of an unmatched row, in epoch ms."""
         left, right = F.col(_LEFT_MS), F.col(_RIGHT_MS)
-        result = (
-            F.when(F.col(_HAS_RIGHT).isNull(), left + self.interval.forward)
-            .when(F.col(_HAS_LEFT).isNull(), right + self.interval.backward)
-            .otherwise(F.greatest(left, right))
-        )
-        return timestamp(result).alias(RESULT_TIME), timestamp(result + 1).alias(FINAL_AT)
+        unmatched = F.when(F.col(_HAS_RIGHT).isNull(), left + self.interval.forward)
+        return unmatched.when(F.col(_HAS_LEFT).isNull(), right + self.interval.backward).otherwise(F.greatest(left, right))
+
+
+def _result_times(at: Column) -> tuple[Column, Column]:
+    """`result_time` and `final_at`, from the result time in epoch ms."""
+    return timestamp(at).alias(RESULT_TIME), timestamp(at + 1).alias(FINAL_AT)

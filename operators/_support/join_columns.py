@@ -83,6 +83,10 @@ class JoinColumns:
         is_shared = column in others or column in self.added
         return (self.left_prefix, self.right_prefix)[which] + column if is_shared else column
 
+    def own_name(self, column: str) -> str:
+        """The name of a left column in a result that has left columns alone."""
+        return self.left_prefix + column if column in self.added else column
+
     def joined_name(self, column: str, other: DataFrame, which: int) -> str:
         """A column's name during the join: the result's name, or a temporary one for the right side's key."""
         if column in self.key:

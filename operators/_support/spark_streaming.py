@@ -25,18 +25,31 @@ from operators.timing import Interval
 from operators.windows import Sliding, Tumbling
 
 _DELAY = "spark.watermarkDelayMs"
+_LEFT_ROWS = {
+    "semi": "Spark's join of streams emits a left row when it finds any match, which need not be the earliest",
+    "anti": "Spark has no anti join of streams",
+}
 _STATIC_WAY_OUT = "write the streams to tables and call the operator on those, or let the engine do it"
 
 
-def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: str, how: str) -> bool:
+def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: str, how: str, **unsupported: object) -> bool:
     """Check the two frames of an interval join; returns whether they are streams.
+
+    Args:
+        left: the left frame.
+        right: the right frame.
+        left_time: its event time.
+        right_time: its event time.
+        how: the kind of the join.
+        unsupported: parameters for which Spark has no equivalent, by name; legal for streams if they are false.
 
     Returns:
         True for two streaming frames that Spark joins correctly, False for two static frames.
 
     Raises:
         StreamingError: one frame is streaming and the other is not; an outer kind lacks a watermark on a side's
-            time column; a frame has watermarks on several columns; the session's time zone is not UTC.
+            time column; a frame has watermarks on several columns; the session's time zone is not UTC; Spark has no equivalent of the
+            kind or of a parameter.
     """
     if left.isStreaming != right.isStreaming:
         side = "left" if left.isStreaming else "right"
@@ -47,6 +60,13 @@ def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: st
         )
     if not left.isStreaming:
         return False
+    if how in _LEFT_ROWS:
+        article = "an" if how == "anti" else "a"
+        raise StreamingError.refused(f"{article} {how} interval join", _LEFT_ROWS[how], _STATIC_WAY_OUT)
+    for name, value in unsupported.items():
+        if value:
+            why = f"Spark's join of streams has no `{name}`, which is {value!r}"
+            raise StreamingError.refused("an interval join", why, _STATIC_WAY_OUT)
     if how != "inner":
         _check_watermark(left, left_time, "left", how)
         _check_watermark(right, right_time, "right", how)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import IntervalJoin, StreamingError
+from operators import EveryStep, IntervalJoin, StreamingError
 from operators.interval_join import How
 from tests.operators.frames import Row, by_tag, ids_and_times, table, tagged
 
@@ -210,3 +210,20 @@ def test_a_session_zone_other_than_utc_is_refused_for_streams_alone(spark: Spark
             JOIN(_rates(spark), _rates(spark))
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("spec", "match"),
+    [
+        ({"how": "semi"}, r"a semi interval join on streaming frames: .* emits a left row when it finds any match"),
+        ({"how": "anti"}, r"an? anti interval join on streaming frames: Spark has no anti join of streams; write the streams to tables"),
+        ({"allowed_lateness": "5 ms"}, r"Spark's join of streams has no `allowed_lateness`, which is 5; write the streams to tables"),
+        ({"late_rows": "join"}, r"Spark's join of streams has no `late_rows`, which is 'join'"),
+        ({"early": EveryStep()}, r"Spark's join of streams has no `early`, which is EveryStep\(\)"),
+    ],
+    ids=lambda value: next(iter(value)) + str(next(iter(value.values()))) if isinstance(value, dict) else "",
+)
+def test_a_parameter_without_an_equivalent_in_sparks_join_is_refused(spark: SparkSession, spec: dict[str, Any], match: str):
+    marked = _rates(spark).withWatermark("event_time", "1 second")
+    with pytest.raises(StreamingError, match=match):
+        IntervalJoin(**({"on": "k", "lower": 0, "upper": 10} | spec))(marked, marked)

@@ -43,4 +43,4 @@ def test_an_error_of_a_parameter_ends_with_the_line_in_the_users_file(file: Path
     file.write_text("from operators import IntervalJoin\n\njoin = IntervalJoin(\n    on='k', lower=0, upper='1 hour', how='outer'\n)\n")
     with pytest.raises(SystemExit, match=r"^1$"):
         main()
-    assert capsys.readouterr().err == f"error: `how` is 'outer'; legal: inner, left, right, full ({file}, line 3)\n"
+    assert capsys.readouterr().err == f"error: `how` is 'outer'; legal: inner, left, right, full, semi, anti ({file}, line 3)\n"

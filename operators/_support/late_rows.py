@@ -1,0 +1,46 @@
+"""The late rows of an interval join that are joined instead of dropped.
+
+A decision needs only the two rows and the watermarks before their batches, so that a stream and a backfill decide the same.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators._support.lateness import Lateness
+from operators.contract import WATERMARK
+from operators.timing import Interval, millis
+
+_ON_TIME = -(1 << 62)
+"""Below every watermark."""
+
+
+def late_by(frame: DataFrame, at: Column, lateness: Lateness) -> Column:
+    """The watermark before a late row's batch, less the allowed lateness, in epoch ms; for other rows a number below every watermark.
+
+    Args:
+        frame: the rows, with `WATERMARK` if some of them may be late.
+        at: their event time, in epoch ms.
+        lateness: the allowed lateness.
+    """
+    if WATERMARK not in frame.columns:
+        return F.lit(_ON_TIME)
+    mark = millis(F.col(WATERMARK)) - lateness.ms
+    return F.when(at < mark, mark).otherwise(F.lit(_ON_TIME))
+
+
+def are_joined(left_at: Column, right_at: Column, left_mark: Column, right_mark: Column, interval: Interval) -> Column:
+    """Whether the row that arrived first could still be matched when the other one arrived.
+
+    The later of two watermarks belongs to the row that arrived last. With equal watermarks the order of arrival is not known, and one of
+    the two rows must be one that could still be matched.
+
+    Args:
+        left_at: the left event time, in epoch ms.
+        right_at: the right event time, in epoch ms.
+        left_mark: `late_by` of the left row.
+        right_mark: `late_by` of the right row.
+        interval: the join's bounds.
+    """
+    left_was_last = (left_mark >= right_mark) & (right_at + interval.backward >= left_mark)
+    right_was_last = (right_mark >= left_mark) & (left_at + interval.forward >= right_mark)
+    return left_was_last | right_was_last
