@@ -392,7 +392,7 @@ class DecidesLateness(Operator, Protocol):
 
 @runtime_checkable
 class Early(Operator, Protocol):
-    """An operator that can show early results: those of windows that are still open."""
+    """An operator that can show early results: those of windows that are still open, or pairs that are not final."""
 
     @property
     def early(self) -> "Trigger | None":
@@ -455,8 +455,8 @@ class ReportsMatches(ReportsFinality, Protocol):
 class TracesInputs(Operator, Protocol):
     """An operator whose results name the input rows from which they were computed, so that each row can be accounted for."""
 
-    def traced(self, column: str) -> tuple[str, ...]:
-        """The result's name, for each input, of a column that every input has."""
+    def traced(self, column: str) -> tuple[str | None, ...]:
+        """The result's name, for each input, of a column that every input has; None for an input of which results name no row."""
         ...
 
     def finalized_at_if_unmatched(self, which: int, event_time: Column) -> Column:
@@ -465,4 +465,14 @@ class TracesInputs(Operator, Protocol):
 
     def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps the unmatched rows of input `which`."""
+        ...
+
+
+@runtime_checkable
+class FindsPairs(TracesInputs, Protocol):
+    """An operator whose results leave out the rows of an input, and that finds the pairs, so that these rows can be counted too."""
+
+    @property
+    def pairs(self) -> TracesInputs:
+        """The operator whose results name the rows of every input that are in a pair."""
         ...

@@ -101,6 +101,7 @@ def _columns_read(derived: DerivedAsset, source: SourceContract) -> dict[str, li
     return columns | {column: [column] for column in _ENGINE_COLUMNS}
 
 
-def _named(derived: DerivedAsset, column: str, which: int, shared: bool) -> str:
-    operator = derived.operator
-    return operator.traced(column)[which] if shared and isinstance(operator, TracesInputs) else column
+def _named(derived: DerivedAsset, column: str, which: int, shared: bool) -> str | None:
+    """The result's name of a column of input `which`; None if the result has no column of this input."""
+    name = derived.operator.traced(column)[which] if isinstance(derived.operator, TracesInputs) else column
+    return name if shared or name is None else column

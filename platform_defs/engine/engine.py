@@ -14,7 +14,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline_checks import checked_tables
 from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.one_step import LawError
-from platform_defs.engine.accounting.traced_rows import names_rows
+from platform_defs.engine.accounting.traced_rows import names_every_row
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.advance.pending_work import PendingWork
 from platform_defs.engine.advance.snapshot import snapshot
@@ -183,14 +183,14 @@ class Engine:
             asset: the asset.
             until: the watermark up to which results are closed (epoch ms); None for the asset's own.
             checked: check the conservation law for each step before the next one. An asset whose results do not name the rows of
-                sources is not checked.
+                every input, which must be sources, is not checked.
             purpose: the purpose of the table's lock. A `stream` waits for no other writer, and ends after a step if one waits.
 
         Raises:
             LawError: a step broke the conservation law.
             LakeBusy: the asset has another writer, or, for a stream, another writer waits.
         """
-        if checked and names_rows(self._advance(asset)):
+        if checked and names_every_row(self._advance(asset)):
             yield from self._checked_steps(asset, until, purpose)
             return
         with self.failures.recorded_of(asset), naming_step_errors(asset), self._naming_lost_files():

@@ -31,6 +31,14 @@ def test_a_column_of_both_inputs_has_its_sides_prefix_and_the_key_comes_from_bot
     assert found == {"k": [("l", "k"), ("r", "k")], "left_v": [("l", "v")], "right_seq": [("r", "seq")]}
 
 
+def test_a_result_of_left_rows_has_no_column_of_the_right_input():
+    semi = IntervalJoin(on="k", lower=0, upper="1 hour", how="semi")
+    of_sources = DerivedAsset(name="paid", inputs=("l", "r"), operator=semi)
+    assert lineage(of_sources, "k", "v", "seq", "result_time") == {"k": [("l", "k")], "v": [("l", "v")], "seq": [("l", "seq")]}
+    of_table = DerivedAsset(name="paid", inputs=("a_table", "r"), operator=semi)
+    assert lineage(of_table, "k", "v") == {}
+
+
 def test_a_prepared_column_comes_from_the_columns_that_its_sql_reads():
     prepare = {"l": Preparation(select="k AS id, v + 1 AS more"), "r": Preparation(select="concat(k, v) AS id, ts")}
     found = lineage(DerivedAsset(name="pairs", inputs=("l", "r"), operator=JOIN, prepare=prepare), "id", "more", "ts", "v")

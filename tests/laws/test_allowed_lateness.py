@@ -1,7 +1,6 @@
 """Rows within the allowed lateness correct final results and downstream tables, with net changes only, as if they had arrived in time."""
 
 import random
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from operators.contract import Operator
 from operators.windows import Aligned
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
+from tests.support.change_feed import check_change_feed
 from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 from tests.support.windows_model import TimedRow, aggregated, open_windows
 
@@ -58,26 +58,6 @@ def _run(engine: Engine, stepwise: list[str], at_once: list[str], batches: list[
     return sum(step.after.corrected != step.before.corrected for step in steps)
 
 
-def _check_change_feed(engine: Engine, table: str) -> tuple[int, int]:
-    """Assert that a table's change feed yields its content and contains net changes only; returns the number of its updates and deletes."""
-    feed = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path(table))
-    columns = engine.views.table(table).columns
-    rebuilt: Counter[tuple[Any, ...]] = Counter()
-    kinds: Counter[str] = Counter()
-    by_version: dict[int, tuple[Counter[Any], Counter[Any]]] = {}
-    for row in feed.select("_commit_version", "_change_type", *columns).collect():
-        version, kind, *values = row
-        added, removed = by_version.setdefault(version, (Counter(), Counter()))
-        (added if kind in ("insert", "update_postimage") else removed)[repr(values)] += 1
-        kinds[kind] += 1
-    for _, (added, removed) in sorted(by_version.items()):
-        assert not added & removed
-        rebuilt += added
-        rebuilt -= removed
-    assert rebuilt == Counter(repr(list(row)) for row in engine.views.table(table).select(*columns).collect())
-    return kinds["update_preimage"], kinds["delete"]
-
-
 @pytest.fixture(scope="module")
 def chain(make_module_engine: MakeEngine) -> tuple[Engine, int]:
     """An aggregate, its Top-K and another aggregate over that; each is advanced after every batch, and a copy of it once at the end.
@@ -115,10 +95,10 @@ def test_tables_derived_from_corrected_results_equal_a_backfill(chain: tuple[Eng
 
 def test_the_change_feed_yields_the_table_and_contains_net_changes_only(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
-    counts = {table: _check_change_feed(engine, table) for table in TABLES}
+    counts = {table: check_change_feed(engine, table) for table in TABLES}
     assert min(updates for updates, _ in counts.values()) > 0
     assert {deletes for _, deletes in counts.values()} == {0}
-    assert _check_change_feed(engine, "sliding_again") == (0, 0)
+    assert check_change_feed(engine, "sliding_again") == (0, 0)
 
 
 def _rows_with_watermark(engine: Engine, name: str) -> list[TimedRow]:
@@ -169,4 +149,4 @@ def test_with_enough_lateness_a_run_equals_the_operator_over_all_rows(make_engin
         wanted = operator(*logs[: len(operator.inputs)])
         assert rows_of(engine.views.table(name), *wanted.columns) == rows_of(wanted)
         assert engine.views.late(name, "l").count() == 0
-        _check_change_feed(engine, name)
+        check_change_feed(engine, name)

@@ -11,7 +11,7 @@ from platform_defs.engine.accounting.days_of_step import Days, days_of_step
 from platform_defs.engine.accounting.matches import DayMatches, matches
 from platform_defs.engine.accounting.one_step import LawError, account_step
 from platform_defs.engine.accounting.recorded_account import RecordedAccount, forget, record, recorded
-from platform_defs.engine.accounting.traced_rows import names_rows
+from platform_defs.engine.accounting.traced_rows import names_every_row
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.lake.tables import Lake
 
@@ -99,10 +99,10 @@ class Accounts:
         return accounts
 
     def pairs(self, asset: str) -> int | None:
-        """The number of results with a row of every input; None if results do not name rows of sources."""
+        """The number of results with a row of every input; None if results do not name rows of every input, all of them sources."""
         with self.naming_lost_files():
             advance = self.snapshot(asset)
-            return pairs(advance) if names_rows(advance) else None
+            return pairs(advance) if names_every_row(advance) else None
 
     def count_differences(self, asset: str, days: Days | None = None) -> dict[tuple[str, int], tuple[int, int]]:
         """The batches for which ledger and log differ in their number of rows; see `count_differences` of `account`."""

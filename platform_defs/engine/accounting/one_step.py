@@ -99,7 +99,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     matched, late and filtered than were accepted.
 
     Args:
-        advance: the asset; its results must name their rows, and its inputs must be sources.
+        advance: the asset; its results must name the rows of every input, and its inputs must be sources.
         step: a committed step of the asset.
 
     Returns:
@@ -119,7 +119,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
             parts.append(_logged(logged, which, matched=F.count_if(~F.col(LATE) & ~F.col(FILTERED))))
             continue
         held = advance.reading.table(advance.asset.name, FINAL_AT, span)
-        parts += [_logged(logged, which), _held(traced(advance, which, held).where(is_finalized), which)]
+        parts += [_logged(logged, which), _held(traced(operator, which, held).where(is_finalized), which)]
     counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])
     terms_by_day = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in collected(counted)}
     accounts = [_account(inputs[side], day, terms, operator.keeps_unmatched(side)) for (side, day), terms in terms_by_day.items()]

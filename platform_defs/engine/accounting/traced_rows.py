@@ -2,22 +2,28 @@
 
 For each row, the log and the ledger record whether it is accepted, late or filtered, and the results whether it is matched or kept as
 unmatched. These facts are combined as bits, one set for each row: a row of the log that is in no result is unmatched or pending. A version
-(see `ByTimeRange.versions`) counts as matched once the watermark has passed it, whether a result names it or not.
+(see `ByTimeRange.versions`) counts as matched once the watermark has passed it, whether a result names it or not. Results of a semi or an
+anti join name no row of the right side: its pairs are computed again, and name the rows that are matched.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import reduce
+from itertools import chain
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.ports import TERMS
 from operators.changelog import bag_difference
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, TracesInputs
+from operators.columns import parameter
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ, FindsPairs, TracesInputs
 from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_and_extra, row_hash
 from platform_defs.engine.accounting.results import results_held
 from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import FILTERED, LATE
 
 IS_PAIR = "is_pair"
@@ -27,6 +33,11 @@ _BITS = {"logged": 1, "late": 2, "expired": 4, "paired": 8, "padded": 16, "filte
 def names_rows(advance: Advance) -> bool:
     """Whether an asset's results name the source rows from which they were computed."""
     return isinstance(advance.asset.operator, TracesInputs) and all(of.is_source for of in advance.reading.inputs_of(advance.asset))
+
+
+def names_every_row(advance: Advance) -> bool:
+    """Whether an asset's results name the rows of every input, so that its steps can be accounted for without computing pairs again."""
+    return names_rows(advance) and None not in tracing_operator(advance).traced(SEQ)
 
 
 def tracing_operator(advance: Advance) -> TracesInputs:
@@ -43,23 +54,32 @@ def tracing_operator(advance: Advance) -> TracesInputs:
     return operator
 
 
-def traced(advance: Advance, which: int, results: DataFrame) -> DataFrame:
+def traced(operator: TracesInputs, which: int, results: DataFrame) -> DataFrame:
     """The rows of input `which` that results name, once for each result: `seq`, `arrival`, `event_time`, `is_pair`."""
-    operator = tracing_operator(advance)
-    named = [F.col(operator.traced(c)[which]).alias(c) for c in (SEQ, ARRIVAL, EVENT_TIME)]
+    named = [F.col(_name(operator, c, which)).alias(c) for c in (SEQ, ARRIVAL, EVENT_TIME)]
     return results.select(*named, is_pair(operator).alias(IS_PAIR)).where(F.col(SEQ).isNotNull())
 
 
+def _name(operator: TracesInputs, column: str, which: int) -> str:
+    name = operator.traced(column)[which]
+    assert name is not None, "results name no row of this input"
+    return name
+
+
 def is_pair(operator: TracesInputs) -> Column:
-    """Whether a result has a row of every input."""
-    return reduce(lambda a, b: a & b, [F.col(s).isNotNull() for s in operator.traced(SEQ)])
+    """Whether a result has a row of every input; of results that name rows of some inputs only, whether its rows are in a pair."""
+    named = operator.traced(SEQ)
+    if None in named:
+        return F.lit(not any(name is not None and operator.keeps_unmatched(which) for which, name in enumerate(named)))
+    return reduce(lambda a, b: a & b, [F.col(name).isNotNull() for name in named if name is not None])
 
 
 def traced_terms(advance: Advance, scope: Scope) -> DataFrame:
     """The terms by side and day."""
     inputs = range(len(advance.asset.inputs))
     parts = [_logged(advance, scope, which) for which in inputs]
-    parts += [_resulting(advance, scope, which) for which in inputs if not advance.asset.operator.reads.is_versioned(which)]
+    traced_inputs = [which for which in inputs if not advance.asset.operator.reads.is_versioned(which)]
+    parts += chain.from_iterable(_resulting(advance, scope, which) for which in traced_inputs)
     return _counted(advance, reduce(DataFrame.unionByName, parts))
 
 
@@ -68,16 +88,41 @@ def _logged(advance: Advance, scope: Scope, which: int) -> DataFrame:
     rows = advance.reading.with_lateness(advance.asset, which, advance.reading.ledger.head, scope.span)
     final_at = tracing_operator(advance).finalized_at_if_unmatched(which, F.col(EVENT_TIME))
     expired = F.lit(False) if scope.closed_to is None else final_at <= instant(scope.closed_to, final_at)
+    if scope.closed_to is not None and advance.asset.operator.reads.lateness:  # the next correction will read the rows of later batches
+        handled = progress(advance.reading.lake, advance.asset).seq
+        expired &= F.col(SEQ) <= parameter(handled, F.col(SEQ))
     flags = {"logged": F.lit(True), "late": F.col(LATE), "filtered": F.col(FILTERED), "expired": expired}
     if advance.asset.operator.reads.is_versioned(which):
         flags["paired"] = expired & ~F.col(LATE) & ~F.col(FILTERED)
     return _flagged(rows, which, **flags)
 
 
-def _resulting(advance: Advance, scope: Scope, which: int) -> DataFrame:
-    """A side's rows as the result table names them, once for each result."""
-    rows = traced(advance, which, results_held(advance, scope.results)).where(scope.span.holds(F.col(EVENT_TIME)))
-    return _flagged(rows, which, paired=F.col(IS_PAIR), padded=~F.col(IS_PAIR))
+def _resulting(advance: Advance, scope: Scope, which: int) -> Iterator[DataFrame]:
+    """A side's rows as the result table names them, once for each result, and as the pairs do that it leaves out."""
+    operator = tracing_operator(advance)
+    named = operator.traced(SEQ)
+    found = [(operator, results_held(advance, scope.results))] if named[which] is not None else []
+    if None in named and (named[which] is None or operator.keeps_unmatched(which)):
+        found += _pairs(advance, operator, scope)
+    for of, results in found:
+        rows = traced(of, which, results).where(scope.span.holds(F.col(EVENT_TIME)))
+        yield _flagged(rows, which, paired=F.col(IS_PAIR), padded=~F.col(IS_PAIR))
+
+
+def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple[TracesInputs, DataFrame]]:
+    """The closed pairs, computed again, with the operator that finds them; none if nothing is closed.
+
+    Raises:
+        OperatorError: the operator does not find the pairs that its results leave out.
+    """
+    if not isinstance(operator, FindsPairs):
+        legal = "a `pairs` operator, whose results name the rows of every input"
+        raise OperatorError(f"results of {type(operator).__name__} name no row of an input, so it needs {legal}")
+    if scope.recount is None:
+        return []
+    asset = replace(advance.asset, operator=operator.pairs, shape=None)
+    handled = progress(advance.reading.lake, advance.asset).seq
+    return [(operator.pairs, replace(advance, asset=asset).closed(scope.recount, handled))]
 
 
 def _flagged(rows: DataFrame, which: int, **flags: Column) -> DataFrame:
@@ -107,9 +152,10 @@ def _counted(advance: Advance, flagged: DataFrame) -> DataFrame:
 
 def traced_difference(advance: Advance, scope: Scope, held: DataFrame, wanted: DataFrame) -> DataFrame:
     """Missing and extra results by side and day of the rows that they name."""
-    times = tracing_operator(advance).traced(EVENT_TIME)
-    wrong = bag_difference(held.select(*times, row_hash(held)), wanted.select(*times, row_hash(wanted)))
-    by_input = F.array(*[F.struct(F.lit(i).alias("side"), F.col(t).alias(EVENT_TIME)) for i, t in enumerate(times)])
+    times = {which: time for which, time in enumerate(tracing_operator(advance).traced(EVENT_TIME)) if time is not None}
+    named = [*times.values()]
+    wrong = bag_difference(held.select(*named, row_hash(held)), wanted.select(*named, row_hash(wanted)))
+    by_input = F.array(*[F.struct(F.lit(i).alias("side"), F.col(t).alias(EVENT_TIME)) for i, t in times.items()])
     each = wrong.select(F.explode(by_input).alias("s"), "copies").select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
     wrongs = missing_and_extra()
     sums = [F.sum(wrongs.get(t, F.lit(0))).cast("bigint").alias(t) for t in TERMS]

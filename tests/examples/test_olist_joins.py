@@ -1,0 +1,95 @@
+"""Joins of left rows, and joins of rows in any order, over Olist's real sample: they equal DuckDB's, row for row."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from assets.shop.sources import Policy, orders, payments
+from examples.olist.prepare import ORDERS, prepare
+from operators import IntervalJoin
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.shared_data import OLIST
+from tests.support.small_sources import law_violations, rows_of, totals
+
+pytestmark = pytest.mark.skipif(not (OLIST / ORDERS).is_file(), reason=f"Olist's sample is not here: {OLIST}")
+POLICY: Policy = {"out_of_orderness": "1 hour", "idle_timeout": "1 hour", "duplicate_horizon": "7 days", "future_skew": "24 hours"}
+BOUNDS: dict[str, Any] = {"lower": 0, "upper": "1 hour", "left_prefix": "order_", "right_prefix": "payment_"}
+ROWS = f"""
+    WITH o AS (SELECT order_id, order_purchase_timestamp::TIMESTAMP AS at FROM '{OLIST}/olist_orders_dataset.csv'),
+    p AS (
+        SELECT order_id, payment_type, payment_value, order_approved_at::TIMESTAMP AS at
+        FROM '{OLIST}/olist_order_payments_dataset.csv' JOIN '{OLIST}/olist_orders_dataset.csv' USING (order_id)
+        WHERE order_approved_at IS NOT NULL
+    )
+"""
+MATCH = "p.order_id = o.order_id AND p.at BETWEEN o.at AND o.at + INTERVAL 1 HOUR"
+SEMI = f"SELECT order_id, epoch_ms((SELECT min(p.at) FROM p WHERE {MATCH})) FROM o WHERE EXISTS (FROM p WHERE {MATCH})"
+ANTI = f"SELECT order_id, epoch_ms(o.at + INTERVAL 1 HOUR) FROM o WHERE NOT EXISTS (FROM p WHERE {MATCH})"
+FULL = f"""
+    SELECT coalesce(o.order_id, p.order_id), o.at IS NULL, p.at IS NULL, payment_type,
+           epoch_ms(CASE WHEN p.at IS NULL THEN o.at + INTERVAL 1 HOUR ELSE p.at END)
+    FROM o FULL JOIN p ON {MATCH}
+"""
+
+
+def _ingested(make_engine: MakeEngine, joins: dict[str, dict[str, Any]], arrival: Literal["by_time", "as_is"]) -> Engine:
+    """An engine that has joined orders with payments after each of the three files of each."""
+    assets = [
+        DerivedAsset(name=name, inputs=("orders", "payments"), operator=IntervalJoin(on="order_id", **BOUNDS, **spec))
+        for name, spec in joins.items()
+    ]
+    engine = replace(make_engine([orders(POLICY), payments(POLICY)], assets), max_files=1)
+    prepare(OLIST, Path(engine.folders["orders"]).parent, parts=3, arrival=arrival)
+
+    def advance(_: object = None) -> None:
+        for name in joins:
+            engine.advance(name)
+
+    engine.ingest(on_entry=advance)
+    engine.drain()
+    advance()
+    return engine
+
+
+def _wanted(sql: str) -> list[tuple[Any, ...]]:
+    return sorted(duckdb.sql(ROWS + sql).fetchall(), key=repr)
+
+
+def _count(rows: str) -> int:
+    return duckdb.sql(f"{ROWS} SELECT count(*) FROM {rows}").fetchall()[0][0]
+
+
+def test_orders_with_and_without_a_payment_equal_those_of_duckdb(make_engine: MakeEngine) -> None:
+    engine = _ingested(make_engine, {"semi": {"how": "semi"}, "anti": {"how": "anti"}}, "by_time")
+    at = F.unix_millis("result_time")
+    found = {name: rows_of(engine.views.table(name).select("order_id", at)) for name in ("semi", "anti")}
+    assert found == {"semi": _wanted(SEMI), "anti": _wanted(ANTI)}
+    assert min(map(len, found.values())) > 2_000
+    for name in found:
+        assert law_violations(engine, name) == set()
+        assert totals(engine, name)["orders", "matched"] == len(found["semi"])
+        assert totals(engine, name)["payments", "matched"] == _count(f"p WHERE EXISTS (FROM o WHERE {MATCH})")
+
+
+def test_late_orders_and_payments_are_joined_as_if_they_had_arrived_in_time(make_engine: MakeEngine) -> None:
+    """Nearly every row after the first file is late. The allowed lateness is longer than the whole sample."""
+    joins = {
+        "corrected": {"how": "full", "allowed_lateness": "3000 days"},
+        "joined": {"how": "left", "late_rows": "join"},
+        "dropped": {"how": "left"},
+    }
+    engine = _ingested(make_engine, joins, "as_is")
+    names = "order_id", F.col("order_seq").isNull(), F.col("payment_seq").isNull(), "method", F.unix_millis("result_time")
+    assert rows_of(engine.views.table("corrected").select(*names)) == _wanted(FULL)
+    orders_out = {name: engine.views.table(name).select("order_id").distinct().count() for name in ("joined", "dropped")}
+    late = {name: totals(engine, name)["orders", "late"] for name in joins}
+    assert orders_out["joined"] == _count("o") == orders_out["dropped"] + late["dropped"]
+    assert late["dropped"] > 2_000
+    assert (late["corrected"], late["joined"]) == (0, 0)
+    assert not [violation for name in joins for violation in law_violations(engine, name)]

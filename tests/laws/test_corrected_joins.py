@@ -1,0 +1,184 @@
+"""Interval joins that are corrected, or have left rows alone: any steps give one table, and every row is accounted for."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators import IntervalJoin, Tumbling, WindowedAggregate
+from platform_defs.engine import Engine, LawError
+from platform_defs.engine.advance.closed_ranges import ClosedRanges
+from tests.conftest import CopyEngine, MakeEngine
+from tests.support.change_feed import check_change_feed
+from tests.support.late_rows_model import Arrival, JoinModel
+from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, join, law_violations, replay, rows_of, source, totals
+
+Batches = list[Mapping[str, list[Event]]]
+LATENESS = {"allowed_lateness": "10 minutes"}
+JOINED = {"late_rows": "join"}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "lateness_full": {"how": "full", **LATENESS},
+    "lateness_semi": {"how": "semi", **LATENESS},
+    "lateness_anti": {"how": "anti", "residual": "left_v <= right_v", **LATENESS},
+    "joined_full": {"how": "full", **JOINED},
+    "joined_inner": {"how": "inner", "residual": "left_v <= right_v", **JOINED, **LATENESS},
+    "joined_semi": {"how": "semi", **JOINED},
+    "joined_anti": {"how": "anti", **JOINED, **LATENESS},
+    "semi": {"how": "semi"},
+    "anti": {"how": "anti"},
+}
+COUNTS = WindowedAggregate(by="k", window=Tumbling(size="10 minutes"), aggregates={"n": "count(*)", "pairs": "count(left_v + right_v)"})
+"""An asset derived from a corrected join."""
+
+
+def _asset(name: str, of: str) -> DerivedAsset:
+    return join(name, lower="-4 minutes", upper="6 minutes", **VARIANTS[of])
+
+
+def _batches(seed: int, batches: int = 5, rows: int = 9) -> Batches:
+    """Rows up to half an hour behind the newest, across midnight. The watermark is one minute behind."""
+    rng, made, newest = random.Random(seed), Batches(), 24 * HOUR - 12 * MINUTE
+    for _ in range(batches):
+        newest += rng.randrange(0, 7 * MINUTE)
+        made.append({side: [_event(rng, newest) for _ in range(rows)] for side in "lr"})
+    return made
+
+
+def _event(rng: random.Random, newest: int) -> Event:
+    behind = rng.choice([0, 1, 20, 60, 61, 130, 200, 300, 400, 700, 1_800]) * 1_000
+    return Event(rng.choice(["a", "b", "c", None]), rng.randrange(9), newest - behind)
+
+
+@pytest.fixture(scope="module")
+def run(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, int]]:
+    """Every variant, advanced after each batch, and a copy of it advanced once at the end; and the number of corrections of each.
+
+    The accounts are taken before and after each advance of two of them.
+    """
+    assets = [_asset(name + again, name) for name in VARIANTS for again in ("", "_again")]
+    counts = [DerivedAsset(name=f"counts{again}", inputs=(f"lateness_full{again}",), operator=COUNTS) for again in ("", "_again")]
+    engine = make_module_engine([source("l"), source("r")], [*assets, *counts])
+    corrected, checked = Counter[str](), ("lateness_full", "joined_anti")
+    for n, batch in enumerate([*_batches(1), None]):
+        replay(engine, [batch]) if batch else engine.drain()
+        before = {name: law_violations(engine, name) for name in checked if n}
+        for name in [*VARIANTS, "counts"]:
+            steps = engine.advance(name)
+            corrected[name] += sum(step.after.corrected != step.before.corrected for step in steps)
+            if not name.endswith(("semi", "anti", "counts")):
+                assert all(a.holds for step in steps for a in engine.accounts.step(name, step)), (name, n)
+        after = {name: law_violations(engine, name) for name in checked}
+        assert {*map(frozenset, [*before.values(), *after.values()])} == {frozenset()}, (n, before, after)
+    for name in [*VARIANTS, "counts"]:
+        engine.advance(f"{name}_again")
+    return engine, dict(corrected)
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, "counts"])
+def test_a_table_does_not_depend_on_its_steps(run: tuple[Engine, dict[str, int]], name: str) -> None:
+    engine, corrected = run
+    assert (corrected[name] > 0) == (name not in ("semi", "anti"))
+    stepwise = rows_of(engine.views.table(name))
+    assert len(stepwise) > 5
+    assert stepwise == rows_of(engine.views.table(f"{name}_again"))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_table_and_its_account_equal_the_model(run: tuple[Engine, dict[str, int]], name: str) -> None:
+    engine, _ = run
+    model, arrivals = _model(engine, name), _arrivals(engine, name)
+    assert _results(engine, name) == model(arrivals)
+    assert law_violations(engine, name) == set()
+    pairs = model.pairs(arrivals)
+    for which, side in enumerate("lr"):
+        own = [row for row in arrivals if row.side == which]
+        late, matched = sum(map(model.is_dropped, own)), len({pair[which].id for pair in pairs})
+        assert (late > 0) == (model.late_rows == "drop")
+        counts = {"accepted": len(own), "matched": matched, "unmatched": len(own) - matched - late, "pending": 0, "late": late}
+        found = totals(engine, name)
+        assert {term: found[side, term] for term in counts} == counts
+        assert engine.views.late(name, side).count() == late
+
+
+def _model(engine: Engine, name: str) -> JoinModel:
+    operator = engine.assets[name].operator
+    assert isinstance(operator, IntervalJoin)
+    return JoinModel(operator.interval, operator.how, operator.lateness.ms, operator.late_rows, operator.residual is not None)
+
+
+def _arrivals(engine: Engine, name: str) -> list[Arrival]:
+    """The rows of both logs by batch, each with the watermark before its batch."""
+    marks, found = engine.reading.operator_timeline(engine.assets[name]).after, list[tuple[int, Arrival]]()
+    for which, side in enumerate("lr"):
+        for k, t, v, seq, arrival in (
+            engine.reading.log(side, engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq", "arrival").collect()
+        ):
+            found.append((seq, Arrival(which, (seq, arrival), k, t, marks[seq - 1], v)))
+    return [row for _, row in sorted(found, key=lambda each: each[0])]
+
+
+def _results(engine: Engine, name: str) -> Counter[Any]:
+    """The rows that each result names, by `seq` and `arrival`, and its result time in ms."""
+    rows, prefixes = engine.views.table(name), ("left_", "right_")
+    if "left_seq" not in rows.columns:
+        found = rows.select("seq", "arrival", F.unix_millis("result_time")).collect()
+        return Counter(((seq, arrival), None, at) for seq, arrival, at in found)
+    found = rows.select(*[p + c for p in prefixes for c in ("seq", "arrival")], F.unix_millis("result_time")).collect()
+    return Counter((tuple(row[:2]) if row[0] else None, tuple(row[2:4]) if row[2] else None, row[4]) for row in found)
+
+
+def test_the_change_feeds_contain_net_changes_only(run: tuple[Engine, dict[str, int]]) -> None:
+    """To join late rows takes nothing back, unless a semi join gets an earlier pair, or a lateness is allowed too."""
+    engine, _ = run
+    taken_back = {name for name in VARIANTS if name not in ("semi", "anti") and sum(check_change_feed(engine, name)) > 0}
+    assert {"lateness_full", "lateness_semi", "lateness_anti"} <= taken_back <= {*VARIANTS} - {"joined_full", "joined_inner"}
+    assert check_change_feed(engine, "lateness_full_again") == (0, 0)
+
+
+def test_small_steps_give_the_same_tables(run: tuple[Engine, dict[str, int]], copy_engine: CopyEngine) -> None:
+    engine, _ = run
+    names = ["joined_full", "lateness_semi"]
+    small = replace(copy_engine(engine), max_step=20)
+    for name in names:
+        small.rebuild(name)  # nothing differs
+        [*_] = small.remake([name])
+        assert small.pending.progress(name).step > 3
+        assert rows_of(small.views.table(name)) == rows_of(engine.views.table(name))
+
+
+def test_a_stream_stops_at_a_correction_that_loses_a_row(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine([source("l"), source("r")], [join(how="full", late_rows="join")])
+    replay(engine, [{side: [Event("z", 0, DAY)] for side in "lr"}])
+    assert list(engine.steps("pairs", checked=True))
+    replay(engine, [{"l": [Event("a", 1, 0), Event("b", 2, HOUR)]}])
+    closed = ClosedRanges.closed
+    lost = "left_v IS NULL OR left_v <> 2"
+    monkeypatch.setattr(ClosedRanges, "closed", lambda self, closing, head: closed(self, closing, head).where(lost))
+    with pytest.raises(LawError, match=r"pairs breaks the conservation law: l 2026-03-01: 2 accepted, 0 matched \+ 1 unmatched"):
+        list(engine.steps("pairs", checked=True))
+
+
+def test_a_late_row_is_joined_or_comes_out_at_once(make_engine: MakeEngine) -> None:
+    """The watermark is at minute 19 before the last batch: the left rows wait until minute 10 and 20."""
+    engine = make_engine([source("l"), source("r")], [join(how="full", lower=0, upper="10 minutes", late_rows="join")])
+    replay(
+        engine,
+        [{"l": [Event("a", 1, 0), Event("b", 2, 10 * MINUTE)], "r": [Event("z", 0, 20 * MINUTE)]}, {"l": [Event("z", 0, 20 * MINUTE)]}],
+    )
+    engine.advance("pairs")
+    assert _minutes(engine) == [(1, None, 10)]
+    replay(engine, [{"r": [Event("a", 3, MINUTE), Event("b", 4, 12 * MINUTE)], "l": [Event("c", 5, 2 * MINUTE)]}])
+    engine.advance("pairs")
+    assert _minutes(engine) == [(1, None, 10), (2, 4, 12), (5, None, 12), (None, 3, 1)]
+    assert law_violations(engine) == set()
+    assert totals(engine)["l", "late"] == 0
+
+
+def _minutes(engine: Engine) -> list[tuple[Any, ...]]:
+    minute = ((F.unix_millis("result_time") - START) / MINUTE).cast("int").alias("minute")
+    return rows_of(engine.views.table("pairs").select("left_v", "right_v", minute))

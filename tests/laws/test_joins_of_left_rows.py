@@ -1,0 +1,77 @@
+"""Semi and anti interval joins: both sides are accounted for, and a wrong result is reported by side and day, and repaired."""
+
+from collections.abc import Callable
+from datetime import date
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from platform_defs.engine import Engine
+from tests.conftest import CopyEngine, MakeEngine
+from tests.support.small_sources import HOUR, MINUTE, Event, join, law_violations, replay, rows_of, source
+
+NOON, MORNING, FIRST, SECOND = 12 * HOUR, 33 * HOUR, "2026-03-01", "2026-03-02"
+ROWS = {
+    "l": [Event("a", 1, NOON), Event("b", 2, NOON), Event("c", 3, MORNING), Event("d", 4, MORNING), Event("a", 5, MORNING)],
+    "r": [Event("a", 6, NOON + MINUTE), Event("a", 7, NOON + 2 * MINUTE), Event("c", 8, MORNING), Event("e", 9, NOON)],
+}
+LATER = "result_time + INTERVAL 1 MINUTE"
+CORRUPTIONS: dict[str, tuple[str, Callable[[DataFrame], DataFrame], set[tuple[str, str]]]] = {
+    "a matched row is deleted": ("semi", lambda rows: rows.where("v <> 1"), {("l", FIRST)}),
+    "a matched row is doubled": ("semi", lambda rows: rows.unionByName(rows.where("v = 3")), {("l", SECOND)}),
+    "a matched row is later": ("semi", lambda rows: _later(rows, "v = 1"), {("l", FIRST)}),
+    "an unmatched row is deleted": ("anti", lambda rows: rows.where("v <> 4"), {("l", SECOND)}),
+    "an unmatched row is doubled": ("anti", lambda rows: rows.unionByName(rows.where("v = 2")), {("l", FIRST)}),
+    "the identity of an unmatched row is altered": (
+        "anti",
+        lambda rows: rows.withColumn("arrival", F.expr("if(v = 2, 77, arrival)").cast("bigint")),
+        {("l", FIRST)},
+    ),
+    "nothing is altered": ("anti", lambda rows: rows, set()),
+}
+
+
+def _later(rows: DataFrame, condition: str) -> DataFrame:
+    return rows.withColumn("result_time", F.expr(f"if({condition}, {LATER}, result_time)"))
+
+
+@pytest.fixture(scope="module")
+def left_rows(make_module_engine: MakeEngine) -> Engine:
+    """A semi and an anti join with final results of two days."""
+    engine = make_module_engine([source("l"), source("r")], [join(how, how=how) for how in ("semi", "anti")])
+    replay(engine, [ROWS, {side: [Event("z", 0, 48 * HOUR)] for side in "lr"}])
+    for how in ("semi", "anti"):
+        engine.advance(how)
+    return engine
+
+
+@pytest.mark.parametrize("how", ["semi", "anti"])
+def test_both_sides_of_a_join_of_left_rows_are_accounted_for(left_rows: Engine, how: str) -> None:
+    days = {(a.side, str(a.day)): (a.accepted, a.matched, a.unmatched, a.pending, a.late) for a in left_rows.accounts.days(how)}
+    assert days == {
+        ("l", FIRST): (2, 1, 1, 0, 0),
+        ("r", FIRST): (3, 2, 1, 0, 0),
+        ("l", SECOND): (3, 1, 2, 0, 0),
+        ("r", SECOND): (1, 1, 0, 0, 0),
+        ("l", "2026-03-03"): (1, 0, 0, 1, 0),
+        ("r", "2026-03-03"): (1, 0, 0, 1, 0),
+    }
+    one_day = left_rows.accounts.days(how, (date(2026, 3, 1), date(2026, 3, 1)))
+    assert {(a.side, a.matched, a.unmatched) for a in one_day} == {("l", 1, 1), ("r", 2, 1)}
+    assert left_rows.accounts.pairs(how) is None
+
+
+@pytest.mark.parametrize("what_is_wrong", CORRUPTIONS)
+def test_a_wrong_result_of_left_rows_names_its_day_and_a_rebuild_repairs_it(
+    left_rows: Engine, copy_engine: CopyEngine, what_is_wrong: str
+) -> None:
+    engine = copy_engine(left_rows)
+    how, corrupt, wanted = CORRUPTIONS[what_is_wrong]
+    correct = rows_of(engine.views.table(how))
+    rows = engine.spark.createDataFrame(engine.views.table(how).toArrow())
+    corrupt(rows).write.format("delta").mode("overwrite").save(engine.lake.path(how))
+    assert law_violations(engine, how) == wanted
+    engine.rebuild(how)
+    assert rows_of(engine.views.table(how)) == correct
+    assert law_violations(engine, how) == set()
