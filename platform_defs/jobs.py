@@ -52,7 +52,7 @@ class ExportConfig(dg.Config):
 
     table: str = Field(description="a derived table, such as category_leaderboard")
     folder: str = Field(description="the target folder, a path or a URI outside the lake; its content is replaced")
-    early: bool = Field(default=False, description="whether to add the early results of open windows, and a column is_final")
+    early: bool = Field(default=False, description="whether to add the early results of open windows or pairs, and a column is_final")
     as_of: str | None = Field(default=None, description="for an upserted table: its state at this time, such as 2026-11-22T08:30:00Z")
     event_times_to: str | None = Field(default=None, description="for an upserted table: its state from rows up to this event time")
 

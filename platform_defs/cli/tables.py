@@ -13,7 +13,7 @@ from platform_defs.paths import canonical
 
 app = typer.Typer()
 Table = Annotated[str, typer.Argument(help="A derived table, e.g. category_leaderboard.")]
-Early = Annotated[bool, typer.Option("--early", help="Add the early results of open windows, and a column is_final.")]
+Early = Annotated[bool, typer.Option("--early", help="Add the early results of open windows or pairs, and a column is_final.")]
 AsOf = Annotated[
     str | None, typer.Option(help="For an upserted table: its state at this time of the ledger's clock, e.g. 2026-11-22T08:30:00Z.")
 ]

@@ -50,7 +50,7 @@ class View:
 
     Args:
         table: a derived table.
-        early: whether to add the early results of open windows, and the column `is_final`.
+        early: whether to add the early results of open windows or pairs, and the column `is_final`.
         as_of: read an upserted table as it was at this time (epoch ms, by the ledger's clock).
         event_times_to: compute an upserted table from only the rows with event times up to this one (epoch ms).
     """

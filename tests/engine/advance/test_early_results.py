@@ -1,4 +1,4 @@
-"""Early results of open windows: their content, their triggers, and their replacement by final results."""
+"""Early results of open windows and of pairs that are not final: their content, their triggers, and their replacement by final results."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -25,7 +25,7 @@ from platform_defs import faults
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
-from tests.support.small_sources import MINUTE, START, Event, join, land, replay, rows_of, source
+from tests.support.small_sources import MINUTE, START, Event, join, land, law_violations, replay, rows_of, source
 
 TRIGGERS = {"step": EveryStep(), "rows": EveryRows(2), "interval": EveryInterval("1 hour"), "never": None}
 
@@ -181,6 +181,44 @@ def test_early_results_do_not_wait_for_the_first_closed_window(make_engine: Make
     replay(other, [{"l": [Event("a", 1, 6 * MINUTE)]}])
     other.advance("counts")
     assert _results(other, "counts") == [("a", 0, 1, True)]
+
+
+def test_pairs_are_shown_before_they_are_final(make_engine: MakeEngine) -> None:
+    """Pairs only: a row without a match is shown when it is final. For a semi join, a left row is shown with its earliest match so far."""
+    hour = EveryInterval("1 hour")
+    triggers: dict[str, dict[str, Any]] = {
+        "step": {"how": "full", "early": EveryStep()},
+        "hourly": {"how": "inner", "early": hour},
+        "semi": {"how": "semi", "early": hour},
+    }
+    engine = make_engine([source("l"), source("r")], [join(name, **spec) for name, spec in triggers.items()])
+    batches = [
+        {"l": [Event("a", 1, 2 * MINUTE)], "r": [Event("a", 2, 7 * MINUTE)]},
+        {"l": [Event("b", 3, 4 * MINUTE)], "r": [Event("a", 4, 6 * MINUTE), Event("c", 5, 7 * MINUTE)]},
+        {"l": [Event("d", 6, 61 * MINUTE + 1)], "r": [Event("d", 7, 61 * MINUTE + 1)]},
+    ]
+    shown: dict[str, list[Any]] = {name: [] for name in triggers}
+    for batch in batches:
+        replay(engine, [batch])
+        for name in triggers:
+            engine.advance(name)
+            shown[name].append(_shown_pairs(engine, name))
+    first, second = (1, 2, 7), (1, 4, 6)
+    final, last = [(*first, True), (*second, True)], (6, 7, 61, False)
+    # the watermark is 1, 3 and 60 minutes: it passes a multiple of an hour in the first batch and in the last
+    unmatched = [(3, None, 14, True), (None, 5, 12, True)]
+    assert shown["step"] == [[(*first, False)], [(*first, False), (*second, False)], sorted([*final, *unmatched, last], key=repr)]
+    assert shown["hourly"] == [[(*first, False)], [(*first, False)], [*final, last]]
+    assert shown["semi"] == [[(1, 7, False)], [(1, 7, False)], [(1, 6, True), (6, 61, False)]]
+    assert rows_of(engine.views.table("early/step"), "left_v", "right_v", "rows_seen", "is_final") == [(6, 7, 2, False)]
+    assert law_violations(engine, "step") == law_violations(engine, "semi") == set()
+
+
+def _shown_pairs(engine: Engine, asset: str) -> list[tuple[Any, ...]]:
+    """The values of each result's rows, its time in minutes, and whether it is final."""
+    rows = engine.views.with_early(asset)
+    at = ((F.unix_millis("result_time") - START) / MINUTE).cast("int").alias("at")
+    return rows_of(rows.select(*[c for c in ("v", "left_v", "right_v") if c in rows.columns], at, "is_final"))
 
 
 @pytest.mark.parametrize("at", ["early.before_commit", "early.after_commit"])
