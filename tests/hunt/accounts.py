@@ -79,7 +79,8 @@ def _logged(advance: Advance, scope: Scope, side: int) -> list[tuple[tuple[int, 
     reading, closed_to = advance.reading, scope.closed_to
     operator: Any = advance.asset.operator
     rows: Any = reading.with_lateness(advance.asset, side, reading.ledger.head, scope.span)
-    expired = [closed_to is not None and row[2] + operator.wait(side) + 1 <= closed_to for row in rows]
+    handled = progress(reading.lake, advance.asset).seq
+    expired = [closed_to is not None and row[0] <= handled and row[2] + operator.wait(side) + 1 <= closed_to for row in rows]
     return [(row[:3], {"logged", *(["late"] * row[-1]), *(["expired"] * e)}) for row, e in zip(rows, expired, strict=True)]
 
 

@@ -14,7 +14,7 @@ class SimJoin(IntervalJoin):
     """An interval join over tuples."""
 
     def is_late(self, time: int, watermark: int | None) -> bool:
-        return watermark is not None and time < watermark
+        return watermark is not None and time + self.lateness.ms < watermark
 
     def wait(self, which: int) -> int:
         return (self.interval.forward, self.interval.backward)[which]

@@ -1,13 +1,22 @@
 """A short hunt, and tests of the hunt itself: it finds reintroduced defects, is reproducible, and shrinks its findings."""
 
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from assets.contracts import DerivedAsset
+from platform_defs.engine.advance.advance import Advance, Step
+from platform_defs.engine.inputs.identity import identity_of
+from tests.hunt import history, model, world
 from tests.hunt.history import generate
 from tests.hunt.mutants import MUTANTS
+from tests.hunt.operators import SimJoin
 from tests.hunt.process import Fault
 from tests.hunt.simulation import shrink, simulate
 from tests.hunt.store import Store
-from tests.hunt.world import Action
+from tests.hunt.world import RECIPES, Action
 
 HISTORIES = 250
 """The number for which `make test` has time; `make hunt` runs thousands."""
@@ -18,6 +27,29 @@ BUDGET = 800
 def test_random_histories_equal_the_model() -> None:
     found = {seed: finding for seed in range(HISTORIES) if (finding := simulate(generate(seed))) is not None}
     assert not found
+
+
+def test_histories_with_a_corrected_join_equal_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipes = {window: {name: _with_lateness(asset) for name, asset in recipe.items()} for window, recipe in RECIPES.items()}
+    for module in (history, model, world):
+        monkeypatch.setattr(module, "RECIPES", recipes)
+    windows = {identity_of(asset): window for window, recipe in recipes.items() for asset in recipe.values()}
+    monkeypatch.setattr(model, "_WINDOW_OF_OPERATOR", windows)
+    corrected, correct = Counter[str](), Advance.correct
+
+    def counted(self: Advance, *args: Any) -> Step:
+        corrected[self.asset.name] += 1
+        return correct(self, *args)
+
+    monkeypatch.setattr(Advance, "correct", counted)
+    found = {seed: finding for seed in range(HISTORIES) if (finding := simulate(generate(seed))) is not None}
+    assert not found
+    assert corrected["pairs"] > HISTORIES // 10
+
+
+def _with_lateness(asset: DerivedAsset) -> DerivedAsset:
+    operator = asset.operator
+    return replace(asset, operator=replace(operator, allowed_lateness="1 hour")) if isinstance(operator, SimJoin) else asset
 
 
 @pytest.mark.parametrize("number", MUTANTS)
