@@ -27,6 +27,8 @@ from operators.errors import ColumnError, DurationError, OperatorError, Streamin
 from operators.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from operators.interval_join import IntervalJoin
 from operators.process_window import ProcessWindow
+from operators.sql.errors import SqlError
+from operators.sql.execution import sql
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
 from operators.top_n import TopN
@@ -71,6 +73,7 @@ __all__ = [
     "ProcessWindow",
     "Session",
     "Sliding",
+    "SqlError",
     "StreamingError",
     "TidemarkError",
     "TimeEvictor",
@@ -85,4 +88,5 @@ __all__ = [
     "WindowedAggregate",
     "difference",
     "fold",
+    "sql",
 ]

@@ -1,0 +1,276 @@
+"""GROUP BY: the aggregate of each window, or the aggregate of each key that is updated as rows are added."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from sqlglot import exp
+
+from operators.aggregate import Aggregate
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
+from operators.contract import ARRIVAL, SEQ
+from operators.sql.dialect import WINDOW_FUNCTIONS, Tree, spark
+from operators.sql.errors import SqlError
+from operators.sql.names import find, free
+from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, select, windows_of
+from operators.sql.scope import Scope, over_refused
+from operators.sql.select_list import Selected, condition, selected
+from operators.windowed_aggregate import WindowedAggregate
+from operators.windows import AnyWindow, Session, Tumbling
+
+_SEVERAL = {"grouping_sets": "GROUPING SETS", "cube": "CUBE", "rollup": "ROLLUP"}
+
+
+def is_aggregate(tree: Tree) -> bool:
+    """Whether a query aggregates its rows."""
+    return tree.args.get("group") is not None or any(_aggregates_in(e) for e in tree.expressions)
+
+
+def _aggregates_in(tree: Tree) -> list[Tree]:
+    """The aggregates of an expression, without those of OVER clauses; the outermost of each."""
+    found: list[Tree] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, exp.Window | exp.Query):
+            return
+        if isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup):
+            found.append(node)
+            return
+        for child in node.iter_expressions():
+            visit(child)
+
+    visit(tree)
+    return found
+
+
+@dataclass
+class _Plan:
+    """The parts of an aggregation, as they are found.
+
+    Args:
+        scope: the rows.
+        relation: the rows below the windows.
+        keys: the key columns of the operator, by their SQL over the rows.
+        added: key columns that are no columns of the rows.
+        aggregates: the aggregates by name.
+    """
+
+    scope: Scope
+    relation: Relation
+    keys: dict[str, str] = field(default_factory=dict[str, str])
+    added: list[Item] = field(default_factory=list[Item])
+    aggregates: dict[str, str] = field(default_factory=dict[str, str])
+
+    def aggregate(self, tree: Tree, name: str) -> str:
+        """The name of an aggregate, which is added if there is no equal one."""
+        sql = self.sql(tree)
+        for known, text in self.aggregates.items():
+            if text == sql:
+                return known
+        taken = [*self.aggregates, *self.keys.values(), *WINDOW_COLUMNS, RESULT_TIME, FINAL_AT, SEQ, ARRIVAL]
+        own = free(name, taken)
+        self.aggregates[own] = sql
+        return own
+
+    def sql(self, tree: Tree) -> str:
+        """An aggregate in Spark SQL over the rows."""
+        for node in tree.walk():
+            if isinstance(node, exp.Window):
+                raise over_refused(node)
+        return spark(self.scope.over(tree))
+
+
+def aggregate(scope: Scope, tree: Tree) -> Relation:
+    """The rows of a query with GROUP BY or aggregates.
+
+    Raises:
+        SqlError: there are several grouping sets, or rows in windows are not grouped by their window.
+        OperatorError: the operator refuses a parameter.
+    """
+    groups, listed = _groups(tree), selected(tree.expressions)
+    windowed = scope.relation if isinstance(scope.relation, Windowed) else None
+    windows = windowed.window if windowed else windows_of(scope.relation)
+    bounds = [one for one in groups if _window_column(scope, one, windows)]
+    _check_bounds(scope, bounds, windowed, windows)
+    plan = _Plan(scope, windowed.of if windowed else scope.relation)
+    for one in groups:
+        if one not in bounds:
+            _add_key(plan, one, listed)
+    items = [_item(plan, one, bool(bounds)) for one in listed]
+    having = _having(plan, tree.args.get("having"), bool(bounds))
+    rows = _rows(plan, windowed)
+    made = _windowed(plan, windowed, cast(AnyWindow, windows), rows) if bounds else _of_stream(plan, rows)
+    return select(made, items, having)
+
+
+def _groups(tree: Tree) -> list[Tree]:
+    group = tree.args.get("group")
+    if group is None:
+        return []
+    for name, clause in _SEVERAL.items():
+        if group.args.get(name):
+            raise _several(clause)
+    for one in group.expressions:
+        if isinstance(one, exp.GroupingSets | exp.Cube | exp.Rollup):
+            raise _several({exp.GroupingSets: "GROUPING SETS", exp.Cube: "CUBE", exp.Rollup: "ROLLUP"}[type(one)])
+        if isinstance(one, exp.Anonymous) and str(one.this).upper() in WINDOW_FUNCTIONS:
+            way_out = f"write FROM TABLE({one.this}(TABLE t, DESCRIPTOR(ts), ...)) GROUP BY window_start, window_end"
+            raise SqlError.refused(f"GROUP BY {one.this}(...)", "it is the old form of a window, which Flink has deprecated", way_out)
+    listed = tree.expressions
+    return [listed[int(g.name) - 1].unalias() if isinstance(g, exp.Literal) and not g.is_string else g for g in group.expressions]
+
+
+def _several(clause: str) -> SqlError:
+    way_out = "write a statement for each set; a column that a set leaves out can be a constant of its SELECT list"
+    return SqlError.refused(clause, "an operator has one key, and a table one meaning of its rows", way_out)
+
+
+def _window_column(scope: Scope, tree: Tree, windows: AnyWindow | None) -> str | None:
+    """The window's column that an expression is; None for another expression."""
+    if windows is None or not isinstance(tree, exp.Column):
+        return None
+    column = scope.resolve(tree).column
+    if column == RESULT_TIME and tree.name.lower() == WINDOW_TIME:
+        return WINDOW_TIME
+    return column if column in WINDOW_COLUMNS else None
+
+
+def _check_bounds(scope: Scope, bounds: Sequence[Tree], windowed: Windowed | None, windows: AnyWindow | None) -> None:
+    found = {_window_column(scope, one, windows) for one in bounds}
+    if (found or windowed) and not {WINDOW_START, WINDOW_END} <= found:
+        missing = [c for c in (WINDOW_START, WINDOW_END) if c not in found]
+        why = "a result of rows in windows is final when its window ends"
+        raise SqlError.refused(f"an aggregate of windows without {' and '.join(missing)}", why, "GROUP BY window_start, window_end, ...")
+    if found and windowed is None and not isinstance(windows, Tumbling):
+        way_out = "use a windowing function over the results, with DESCRIPTOR(window_time)"
+        raise SqlError.refused(
+            "an aggregate of overlapping windows' results by the same windows", "their times are in several windows", way_out
+        )
+
+
+def _add_key(plan: _Plan, tree: Tree, listed: Sequence[Selected]) -> None:
+    """Add a key column: a column of the rows, or a computed one; by the name that the query gives it."""
+    item = plan.scope.item(tree, "")
+    names = [one.name for one in listed if one.name != "*" and isinstance(one.tree, type(tree)) and plan.scope.item(one.tree, "") == item]
+    own = names[0] if names else item.column or f"key_{len(plan.keys)}"
+    if own == item.column:
+        plan.keys[item.sql] = own
+        return
+    if item.column and find(own, plan.relation.columns):
+        plan.keys[item.sql] = item.column  # the name is that of another column: the query renames the key afterwards
+        return
+    name = free(own, [*plan.relation.columns, *plan.keys.values()])
+    plan.keys[item.sql] = name
+    plan.added.append(Item(name, item.sql, item.column))
+
+
+def _item(plan: _Plan, one: Selected, in_windows: bool) -> Item:
+    """A column of the result, over the operator's columns."""
+    if one.name == "*":
+        raise SqlError.refused("SELECT * with GROUP BY", "an aggregate has its key and its aggregates only", "name the columns")
+    inner = _aggregates_in(one.tree)
+    if inner and not _outside(one.tree, inner):
+        return Item.of_column(plan.aggregate(one.tree, one.name), one.name)
+    return _computed(plan, one.tree, one.name, in_windows)
+
+
+def _outside(tree: Tree, inner: Sequence[Tree]) -> bool:
+    """Whether an expression reads columns outside of its aggregates."""
+    within = {id(c) for one in inner for c in one.find_all(exp.Column)}
+    return any(id(c) not in within for c in tree.find_all(exp.Column))
+
+
+def _computed(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:
+    """An expression over keys, windows and aggregates."""
+    inner = {id(one): one for one in _aggregates_in(tree)}
+
+    def column(node: Any) -> Any:
+        if id(node) in inner:
+            return exp.column(exp.to_identifier(plan.aggregate(node, f"value_{len(plan.aggregates)}"), quoted=True))
+        found = _of_key(plan, node, in_windows)
+        if found is not None:
+            return exp.column(exp.to_identifier(found, quoted=not found.isidentifier()))
+        if isinstance(node, exp.Column):
+            raise _not_grouped(node, in_windows)
+        return node
+
+    replaced: Tree = _replace(tree, column)
+    if isinstance(replaced, exp.Column):
+        return Item.of_column(replaced.name, name)
+    return Item(name, spark(replaced))
+
+
+def _replace(tree: Tree, column: Any) -> Tree:
+    """A copy of a tree in which nodes are replaced, from the outside in."""
+    made = column(tree)
+    if made is not tree:
+        return made
+    copied = tree.copy()
+    for own, old in zip([*copied.iter_expressions()], [*tree.iter_expressions()], strict=True):
+        own.replace(_replace(old, column))
+    return copied
+
+
+def _of_key(plan: _Plan, node: Tree, in_windows: bool) -> str | None:
+    """The column of the result that an expression is, if it is a key or a column of the window."""
+    if isinstance(node, exp.Column):
+        item = plan.scope.resolve(node)
+        window = item.column if in_windows and item.column in WINDOW_COLUMNS else None
+        if in_windows and (window == WINDOW_TIME or (item.column == RESULT_TIME and node.name.lower() == WINDOW_TIME)):
+            return RESULT_TIME
+        return window or plan.keys.get(item.sql)
+    if isinstance(node, exp.Expr) and not isinstance(node, exp.Literal) and [*node.find_all(exp.Column)] and not _aggregates_in(node):
+        return plan.keys.get(spark(plan.scope.over(node)))
+    return None
+
+
+def _not_grouped(column: Tree, in_windows: bool) -> SqlError:
+    key = "window_start, window_end, ..." if in_windows else "..."
+    return SqlError.refused(
+        f"the column {column.sql()}", "it is neither in GROUP BY nor in an aggregate", f"add it: GROUP BY {key}{column.name}"
+    )
+
+
+def _having(plan: _Plan, tree: Tree | None, in_windows: bool) -> str | None:
+    return None if tree is None else _computed(plan, tree.this, "having", in_windows).sql
+
+
+def _rows(plan: _Plan, windowed: Windowed | None) -> Relation:
+    """The rows that the operator reads: those that the conditions accept, with computed keys."""
+    where = condition(plan.scope, plan.scope.conditions)
+    if windowed and where and any(c in where for c in WINDOW_COLUMNS):
+        raise SqlError.refused(f"the condition {where}", "windows are not filtered before their operator", "use HAVING")
+    of = plan.relation
+    return select(of, [*(Item.of_column(c) for c in of.columns), *plan.added], where, of.arrivals)
+
+
+def _windowed(plan: _Plan, windowed: Windowed | None, windows: AnyWindow, rows: Relation) -> Relation:
+    by = tuple(plan.keys.values())
+    if isinstance(windows, Session):
+        _check_session(plan, windowed, by)
+    if not plan.aggregates:
+        plan.aggregates["rows_in_window"] = "COUNT(*)"
+    time = windowed.time if windowed else RESULT_TIME
+    operator = WindowedAggregate(by=by, window=windows, aggregates=plan.aggregates, time=time)
+    return Apply(operator, (rows,), operator.result_columns(rows.columns), (RESULT_TIME,), windows)
+
+
+def _check_session(plan: _Plan, windowed: Windowed | None, by: Sequence[str]) -> None:
+    """Sessions are those of the operator's key."""
+    partition = windowed.partition if windowed else ()
+    keys = {plan.keys.get(Item.of_column(c).sql, c) for c in partition}
+    if keys != {*by}:
+        named = ", ".join(partition) or "no column"
+        why = f"sessions are those of the rows of a key, and PARTITION BY names {named}"
+        way_out = "write the same columns in PARTITION BY of SESSION and in GROUP BY"
+        raise SqlError.refused(f"sessions grouped by {', '.join(by) or 'no column'}", why, way_out)
+
+
+def _of_stream(plan: _Plan, rows: Relation) -> Relation:
+    """The aggregate of each key over all rows so far."""
+    by = tuple(plan.keys.values())
+    if not plan.aggregates:
+        way_out = "add an aggregate such as COUNT(*) AS number, or keep the first row of each key with ROW_NUMBER() ... = 1"
+        raise SqlError.refused("GROUP BY without an aggregate", "an aggregate has at least one", way_out)
+    operator = Aggregate(by=by, aggregates=plan.aggregates)
+    return Apply(operator, (rows,), (*by, *plan.aggregates))

@@ -1,0 +1,151 @@
+"""The dialect of Flink SQL for sqlglot: windowing table functions with table arguments, and identifiers in backticks."""
+
+from functools import partial
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from operators.sql.errors import SqlError
+
+Tree = Any
+"""A node of sqlglot's tree, whose children are not typed."""
+WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+TABLE, DESCRIPTOR = "TABLE", "DESCRIPTOR"
+_OF_SPARK_TOO = ("TIMESTAMPDIFF", "TIMESTAMPADD")
+"""Functions that Spark has with the same arguments, and sqlglot with others."""
+
+
+def _inherited(table: str) -> dict[str, Any]:
+    return getattr(Parser, table)
+
+
+def _as_written(name: str, arguments: list[Any]) -> exp.Anonymous:
+    """A function that Spark has with the same arguments."""
+    return exp.Anonymous(this=name, expressions=arguments)
+
+
+def _window_function(name: str, parser: "FlinkParser") -> exp.Anonymous:
+    return parser.window_function(name)
+
+
+class FlinkParser(Parser):
+    """Parses table arguments of windowing functions: `TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)`."""
+
+    FUNCTIONS: ClassVar[dict[str, Any]] = {**_inherited("FUNCTIONS"), **{name: partial(_as_written, name) for name in _OF_SPARK_TOO}}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        **_inherited("FUNCTION_PARSERS"),
+        **{name: partial(_window_function, name) for name in WINDOW_FUNCTIONS},
+    }
+
+    def window_function(self, name: str) -> exp.Anonymous:
+        """The arguments of a windowing function, up to the closing bracket."""
+        return exp.Anonymous(this=name, expressions=self._parse_csv(self._argument))
+
+    def _argument(self) -> Any:
+        if self._match(TokenType.TABLE):
+            table: Any = self._parse_table_parts()
+            return exp.Anonymous(this=TABLE, expressions=[table, *self._partition()])
+        following: Any = self._next
+        if following is not None and following.token_type == TokenType.FARROW:
+            name = str(self._curr.text).upper()
+            self._advance(2)
+            return exp.PropertyEQ(this=exp.to_identifier(name), expression=self._argument())
+        return self._parse_assignment()
+
+    def _partition(self) -> list[Any]:
+        """The columns of PARTITION BY, which ends at the comma before DESCRIPTOR or a named argument."""
+        if not self._match(TokenType.PARTITION_BY):
+            return []
+        columns: list[Any] = [self._parse_column()]
+        while self._curr and self._curr.token_type == TokenType.COMMA and str(self._next.text).upper() not in (DESCRIPTOR, "TIMECOL"):
+            self._advance()
+            columns.append(self._parse_column())
+        return columns
+
+
+class Flink(Dialect):
+    """Flink SQL, as far as Tidemark reads it."""
+
+    class Tokenizer(tokens.Tokenizer):
+        """Strings in single quotes, identifiers in backticks."""
+
+        QUOTES: ClassVar[Any] = ["'"]
+        IDENTIFIERS: ClassVar[Any] = ["`"]
+        STRING_ESCAPES: ClassVar[Any] = ["'"]
+        COMMANDS: ClassVar[Any] = set[TokenType]()
+        KEYWORDS: ClassVar[Any] = {k: v for k, v in tokens.Tokenizer.KEYWORDS.items() if k not in ("SESSION", "EXPLAIN", "/*+")} | {
+            "ROW": TokenType.STRUCT,
+            "BYTES": TokenType.VARBINARY,
+        }
+
+    Parser = FlinkParser
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a text.
+
+    Raises:
+        SqlError: a quote or a comment does not end.
+    """
+    try:
+        return sqlglot.tokenize(text, dialect=Flink)
+    except SqlglotError as error:
+        raise SqlError.unreadable(text, error) from error
+
+
+def parse_query(text: str) -> Tree:
+    """The tree of one query.
+
+    Raises:
+        SqlError: the text is no query.
+    """
+    try:
+        return sqlglot.parse_one(text, dialect=Flink)
+    except SqlglotError as error:
+        raise SqlError.unreadable(text, error) from error
+
+
+def parse_type(text: str) -> str:
+    """The Spark type of a type of Flink SQL; times are instants in UTC.
+
+    >>> parse_type("ROW<a INT, b TIMESTAMP_LTZ(3)>"), parse_type("VARCHAR(20)")
+    ('STRUCT<a: INT, b: TIMESTAMP>', 'STRING')
+    """
+    try:
+        tree: Tree = exp.DataType.build(text, dialect=Flink)
+    except (SqlglotError, ValueError) as error:
+        raise SqlError.refused(
+            f"the type {text}", "it is no type of Flink SQL", "use STRING, BIGINT, DECIMAL(p, s), TIMESTAMP(3)"
+        ) from error
+    return spark(tree)
+
+
+_INSTANTS = ("TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMPLTZ", "TIMESTAMPTZ", "DATETIME", "DATETIME2")
+_TEXTS = ("TEXT", "VARCHAR", "CHAR", "NVARCHAR", "NCHAR")
+
+
+def spark(tree: Tree) -> str:
+    """An expression or a type as Spark SQL.
+
+    >>> spark(parse_query("SELECT TO_TIMESTAMP_LTZ(ms, 3)").expressions[0])
+    'TIMESTAMP_MILLIS(ms)'
+    """
+    return tree.copy().transform(_of_spark).sql(dialect="spark")
+
+
+def _of_spark(node: Tree) -> Tree:
+    if isinstance(node, exp.DataType):
+        kind = node.this.name if hasattr(node.this, "name") else str(node.this)
+        if kind in _INSTANTS:
+            return exp.DataType.build("TIMESTAMP", dialect="spark")
+        return exp.DataType.build("STRING", dialect="spark") if kind in _TEXTS else node
+    if isinstance(node, exp.Anonymous) and str(node.this).upper() == "TO_TIMESTAMP_LTZ":
+        value, *precision = node.expressions
+        name = "TIMESTAMP_SECONDS" if precision and precision[0].name == "0" else "TIMESTAMP_MILLIS"
+        return exp.Anonymous(this=name, expressions=[value])
+    return node

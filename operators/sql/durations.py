@@ -1,0 +1,82 @@
+"""INTERVAL literals of SQL as milliseconds, and milliseconds as words."""
+
+from decimal import Decimal, InvalidOperation
+
+from sqlglot import exp
+
+from operators.sql.dialect import Tree, spark
+from operators.sql.errors import SqlError
+from operators.timing import DAY_MS
+
+_UNITS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": DAY_MS, "WEEK": 7 * DAY_MS}
+_WORDS = (("day", DAY_MS), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+_SPAN = {"DAY": (" ", 24), "HOUR": (":", 60), "MINUTE": (":", 60)}
+
+
+def interval_ms(tree: Tree) -> int:
+    """The length of an INTERVAL literal, in ms.
+
+    Raises:
+        SqlError: it is no interval of days, hours, minutes and seconds in whole milliseconds.
+
+    >>> from operators.sql.dialect import parse_query
+    >>> [interval_ms(e) for e in parse_query("SELECT INTERVAL '1.5' SECOND, INTERVAL '1:30' HOUR TO MINUTE, -INTERVAL '2' DAY").expressions]
+    [1500, 5400000, -172800000]
+    """
+    if isinstance(tree, exp.Neg):
+        return -interval_ms(tree.this)
+    if isinstance(tree, exp.Paren):
+        return interval_ms(tree.this)
+    if not isinstance(tree, exp.Interval) or tree.args.get("this") is None or tree.args.get("unit") is None:
+        raise _unreadable(tree)
+    text, unit = tree.this.name, tree.args["unit"]
+    try:
+        if isinstance(unit, exp.IntervalSpan):
+            return _span_ms(text, unit.this.name.upper(), unit.expression.name.upper())
+        length = Decimal(text) * _UNITS[_unit(unit)]
+    except (InvalidOperation, KeyError, ValueError) as error:
+        raise _unreadable(tree) from error
+    if length != int(length):
+        raise _unreadable(tree)
+    return int(length)
+
+
+def _unit(unit: Tree) -> str:
+    """`DAY` for `DAY`, `DAYS` and `DAY(3)`."""
+    name = (unit.name if isinstance(unit, exp.Var) else type(unit).__name__).upper()
+    return name if name in _UNITS else name.removesuffix("S")
+
+
+def _span_ms(text: str, first: str, last: str) -> int:
+    """The length of an interval such as `'1 12:30:00' DAY TO SECOND`."""
+    sign, text = (-1, text[1:]) if text.startswith("-") else (1, text)
+    total, unit = Decimal(0), first
+    while unit != last:
+        separator, smaller = _SPAN[unit]
+        part, _, text = text.partition(separator)
+        total = (total + int(part)) * smaller
+        unit = {"DAY": "HOUR", "HOUR": "MINUTE", "MINUTE": "SECOND"}[unit]
+    length = (total + Decimal(text)) * _UNITS[last]
+    if length != int(length):
+        raise ValueError(text)
+    return sign * int(length)
+
+
+def _unreadable(tree: Tree) -> SqlError:
+    legal = (
+        "INTERVAL 'N' with DAY, HOUR, MINUTE or SECOND, in whole milliseconds, such as INTERVAL '90' SECOND (a month has no fixed length)"
+    )
+    return SqlError(f"{spark(tree)} is no length of time; legal: {legal}")
+
+
+def words(ms: int) -> str:
+    """A duration in the largest unit in which it is a whole number.
+
+    >>> words(14_400_000), words(-90_000), words(1_000), words(0)
+    ('4 hours', '-90 seconds', '1 second', '0 ms')
+    """
+    for name, length in _WORDS:
+        if ms and ms % length == 0:
+            number = ms // length
+            return f"{number} {name}{'' if abs(number) == 1 else 's'}"
+    return f"{ms} ms"

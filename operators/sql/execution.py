@@ -1,0 +1,91 @@
+"""Runs queries on frames."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
+
+from operators._support.ordering import Ordering
+from operators.columns import TEMPORARY
+from operators.contract import ARRIVAL, SEQ
+from operators.sql.errors import SqlError
+from operators.sql.explain import explain
+from operators.sql.plan import Order, Plan, plan
+from operators.sql.relations import Apply, Input, Named, Relation, Select
+
+
+def sql(text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of a query in Flink SQL over frames, computed by Tidemark's operators.
+
+    The text is one query. CREATE VIEW statements can precede it, and CREATE TABLE statements that declare the event time of a frame, or a
+    name for the order of arrival. Each join, window, ranking and aggregate is an operator, with its semantics and its errors.
+    `EXPLAIN SELECT ...` gives the operators, in one column `plan`. The page `docs/reference/sql.md` lists what is supported, and what is
+    refused and why.
+
+    Args:
+        text: the statements, separated by semicolons.
+        frames: the frames by the names of the tables, static. Any timestamp column can be an event time. `seq` and `arrival` (bigint), if
+            a frame has them, are the order in which its rows arrived.
+
+    Returns:
+        The columns of the query.
+
+    Raises:
+        SqlError: the text cannot be parsed, or a part of it has no operator; the message says why and what to write instead.
+        OperatorError: an operator refuses a parameter or a frame.
+    """
+    tables = {name: _input(name, frame) for name, frame in frames.items()}
+    [*others, last] = plan(text, tables).plans or [None]
+    if last is None or others or last.target:
+        why = "it gives the rows of one query"
+        raise SqlError.refused(
+            "a text without exactly one query", why, "end it with SELECT or EXPLAIN SELECT; INSERT belongs to a pipeline's file"
+        )
+    return rows_of(last, frames)
+
+
+def rows_of(planned: Plan, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of a plan, in its order.
+
+    Args:
+        planned: a query, or an explained one, whose plan is the row.
+        frames: the frames by name.
+    """
+    if planned.is_explained:
+        session = next(iter(frames.values())).sparkSession
+        return session.range(1).select(F.lit(explain(planned.relation)).alias("plan"))
+    return _in_order(evaluate(planned.relation, frames).select(*[f"`{c}`" for c in planned.relation.columns]), planned.order)
+
+
+def _in_order(rows: DataFrame, order: Order) -> DataFrame:
+    ordered = rows.orderBy(*[Ordering.read(one, "ORDER BY").by() for one in order.by]) if order.by else rows
+    return ordered if order.limit is None else ordered.limit(order.limit)
+
+
+def _input(name: str, frame: DataFrame) -> Input:
+    columns = tuple(c for c in frame.columns if not c.startswith(TEMPORARY))
+    times = tuple(c for c in columns if isinstance(frame.schema[c].dataType, TimestampType))
+    return Input(name, columns, times)
+
+
+def evaluate(relation: Relation, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of a relation, with the columns by which the engine orders rows, if the frames have them."""
+    match relation:
+        case Input():
+            return frames[relation.name]
+        case Named():
+            return evaluate(relation.of, frames)
+        case Select():
+            return _selected(relation, evaluate(relation.of, frames))
+        case Apply():
+            return relation.operator(*[evaluate(one, frames) for one in relation.inputs])
+        case _:
+            raise AssertionError(relation)  # `plan` refuses a query that ends with these
+
+
+def _selected(relation: Select, rows: DataFrame) -> DataFrame:
+    kept = rows if relation.where is None else rows.where(relation.where)
+    added = [c for c in rows.columns if (c in (SEQ, ARRIVAL) or c.startswith(TEMPORARY)) and c not in relation.columns]
+    items = [F.expr(item.sql).alias(item.name) for item in relation.items]
+    return kept.select(*items, *added)

@@ -1,0 +1,122 @@
+"""What EXPLAIN prints: the operators of a query, what each reads, and what bounds the state."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from operators.aggregate import Aggregate
+from operators.consecutive import Consecutive
+from operators.contract import ByKey, ByTimeRange, Emits, NewRows, Operator
+from operators.sql.durations import words
+from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed
+from operators.top_n import TopN
+
+_INDENT = "  "
+
+
+def explain(relation: Relation) -> str:
+    """The operators of a query, the outermost first, with those that it reads below it.
+
+    >>> from operators.sql.plan import plan
+    >>> query = "SELECT k, COUNT(*) AS n FROM clicks GROUP BY k"
+    >>> print(explain(plan(query, {"clicks": Input("clicks", ("k", "v"))}).plans[0].relation))
+    Aggregate(by=('k',), aggregates={'n': 'COUNT(*)'})
+      strategy: merges the new rows into the results of their keys
+      reads: the new rows of each input
+      state: one row of each k in the table itself, kept for ever; grows with the number of keys, not of rows
+      rows: clicks
+    """
+    return "\n".join(_lines(relation, ""))
+
+
+def _lines(relation: Relation, name: str) -> Iterator[str]:
+    label = f"{name}: " if name else ""
+    match relation:
+        case Input():
+            yield f"{label}{relation.name}"
+        case Named():
+            yield f"{label}{relation.name}, which is"
+            yield from _indented(_lines(relation.of, ""))
+        case Select():
+            yield from _selection(relation, name)
+        case Apply():
+            yield f"{label}{described(relation.operator)}"
+            yield from _indented(_facts(relation.operator))
+            for which, of in zip(relation.operator.inputs, relation.inputs, strict=True):
+                yield from _indented(_lines(of, which))
+        case Windowed():
+            yield f"{label}in {described(relation.window)} by {relation.time}"
+            yield from _indented(_lines(relation.of, "rows"))
+        case Ranked():
+            yield f"{label}{relation.function} by {', '.join(relation.by) or 'nothing'} ordered by {', '.join(relation.order)}"
+            yield from _indented(_lines(relation.of, "rows"))
+
+
+def _selection(relation: Select, name: str) -> Iterator[str]:
+    """A selection: its condition and its computed columns, before the relation that it selects from."""
+    first, *rest = _lines(relation.of, name)
+    changed = [i.name if i.column == i.name else f"{i.sql} AS {i.name}" for i in relation.items]
+    has_changes = any(i.column != i.name for i in relation.items)
+    parts = [f"select {', '.join(changed)}"] if has_changes else []
+    parts += [f"where {relation.where}"] if relation.where else []
+    yield first
+    yield from _indented(iter(parts))
+    yield from rest
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"{_INDENT}{line}" for line in lines)
+
+
+def described(value: Any) -> str:
+    """A specification with the parameters that differ from their defaults."""
+    if not dataclasses.is_dataclass(value):
+        return repr(value)
+    given = [
+        f"{f.name}={described(getattr(value, f.name))}"
+        for f in dataclasses.fields(value)
+        if f.default is dataclasses.MISSING or getattr(value, f.name) != f.default
+    ]
+    return f"{type(value).__name__}({', '.join(given)})"
+
+
+def _facts(operator: Operator) -> Iterator[str]:
+    yield from (f"strategy: {line}" if n == 0 else line for n, line in enumerate(_strategy(operator)))
+    reads = operator.reads
+    if isinstance(reads, ByTimeRange):
+        each = [f"{name} {words(reads.lookback_of(which))}" for which, name in enumerate(operator.inputs)]
+        yield f"reads: the rows of each closed range, and before it, by input: {', '.join(each)}"
+        longest = words(reads.longest_lookback + reads.lateness)
+        yield f"state: none is kept; a step reads at most {longest} before the watermark again, however many keys there are"
+    elif isinstance(reads, NewRows):
+        yield "reads: the new rows of each input"
+        yield f"state: {_kept(operator)}"
+    elif isinstance(reads, ByKey):
+        yield f"reads: every row of the same {', '.join(reads.key) or 'input'} as a new row"
+        ttl = f" that had a row in the last {words(reads.ttl)}" if reads.ttl else ""
+        yield f"state: {_kept(operator)}; a step reads the keys of its new rows{ttl} again"
+
+
+def _kept(operator: Operator) -> str:
+    emits: Emits = operator.emits
+    if isinstance(operator, TopN):
+        each = f"each {', '.join(operator.partition)}" if operator.partition else "the one partition"
+        last = operator.rank_end if isinstance(operator.rank_end, int) else f"{operator.rank_end} (a column)"
+        return f"the first {last} rows of {each} in the table itself"
+    return f"one row of each {', '.join(emits.key)} in the table itself, kept for ever; grows with the number of keys, not of rows"
+
+
+def _strategy(operator: Operator) -> Sequence[str]:
+    if isinstance(operator, TopN):
+        return operator.explain().splitlines()
+    if isinstance(operator, Consecutive):
+        return ["one step computes both operators, without a table between them"]
+    if isinstance(operator, Aggregate):
+        merges = "merges the new rows into the results of their keys"
+        return [merges if isinstance(operator.reads, NewRows) else "computes the keys of new rows from all of their rows"]
+    kinds: Mapping[type, str] = {
+        ByTimeRange: "computes the results that became final since the step before, once",
+        NewRows: "merges the new rows into the table",
+        ByKey: "computes the keys of new rows again",
+    }
+    return [kinds[cast(type, type(operator.reads))]]

@@ -1,0 +1,165 @@
+"""The conditions of a join, sorted by what they are to an operator: keys, windows, bounds of the times, and others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from sqlglot import exp
+
+from operators.columns import WINDOW_END, WINDOW_START
+from operators.sql.dialect import Tree, spark
+from operators.sql.durations import interval_ms
+from operators.sql.errors import SqlError
+from operators.sql.relations import Item, Windowed
+from operators.sql.scope import Scope
+
+_MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.GT: exp.LT, exp.EQ: exp.EQ}
+_LOWER, _UPPER = (exp.GTE, exp.GT, exp.EQ), (exp.LTE, exp.LT, exp.EQ)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One end of `right time - left time`.
+
+    Args:
+        ms: the end.
+        is_open: whether the end itself is excluded.
+    """
+
+    ms: int
+    is_open: bool
+
+
+@dataclass
+class Conditions:
+    """The conditions of a join.
+
+    Args:
+        sides: the left and the right rows.
+        keys: for each equality, the value of the left and of the right side.
+        windows: the columns of the windows that are equal.
+        lower: the lower end of `right time - left time`.
+        upper: the upper end.
+        times: the time columns of the bounds.
+        of_side: the conditions of one side alone.
+        others: all other conditions.
+    """
+
+    sides: tuple[Scope, Scope]
+    keys: list[tuple[Item, Item]] = field(default_factory=list[tuple[Item, Item]])
+    windows: set[str] = field(default_factory=set[str])
+    lower: Bound | None = None
+    upper: Bound | None = None
+    times: tuple[str, str] | None = None
+    of_side: tuple[list[Tree], list[Tree]] = field(default_factory=lambda: ([], []))
+    others: list[Tree] = field(default_factory=list[Tree])
+
+    @property
+    def are_windowed(self) -> bool:
+        """Whether the rows of both sides are in windows."""
+        return all(isinstance(side.relation, Windowed) for side in self.sides)
+
+    def add(self, tree: Tree) -> None:
+        """Add a condition."""
+        if isinstance(tree, exp.Paren):
+            self.add(tree.this)
+        elif isinstance(tree, exp.And):
+            self.add(tree.left)
+            self.add(tree.right)
+        elif isinstance(tree, exp.Between):
+            self.add(exp.GTE(this=tree.this, expression=tree.args["low"]))
+            self.add(exp.LTE(this=tree.this, expression=tree.args["high"]))
+        elif not (self._is_window(tree) or self._is_bound(tree) or self._is_key(tree)):
+            read = self.sides_of(tree)
+            (self.of_side[read.pop()] if len(read) == 1 else self.others).append(tree)
+
+    def sides_of(self, tree: Tree) -> set[int]:
+        """The sides whose columns an expression reads."""
+        return {self.side_of(column) for column in tree.find_all(exp.Column)}
+
+    def side_of(self, column: Tree) -> int:
+        """The side that has a column.
+
+        Raises:
+            SqlError: none has it, or both.
+        """
+        having = [which for which, side in enumerate(self.sides) if side.has(column)]
+        if len(having) > 1:
+            raise SqlError.refused(column.name, "it is a column of both sides of the join", f"write the table too, as in t.{column.name}")
+        if not having:
+            self.sides[0].resolve(column)
+        return having[0]
+
+    def _is_window(self, tree: Tree) -> bool:
+        if not self.are_windowed or not isinstance(tree, exp.EQ):
+            return False
+        columns = [tree.this, tree.expression]
+        if not all(isinstance(c, exp.Column) for c in columns) or self.sides_of(tree) != {0, 1}:
+            return False
+        names = {self.sides[self.side_of(c)].resolve(c).column for c in columns}
+        if len(names) == 1 and names <= {WINDOW_START, WINDOW_END}:
+            self.windows |= {str(name) for name in names}
+            return True
+        return False
+
+    def _is_key(self, tree: Tree) -> bool:
+        if not isinstance(tree, exp.EQ):
+            return False
+        read = [self.sides_of(tree.this), self.sides_of(tree.expression)]
+        if sorted(read, key=sorted) != [{0}, {1}]:
+            return False
+        left, right = (tree.this, tree.expression) if read[0] == {0} else (tree.expression, tree.this)
+        self.keys.append((self.sides[0].item(left, ""), self.sides[1].item(right, "")))
+        return True
+
+    def _is_bound(self, tree: Tree) -> bool:
+        """Whether a condition bounds the times: `right time - left time` is compared with a length."""
+        if type(tree) not in _MIRRORED or (self.are_windowed and self.windows):
+            return False
+        one, other = self._shifted(tree.this), self._shifted(tree.expression)
+        if one is None or other is None or one[0] == other[0]:
+            return False
+        operation = cast(Any, type(tree))
+        if one[0] == 0:
+            one, other, operation = other, one, _MIRRORED[operation]
+        length = other[2] - one[2]
+        times = (other[1], one[1])
+        if self.times not in (None, times):
+            raise SqlError.refused(f"the bound {spark(tree)}", "each side has one event time", "compare one time of each side")
+        self.times = times
+        if operation in _LOWER:
+            self.lower = _tighter(self.lower, Bound(length, operation is exp.GT), 1)
+        if operation in _UPPER:
+            self.upper = _tighter(self.upper, Bound(length, operation is exp.LT), -1)
+        return True
+
+    def _shifted(self, tree: Tree) -> tuple[int, str, int] | None:
+        """The side, the column and the shift in ms of `time`, `time + INTERVAL ...` or `time - INTERVAL ...`; None for anything else."""
+        if isinstance(tree, exp.Paren):
+            return self._shifted(tree.this)
+        if isinstance(tree, exp.Column):
+            side = self.side_of(tree)
+            column = self.sides[side].resolve(tree).column
+            return (side, column, 0) if column and column in self.sides[side].relation.times else None
+        if not isinstance(tree, exp.Add | exp.Sub) or not isinstance(tree.expression, exp.Interval | exp.Neg | exp.Paren):
+            return None
+        below = self._shifted(tree.this)
+        if below is None:
+            return None
+        length = interval_ms(tree.expression)
+        return below[0], below[1], below[2] + (length if isinstance(tree, exp.Add) else -length)
+
+
+def _tighter(known: Bound | None, new: Bound, sign: int) -> Bound:
+    """The bound that accepts less: for a lower end (`sign` 1) the larger one, for an upper end (-1) the smaller one."""
+    if known is None:
+        return new
+    return max(known, new, key=lambda bound: (sign * bound.ms, bound.is_open))
+
+
+def sort_conditions(left: Scope, right: Scope, conditions: Sequence[Tree]) -> Conditions:
+    """Conditions of a join by what they are: equal windows first, since bounds have no meaning beside them."""
+    found = Conditions((left, right))
+    for one in sorted(conditions, key=lambda c: not any(column.name in (WINDOW_START, WINDOW_END) for column in c.find_all(exp.Column))):
+        found.add(one)
+    return found

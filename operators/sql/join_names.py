@@ -1,0 +1,157 @@
+"""The columns that each side of a join has before it, and where the query's names are found in its result."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from operators.columns import WINDOW_END, WINDOW_START
+from operators.sql.dialect import Tree
+from operators.sql.join_conditions import Conditions
+from operators.sql.names import find, free
+from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Item, Relation, Windowed, select
+from operators.sql.scope import Scope
+from operators.sql.select_list import condition
+
+_PREFIX = ("left_", "right_")
+
+
+@dataclass
+class JoinNames:
+    """The names of a join's columns.
+
+    Args:
+        sides: the left and the right rows.
+        preserved: the sides of which every result has a row.
+        reserved: names that no column may have.
+        keys: the names of the key columns.
+        values: for each side, its columns before the join: the value by name.
+        seen: for each side, by the table's alias and the column's name in the query, its value in the result.
+    """
+
+    sides: tuple[Scope, Scope]
+    preserved: Sequence[int]
+    reserved: Sequence[str]
+    keys: tuple[str, ...] = ()
+    values: tuple[dict[str, Item], dict[str, Item]] = field(default_factory=lambda: ({}, {}))
+    seen: tuple[dict[str, dict[str, Item]], dict[str, dict[str, Item]]] = field(default_factory=lambda: ({}, {}))
+
+    @classmethod
+    def of(
+        cls,
+        found: Conditions,
+        how: str,
+        columns: Sequence[Tree] | None,
+        names: Sequence[tuple[Tree, str]],
+        preserved: Sequence[int],
+        reserved: Sequence[str],
+    ) -> "JoinNames":
+        """The names of a join.
+
+        Args:
+            found: the conditions of the join.
+            how: which rows are kept.
+            columns: the columns that the query reads; None for all.
+            names: for columns of the SELECT list, the names that it gives them.
+            preserved: the sides of which every result has a row.
+            reserved: names that no column may have.
+        """
+        made = cls(found.sides, preserved, reserved)
+        given = [made._given(names, which) for which in (0, 1)]
+        made._name_keys(found, given)
+        extra = [c for tree in (*found.others, *found.of_side[0], *found.of_side[1]) for c in tree.find_all(exp.Column)]
+        for which in (0, 1):
+            is_hidden = which == 1 and how in ("semi", "anti")
+            for alias, column in made._wanted(which, extra if is_hidden else None if columns is None else [*columns, *extra]):
+                made._name(which, alias, column, given[which].get((alias, column)))
+        return made
+
+    def time(self, which: int, column: str) -> str:
+        """The name of a side's time before the join."""
+        known = next((name for name, item in self.values[which].items() if item.column == column), None)
+        if known is not None:
+            return known
+        name = self._free(column, which)
+        self.values[which][name] = Item.of_column(column, name)
+        return name
+
+    def side(self, which: int, where: str | None) -> Relation:
+        """The rows of a side before the join."""
+        relation = self.sides[which].relation
+        of = relation.of if isinstance(relation, Windowed) else relation
+        return select(of, [replace(item, name=name) for name, item in self.values[which].items()], where, ())
+
+    def residual(self, found: Conditions, how: str) -> str | None:
+        """The extra join condition: all that is neither a key nor a bound, nor filters a side before the join."""
+        kept = {"inner": (), "semi": (), "left": (0,), "anti": (0,), "right": (1,), "full": (0, 1)}[how]
+        trees = [*found.others, *(tree for which in kept for tree in found.of_side[which])]
+        left, right = self.seen
+        return condition(Scope(self.sides[0].relation, {**left, **right}), trees)
+
+    def tables(self, how: str) -> dict[str, Mapping[str, Item]]:
+        """The columns that the query sees, by table."""
+        return {**self.seen[0]} if how in ("semi", "anti") else {**self.seen[0], **self.seen[1]}
+
+    def _given(self, names: Sequence[tuple[Tree, str]], which: int) -> dict[tuple[str, str], str]:
+        """The names that the SELECT list gives to a side's columns: each name and each column once."""
+        found: dict[tuple[str, str], str] = {}
+        for tree, name in names:
+            for alias, columns in self.sides[which].tables.items():
+                column = find(tree.name, columns) if not tree.table or tree.table == alias else None
+                if column is not None and (alias, column) not in found and name.lower() not in map(str.lower, self.reserved):
+                    found[alias, column] = name
+        return found
+
+    def _wanted(self, which: int, columns: Sequence[Tree] | None) -> list[tuple[str, str]]:
+        """The columns of a side that the query reads, by table and name."""
+        known = [(alias, name) for alias, names in self.sides[which].tables.items() for name in names]
+        if columns is None:
+            return known
+        read = {
+            (alias, name) for tree in columns for alias, name in known if tree.table in ("", alias) and tree.name.lower() == name.lower()
+        }
+        return [one for one in known if one in read]
+
+    def _name_keys(self, found: Conditions, given: Sequence[Mapping[tuple[str, str], str]]) -> None:
+        """Name the key columns: as the SELECT list names them, or as on the left side."""
+        for number, pair in enumerate(found.keys):
+            names = [self._key_name(which, pair[which], given[which]) for which in self.preserved]
+            wanted = next((name for name in names if name), pair[0].column or f"key_{number}")
+            name = free(wanted, [*self.reserved, *self.keys], "key_")
+            self.keys = (*self.keys, name)
+            for which in (0, 1):
+                self.values[which][name] = replace(pair[which], name=name)
+
+    def _key_name(self, which: int, item: Item, given: Mapping[tuple[str, str], str]) -> str | None:
+        return next((name for (alias, column), name in given.items() if self._value(which, alias, column).sql == item.sql), None)
+
+    def _value(self, which: int, alias: str, column: str) -> Item:
+        return self.sides[which].tables[alias][column]
+
+    def _name(self, which: int, alias: str, column: str, wanted: str | None) -> None:
+        """Name a column that the query reads, and note where it is found in the result."""
+        item, seen = self._value(which, alias, column), self.seen[which].setdefault(alias, {})
+        if isinstance(self.sides[which].relation, Windowed) and item.column in WINDOW_COLUMNS:
+            seen[column] = self._window(which, item.column)
+            return
+        if which in self.preserved:
+            for key in self.keys:
+                if self.values[which][key].sql == item.sql and wanted in (None, key):
+                    seen[column] = Item.of_column(key, column)
+                    return
+        known = next((name for name, value in self.values[which].items() if value.sql == item.sql and name not in self.keys), None)
+        name = known or self._free(wanted or column, which)
+        self.values[which][name] = replace(item, name=name)
+        seen[column] = Item.of_column(name, column)
+
+    def _window(self, which: int, column: str | None) -> Item:
+        """A column of a side's window in the result: null if the result has no row of that side."""
+        name = {WINDOW_TIME: "result_time", WINDOW_START: WINDOW_START, WINDOW_END: WINDOW_END}[column or ""]
+        if which in self.preserved:
+            return Item.of_column(name)
+        marker = f"{_PREFIX[which]}exists"
+        self.values[which][marker] = Item(marker, "TRUE")
+        return Item(name, f"CASE WHEN {marker} THEN {name} END")
+
+    def _free(self, name: str, which: int) -> str:
+        return free(name, [*self.reserved, *self.values[0], *self.values[1]], _PREFIX[which])

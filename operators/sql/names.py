@@ -1,0 +1,69 @@
+"""Names in queries: columns by their table, and the SQL of a column."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from sqlglot import exp, tokens
+
+from operators.errors import did_you_mean
+from operators.sql.dialect import Tree
+from operators.sql.errors import SqlError
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+
+
+def column_sql(name: str) -> str:
+    """A column's name in Spark SQL, quoted if it must be.
+
+    >>> column_sql("item"), column_sql("order"), column_sql("EXPR$0")
+    ('item', '`order`', '`EXPR$0`')
+    """
+    is_plain = _PLAIN.fullmatch(name) and name.upper() not in tokens.Tokenizer.KEYWORDS
+    return name if is_plain else f"`{name.replace('`', '``')}`"
+
+
+def find(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is equal to a name, or differs from it in case only."""
+    names = list(known)
+    if name in names:
+        return name
+    return next((one for one in names if one.lower() == name.lower()), None)
+
+
+def found(name: str, known: Sequence[str], what: str = "column") -> str:
+    """The known name that is equal to a name.
+
+    Raises:
+        SqlError: there is none.
+    """
+    match = find(name, known)
+    if match is None:
+        raise SqlError.unknown(what, name, f"{', '.join(known)}{did_you_mean(name, known)}")
+    return match
+
+
+def free(name: str, taken: Iterable[str], prefix: str = "") -> str:
+    """A name that is not taken: the name itself, that with the prefix, or that with a number."""
+    names = {one.lower() for one in taken}
+    candidates = [name, f"{prefix}{name}"] if prefix else [name]
+    for candidate in candidates:
+        if candidate.lower() not in names:
+            return candidate
+    number = 2
+    while f"{candidates[-1]}_{number}".lower() in names:
+        number += 1
+    return f"{candidates[-1]}_{number}"
+
+
+def columns_in(tree: Tree) -> list[Tree]:
+    """The columns that an expression reads."""
+    return [*tree.find_all(exp.Column)]
+
+
+def conjuncts(tree: Tree | None) -> list[Tree]:
+    """The conditions of a conjunction."""
+    if tree is None:
+        return []
+    if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.And):
+        return conjuncts(tree.this)
+    return [*conjuncts(tree.left), *conjuncts(tree.right)] if isinstance(tree, exp.And) else [tree]

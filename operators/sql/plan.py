@@ -1,0 +1,191 @@
+"""A text of several statements as a list of plans: what each statement computes, without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from operators.sql.dialect import Tree
+from operators.sql.errors import SqlError
+from operators.sql.names import find, found
+from operators.sql.planner import Planner
+from operators.sql.ranking import ranks_of
+from operators.sql.relations import Item, Named, Ranked, Relation, Windowed, applied, select, walk
+from operators.sql.script import CreateView, Explain, Insert, Query, read_script
+from operators.sql.tables import CreateTable
+
+
+@dataclass(frozen=True)
+class Order:
+    """How the rows of a query are printed.
+
+    Args:
+        by: the columns, each with its direction.
+        limit: the number of rows; None for all.
+    """
+
+    by: tuple[str, ...] = ()
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One statement that computes something.
+
+    Args:
+        relation: what it computes.
+        target: the table into which it inserts; empty for a query.
+        is_explained: whether it is EXPLAIN.
+        order: how a query's rows are printed.
+    """
+
+    relation: Relation
+    target: str = ""
+    is_explained: bool = False
+    order: Order = Order()
+
+
+@dataclass(frozen=True)
+class Script:
+    """The statements of a text.
+
+    Args:
+        declared: the tables of CREATE TABLE, by name.
+        views: the views, by name.
+        plans: the queries and INSERT and EXPLAIN statements, in the order of the text.
+    """
+
+    declared: Mapping[str, CreateTable]
+    views: Mapping[str, Relation]
+    plans: tuple[Plan, ...]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The tables that are inserted into."""
+        return tuple(plan.target for plan in self.plans if plan.target and not plan.is_explained)
+
+
+def plan(text: str, tables: Mapping[str, Relation] | None = None) -> Script:
+    """The plans of a text of SQL statements.
+
+    Args:
+        text: statements of Flink SQL, separated by semicolons.
+        tables: the relations of tables that the text does not declare.
+
+    Raises:
+        SqlError: a statement cannot be parsed, or a part of it has no operator; the message says why and what to write instead.
+        OperatorError: an operator refuses a parameter.
+
+    >>> script = plan('''
+    ...     CREATE TABLE bids (item STRING, price DECIMAL(10, 2), ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND);
+    ...     SELECT item, window_start, window_end, SUM(price) AS total
+    ...     FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES) GROUP BY item, window_start, window_end;
+    ... ''')
+    >>> script.plans[0].relation.of.operator
+    WindowedAggregate(by=('item',), window=Tumbling(size='10 minutes', offset=0), aggregates={'total': 'SUM(price)'}, time='ts', \
+allowed_lateness=0, evictor=None, early=None)
+    """
+    made = _Script(dict(tables or {}))
+    for statement in read_script(text):
+        made.add(statement)
+    return Script(made.declared, made.views, tuple(made.plans))
+
+
+class _Script:
+    """Collects the statements."""
+
+    def __init__(self, tables: dict[str, Relation]) -> None:
+        self.declared, self.views, self.plans = dict[str, CreateTable](), dict[str, Relation](), list[Plan]()
+        self._tables = tables
+
+    def add(self, statement: CreateTable | CreateView | Insert | Explain | Query) -> None:
+        """Add a statement; those after it can read its table or view."""
+        match statement:
+            case CreateTable():
+                self._declare(statement)
+            case CreateView():
+                relation = self._query(statement.query)
+                self._register(statement.name, _renamed(relation, statement))
+                self.views[statement.name] = self._tables[statement.name]
+            case Insert():
+                relation = self._inserted(statement.target, _check_complete(self._query(statement.query)))
+                self.plans.append(Plan(relation, statement.target))
+                self._tables[statement.target] = Named(statement.target, relation) if applied(relation) else relation
+            case Explain():
+                self.plans.append(Plan(_check_complete(self._query(statement.query)), statement.target or "", is_explained=True))
+            case Query():
+                self.plans.append(self._ordered(statement.query))
+
+    def _declare(self, table: CreateTable) -> None:
+        if find(table.name, self.declared) or find(table.name, self.views):
+            raise SqlError.refused(f"a second table {table.name!r}", "each table has a name of its own", "rename one of the two")
+        given = self._tables.get(table.name)
+        self.declared[table.name] = table
+        self._tables[table.name] = table.relation() if given is None else table.over(given)
+
+    def _register(self, name: str, relation: Relation) -> None:
+        if find(name, self._tables):
+            raise SqlError.refused(f"a second table {name!r}", "each table and view has a name of its own", "rename one of the two")
+        self._tables[name] = Named(name, relation) if applied(relation) else relation
+
+    def _query(self, tree: Tree) -> Relation:
+        return Planner(self._tables).query(tree)
+
+    def _inserted(self, target: str, relation: Relation) -> Relation:
+        """What an INSERT computes; the columns of a declared target are those of the query, by name."""
+        if target in self.targets:
+            raise SqlError.refused(f"a second INSERT INTO {target}", "a table is computed by one operator", "insert into another table")
+        if target in self.declared:
+            names = [c.name for c in self.declared[target].stored]
+            if sorted(names) != sorted(relation.columns):
+                listed = f"the table's columns are {', '.join(names)}, and the query's are {', '.join(relation.columns)}"
+                raise SqlError.refused(f"INSERT INTO {target}", listed, "give the query's columns these names with AS")
+        return relation
+
+    @property
+    def targets(self) -> list[str]:
+        """The tables that are inserted into so far."""
+        return [p.target for p in self.plans if not p.is_explained]
+
+    def _ordered(self, tree: Tree) -> Plan:
+        """A query, whose outermost ORDER BY and LIMIT say how its rows are printed."""
+        order, limit, copied = tree.args.get("order"), tree.args.get("limit"), tree.copy()
+        copied.set("order", None)
+        copied.set("limit", None)
+        relation = _check_complete(self._query(copied))
+        by = tuple(_direction(one, relation) for one in order.expressions) if order else ()
+        number = limit.expression if limit else None
+        if number is not None and not (isinstance(number, exp.Literal) and number.name.isdecimal()):
+            raise SqlError.refused(f"LIMIT {number.sql()}", "it is no number of rows", "write a whole number")
+        return Plan(relation, order=Order(by, int(number.name) if number is not None else None))
+
+
+def _direction(tree: Tree, relation: Relation) -> str:
+    if not isinstance(tree.this, exp.Column):
+        raise SqlError.refused(
+            f"ORDER BY {tree.this.sql()}", "rows are printed in the order of their columns", "select it with a name, and order by that"
+        )
+    nulls = "FIRST" if tree.args.get("nulls_first") else "LAST"
+    return f"`{found(tree.this.name, relation.columns)}` {'DESC' if tree.args.get('desc') else 'ASC'} NULLS {nulls}"
+
+
+def _renamed(relation: Relation, view: CreateView) -> Relation:
+    if not view.columns:
+        return relation
+    if len(view.columns) != len(relation.columns):
+        listed = f"it names {len(view.columns)} columns, and the query has {len(relation.columns)}"
+        raise SqlError.refused(f"CREATE VIEW {view.name}", listed, "name each column once")
+    return select(
+        relation, [Item.of_column(c, name) for c, name in zip(relation.columns, view.columns, strict=True)], None, relation.arrivals
+    )
+
+
+def _check_complete(relation: Relation) -> Relation:
+    """The relation, unless rows in windows, or ranks without a limit, are its result: only an operator reads them."""
+    for one in walk(relation):
+        if isinstance(one, Ranked):
+            ranks_of(one, ())
+        if isinstance(one, Windowed):
+            why = "rows in windows are read by an operator"
+            raise SqlError.refused("a query that ends with windows", why, "aggregate, join, rank or deduplicate them")
+    return relation

@@ -1,0 +1,215 @@
+"""Queries as relations: the FROM clause with its joins, then the ranks, then the aggregates or the SELECT list."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from operators.sql.aggregates import aggregate, is_aggregate
+from operators.sql.dialect import Tree
+from operators.sql.errors import SqlError
+from operators.sql.join_conditions import sort_conditions
+from operators.sql.joins import How, Wanted, join
+from operators.sql.names import conjuncts, find
+from operators.sql.ranking import rank
+from operators.sql.relations import Ranked, Relation, Windowed
+from operators.sql.scope import Scope, table_names
+from operators.sql.select_list import project
+from operators.sql.windowing import WindowFunction
+
+_LATER = {
+    "qualify": (
+        "QUALIFY",
+        "Flink's pattern of a Top-N is a subquery",
+        "write SELECT ... FROM (SELECT *, ROW_NUMBER() ... AS n ...) WHERE n <= N",
+    ),
+    "laterals": ("LATERAL", "there is no operator for table functions", "compute the columns in the SELECT list of a view"),
+    "order": (
+        "ORDER BY of an inner query",
+        "the rows of a table have no order",
+        "use ROW_NUMBER with ORDER BY, or order the outermost query",
+    ),
+    "limit": ("LIMIT of an inner query", "the rows of a table have no order", "use ROW_NUMBER() ... <= N"),
+    "offset": ("OFFSET of an inner query", "the rows of a table have no order", "use ROW_NUMBER() ... > N"),
+    "windows": ("WINDOW", "there is no OVER aggregation", "aggregate windows: GROUP BY window_start, window_end over HOP or CUMULATE"),
+    "match": ("MATCH_RECOGNIZE", "there is no operator for patterns of rows", "join each pair of rows by an interval join"),
+}
+"""Clauses that have no operator, with the reason and the way out."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans queries over known tables.
+
+    Args:
+        tables: the relation of each table and view.
+    """
+
+    tables: Mapping[str, Relation] = field(default_factory=dict[str, Relation])
+
+    def query(self, tree: Tree) -> Relation:
+        """The relation of a query.
+
+        Raises:
+            SqlError: a part of the query has no operator.
+            OperatorError: an operator refuses a parameter.
+        """
+        if isinstance(tree, exp.Subquery):
+            return self.query(tree.this)
+        if isinstance(tree, exp.SetOperation):
+            way_out = "write a statement for each part; rows that arrive in one source are rows of one stream"
+            raise SqlError.refused(type(tree).__name__.upper(), "there is no operator for the union of tables", way_out)
+        if not isinstance(tree, exp.Select):
+            raise SqlError.refused(type(tree).__name__.upper(), "it is no query", "write SELECT ... FROM ...")
+        return self._with_ctes(tree)._select(tree)
+
+    def _with_ctes(self, tree: Tree) -> "Planner":
+        planner = self
+        for cte in tree.ctes:
+            planner = Planner({**planner.tables, cte.alias: planner.query(cte.this)})
+        return planner
+
+    def _select(self, tree: Tree) -> Relation:
+        for clause, reason in _LATER.items():
+            if tree.args.get(clause):
+                raise SqlError.refused(*reason)
+        scope = self._from(tree)
+        if isinstance(scope.relation, Ranked):
+            scope = rank(scope, scope.relation, _shows(tree, scope.relation.name))
+        if tree.args.get("distinct"):
+            tree = _grouped(tree, scope)
+        return aggregate(scope, tree) if is_aggregate(tree) else project(scope, tree.expressions)
+
+    def _from(self, tree: Tree) -> Scope:
+        """The rows of FROM and its joins, with the conditions of WHERE that no join uses."""
+        from_ = tree.args.get("from_")
+        if from_ is None:
+            raise SqlError.refused("a query without FROM", "an operator has an input", f"add FROM one of {table_names(self.tables)}")
+        wanted, where = _wanted(tree), conjuncts(tree.args["where"].this if tree.args.get("where") else None)
+        scope = self._table(from_.this)
+        for one in tree.args.get("joins") or ():
+            scope, where = self._join(scope, one, where, wanted)
+        for one in [c for c in where if _is_semi(c)]:
+            scope, where = self._semi(scope, one, wanted), [c for c in where if c is not one]
+        return Scope(scope.relation, scope.tables, tuple(where))
+
+    def _table(self, tree: Tree) -> Scope:
+        """A table, a view, a subquery or a windowing function of FROM."""
+        if isinstance(tree, exp.Subquery):
+            relation = self.query(tree.this)
+            return Scope.of(relation, tree.alias or "")
+        if not isinstance(tree, exp.Table):
+            kind = type(tree).__name__.upper()
+            raise SqlError.refused(f"{kind} in FROM", "an operator reads tables", "compute the columns in the SELECT list of a view")
+        if tree.args.get("version") is not None:
+            why = "there is no join with the version of a table at a time"
+            way_out = "join by an interval of the two event times, and keep the newest match with ROW_NUMBER() ... = 1"
+            raise SqlError.refused("FOR SYSTEM_TIME AS OF", why, way_out)
+        if tree.args.get("sample") is not None:
+            raise SqlError.refused(
+                "TABLESAMPLE", "results are computed again and must not depend on chance", "filter by a hash of a column"
+            )
+        function = WindowFunction.read(tree)
+        if function is not None:
+            return Scope.of(function.windowed(lambda data: self._table(data).relation), tree.alias or "")
+        name = find(tree.name, self.tables)
+        if name is None:
+            raise SqlError.unknown("table", tree.name, table_names(self.tables))
+        return Scope.of(self.tables[name], tree.alias or tree.name)
+
+    def _join(self, left: Scope, tree: Tree, where: list[Tree], wanted: Wanted) -> tuple[Scope, list[Tree]]:
+        """The rows of a join, and the conditions of WHERE that it does not use."""
+        how = _how(tree)
+        right = self._table(tree.this)
+        on = [*conjuncts(tree.args.get("on")), *(_using(left, right, c.name) for c in tree.args.get("using") or ())]
+        used = [c for c in where if how == "inner" and not _is_semi(c) and _is_within(c, left, right)]
+        found = sort_conditions(left, right, [*on, *used])
+        return join(found, how, wanted), [c for c in where if c not in used]
+
+    def _semi(self, left: Scope, tree: Tree, wanted: Wanted) -> Scope:
+        """The left rows with a match (EXISTS, IN), or without one (NOT EXISTS, NOT IN)."""
+        is_anti, condition = (True, tree.this) if isinstance(tree, exp.Not) else (False, tree)
+        condition = condition.unnest()
+        inner = condition.this if isinstance(condition, exp.Exists) else condition.args["query"].this
+        inner = inner.this if isinstance(inner, exp.Subquery) else inner
+        if not isinstance(inner, exp.Select) or inner.args.get("joins") or inner.args.get("group"):
+            raise SqlError.refused("this subquery of WHERE", "a semi join has one table on its right", "write FROM one table or subquery")
+        right = self._with_ctes(inner)._table(inner.args["from_"].this)
+        conditions = conjuncts(inner.args["where"].this if inner.args.get("where") else None)
+        if isinstance(condition, exp.In):
+            conditions = [*conditions, exp.EQ(this=condition.this.copy(), expression=_first_column(inner, right))]
+        found = sort_conditions(left, right, conditions)
+        return join(found, "anti" if is_anti else "semi", wanted)
+
+
+def _how(tree: Tree) -> How:
+    if tree.args.get("method"):
+        raise SqlError.refused(f"{tree.args['method']} JOIN", "a join names its key", "write ON a.key = b.key AND ...")
+    kind, side = (tree.args.get("kind") or "").upper(), (tree.args.get("side") or "").upper()
+    known: dict[str, How] = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}
+    if kind in ("SEMI", "ANTI"):
+        return "semi" if kind == "SEMI" else "anti"
+    return known.get(side, "inner")
+
+
+def _using(left: Scope, right: Scope, column: str) -> Tree:
+    tables = [next((alias for alias, columns in side.tables.items() if find(column, columns)), "") for side in (left, right)]
+    one, other = (exp.column(column, table=table or None) for table in tables)
+    return exp.EQ(this=one, expression=other)
+
+
+def _is_within(tree: Tree, left: Scope, right: Scope) -> bool:
+    return all(left.has(c) or right.has(c) for c in tree.find_all(exp.Column))
+
+
+def _is_semi(tree: Tree) -> bool:
+    condition = tree.this.unnest() if isinstance(tree, exp.Not) else tree
+    return isinstance(condition, exp.Exists) or (isinstance(condition, exp.In) and condition.args.get("query") is not None)
+
+
+def _first_column(inner: Tree, right: Scope) -> Tree:
+    """The column of a subquery of IN, with its table."""
+    if len(inner.expressions) != 1:
+        raise SqlError.refused("IN with several columns", "one column is compared", "write EXISTS with an equality for each column")
+    column = inner.expressions[0].unalias().copy()
+    if isinstance(column, exp.Column) and not column.table:
+        column.set("table", exp.to_identifier(next(iter(right.tables))))
+    return column
+
+
+def _own_columns(tree: Tree) -> list[Tree]:
+    """The columns that a query's own clauses read, with those of its subqueries in WHERE, but not those of FROM."""
+    parts = [*tree.expressions, *(tree.args.get(name) for name in ("where", "group", "having", "order"))]
+    parts += [one.args.get("on") for one in tree.args.get("joins") or ()]
+    return [column for part in parts if part is not None for column in part.find_all(exp.Column)]
+
+
+def _wanted(tree: Tree) -> Wanted:
+    columns = _own_columns(tree)
+    has_star = any(isinstance(e, exp.Star) or (isinstance(e, exp.Column) and isinstance(e.this, exp.Star)) for e in tree.expressions)
+    plain = [(e.unalias(), e.alias_or_name) for e in tree.expressions if isinstance(e.unalias(), exp.Column)]
+    names = [(column, name) for column, name in plain if not isinstance(column.this, exp.Star)]
+    return Wanted(None if has_star else tuple(columns), () if is_aggregate(tree) else tuple(names))
+
+
+def _shows(tree: Tree, name: str) -> bool:
+    """Whether a query selects a rank."""
+    return any(
+        isinstance(e.unalias(), exp.Star)
+        or any(c.name.lower() == name.lower() or isinstance(c.this, exp.Star) for c in e.find_all(exp.Column))
+        for e in tree.expressions
+    )
+
+
+def _grouped(tree: Tree, scope: Scope) -> Tree:
+    """SELECT DISTINCT of windows as GROUP BY of its columns."""
+    if not isinstance(scope.relation, Windowed) or is_aggregate(tree):
+        why = "every value that was ever seen would be kept"
+        way_out = (
+            "take the distinct values of each window, keep the first row of each key (ROW_NUMBER() ... = 1), or GROUP BY with COUNT(*)"
+        )
+        raise SqlError.refused("SELECT DISTINCT without a window", why, way_out)
+    copied = tree.copy()
+    copied.set("distinct", None)
+    copied.set("group", exp.Group(expressions=[e.unalias().copy() for e in copied.expressions]))
+    return copied

@@ -1,0 +1,235 @@
+"""ROW_NUMBER with a limit: Top-N, window Top-N, deduplication and window deduplication."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+from sqlglot import exp
+
+from operators.aggregate import Aggregate
+from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START
+from operators.consecutive import Consecutive
+from operators.contract import EVENT_TIME
+from operators.deduplicate import Deduplicate
+from operators.errors import OperatorError
+from operators.sql.dialect import Tree, spark
+from operators.sql.errors import SqlError
+from operators.sql.names import find
+from operators.sql.relations import WINDOW_TIME, Apply, Item, Ranked, Relation, Select, Windowed, applied, select, upserts, windows_of
+from operators.sql.scope import Scope
+from operators.sql.select_list import ARRIVAL_TIME
+from operators.top_k import TopK
+from operators.top_n import TopN
+from operators.windows import Aligned
+
+_MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.GT: exp.LT, exp.EQ: exp.EQ}
+_BOUNDS = (WINDOW_START, WINDOW_END)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks that a query keeps.
+
+    Args:
+        first: the first one.
+        last: the last one, or the column that holds it.
+    """
+
+    first: int
+    last: int | str
+
+
+def ranks_of(ranked: Ranked, conditions: Sequence[Tree]) -> tuple[Ranks, list[Tree]]:
+    """The ranks that conditions keep, and the other conditions.
+
+    Raises:
+        SqlError: the conditions give no last rank.
+    """
+    first, last, others = 1, list[int | str](), list[Tree]()
+    for one in _split_between(conditions):
+        compared = _compared(ranked, one)
+        if compared is None:
+            others.append(one)
+            continue
+        operation, bound = compared
+        if operation in (exp.GTE, exp.GT, exp.EQ):
+            if isinstance(bound, str):
+                raise _no_bound(one)
+            first = max(first, bound + (operation is exp.GT))
+        if operation in (exp.LTE, exp.LT, exp.EQ):
+            if isinstance(bound, str) and operation is not exp.LTE:
+                raise _no_bound(one)
+            last.append(bound - 1 if operation is exp.LT and isinstance(bound, int) else bound)
+    if len(last) != 1:
+        why = "only the first rows of each partition have a bounded state"
+        raise SqlError.refused(f"{ranked.function.upper()}() AS {ranked.name} without a last rank", why, f"add WHERE {ranked.name} <= N")
+    return Ranks(first, last[0]), others
+
+
+def _split_between(conditions: Sequence[Tree]) -> list[Tree]:
+    found: list[Tree] = []
+    for one in conditions:
+        if isinstance(one, exp.Between):
+            found += [exp.GTE(this=one.this, expression=one.args["low"]), exp.LTE(this=one.this, expression=one.args["high"])]
+        else:
+            found.append(one)
+    return found
+
+
+def _compared(ranked: Ranked, tree: Tree) -> tuple[Any, int | str] | None:
+    """How a condition compares the rank, and with what; None if it does not read the rank."""
+    if not any(c.name.lower() == ranked.name.lower() for c in tree.find_all(exp.Column)):
+        return None
+    if type(tree) not in _MIRRORED:
+        raise _no_bound(tree)
+    is_left = isinstance(tree.this, exp.Column) and tree.this.name.lower() == ranked.name.lower()
+    operation = cast(Any, type(tree)) if is_left else _MIRRORED[type(tree)]
+    other = tree.expression if is_left else tree.this
+    if isinstance(other, exp.Literal) and not other.is_string and other.name.isdecimal():
+        return operation, int(other.name)
+    column = find(other.name, ranked.of.columns) if isinstance(other, exp.Column) else None
+    if column is None:
+        raise _no_bound(tree)
+    return operation, column
+
+
+def _no_bound(tree: Tree) -> SqlError:
+    legal = "a comparison with a whole number (<, <=, =, >=, >, BETWEEN), or <= a column of the rows"
+    return SqlError.refused(f"the condition {spark(tree)} on a rank", "a rank is compared with a bound", f"legal: {legal}")
+
+
+def rank(scope: Scope, ranked: Ranked, is_shown: bool) -> Scope:
+    """The rows of the first ranks, as the result of an operator.
+
+    Args:
+        scope: the rows with their rank, and the conditions.
+        ranked: the same rows.
+        is_shown: whether the query selects the rank.
+    """
+    ranks, others = ranks_of(ranked, scope.conditions)
+    made = _apply(ranked, ranks, is_shown)
+    kept = None
+    if isinstance(made, Apply) and isinstance(made.operator, TopK | Consecutive) and ranks.first > 1:
+        kept = f"{RANK} >= {ranks.first}"
+    shown = Item.of_column(RANK, ranked.name) if RANK in made.columns else Item(ranked.name, str(ranks.first))
+    visible = [Item.of_column(RESULT_TIME if c == WINDOW_TIME else c, c) for c in ranked.visible]
+    rows = select(made, [*visible, *([shown] if is_shown else [])], kept)
+    named = {alias: {n: Item.of_column(n) for n in columns if n in rows.columns} for alias, columns in scope.tables.items()}
+    return Scope(rows, named, tuple(others))
+
+
+def _apply(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
+    of = ranked.of
+    by = tuple(c for c in ranked.by if c not in _BOUNDS)
+    if {*_BOUNDS} <= {*ranked.by} and not upserts(of):
+        if isinstance(of, Windowed):
+            return _of_rows(ranked, of, by, ranks)
+        if windows_of(of):
+            return _of_results(ranked, of, by, ranks)
+    if isinstance(of, Windowed):
+        why = "rows in windows are ranked in each window"
+        raise SqlError.refused(f"{ranked.function.upper()}() over all windows", why, "PARTITION BY window_start, window_end, ...")
+    if _is_first_row(ranked, ranks) and not upserts(of) and (order := _time_order(ranked)):
+        keep, kind = order
+        return Apply(Deduplicate(by=ranked.by, keep=keep, order=kind, time=_time(ranked)), (of,), of.columns)
+    return _top_n(ranked, ranks, is_shown)
+
+
+def _is_first_row(ranked: Ranked, ranks: Ranks) -> bool:
+    return ranked.function == "row_number" and ranks == Ranks(1, 1) and bool(ranked.by)
+
+
+def _time_order(ranked: Ranked) -> tuple[Literal["first", "last"], Literal["event_time", "arrival"]] | None:
+    """Which row an order by time alone puts first, and by which time; None for another order."""
+    [first, *others] = ranked.order
+    name, _, direction = first.partition(" ")
+    if others or "NULLS" in direction:
+        return None
+    keep: Literal["first", "last"] = "last" if direction == "DESC" else "first"
+    if name == ARRIVAL_TIME:
+        return keep, "arrival"
+    return (keep, "event_time") if name in ranked.times else None
+
+
+def _time(ranked: Ranked) -> str:
+    """The time of a deduplication; in order of arrival, any event time of the rows."""
+    name = ranked.order[0].partition(" ")[0]
+    return name if name != ARRIVAL_TIME else next(iter(ranked.times), EVENT_TIME)
+
+
+def _require_row_number(ranked: Ranked) -> None:
+    if ranked.function != "row_number":
+        why = "the rows of a window are numbered; ties are in order of arrival"
+        raise SqlError.refused(f"{ranked.function.upper()}() in a window", why, "use ROW_NUMBER()")
+
+
+def _whole(ranks: Ranks, what: str) -> int:
+    if isinstance(ranks.last, str):
+        raise SqlError.refused(f"a last rank from the column {ranks.last}", f"{what} has one last rank for all windows", "write a number")
+    return ranks.last
+
+
+def _of_rows(ranked: Ranked, of: Windowed, by: tuple[str, ...], ranks: Ranks) -> Relation:
+    """Window deduplication or window Top-N of rows."""
+    _require_row_number(ranked)
+    last, added = _whole(ranks, "a window Top-N"), (*_BOUNDS, RESULT_TIME, FINAL_AT)
+    window = cast(Aligned, of.window)
+    order = _time_order(ranked)
+    if order and order[1] == "arrival":
+        raise SqlError.refused("a window's rows in order of arrival", "a window's result is that of event time", "ORDER BY the event time")
+    if ranks == Ranks(1, 1) and by and order:
+        operator = Deduplicate(by=by, keep=order[0], window=window, time=of.time)
+        return Apply(operator, (of.of,), (*of.of.columns, *added), (RESULT_TIME,), window)
+    top = TopK(k=last, order_by=ranked.order, by=by, window=window, time=of.time)
+    columns = tuple(c for c in of.of.columns if c not in (RESULT_TIME, FINAL_AT))
+    return Apply(top, (of.of,), (*columns, *_BOUNDS, RANK, RESULT_TIME, FINAL_AT), (RESULT_TIME,), window)
+
+
+def _of_results(ranked: Ranked, of: Relation, by: tuple[str, ...], ranks: Ranks) -> Relation:
+    """Window Top-N of the results of a windowed operator, as one operator if it can be one."""
+    _require_row_number(ranked)
+    top, below = TopK(k=_whole(ranks, "a window Top-N"), order_by=ranked.order, by=by), applied(of)
+    columns = tuple(c for c in of.columns if c not in (RESULT_TIME, FINAL_AT, WINDOW_TIME))
+    added = (RANK, RESULT_TIME, FINAL_AT)
+    windows = windows_of(of)
+    if below and isinstance(of, Apply | Select) and (of is below or (isinstance(of, Select) and of.is_whole and of.of is below)):
+        try:
+            both = Consecutive(of=below.operator, then=top)
+        except OperatorError:  # sessions: the second operator reads a table of the first one's results
+            both = None
+        if both is not None:
+            own = tuple(c for c in below.columns if c not in (RESULT_TIME, FINAL_AT))
+            return Apply(both, below.inputs, (*own, *added), (RESULT_TIME,), windows)
+    return Apply(top, (of,), (*columns, *added), (RESULT_TIME,), windows)
+
+
+def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
+    of = ranked.of
+    if any(c.startswith(ARRIVAL_TIME) for c in ranked.order):
+        why = "in order of arrival only the first or the last row of a key is kept"
+        raise SqlError.refused(f"a Top-{ranks.last} in order of arrival", why, "ORDER BY a column; ties are in order of arrival")
+    top = TopN(
+        by=ranked.by,
+        order_by=ranked.order,
+        rank_end=ranks.last,
+        rank_start=ranks.first,
+        function=cast(Literal["row_number", "rank", "dense_rank"], ranked.function),
+        with_rank=is_shown,
+        unique_key=of.key,
+    )
+    if _only_rises(of, top):
+        top = replace(top, improving=True)
+    return Apply(top, (of,), (*of.columns, *([RANK] if is_shown else [])))
+
+
+def _only_rises(of: Relation, top: TopN) -> bool:
+    """Whether a new value of a row always puts it before its old one: a count or a maximum in falling order, a minimum in rising order."""
+    below = applied(of)
+    if below is None or not isinstance(below.operator, Aggregate) or not isinstance(top.rank_end, int) or top.rank_start != 1:
+        return False
+    [first, *others] = top.order
+    names = {i.name: i.column for i in of.items} if isinstance(of, Select) else {c: c for c in of.columns}
+    sql = below.operator.aggregates.get(names.get(first.column) or "", "").upper()
+    rising = ("COUNT(", "MAX(") if first.descending else ("MIN(",)
+    rises = sql.startswith(rising) and sql.count("(") == 1 and not first.nulls_first  # a null, the smallest value, may become a value
+    return rises and all(o.column in of.key for o in others) and {*top.partition} <= {*of.key}

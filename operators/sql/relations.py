@@ -1,0 +1,299 @@
+"""What a query means, as values without Spark: rows of named tables, selected, put into windows, and given to operators."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from operators.columns import RESULT_TIME, WINDOW_END, WINDOW_START
+from operators.contract import Operator
+from operators.sql.dialect import Tree
+from operators.sql.names import column_sql, free
+from operators.windows import AnyWindow
+
+WINDOW_TIME = "window_time"
+"""Flink's name of the event time of a window's result."""
+WINDOW_COLUMNS = (WINDOW_START, WINDOW_END, WINDOW_TIME)
+
+
+@dataclass(frozen=True)
+class Input:
+    """The rows of a table by its name: those of a frame, a source or a derived table.
+
+    Args:
+        name: the table's name.
+        columns: its columns.
+        times: the columns that are event times.
+        arrivals: names that stand for the time at which a row arrived, as declared by `PROCTIME()`; they are no columns.
+        key: the columns by which rows replace each other; empty if rows are only added.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    times: tuple[str, ...] = ()
+    arrivals: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple["Relation", ...]:
+        """There are none."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Item:
+    """A column of a `Select`.
+
+    Args:
+        name: its name.
+        sql: its value, in Spark SQL over the columns of the relation below.
+        column: the column below, if the value is that column alone.
+    """
+
+    name: str
+    sql: str
+    column: str | None = None
+
+    @classmethod
+    def of_column(cls, column: str, name: str = "") -> "Item":
+        """A column of the relation below, by its own or another name."""
+        return cls(name or column, column_sql(column), column)
+
+
+@dataclass(frozen=True)
+class Select:
+    """Some rows and columns of a relation, each row for itself.
+
+    Args:
+        of: the relation below.
+        items: the columns.
+        where: a condition in Spark SQL over the columns of the relation below.
+        arrivals: see `Input`.
+    """
+
+    of: "Relation"
+    items: tuple[Item, ...]
+    where: str | None = None
+    arrivals: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple["Relation", ...]:
+        """The relation below."""
+        return (self.of,)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the items."""
+        return tuple(item.name for item in self.items)
+
+    @cached_property
+    def times(self) -> tuple[str, ...]:
+        """The items that are an event time of the relation below."""
+        return tuple(item.name for item in self.items if item.column in self.of.times)
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The key of the relation below, if all of its columns are selected."""
+        names = {item.column: item.name for item in self.items if item.column}
+        return tuple(names[c] for c in self.of.key) if {*self.of.key} <= {*names} else ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has only columns of the relation below by their own names, and all rows."""
+        return self.where is None and all(item.column == item.name for item in self.items)
+
+
+class _Over:
+    """A relation over one other, whose rows it keeps."""
+
+    of: "Relation"
+
+    @property
+    def inputs(self) -> tuple["Relation", ...]:
+        """The relation below."""
+        return (self.of,)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """See `Input`."""
+        return self.of.times
+
+    @property
+    def arrivals(self) -> tuple[str, ...]:
+        """See `Input`."""
+        return self.of.arrivals
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """See `Input`."""
+        return self.of.key
+
+
+@dataclass(frozen=True)
+class Windowed(_Over):
+    """Rows, once for each of their windows, which an operator makes: the result of a windowing table function.
+
+    Args:
+        of: the rows.
+        window: the windows.
+        time: the column with a row's event time.
+        partition: the columns of each of whose values the rows form sessions of their own; empty for other windows.
+    """
+
+    of: "Relation"
+    window: AnyWindow
+    time: str
+    partition: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the rows, and those of the windows."""
+        return (*self.of.columns, *WINDOW_COLUMNS)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The event times of the rows, and that of a window's result."""
+        return (*self.of.times, WINDOW_TIME)
+
+
+@dataclass(frozen=True)
+class Ranked(_Over):
+    """Rows with their number in an order, of which an operator keeps the first.
+
+    Args:
+        of: the rows.
+        function: how ranks are counted: `row_number`, `rank` or `dense_rank`.
+        by: the columns of PARTITION BY.
+        order: the columns of ORDER BY, each with its direction.
+        name: the name of the rank.
+        visible: the other columns that the query has.
+    """
+
+    of: "Relation"
+    function: str
+    by: tuple[str, ...]
+    order: tuple[str, ...]
+    name: str
+    visible: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The visible columns, and the rank."""
+        return (*self.visible, self.name)
+
+
+@dataclass(frozen=True)
+class Apply:
+    """The result of an operator.
+
+    Args:
+        operator: the operator.
+        inputs: its inputs.
+        columns: the columns of the result.
+        times: the columns of the result that are event times.
+        windows: the windows of the rows, if each is the result of one.
+    """
+
+    operator: Operator
+    inputs: tuple["Relation", ...]
+    columns: tuple[str, ...]
+    times: tuple[str, ...] = ()
+    windows: AnyWindow | None = field(default=None)
+    arrivals: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns by which results replace each other; empty if they are final."""
+        emits = self.operator.emits
+        return emits.key if emits.upserts else ()
+
+
+@dataclass(frozen=True)
+class Named(_Over):
+    """The result of an operator under the name of a view, or of a table that is inserted into.
+
+    Args:
+        name: the name.
+        of: the result.
+    """
+
+    name: str
+    of: "Relation"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the result."""
+        return self.of.columns
+
+
+Relation = Input | Select | Windowed | Ranked | Apply | Named
+
+
+def upserts(relation: Relation) -> bool:
+    """Whether rows of a relation replace each other."""
+    if isinstance(relation, Apply):
+        return relation.operator.emits.upserts
+    return bool(relation.key) if isinstance(relation, Input) else upserts(relation.inputs[0])
+
+
+def applied(relation: Relation) -> Apply | None:
+    """The operator whose result a relation selects from; None if it selects from an input or has windows."""
+    if isinstance(relation, Select | Named):
+        return applied(relation.of)
+    return relation if isinstance(relation, Apply) else None
+
+
+def windows_of(relation: Relation) -> AnyWindow | None:
+    """The windows of which the rows are results, if the columns `window_start` and `window_end` are those of the windows."""
+    found = applied(relation)
+    return found.windows if found and {WINDOW_START, WINDOW_END} <= {*relation.columns} else None
+
+
+def with_result_time(relation: Relation) -> tuple[Relation, str]:
+    """The results of windows with the time of each result, and the name of that column."""
+    if isinstance(relation, Named):
+        of, name = with_result_time(relation.of)
+        return Named(relation.name, of), name
+    if not isinstance(relation, Select):
+        return relation, RESULT_TIME
+    of, time = with_result_time(relation.of)
+    known = next((item.name for item in relation.items if item.column == time), None)
+    if known is not None:
+        return replace(relation, of=of), known
+    name = free(time, relation.columns)
+    return replace(relation, of=of, items=(*relation.items, Item.of_column(time, name))), name
+
+
+def select(of: Relation, items: Sequence[Item], where: str | None = None, arrivals: Sequence[str] = ()) -> Relation:
+    """Some rows and columns of a relation, merged with a selection below; the relation itself if nothing changes."""
+    if where is None and [(i.name, i.column) for i in items] == [(c, c) for c in of.columns] and {*arrivals} == {*of.arrivals}:
+        return of
+    if not isinstance(of, Select):
+        return Select(of, tuple(items), where, tuple(arrivals))
+    below = {item.name: item for item in of.items}
+    merged = [replace(below[i.column], name=i.name) if i.column else Item(i.name, _over(i.sql, below)) for i in items]
+    both = [condition for condition in (of.where, where and _over(where, below)) if condition]
+    return Select(of.of, tuple(merged), " AND ".join(f"({c})" for c in both) if len(both) > 1 else (both or [None])[0], tuple(arrivals))
+
+
+def _over(sql: str, below: dict[str, Item]) -> str:
+    """An expression over the names of a selection, as one over the columns of the relation below."""
+    tree: Tree = sqlglot.parse_one(sql, dialect="spark")
+
+    def replaced(node: Any) -> Any:
+        if not isinstance(node, exp.Column) or node.name not in below:
+            return node
+        inner = sqlglot.parse_one(below[node.name].sql, dialect="spark")
+        return inner if isinstance(inner, exp.Column | exp.Literal | exp.Func) else exp.Paren(this=inner)
+
+    return tree.transform(replaced).sql(dialect="spark")
+
+
+def walk(relation: Relation) -> Iterator[Relation]:
+    """A relation and all those below, each before those that it reads."""
+    yield relation
+    for below in relation.inputs:
+        yield from walk(below)

@@ -1,0 +1,145 @@
+"""The names that a query's expressions can use, and the expressions in Spark SQL over a relation's columns."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from operators.errors import did_you_mean
+from operators.sql.dialect import Tree, spark
+from operators.sql.errors import SqlError
+from operators.sql.names import find
+from operators.sql.relations import Item, Relation
+
+Names = Mapping[str, Mapping[str, Item]]
+_CLOCK = ("PROCTIME", "CURRENT_WATERMARK", "CURRENT_ROW_TIMESTAMP")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The rows of a FROM clause.
+
+    Args:
+        relation: the rows.
+        tables: for each name of a table, its visible columns, each with its value over the relation.
+        conditions: the conditions of WHERE that the FROM clause has not used.
+    """
+
+    relation: Relation
+    tables: Names
+    conditions: tuple[Tree, ...] = ()
+
+    @classmethod
+    def of(cls, relation: Relation, alias: str, conditions: Sequence[Tree] = ()) -> "Scope":
+        """The rows of one table."""
+        return cls(relation, {alias: {c: Item.of_column(c) for c in relation.columns}}, tuple(conditions))
+
+    def visible(self, table: str = "") -> list[Item]:
+        """The columns of `*`, or of `table.*`."""
+        if not table:
+            return [Item(name, i.sql, i.column) for columns in self.tables.values() for name, i in columns.items()]
+        alias = find(table, self.tables)
+        if alias is None:
+            raise SqlError.unknown("table", table, ", ".join(self.tables))
+        return [Item(name, i.sql, i.column) for name, i in self.tables[alias].items()]
+
+    def resolve(self, column: Tree) -> Item:
+        """The value of a name.
+
+        Raises:
+            SqlError: there is no such column, or more than one.
+        """
+        tables = self.tables
+        if column.table:
+            alias = find(column.table, tables)
+            if alias is None:
+                raise SqlError.unknown("table", column.table, ", ".join(tables))
+            tables = {alias: tables[alias]}
+        matches = {columns[name] for columns in tables.values() if (name := find(column.name, columns)) is not None}
+        if len(matches) > 1:
+            raise SqlError.refused(column.name, "it is a column of several tables", f"write the table too, as in t.{column.name}")
+        if not matches:
+            known = [name for columns in tables.values() for name in columns]
+            raise SqlError.unknown("column", column.sql(), f"{', '.join(known)}{did_you_mean(column.name, known)}")
+        return matches.pop()
+
+    def is_arrival(self, tree: Tree) -> bool:
+        """Whether an expression is the time at which a row arrived."""
+        if isinstance(tree, exp.Anonymous) and str(tree.this).upper() == "PROCTIME":
+            return True
+        return isinstance(tree, exp.Column) and find(tree.name, self.relation.arrivals) is not None and not self.has(tree)
+
+    def has(self, column: Tree) -> bool:
+        """Whether there is a column of a name."""
+        return any(find(column.name, c) is not None for alias, c in self.tables.items() if not column.table or column.table == alias)
+
+    def item(self, tree: Tree, name: str) -> Item:
+        """An expression as an item over the relation.
+
+        Raises:
+            SqlError: it reads more than one row, or an unknown column.
+        """
+        if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.Column):
+            tree = tree.this
+        if isinstance(tree, exp.Column):
+            found = self.resolve(tree)
+            return Item(name, found.sql, found.column)
+        return Item(name, self.sql(tree))
+
+    def sql(self, tree: Tree) -> str:
+        """An expression over one row in Spark SQL.
+
+        Raises:
+            SqlError: it reads more than one row, or an unknown column.
+        """
+        check_row_by_row(tree)
+        return spark(self.over(tree))
+
+    def over(self, tree: Tree) -> Tree:
+        """An expression with its names replaced by columns of the relation."""
+
+        def replaced(node: Any) -> Any:
+            if not isinstance(node, exp.Column):
+                return node
+            found: Tree = sqlglot.parse_one(self.resolve(node).sql, dialect="spark")
+            return found if isinstance(found, exp.Column) else exp.Paren(this=found)
+
+        copied: Tree = tree.copy()
+        return replaced(copied) if isinstance(copied, exp.Column) else copied.transform(replaced)
+
+
+def check_row_by_row(tree: Tree) -> None:
+    """Raise `SqlError` if an expression reads more than one row, or the clock of Flink."""
+    for node in tree.walk():
+        if isinstance(node, exp.Window):
+            raise over_refused(node)
+        if isinstance(node, exp.Query):
+            way_out = "join the tables; IN and EXISTS make a semi join of windows or of an interval as conditions of WHERE on their own"
+            raise SqlError.refused("a subquery in an expression", "an operator reads its inputs in FROM", way_out)
+        if isinstance(node, exp.AggFunc):
+            raise SqlError.refused(
+                spark(node), "it is an aggregate, and this expression reads one row", "aggregate in SELECT or HAVING, with GROUP BY"
+            )
+        if isinstance(node, exp.Anonymous) and str(node.this).upper() in _CLOCK:
+            way_out = "declare the column in CREATE TABLE, as in pt AS PROCTIME(), and use it in ORDER BY of ROW_NUMBER alone"
+            raise SqlError.refused(
+                f"{node.this}() in an expression", "results are computed again and must not depend on the clock", way_out
+            )
+
+
+def over_refused(node: Tree) -> SqlError:
+    """The error for an OVER clause that no operator has."""
+    if isinstance(node.this, exp.RowNumber | exp.Rank | exp.DenseRank):
+        why = "only the first rows of each partition have a bounded state"
+        return SqlError.refused(f"{spark(node.this)} without a limit", why, "compare the rank with a number in WHERE of an outer query")
+    why = "there is no operator for an aggregate over the rows before each row"
+    return SqlError.refused(
+        f"the OVER aggregation {spark(node.this)}", why, "aggregate windows: GROUP BY window_start, window_end over HOP or CUMULATE"
+    )
+
+
+def table_names(tables: Iterable[str]) -> str:
+    """Names for an error."""
+    return ", ".join(tables) or "none"

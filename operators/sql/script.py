@@ -1,0 +1,194 @@
+"""A text as a list of statements, each by its kind."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from operators.sql.dialect import Tree, parse_query, tokenize
+from operators.sql.errors import SqlError, shortened
+from operators.sql.tables import CreateTable, read_table
+
+
+@dataclass(frozen=True)
+class CreateView:
+    """A named query.
+
+    Args:
+        name: its name.
+        query: the tree of the query.
+        columns: the names of its columns, if they are given.
+    """
+
+    name: str
+    query: Tree
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Insert:
+    """A query whose result is the content of a table.
+
+    Args:
+        target: the table's name.
+        query: the tree of the query.
+    """
+
+    target: str
+    query: Tree
+
+
+@dataclass(frozen=True)
+class Explain:
+    """A question how a query is computed.
+
+    Args:
+        query: the tree of the query.
+        target: the table into which it inserts, if it is an INSERT.
+    """
+
+    query: Tree
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query.
+
+    Args:
+        query: its tree.
+    """
+
+    query: Tree
+
+
+Statement = CreateTable | CreateView | Insert | Explain | Query
+LEGAL = "CREATE TABLE, CREATE VIEW, INSERT INTO ... SELECT, EXPLAIN and SELECT"
+_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
+
+
+def read_script(text: str) -> list[Statement]:
+    """The statements of a text, which semicolons separate.
+
+    Raises:
+        SqlError: a statement cannot be parsed, or is of no known kind.
+    """
+    return [_statement(part, tokens) for part, tokens in split(text)]
+
+
+def split(text: str) -> Iterator[tuple[str, Sequence[Token]]]:
+    """The text and the tokens of each statement."""
+    tokens, current = tokenize(text), list[Token]()
+    for token in tokens:
+        if token.token_type != TokenType.SEMICOLON:
+            current.append(token)
+        elif current:
+            yield _part(text, current), current
+            current = []
+    if current:
+        yield _part(text, current), current
+
+
+def _part(text: str, tokens: Sequence[Token]) -> str:
+    return text[tokens[0].start : tokens[-1].end + 1]
+
+
+def words_of(tokens: Sequence[Token]) -> list[str]:
+    """The tokens' texts in upper case; those of names and strings in quotes are empty."""
+    quoted = (TokenType.STRING, TokenType.IDENTIFIER)
+    words = ("" if token.token_type in quoted else token.text.upper() for token in tokens)
+    return [word for phrase in words for word in (phrase.split() or [""])]
+
+
+def _statement(text: str, tokens: Sequence[Token]) -> Statement:
+    words = words_of(tokens)
+    match words:
+        case ["SELECT" | "WITH" | "(", *_]:
+            return Query(_query(text, words))
+        case ["EXPLAIN", *_]:
+            return _explain(text, tokens)
+        case ["INSERT", "INTO", *_]:
+            return _insert(text, tokens)
+        case ["CREATE", *rest]:
+            return _create(text, tokens, [w for w in rest if w not in ("TEMPORARY", "OR", "REPLACE")])
+        case _:
+            raise _no_statement(text, words)
+
+
+def _no_statement(text: str, words: Sequence[str]) -> SqlError:
+    ways = {
+        "SET": "settings are parameters of the contract and environment variables (docs/reference/settings.md)",
+        "BEGIN": "write the INSERT statements one after the other: all tables of a file are computed together",
+        "EXECUTE": "write the INSERT statements one after the other: all tables of a file are computed together",
+        "END": "write the INSERT statements one after the other: all tables of a file are computed together",
+    }
+    way_out = ways.get(words[0] if words else "", f"write {LEGAL}")
+    return SqlError.refused(shortened(text), "it is no statement that Tidemark has", way_out)
+
+
+def _query(text: str, words: Sequence[str]) -> Tree:
+    if "MATCH_RECOGNIZE" in words:
+        why = "there is no operator for patterns of rows"
+        raise SqlError.refused("MATCH_RECOGNIZE", why, "join each pair of rows by an interval join, or write an operator of your own")
+    return parse_query(text)
+
+
+def _explain(text: str, tokens: Sequence[Token]) -> Explain:
+    at = next((n for n, word in enumerate(words_of(tokens)) if word in ("SELECT", "WITH", "INSERT", "(")), None)
+    first = next((t for t in tokens[1:] if t.text.upper() in ("SELECT", "WITH", "INSERT", "(")), None)
+    if at is None or first is None:
+        raise SqlError.refused(shortened(text), "EXPLAIN has no query", "write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...")
+    rest = tokens[tokens.index(first) :]
+    shown = text[first.start - tokens[0].start :]
+    if first.text.upper() == "INSERT":
+        inner = _insert(shown, rest)
+        return Explain(inner.query, inner.target)
+    return Explain(_query(shown, words_of(rest)))
+
+
+def _insert(text: str, tokens: Sequence[Token]) -> Insert:
+    base = tokens[0].start
+    name, position = read_name(tokens, 2 if tokens[1].text.upper() == "INTO" else 1, text)
+    rest = tokens[position:]
+    if not rest or rest[0].text.upper() not in ("SELECT", "WITH"):
+        why = "the columns are those of the query, by name" if rest and rest[0].text == "(" else "it has no query"
+        raise SqlError.refused(shortened(text), why, f"write INSERT INTO {name} SELECT ...")
+    return Insert(name, _query(text[rest[0].start - base :], words_of(rest)))
+
+
+def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Statement:
+    kind = words[0] if words else ""
+    at = next((n for n, t in enumerate(tokens) if t.text.upper() == kind), 0) + 1
+    if [t.text.upper() for t in tokens[at : at + 3]] == ["IF", "NOT", "EXISTS"]:
+        at += 3
+    if kind == "TABLE":
+        name, at = read_name(tokens, at, text)
+        return read_table(name, text, tokens, at)
+    if kind != "VIEW":
+        raise SqlError.refused(shortened(text), f"there is no CREATE {kind}", "write CREATE TABLE or CREATE VIEW")
+    name, at = read_name(tokens, at, text)
+    columns: list[str] = []
+    if tokens[at : at + 1] and tokens[at].text == "(":
+        end = next(n for n, t in enumerate(tokens) if n > at and t.text == ")")
+        columns, at = [t.text for t in tokens[at + 1 : end] if t.text != ","], end + 1
+    body = next((n for n, t in enumerate(tokens) if n >= at and t.text.upper() in ("SELECT", "WITH")), None)
+    if body is None:
+        raise SqlError.refused(shortened(text), "the view has no query", f"write CREATE VIEW {name} AS SELECT ...")
+    rest = tokens[body:]
+    return CreateView(name, _query(text[rest[0].start - tokens[0].start :], words_of(rest)), tuple(columns))
+
+
+def read_name(tokens: Sequence[Token], at: int, text: str) -> tuple[str, int]:
+    """The name at a position, and the position after it; of `catalog.database.name`, the last part.
+
+    Raises:
+        SqlError: there is no name.
+    """
+    if at >= len(tokens):
+        raise SqlError.refused(shortened(text), "it has no name", f"legal: {LEGAL}")
+    name: Any = tokens[at].text
+    while at + 2 < len(tokens) and tokens[at + 1].text == ".":
+        at += 2
+        name = tokens[at].text
+    return name, at + 1

@@ -1,0 +1,238 @@
+"""CREATE TABLE as a value: columns, the event time and its watermark, the key, and the options of WITH."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from operators.sql.dialect import Tree, parse_query, parse_type, spark
+from operators.sql.durations import interval_ms
+from operators.sql.errors import SqlError, shortened
+from operators.sql.names import found
+from operators.sql.relations import Input, Item, Relation, select
+
+_OPEN, _CLOSE = ("(", "<", "["), (")", ">", "]")
+_LENGTH_OF_TYPE = ("NOT", "NULL", "COMMENT", "METADATA", "PRIMARY", "CONSTRAINT")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Args:
+        name: its name.
+        type: its type in Spark's words; empty for a computed column.
+        is_required: whether it is NOT NULL.
+        comment: its comment.
+        expression: the value of a computed column, in Spark SQL.
+        metadata: for METADATA, the name of the part of a record that it has.
+    """
+
+    name: str
+    type: str = ""
+    is_required: bool = False
+    comment: str = ""
+    expression: str = ""
+    metadata: str = ""
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """A table that is declared.
+
+    Args:
+        name: its name.
+        columns: its columns.
+        time: the column of WATERMARK FOR.
+        delay: how far the watermark is behind the newest row, in ms.
+        key: the columns of the primary key.
+        options: the options of WITH.
+        arrivals: the columns that are `PROCTIME()`.
+        comment: the table's comment.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    time: str | None = None
+    delay: int = 0
+    key: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    arrivals: tuple[str, ...] = ()
+    comment: str = ""
+
+    @property
+    def stored(self) -> tuple[Column, ...]:
+        """The columns that rows have, without computed ones."""
+        return tuple(column for column in self.columns if not column.expression)
+
+    def relation(self) -> Relation:
+        """The rows that queries read."""
+        known = tuple(c.name for c in self.stored)
+        time = self.time and next((c for c in self.columns if c.name == self.time), None)
+        if not time or not time.expression:
+            rows = Input(self.name, known, (self.time,) if self.time else (), self.arrivals)
+            return select(rows, [self._item(c) for c in self.columns], None, self.arrivals)
+        rows = Input(self.name, (*known, time.name), (time.name,), self.arrivals)
+        return select(rows, [self._item(c) if c != time else Item.of_column(c.name) for c in self.columns], None, self.arrivals)
+
+    def over(self, rows: Relation) -> Relation:
+        """The rows of a frame, of which the statement declares the event time and the order of arrival.
+
+        Raises:
+            SqlError: the frame lacks a column.
+        """
+        names = {c.name: found(c.name, rows.columns) for c in self.stored}
+        time = self.time and names.get(self.time)
+        of = Input(self.name, rows.columns, (time,) if time else rows.times, self.arrivals)
+        return select(
+            of, [self._item(c) if c.expression else Item.of_column(names[c.name], c.name) for c in self.columns], None, self.arrivals
+        )
+
+    @staticmethod
+    def _item(column: Column) -> Item:
+        return Item(column.name, column.expression) if column.expression else Item.of_column(column.name)
+
+
+def read_table(name: str, text: str, tokens: Sequence[Token], at: int) -> CreateTable:
+    """The table of a CREATE TABLE statement.
+
+    Args:
+        name: the table's name.
+        text: the statement.
+        tokens: its tokens.
+        at: the position of the token after the name.
+
+    Raises:
+        SqlError: a part cannot be read, or has no counterpart.
+    """
+    if at >= len(tokens) or tokens[at].text != "(":
+        way_out = "write CREATE TABLE name (columns) WITH (options); for the result of a query write INSERT INTO name SELECT ..."
+        raise SqlError.refused(shortened(text), "the table has no list of columns", way_out)
+    end = _closing(tokens, at, text)
+    made = _Reader(text, tokens[0].start, name)
+    for part in _parts(tokens[at + 1 : end]):
+        made.read(part)
+    comment, options = made.rest(tokens[end + 1 :])
+    return made.table(options, comment)
+
+
+def _closing(tokens: Sequence[Token], at: int, text: str) -> int:
+    depth = 0
+    for position in range(at, len(tokens)):
+        depth += (tokens[position].text == "(") - (tokens[position].text == ")")
+        if depth == 0:
+            return position
+    raise SqlError(f"{shortened(text)!r} cannot be parsed: a bracket is not closed")
+
+
+def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """The parts of a list, which commas outside of brackets separate."""
+    depth, current = 0, list[Token]()
+    for token in tokens:
+        is_text = token.token_type == TokenType.STRING
+        depth += 0 if is_text else (token.text in _OPEN) - (token.text in _CLOSE)
+        if token.token_type == TokenType.COMMA and depth == 0:
+            yield current
+            current = []
+        else:
+            current.append(token)
+    if current:
+        yield current
+
+
+class _Reader:
+    """Collects the parts of a table."""
+
+    def __init__(self, text: str, base: int, name: str) -> None:
+        self._text, self._base, self._name = text, base, name
+        self._columns, self._arrivals = list[Column](), list[str]()
+        self._key, self._delay = tuple[str, ...](), 0
+        self._time: str | None = None
+
+    def read(self, tokens: Sequence[Token]) -> None:
+        """Read a column, a watermark or a key."""
+        head = [token.text.upper() for token in tokens[:3]]
+        if head[:2] == ["WATERMARK", "FOR"]:
+            self._watermark(tokens)
+        elif head[0] in ("PRIMARY KEY", "PRIMARY", "CONSTRAINT"):
+            self._primary_key(tokens)
+        elif len(tokens) > 1:
+            self._column(tokens)
+        else:
+            raise SqlError.refused(self._sql(tokens), "it is no column", "write a name and a type, such as price DECIMAL(10, 2)")
+
+    def table(self, options: Mapping[str, str], comment: str) -> CreateTable:
+        """The table."""
+        names = [c.name for c in self._columns]
+        time = None if self._time is None else found(self._time, names)
+        key = tuple(found(c, names) for c in self._key)
+        return CreateTable(self._name, tuple(self._columns), time, self._delay, key, options, tuple(self._arrivals), comment)
+
+    def rest(self, tokens: Sequence[Token]) -> tuple[str, dict[str, str]]:
+        """The comment and the options that follow the columns."""
+        words = [token.text.upper() for token in tokens]
+        for clause, way_out in _CLAUSES.items():
+            if clause in " ".join(words):
+                raise SqlError.refused(f"{clause} of table {self._name!r}", "tables have no such clause", way_out)
+        comment = tokens[words.index("COMMENT") + 1].text if "COMMENT" in words else ""
+        if "WITH" not in words:
+            return comment, {}
+        start = words.index("WITH") + 1
+        options: dict[str, str] = {}
+        for part in _parts(tokens[start + 1 : -1]):
+            if len(part) != 3 or part[1].text != "=":
+                raise SqlError.refused(self._sql(part), "it is no option", "write 'name' = 'value'")
+            options[part[0].text] = part[2].text
+        return comment, options
+
+    def _sql(self, tokens: Sequence[Token]) -> str:
+        return self._text[tokens[0].start - self._base : tokens[-1].end + 1 - self._base] if tokens else ""
+
+    def _primary_key(self, tokens: Sequence[Token]) -> None:
+        start = next((n for n, token in enumerate(tokens) if token.text == "("), len(tokens))
+        end = next((n for n, token in enumerate(tokens) if token.text == ")"), len(tokens))
+        self._key = tuple(token.text for token in tokens[start + 1 : end] if token.text != ",")
+
+    def _watermark(self, tokens: Sequence[Token]) -> None:
+        """`WATERMARK FOR t AS t`, or `t - INTERVAL ...`."""
+        self._time = tokens[2].text
+        tree: Tree = parse_query(f"SELECT {self._sql(tokens[4:])}").expressions[0]
+        column, delay = (tree.this, interval_ms(tree.expression)) if isinstance(tree, exp.Sub) else (tree, 0)
+        if not isinstance(column, exp.Column) or column.name.lower() != self._time.lower():
+            why = "a watermark is bounded out-of-orderness of the event time"
+            raise SqlError.refused(
+                spark(tree), why, f"write {self._time} - INTERVAL '5' SECOND; other watermarks: `Punctuated` in YAML or Python"
+            )
+        self._delay = delay
+
+    def _column(self, tokens: Sequence[Token]) -> None:
+        name, words = tokens[0].text, [token.text.upper() for token in tokens]
+        comment = tokens[words.index("COMMENT") + 1].text if "COMMENT" in words else ""
+        if words[1] == "AS":
+            self._computed(name, tokens, comment)
+            return
+        end = next((n for n, word in enumerate(words) if n > 1 and word.split()[0] in _LENGTH_OF_TYPE), len(words))
+        if "PRIMARY KEY" in " ".join(words[end:]):
+            self._key = (name,)
+        metadata = ""
+        if "METADATA" in words:
+            at = words.index("METADATA")
+            metadata = tokens[at + 2].text if words[at + 1 : at + 2] == ["FROM"] else name
+        is_required = "NOT NULL" in " ".join(words[end:]) or self._key == (name,)
+        self._columns.append(Column(name, parse_type(self._sql(tokens[1:end])), is_required, comment, metadata=metadata))
+
+    def _computed(self, name: str, tokens: Sequence[Token], comment: str) -> None:
+        end = next((n for n, token in enumerate(tokens) if n > 1 and token.text.upper() == "COMMENT"), len(tokens))
+        tree: Tree = parse_query(f"SELECT {self._sql(tokens[2:end])}").expressions[0]
+        if isinstance(tree, exp.Anonymous) and str(tree.this).upper() == "PROCTIME":
+            self._arrivals.append(name)
+            return
+        self._columns.append(Column(name, comment=comment, expression=spark(tree)))
+
+
+_CLAUSES = {
+    "PARTITIONED BY": "leave it out: Tidemark divides its tables by itself",
+    "DISTRIBUTED": "leave it out: Tidemark divides its tables by itself",
+    "LIKE": "write the columns and the options of both tables",
+}

@@ -1,0 +1,104 @@
+"""The windowing table functions TUMBLE, HOP, CUMULATE and SESSION as windows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from operators.sql.dialect import TABLE, WINDOW_FUNCTIONS, Tree
+from operators.sql.durations import interval_ms, words
+from operators.sql.errors import SqlError
+from operators.sql.names import find, found
+from operators.sql.relations import Relation, Windowed
+from operators.windows import AnyWindow, Cumulative, Session, Sliding, Tumbling
+
+_PARAMETERS: Mapping[str, Sequence[str]] = {
+    "TUMBLE": ("DATA", "TIMECOL", "SIZE", "OFFSET"),
+    "HOP": ("DATA", "TIMECOL", "SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("DATA", "TIMECOL", "STEP", "SIZE", "OFFSET"),
+    "SESSION": ("DATA", "TIMECOL", "GAP"),
+}
+_OPTIONAL = ("OFFSET",)
+
+
+@dataclass(frozen=True)
+class WindowFunction:
+    """A call of a windowing table function.
+
+    Args:
+        name: the function.
+        arguments: its arguments by name.
+    """
+
+    name: str
+    arguments: Mapping[str, Tree]
+
+    @classmethod
+    def read(cls, tree: Tree) -> "WindowFunction | None":
+        """The call of a table in FROM; None if the table is no call."""
+        call: Tree = tree.this
+        if isinstance(call, exp.Anonymous) and str(call.this).upper() == TABLE and len(call.expressions) == 1:
+            call = call.expressions[0]
+        if not isinstance(call, exp.Func):
+            return None
+        name = str(call.this).upper() if isinstance(call, exp.Anonymous) else call.sql_name()
+        if name not in WINDOW_FUNCTIONS:
+            raise SqlError.refused(f"the table function {name}", "there is no such operator", f"legal: {', '.join(WINDOW_FUNCTIONS)}")
+        return cls(name, _by_name(name, call.expressions))
+
+    def windowed(self, table: Callable[[Tree], Relation]) -> Windowed:
+        """The rows in their windows.
+
+        Args:
+            table: gives the relation of a table or a subquery.
+        """
+        data = self.arguments["DATA"]
+        is_table = isinstance(data, exp.Anonymous) and str(data.this).upper() == TABLE
+        of = table(data.expressions[0] if is_table else data)
+        if isinstance(of, Windowed):
+            why = "its rows already have windows"
+            raise SqlError.refused(f"{self.name} over windows", why, "aggregate them first, and use DESCRIPTOR(window_time) of the result")
+        partition = tuple(found(c.name, of.columns) for c in data.expressions[1:]) if is_table else ()
+        return Windowed(of, self._window(), self._time(of), partition)
+
+    def _time(self, of: Relation) -> str:
+        descriptor = self.arguments["TIMECOL"]
+        [column] = descriptor.expressions if isinstance(descriptor, exp.Anonymous) and len(descriptor.expressions) == 1 else [descriptor]
+        if find(column.name, of.arrivals) and not find(column.name, of.columns):
+            why = "a row's arrival is not in its columns"
+            way_out = "make ingestion time the event time of the source: `event_time: ingested_at` in YAML"
+            raise SqlError.refused(f"{self.name} by the processing time {column.name}", why, way_out)
+        name = found(column.name, of.columns)
+        if name not in of.times:
+            legal = f"legal: {', '.join(of.times)}" if of.times else "declare it by WATERMARK FOR in CREATE TABLE"
+            raise SqlError.refused(f"{self.name} by {name}", "it is no event time", legal)
+        return name
+
+    def _window(self) -> AnyWindow:
+        length = {name: words(interval_ms(tree)) for name, tree in self.arguments.items() if name not in ("DATA", "TIMECOL")}
+        offset = {"offset": length["OFFSET"]} if "OFFSET" in length else {}
+        match self.name:
+            case "TUMBLE":
+                return Tumbling(size=length["SIZE"], **offset)
+            case "HOP":
+                return Sliding(size=length["SIZE"], slide=length["SLIDE"], **offset)
+            case "CUMULATE":
+                return Cumulative(size=length["SIZE"], step=length["STEP"], **offset)
+            case _:
+                return Session(gap=length["GAP"])
+
+
+def _by_name(function: str, arguments: Sequence[Tree]) -> dict[str, Tree]:
+    names = _PARAMETERS[function]
+    legal = f"{function}({', '.join(f'[{n}]' if n in _OPTIONAL else n for n in names)})"
+    given: dict[str, Tree] = {}
+    for number, argument in enumerate(arguments):
+        is_named = isinstance(argument, exp.PropertyEQ)
+        name = str(argument.this.name) if is_named else names[number] if number < len(names) else ""
+        if name not in names or name in given:
+            raise SqlError(f"{function} has an argument {name or number + 1}, which it does not take; legal: {legal}")
+        given[name] = argument.expression if is_named else argument
+    missing = [name for name in names if name not in given and name not in _OPTIONAL]
+    if missing:
+        raise SqlError(f"{function} has no argument {missing[0]}; legal: {legal}")
+    return given
