@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError
 from platform_defs.declared.pipeline import DeclaredError, read
+from platform_defs.declared.sql_pipeline import read_sql
 from platform_defs.safe_text import shortened
-from platform_defs.setting_values import YAML_ENDINGS
+from platform_defs.setting_values import SQL_ENDING, YAML_ENDINGS
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 from platform_defs.user_code import located
@@ -28,8 +30,8 @@ class PipelineError(TidemarkError, ValueError):
         """What is wrong with the setting."""
         return cls(
             f"{_VARIABLE} is {shortened(target)!r}: {shortened(why)}; legal: MODULE:NAME of an importable module, or a path FILE.yaml, "
-            f"FILE.py or FILE.py:NAME, where NAME (by default {DEFAULT_NAME!r}) is a Pipeline, or a function without parameters that "
-            "returns one"
+            f"FILE.sql, FILE.py or FILE.py:NAME, where NAME (by default {DEFAULT_NAME!r}) is a Pipeline, or a function without "
+            "parameters that returns one"
         )
 
 
@@ -45,15 +47,15 @@ def configured_pipeline(values: Settings) -> Pipeline:
 
 
 def load(target: str) -> Pipeline:
-    """The pipeline of a module or a YAML file: `MODULE:NAME`, `FILE.py`, `FILE.py:NAME` or `FILE.yaml`.
+    """The pipeline of a module or a file: `MODULE:NAME`, `FILE.py`, `FILE.py:NAME`, `FILE.yaml` or `FILE.sql`.
 
     Raises:
         UserCodeError: the module has a syntax error or raises an error, which is the cause. Errors of Tidemark are raised as they are.
         PipelineError: the module, the file or the name does not exist, or is no pipeline.
-        DeclaredError: the YAML has other parts or values than its schema.
+        DeclaredError: the YAML has other parts or values than its schema, or the SQL has a statement that is refused.
     """
-    if target.endswith(YAML_ENDINGS):
-        return _of_yaml(target, Path(target))
+    if target.endswith((*YAML_ENDINGS, SQL_ENDING)):
+        return _declared(target, Path(target), read_sql if target.endswith(SQL_ENDING) else read)
     where, _, name = target.rpartition(":") if not target.endswith(".py") and ":" in target else (target, "", "")
     module = _of_file(target, Path(where)) if where.endswith(".py") else _of_name(target, where)
     found: Any = getattr(module, name or DEFAULT_NAME, None)
@@ -78,7 +80,7 @@ def _of_name(target: str, name: str) -> ModuleType:
             raise PipelineError.of(target, f"there is no module {error.name!r}; is its folder on PYTHONPATH?") from error
 
 
-def _of_yaml(target: str, file: Path) -> Pipeline:
+def _declared(target: str, file: Path, read: Callable[[str], Pipeline]) -> Pipeline:
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

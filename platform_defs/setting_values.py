@@ -20,6 +20,7 @@ PREFIX = "TIDEMARK_"
 """The start of the name of each variable."""
 LONGEST_DAYS = 36_500
 YAML_ENDINGS = (".yaml", ".yml")
+SQL_ENDING = ".sql"
 _PIPELINE_FILE = re.compile(r"(.+\.py)(:[^\W\d]\w*)?")
 _PIPELINE_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 _MEMORY = re.compile(r"([1-9]\d{0,8})([kmgt])b?", re.IGNORECASE)
@@ -140,14 +141,14 @@ def _yaml_file(value: str) -> str:
 
 def _pipeline_name(value: str) -> str:
     """`MODULE:NAME`, or a file's canonical path; that of a Python file with an optional `:NAME`."""
-    if value.endswith(YAML_ENDINGS):
+    if value.endswith((*YAML_ENDINGS, SQL_ENDING)):
         return _canonical(value, canonical_local)
     found = _PIPELINE_FILE.fullmatch(value)
     if found is not None:
         return f"{_canonical(found[1], canonical_local)}{found[2] or ''}"
     if not _PIPELINE_MODULE.fullmatch(value):
-        legal = "legal: MODULE:NAME of an importable module, such as rides.pipeline:pipeline, or a path FILE.py, FILE.py:NAME or FILE.yaml"
-        raise ValueError(legal)
+        paths = "a path FILE.py, FILE.py:NAME, FILE.yaml or FILE.sql"
+        raise ValueError(f"legal: MODULE:NAME of an importable module, such as rides.pipeline:pipeline, or {paths}")
     return value
 
 

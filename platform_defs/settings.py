@@ -58,7 +58,7 @@ class Settings(ShopSettings):
     )
 
     pipeline: PipelineName | None = Field(
-        default=None, description="your pipeline: MODULE:NAME, or the path of a Python or YAML file; the example shop when unset"
+        default=None, description="your pipeline: MODULE:NAME, or the path of a Python, YAML or SQL file; the example shop when unset"
     )
     lake: LakeFolder = Field(
         default=str(HOME / "lake"),

@@ -13,8 +13,8 @@ from operators.sql.dialect import WINDOW_FUNCTIONS, Tree, spark
 from operators.sql.errors import SqlError
 from operators.sql.names import find, free
 from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, select, windows_of
-from operators.sql.scope import Scope, over_refused
-from operators.sql.select_list import Selected, condition, selected
+from operators.sql.scope import Scope, over_refused, replace_outermost
+from operators.sql.select_list import Selected, selected
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import AnyWindow, Session, Tumbling
 
@@ -194,21 +194,10 @@ def _computed(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:
             raise _not_grouped(node, in_windows)
         return node
 
-    replaced: Tree = _replace(tree, column)
+    replaced = replace_outermost(tree, column)
     if isinstance(replaced, exp.Column):
         return Item.of_column(replaced.name, name)
     return Item(name, spark(replaced))
-
-
-def _replace(tree: Tree, column: Any) -> Tree:
-    """A copy of a tree in which nodes are replaced, from the outside in."""
-    made = column(tree)
-    if made is not tree:
-        return made
-    copied = tree.copy()
-    for own, old in zip([*copied.iter_expressions()], [*tree.iter_expressions()], strict=True):
-        own.replace(_replace(old, column))
-    return copied
 
 
 def _of_key(plan: _Plan, node: Tree, in_windows: bool) -> str | None:
@@ -237,7 +226,7 @@ def _having(plan: _Plan, tree: Tree | None, in_windows: bool) -> str | None:
 
 def _rows(plan: _Plan, windowed: Windowed | None) -> Relation:
     """The rows that the operator reads: those that the conditions accept, with computed keys."""
-    where = condition(plan.scope, plan.scope.conditions)
+    where = plan.scope.condition(plan.scope.conditions)
     if windowed and where and any(c in where for c in WINDOW_COLUMNS):
         raise SqlError.refused(f"the condition {where}", "windows are not filtered before their operator", "use HAVING")
     of = plan.relation

@@ -1,6 +1,6 @@
 """The conditions of a join, sorted by what they are to an operator: keys, windows, bounds of the times, and others."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -14,6 +14,10 @@ from operators.sql.relations import Item, Windowed
 from operators.sql.scope import Scope
 
 _MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.GT: exp.LT, exp.EQ: exp.EQ}
+PRESERVED: Mapping[str, tuple[int, ...]] = {"inner": (0, 1), "left": (0,), "right": (1,), "full": (), "semi": (0,), "anti": (0,)}
+"""The sides of which every result has a row."""
+KEEPS: Mapping[str, tuple[int, ...]] = {"inner": (), "left": (0,), "right": (1,), "full": (0, 1), "semi": (), "anti": (0,)}
+"""The sides whose rows can be in the result without a match."""
 _LOWER, _UPPER = (exp.GTE, exp.GT, exp.EQ), (exp.LTE, exp.LT, exp.EQ)
 
 
@@ -43,6 +47,7 @@ class Conditions:
         times: the time columns of the bounds.
         of_side: the conditions of one side alone.
         others: all other conditions.
+        used: the ids of the columns that only keys and bounds read.
     """
 
     sides: tuple[Scope, Scope]
@@ -53,6 +58,7 @@ class Conditions:
     times: tuple[str, str] | None = None
     of_side: tuple[list[Tree], list[Tree]] = field(default_factory=lambda: ([], []))
     others: list[Tree] = field(default_factory=list[Tree])
+    used: set[int] = field(default_factory=set[int])
 
     @property
     def are_windowed(self) -> bool:
@@ -69,7 +75,9 @@ class Conditions:
         elif isinstance(tree, exp.Between):
             self.add(exp.GTE(this=tree.this, expression=tree.args["low"]))
             self.add(exp.LTE(this=tree.this, expression=tree.args["high"]))
-        elif not (self._is_window(tree) or self._is_bound(tree) or self._is_key(tree)):
+        elif self._is_window(tree) or self._is_bound(tree) or self._is_key(tree):
+            self.used |= {id(column) for column in tree.find_all(exp.Column)}
+        else:
             read = self.sides_of(tree)
             (self.of_side[read.pop()] if len(read) == 1 else self.others).append(tree)
 

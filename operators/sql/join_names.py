@@ -7,11 +7,10 @@ from sqlglot import exp
 
 from operators.columns import WINDOW_END, WINDOW_START
 from operators.sql.dialect import Tree
-from operators.sql.join_conditions import Conditions
+from operators.sql.join_conditions import KEEPS, Conditions
 from operators.sql.names import find, free
 from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Item, Relation, Windowed, select
 from operators.sql.scope import Scope
-from operators.sql.select_list import condition
 
 _PREFIX = ("left_", "right_")
 
@@ -45,6 +44,7 @@ class JoinNames:
         names: Sequence[tuple[Tree, str]],
         preserved: Sequence[int],
         reserved: Sequence[str],
+        key_names: Mapping[int, str],
     ) -> "JoinNames":
         """The names of a join.
 
@@ -55,11 +55,12 @@ class JoinNames:
             names: for columns of the SELECT list, the names that it gives them.
             preserved: the sides of which every result has a row.
             reserved: names that no column may have.
+            key_names: by the number of a key, the name that the SELECT list gives to COALESCE of its two sides.
         """
         made = cls(found.sides, preserved, reserved)
         given = [made._given(names, which) for which in (0, 1)]
-        made._name_keys(found, given)
-        extra = [c for tree in (*found.others, *found.of_side[0], *found.of_side[1]) for c in tree.find_all(exp.Column)]
+        made._name_keys(found, given, key_names)
+        extra = [c for tree in made._residual(found, how) for c in tree.find_all(exp.Column)]
         for which in (0, 1):
             is_hidden = which == 1 and how in ("semi", "anti")
             for alias, column in made._wanted(which, extra if is_hidden else None if columns is None else [*columns, *extra]):
@@ -83,10 +84,12 @@ class JoinNames:
 
     def residual(self, found: Conditions, how: str) -> str | None:
         """The extra join condition: all that is neither a key nor a bound, nor filters a side before the join."""
-        kept = {"inner": (), "semi": (), "left": (0,), "anti": (0,), "right": (1,), "full": (0, 1)}[how]
-        trees = [*found.others, *(tree for which in kept for tree in found.of_side[which])]
         left, right = self.seen
-        return condition(Scope(self.sides[0].relation, {**left, **right}), trees)
+        return Scope(self.sides[0].relation, {**left, **right}).condition(self._residual(found, how))
+
+    @staticmethod
+    def _residual(found: Conditions, how: str) -> list[Tree]:
+        return [*found.others, *(tree for which in KEEPS[how] for tree in found.of_side[which])]
 
     def tables(self, how: str) -> dict[str, Mapping[str, Item]]:
         """The columns that the query sees, by table."""
@@ -112,10 +115,10 @@ class JoinNames:
         }
         return [one for one in known if one in read]
 
-    def _name_keys(self, found: Conditions, given: Sequence[Mapping[tuple[str, str], str]]) -> None:
+    def _name_keys(self, found: Conditions, given: Sequence[Mapping[tuple[str, str], str]], key_names: Mapping[int, str]) -> None:
         """Name the key columns: as the SELECT list names them, or as on the left side."""
         for number, pair in enumerate(found.keys):
-            names = [self._key_name(which, pair[which], given[which]) for which in self.preserved]
+            names = [key_names.get(number), *(self._key_name(which, pair[which], given[which]) for which in self.preserved)]
             wanted = next((name for name in names if name), pair[0].column or f"key_{number}")
             name = free(wanted, [*self.reserved, *self.keys], "key_")
             self.keys = (*self.keys, name)

@@ -1,8 +1,10 @@
 """Joins: of two streams within an interval of time, and of two streams in windows."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
+
+from sqlglot import exp
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.contract import ARRIVAL, EVENT_TIME, SEQ
@@ -10,18 +12,13 @@ from operators.interval_join import IntervalJoin
 from operators.sql.dialect import Tree
 from operators.sql.durations import words
 from operators.sql.errors import SqlError
-from operators.sql.join_conditions import Bound, Conditions
+from operators.sql.join_conditions import KEEPS, PRESERVED, Bound, Conditions
 from operators.sql.join_names import JoinNames
 from operators.sql.relations import WINDOW_COLUMNS, Apply, Item, Relation, Windowed, windows_of, with_result_time
-from operators.sql.scope import Scope
-from operators.sql.select_list import condition
+from operators.sql.scope import Scope, texts_of_coalesce
 from operators.window_join import WindowJoin
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
-PRESERVED: Mapping[str, tuple[int, ...]] = {"inner": (0, 1), "left": (0,), "right": (1,), "full": (), "semi": (0,), "anti": (0,)}
-"""The sides of which every result has a row."""
-_KEEPS: Mapping[str, tuple[int, ...]] = {"inner": (), "left": (0,), "right": (1,), "full": (0, 1), "semi": (), "anti": (0,)}
-"""The sides whose rows can be in the result without a match."""
 _AT_ONCE = Bound(0, is_open=False)
 
 
@@ -32,10 +29,13 @@ class Wanted:
     Args:
         columns: the columns; None for all of them.
         names: for columns of the SELECT list, the names that it gives them.
+        coalesced: the keys of the join that the query reads as COALESCE of both sides: the texts of the two columns, the number of the
+            key, or the column of the window, and the name that the SELECT list gives it.
     """
 
     columns: tuple[Tree, ...] | None
     names: tuple[tuple[Tree, str], ...] = ()
+    coalesced: tuple[tuple[frozenset[str], int | str, str], ...] = ()
 
 
 def join(found: Conditions, how: How, wanted: Wanted) -> Scope:
@@ -46,10 +46,53 @@ def join(found: Conditions, how: How, wanted: Wanted) -> Scope:
         OperatorError: the operator refuses a parameter.
     """
     _check_key(found)
+    wanted = _read_later(found, how, wanted)
     if found.are_windowed:
         return _window_join(found, how, wanted)
     _check_bounds(found)
     return _interval_join(found, how, wanted)
+
+
+def _read_later(found: Conditions, how: How, wanted: Wanted) -> Wanted:
+    """The columns that are read from the join's result; COALESCE of a key's two sides is the key in the result."""
+    if wanted.columns is None:
+        return wanted
+    coalesced: dict[frozenset[str], tuple[int | str, str]] = {}
+    columns: list[Tree] = []
+    pushed = [tree for which in (0, 1) if which not in KEEPS[how] for tree in found.of_side[which]]
+    used = found.used | {id(column) for tree in pushed for column in tree.find_all(exp.Column)}
+    for column in (c for c in wanted.columns if id(c) not in used):
+        parent: Tree = column.parent
+        texts = texts_of_coalesce(parent)
+        key = None if texts is None else _key_of(found, parent)
+        if texts is None or key is None:
+            columns.append(column)
+        else:
+            coalesced[texts] = key, parent.parent.alias if isinstance(parent.parent, exp.Alias) else ""
+    return replace(wanted, columns=tuple(columns), coalesced=tuple((texts, *key) for texts, key in coalesced.items()))
+
+
+def _key_of(found: Conditions, tree: Tree) -> int | str | None:
+    """The number of the key of which a COALESCE has both sides, or the column of the window; None for anything else."""
+    columns = [tree.this, *tree.expressions]
+    if not all(any(side.has(c) for side in found.sides) for c in columns) or found.sides_of(tree) != {0, 1}:
+        return None
+    left, right = sorted(columns, key=found.side_of)
+    items = found.sides[0].resolve(left), found.sides[1].resolve(right)
+    if found.are_windowed and items[0].column == items[1].column and items[0].column in found.windows:
+        return items[0].column
+    return next((n for n, pair in enumerate(found.keys) if (pair[0].sql, pair[1].sql) == (items[0].sql, items[1].sql)), None)
+
+
+def _scope(apply: Apply, names: JoinNames, how: How, wanted: Wanted) -> Scope:
+    """The rows of a join with the names of the query."""
+    keys = {texts: names.keys[key] if isinstance(key, int) else key for texts, key, _ in wanted.coalesced}
+    return Scope(apply, names.tables(how), coalesced={texts: Item.of_column(column) for texts, column in keys.items()})
+
+
+def _names(found: Conditions, how: How, wanted: Wanted, reserved: Sequence[str]) -> JoinNames:
+    given = {key: name for _, key, name in wanted.coalesced if isinstance(key, int) and name}
+    return JoinNames.of(found, how, wanted.columns, wanted.names, PRESERVED[how], reserved, given)
 
 
 def _check_key(found: Conditions) -> None:
@@ -91,7 +134,7 @@ def _interval_join(found: Conditions, how: How, wanted: Wanted) -> Scope:
     assert lower is not None
     assert upper is not None
     assert times is not None
-    names = JoinNames.of(found, how, wanted.columns, wanted.names, PRESERVED[how], (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME))
+    names = _names(found, how, wanted, (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME))
     left_time, right_time = (names.time(which, times[which]) for which in (0, 1))
     residual = names.residual(found, how)
     operator = IntervalJoin(
@@ -107,7 +150,7 @@ def _interval_join(found: Conditions, how: How, wanted: Wanted) -> Scope:
     )
     sides = tuple(names.side(which, _pushed(found, how, which)) for which in (0, 1))
     columns = _columns(operator, sides)
-    return Scope(Apply(operator, sides, columns, (*_kept((left_time, right_time), columns), RESULT_TIME)), names.tables(how))
+    return _scope(Apply(operator, sides, columns, (*_kept((left_time, right_time), columns), RESULT_TIME)), names, how, wanted)
 
 
 def _window_join(found: Conditions, how: How, wanted: Wanted) -> Scope:
@@ -122,7 +165,7 @@ def _window_join(found: Conditions, how: How, wanted: Wanted) -> Scope:
             "a join of different windows", f"the windows are {left.window} and {right.window}", "use the same windows on both sides"
         )
     reserved = (*WINDOW_COLUMNS, RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME)
-    names = JoinNames.of(found, how, wanted.columns, wanted.names, PRESERVED[how], reserved)
+    names = _names(found, how, wanted, reserved)
     left_time, right_time = names.time(0, left.time), names.time(1, right.time)
     operator = WindowJoin(
         on=names.keys,
@@ -133,12 +176,12 @@ def _window_join(found: Conditions, how: How, wanted: Wanted) -> Scope:
         right_time=right_time,
     )
     sides = tuple(names.side(which, _pushed(found, how, which)) for which in (0, 1))
-    return Scope(Apply(operator, sides, _columns(operator, sides), (RESULT_TIME,), left.window), names.tables(how))
+    return _scope(Apply(operator, sides, _columns(operator, sides), (RESULT_TIME,), left.window), names, how, wanted)
 
 
 def _pushed(found: Conditions, how: How, which: int) -> str | None:
     """The condition by which a side is filtered before the join: not for a side whose unmatched rows are kept."""
-    return condition(found.sides[which], found.of_side[which]) if which not in _KEEPS[how] else None
+    return found.sides[which].condition(found.of_side[which]) if which not in KEEPS[how] else None
 
 
 def _columns(operator: IntervalJoin | WindowJoin, sides: Sequence[Relation]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """A text of several statements as a list of plans: what each statement computes, without Spark."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -10,7 +10,7 @@ from operators.sql.errors import SqlError
 from operators.sql.names import find, found
 from operators.sql.planner import Planner
 from operators.sql.ranking import ranks_of
-from operators.sql.relations import Item, Named, Ranked, Relation, Windowed, applied, select, walk
+from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, applied, select, walk
 from operators.sql.script import CreateView, Explain, Insert, Query, read_script
 from operators.sql.tables import CreateTable
 
@@ -126,7 +126,9 @@ class _Script:
     def _register(self, name: str, relation: Relation) -> None:
         if find(name, self._tables):
             raise SqlError.refused(f"a second table {name!r}", "each table and view has a name of its own", "rename one of the two")
-        self._tables[name] = Named(name, relation) if applied(relation) else relation
+        if isinstance(relation, Select) and isinstance(relation.of, Apply):
+            relation = replace(relation, of=Named(name, relation.of))  # what reads the view selects from the operator's own result
+        self._tables[name] = Named(name, relation) if isinstance(relation, Apply) else relation
 
     def _query(self, tree: Tree) -> Relation:
         return Planner(self._tables).query(tree)

@@ -1,7 +1,7 @@
 """Queries as relations: the FROM clause with its joins, then the ranks, then the aggregates or the SELECT list."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -91,7 +91,7 @@ class Planner:
             scope, where = self._join(scope, one, where, wanted)
         for one in [c for c in where if _is_semi(c)]:
             scope, where = self._semi(scope, one, wanted), [c for c in where if c is not one]
-        return Scope(scope.relation, scope.tables, tuple(where))
+        return replace(scope, conditions=tuple(where))
 
     def _table(self, tree: Tree) -> Scope:
         """A table, a view, a subquery or a windowing function of FROM."""

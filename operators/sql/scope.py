@@ -1,7 +1,7 @@
 """The names that a query's expressions can use, and the expressions in Spark SQL over a relation's columns."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlglot
@@ -25,11 +25,13 @@ class Scope:
         relation: the rows.
         tables: for each name of a table, its visible columns, each with its value over the relation.
         conditions: the conditions of WHERE that the FROM clause has not used.
+        coalesced: by the texts of two columns, the value that COALESCE of both has: a key of an outer join.
     """
 
     relation: Relation
     tables: Names
     conditions: tuple[Tree, ...] = ()
+    coalesced: Mapping[frozenset[str], Item] = field(default_factory=dict[frozenset[str], Item])
 
     @classmethod
     def of(cls, relation: Relation, alias: str, conditions: Sequence[Tree] = ()) -> "Scope":
@@ -83,8 +85,8 @@ class Scope:
         """
         if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.Column):
             tree = tree.this
-        if isinstance(tree, exp.Column):
-            found = self.resolve(tree)
+        found = self._coalesced(tree) or (self.resolve(tree) if isinstance(tree, exp.Column) else None)
+        if found is not None:
             return Item(name, found.sql, found.column)
         return Item(name, self.sql(tree))
 
@@ -97,17 +99,42 @@ class Scope:
         check_row_by_row(tree)
         return spark(self.over(tree))
 
+    def condition(self, conditions: Sequence[Tree]) -> str | None:
+        """Conditions as one in Spark SQL; None if there are none."""
+        texts = [self.sql(one) for one in conditions]
+        return " AND ".join(f"({text})" for text in texts) if len(texts) > 1 else (texts or [None])[0]
+
     def over(self, tree: Tree) -> Tree:
         """An expression with its names replaced by columns of the relation."""
 
         def replaced(node: Any) -> Any:
-            if not isinstance(node, exp.Column):
+            item = self._coalesced(node) or (self.resolve(node) if isinstance(node, exp.Column) else None)
+            if item is None:
                 return node
-            found: Tree = sqlglot.parse_one(self.resolve(node).sql, dialect="spark")
+            found: Tree = sqlglot.parse_one(item.sql, dialect="spark")
             return found if isinstance(found, exp.Column) else exp.Paren(this=found)
 
-        copied: Tree = tree.copy()
-        return replaced(copied) if isinstance(copied, exp.Column) else copied.transform(replaced)
+        return replace_outermost(tree, replaced)
+
+    def _coalesced(self, tree: Tree) -> Item | None:
+        return self.coalesced.get(texts_of_coalesce(tree) or frozenset())
+
+
+def texts_of_coalesce(tree: Tree) -> frozenset[str] | None:
+    """The texts of the two columns of a COALESCE; None for another expression."""
+    columns = [tree.this, *tree.expressions] if isinstance(tree, exp.Coalesce) else []
+    return frozenset(c.sql() for c in columns) if len(columns) == 2 and all(isinstance(c, exp.Column) for c in columns) else None
+
+
+def replace_outermost(tree: Tree, replaced: Callable[[Tree], Tree]) -> Tree:
+    """A copy of a tree in which nodes are replaced, from the outside in; what is below a replaced node is not looked at."""
+    made = replaced(tree)
+    if made is not tree:
+        return made
+    copied = tree.copy()
+    for own, old in zip([*copied.iter_expressions()], [*tree.iter_expressions()], strict=True):
+        own.replace(replace_outermost(old, replaced))
+    return copied
 
 
 def check_row_by_row(tree: Tree) -> None:

@@ -62,16 +62,10 @@ def items_of(scope: Scope, listed: Sequence[Selected]) -> list[Item]:
 
 
 def _rows(scope: Scope, items: Sequence[Item], listed: Sequence[Selected]) -> Relation:
-    where = condition(scope, scope.conditions)
+    where = scope.condition(scope.conditions)
     if isinstance(scope.relation, Windowed):
         return _in_windows(scope.relation, items, where)
     return select(scope.relation, items, where, _arrivals(scope, listed))
-
-
-def condition(scope: Scope, conditions: Sequence[Tree]) -> str | None:
-    """Conditions as one in Spark SQL; None if there are none."""
-    texts = [scope.sql(one) for one in conditions]
-    return " AND ".join(f"({text})" for text in texts) if len(texts) > 1 else (texts or [None])[0]
 
 
 def _arrivals(scope: Scope, listed: Sequence[Selected]) -> list[str]:

@@ -18,6 +18,7 @@ from platform_defs.cli import quarantine as quarantine_cli
 from platform_defs.cli import query as query_cli
 from platform_defs.cli import render
 from platform_defs.cli import serve as serve_cli
+from platform_defs.cli import sql as sql_cli
 from platform_defs.cli import status as status_report
 from platform_defs.cli import tables as tables_cli
 from platform_defs.cli import watch as watch_cli
@@ -44,6 +45,7 @@ app.add_typer(quarantine_cli.app, name="quarantine")
 app.add_typer(tables_cli.app)
 app.add_typer(new_cli.app)
 app.add_typer(query_cli.app)
+app.add_typer(sql_cli.app)
 app.add_typer(watch_cli.app)
 app.add_typer(serve_cli.app)
 app.add_typer(metrics_cli.app)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from platform_defs.cli import render
 from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder
 from platform_defs.paths import canonical_local
-from platform_defs.setting_values import PROJECT, YAML_ENDINGS
+from platform_defs.setting_values import PROJECT
 from platform_defs.settings import Settings
 
 app = typer.Typer()
@@ -43,23 +43,29 @@ made-up rides and fares. Load the settings of this folder first, in each shell; 
 def new(
     folder: Annotated[str, typer.Argument(help="The folder to create: absent or empty.")],
     in_yaml: Annotated[bool, typer.Option("--yaml", help="Define the pipeline in YAML instead of Python.")] = False,
+    in_sql: Annotated[bool, typer.Option("--sql", help="Define the pipeline in SQL instead of Python.")] = False,
     as_json: Json = False,
 ) -> None:
     """Create a small working pipeline of your own, with sample rows, settings and a test."""
     target = Path(canonical_folder("folder", folder, canonical_local))
-    report = {"folder": str(target), "files": create(target, in_yaml=in_yaml)}
+    if in_yaml and in_sql:
+        raise ArgumentError.bad_value("--sql", "--yaml --sql", "one of --yaml and --sql")
+    report = {"folder": str(target), "files": create(target, "pipeline.yaml" if in_yaml else "pipeline.sql" if in_sql else "pipeline.py")}
     render.show(as_json, report, _print_new)
 
 
-def create(folder: Path, *, in_yaml: bool = False) -> list[str]:
-    """Write the files of a new pipeline, in YAML or in Python; returns their names.
+def create(folder: Path, pipeline: str = "pipeline.py") -> list[str]:
+    """Write the files of a new pipeline; returns their names.
+
+    Args:
+        folder: the folder.
+        pipeline: the template of the pipeline: `pipeline.py`, `pipeline.yaml` or `pipeline.sql`.
 
     Raises:
         ArgumentError: the folder contains something, cannot be written to, or has a name that no lake may have.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError.bad_value("folder", str(folder), "a folder that is absent or empty; nothing was written")
-    pipeline = "pipeline.yaml" if in_yaml else "pipeline.py"
     values = {name: str(folder / value) for name, value in {"pipeline": pipeline, **_SETTINGS}.items()}
     try:
         Settings(**values)  # pyright: ignore[reportArgumentType]
@@ -79,7 +85,7 @@ def _write(folder: Path, pipeline: str, values: Mapping[str, str]) -> None:
         (folder / "landing" / source / "2026-03-01.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     shutil.copyfile(TEMPLATE / pipeline, folder / pipeline)
     test = (TEMPLATE / "test_pipeline.py").read_text("utf-8")
-    if pipeline.endswith(YAML_ENDINGS):
+    if not pipeline.endswith(".py"):
         test = test.replace("from pipeline import pipeline\n\n", "from platform_defs.pipelines import load\n")
         test = test.replace("Sandbox(pipeline, tmp_path)", f'Sandbox(load(str(Path(__file__).with_name("{pipeline}"))), tmp_path)')
     (folder / "test_pipeline.py").write_text(test, encoding="utf-8")

@@ -90,7 +90,7 @@ def _documented(port: int, trusted: Path) -> dict[str, object]:
 
 def test_secrets_are_used_and_in_no_log_file_or_command_line_and_a_wrong_password_is_an_error(stores: tuple[Path, Path], tmp_path: Path):
     [port], project = free_ports(1), tmp_path / "project"
-    create(project, in_yaml=True)
+    create(project, "pipeline.yaml")
     (project / "connections.yaml").write_text(yaml.safe_dump(_documented(port, stores[1])))
     with _secured(tmp_path / "broker", stores[0], port) as broker:
         kafka = Kafka(broker)

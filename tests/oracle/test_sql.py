@@ -32,7 +32,9 @@ from tests.support.shared_data import ORACLE
 pytestmark = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
 FOLDERS = ("sql_window_join", "window_topn", "topn", "dedup", "sql_interval_join")
 DECLARED = """
-CREATE TABLE {name} (id BIGINT, k STRING, sub STRING, v BIGINT, n BIGINT, ts BIGINT, rt TIMESTAMP(3), pt AS PROCTIME(), WATERMARK FOR rt AS rt);
+CREATE TABLE {name} (
+  id BIGINT, k STRING, sub STRING, v BIGINT, n BIGINT, ts BIGINT, rt TIMESTAMP(3), pt AS PROCTIME(), WATERMARK FOR rt AS rt
+);
 """
 COLUMNS = {"id": pa.int64(), "k": pa.string(), "sub": pa.string(), "v": pa.int64(), "n": pa.int64(), "ts": pa.int64()}
 SCHEMA = pa.schema({**COLUMNS, "w": pa.int64(), "seq": pa.int64(), "arrival": pa.int64()})

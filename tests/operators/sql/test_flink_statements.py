@@ -1,5 +1,6 @@
 """The statements of Flink's documentation are mapped to operators, or refused with a reason and a way out."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,5 @@ def test_a_statement_is_mapped_to_operators(case: dict[str, Any]):
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["name"])
 def test_a_statement_is_refused_with_a_reason_and_a_way_out(case: dict[str, Any]):
-    with pytest.raises(OperatorError) as refused:
+    with pytest.raises(OperatorError, match=f"{re.escape(case['refused'])}.*; "):  # the way out follows the reason
         planned(case)
-    assert case["refused"] in str(refused.value)
-    assert ";" in str(refused.value)  # the way out follows the reason

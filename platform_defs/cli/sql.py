@@ -1,0 +1,151 @@
+"""The command that runs a file of SQL statements: `tidemark sql FILE`."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from pydantic import ValidationError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators.sql.errors import SqlError
+from operators.sql.execution import rows_of
+from operators.sql.explain import explain
+from operators.sql.plan import Plan, Script, plan
+from operators.sql.relations import Input, walk
+from operators.sql.tables import CreateTable
+from platform_defs.cli import render
+from platform_defs.cli.arguments import ArgumentError, Json
+from platform_defs.declared.pipeline import DeclaredError
+from platform_defs.declared.sql_pipeline import sources_of
+from platform_defs.declared.sql_sources import DELTA, FILES, KAFKA, DeclaredSource
+from platform_defs.kafka_sources import KafkaSource
+from platform_defs.safe_text import shortened
+from platform_defs.settings import settings
+from platform_defs.spark.session import session
+
+app = typer.Typer()
+_STDIN = "-"
+
+
+@app.command()
+def sql(
+    file: Annotated[str, typer.Argument(help="A file of Flink SQL statements, separated by semicolons; - reads standard input.")],
+    limit: Annotated[int, typer.Option(help="The maximum number of rows to show of each query.", min=1, max=100_000)] = 20,
+    connections: Annotated[
+        bool, typer.Option("--connections", help="Print the topics of the file's Kafka tables as a part of the file of connections.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run SQL: print the plan of each EXPLAIN and INSERT, and the rows of each SELECT over the files and Delta tables of CREATE TABLE.
+
+    INSERT writes nothing here: the file is a pipeline, which TIDEMARK_PIPELINE names, and `tidemark advance` computes its tables.
+    """
+    script = plan(_text(file))
+    if connections:
+        print(yaml.safe_dump(kafka_part(sources_of(script)), sort_keys=False), end="")
+        return
+    runner = Runner(script, Path.cwd() if file == _STDIN else Path(file).resolve().parent, lambda: session(settings()))
+    render.show(as_json, {"statements": [runner.result(one, limit) for one in script.plans]}, print_statements)
+
+
+def _text(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == _STDIN else Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        legal = f"a file of SQL that can be read ({shortened(str(error))}), or - for standard input"
+        raise ArgumentError.bad_value("file", file, legal) from None
+
+
+def kafka_part(sources: Mapping[str, DeclaredSource]) -> dict[str, Any]:
+    """The part `kafka` of the file of connections for the sources that read Kafka.
+
+    Raises:
+        SqlError: there is none, an option is not legal, or two of them have different clients.
+    """
+    topics = {name: source for name, source in sources.items() if source.connector == KAFKA}
+    if not topics:
+        raise SqlError.refused("--connections", "no table has 'connector' = 'kafka'", "leave it out")
+    shared = {key: value for source in topics.values() for key, value in source.kafka_options.items()}
+    for name, source in topics.items():
+        try:
+            KafkaSource.model_validate(source.kafka)
+        except ValidationError as error:
+            raise SqlError(f"table {name!r}: {DeclaredError.of_values(error, source.kafka)}") from None
+        if source.kafka_options != shared:
+            why = "all Kafka tables of a file have the same options of the client"
+            raise SqlError.refused(f"another value of 'properties' in table {name!r}", why, "write one file for each")
+    return {"kafka": {"options": shared, "sources": {name: dict(source.kafka) for name, source in topics.items()}}}
+
+
+class Runner:
+    """Runs the statements of a script on the rows that its tables have now.
+
+    Args:
+        script: the script.
+        folder: the folder from which relative paths start.
+        connect: returns the session, which starts when it is first needed.
+    """
+
+    def __init__(self, script: Script, folder: Path, connect: Callable[[], SparkSession]) -> None:
+        self._script, self._folder, self._connect = script, folder, connect
+
+    def result(self, planned: Plan, limit: int) -> dict[str, Any]:
+        """The plan of an EXPLAIN or INSERT statement, or the rows of a query."""
+        if planned.is_explained or planned.target:
+            return {"target": planned.target, "plan": explain(planned.relation)}
+        rows = rows_of(planned, self._frames(planned))
+        first = rows.limit(limit + 1).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
+        return {"rows": [json.loads(row[0]) for row in first[:limit]], "has_more": len(first) > limit}
+
+    def _frames(self, planned: Plan) -> dict[str, DataFrame]:
+        names = dict.fromkeys(one.name for one in walk(planned.relation) if isinstance(one, Input))
+        sources = sources_of(self._script)
+        return {name: self._frame(sources[name], self._script.declared[name]) for name in names}
+
+    def _frame(self, source: DeclaredSource, table: CreateTable) -> DataFrame:
+        """The rows of a table, with its event time if that is computed."""
+        rows = self._rows(source)
+        computed = next((c for c in table.columns if c.name == table.time and c.expression), None)
+        return rows if computed is None else rows.withColumn(computed.name, F.expr(computed.expression))
+
+    def _rows(self, source: DeclaredSource) -> DataFrame:
+        name = source.contract.name
+        if source.connector not in (FILES, DELTA):
+            why = "`tidemark sql` reads the files and Delta tables that are there now"
+            way_out = "set TIDEMARK_PIPELINE to the file and run `tidemark ingest`; then `tidemark query` reads what was ingested"
+            raise SqlError.refused(f"a query of the topic of table {name!r}", why, way_out)
+        path = self._path(source)
+        reader = self._connect().read
+        if source.connector == DELTA:
+            return reader.format("delta").load(path)
+        schema, options = source.contract.struct, {"mode": "FAILFAST", "enforceSchema": "false", "recursiveFileLookup": "true"}
+        return reader.format(source.format).schema(schema).options(**options, **source.contract.options).load(path)
+
+    def _path(self, source: DeclaredSource) -> str:
+        if not source.path and source.connector == FILES:
+            return f"{settings().landing_root}/{source.contract.name}"
+        if not source.path:
+            raise SqlError.refused(f"table {source.contract.name!r}", "it names no Delta table", "add 'path' = '...' to WITH")
+        return source.path if "://" in source.path else str(self._folder / source.path)
+
+
+def print_statements(report: Mapping[str, Any]) -> None:
+    """The result of each statement."""
+    for number, one in enumerate(report["statements"]):
+        if number:
+            render.out.print()
+        if "plan" not in one:
+            render.print_result(one)
+            continue
+        if one["target"]:
+            render.out.print(f"[bold]{render.plain(one['target'])}[/]", highlight=False)
+        for line in one["plan"].splitlines():
+            render.out.print(render.plain(line), highlight=False, soft_wrap=True)
+
+
+__all__ = ["app"]

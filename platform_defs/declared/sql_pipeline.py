@@ -1,0 +1,58 @@
+"""A pipeline in SQL: CREATE TABLE statements are sources, and INSERT INTO statements are tables."""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from assets.pipeline import Pipeline
+from operators.sql.errors import SqlError
+from operators.sql.plan import Script, plan
+from platform_defs.declared.sql_sources import FILES, DeclaredSource, declared_source
+from platform_defs.declared.sql_tables import SqlTables
+
+_SINKS = ("", "delta")
+
+
+def read_sql(text: str) -> Pipeline:
+    """The pipeline of a text of SQL statements; its queries and EXPLAIN statements are left to `tidemark sql`.
+
+    Raises:
+        SqlError: a statement cannot be parsed, or a part of it has no counterpart.
+        ContractError: sources and tables do not fit together.
+    """
+    script = plan(text)
+    sources = sources_of(script)
+    _check_folders(sources)
+    tables = SqlTables(
+        {name: [c.name for c in script.declared[name].stored] for name in sources},
+        {name: table.comment for name, table in script.declared.items()},
+    )
+    for planned in script.plans:
+        if planned.target and not planned.is_explained:
+            tables.add(planned.target, planned.relation)
+    if not tables.made:
+        raise SqlError.refused("a pipeline without a table", "it has no INSERT INTO statement", "add INSERT INTO name SELECT ...")
+    return Pipeline(sources=[source.contract for source in sources.values()], tables=list(tables.made.values()))
+
+
+def sources_of(script: Script) -> dict[str, DeclaredSource]:
+    """The sources of a script, by name: its declared tables, except those that are inserted into.
+
+    Raises:
+        SqlError: an option has no counterpart.
+        ContractError: a contract is not legal.
+    """
+    for name in script.targets:
+        connector = script.declared[name].options.get("connector", "") if name in script.declared else ""
+        if connector not in _SINKS:
+            way_out = "leave out its WITH clause; for Kafka see docs/how-to/publish-to-kafka.md, for files `tidemark export`"
+            raise SqlError.refused(f"the connector {connector!r} of table {name!r}", "tables are Delta tables in the lake", way_out)
+    return {name: declared_source(table) for name, table in script.declared.items() if name not in script.targets}
+
+
+def _check_folders(sources: Mapping[str, DeclaredSource]) -> None:
+    """Raise `SqlError` if files are elsewhere than in the folder that a pipeline reads."""
+    for name, source in sources.items():
+        if source.connector == FILES and source.path and PurePosixPath(source.path).name != name:
+            why = f"a pipeline reads the files in the folder {name} of TIDEMARK_LANDING"
+            way_out = f"name the folder {name}, or leave out 'path'; `tidemark sql` reads files at any path"
+            raise SqlError.refused(f"the path {source.path!r} of table {name!r}", why, way_out)

@@ -1,0 +1,155 @@
+"""CREATE TABLE as the contract of a source, and its options for Kafka as the part of the connections that they belong to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assets.contracts import INGESTED_AT, BoundedOutOfOrderness, RowRule, SourceContract
+from operators.errors import did_you_mean
+from operators.sql.durations import words
+from operators.sql.errors import SqlError
+from operators.sql.names import column_sql
+from operators.sql.tables import Column, CreateTable
+
+FILES, DELTA, KAFKA = "filesystem", "delta", "kafka"
+CONNECTORS = (FILES, DELTA, KAFKA)
+FORMATS = ("csv", "json", "parquet")
+_PROPERTY, _RULE = "properties.", "tidemark.rule."
+_OF_CSV = {
+    "csv.field-delimiter": "sep",
+    "csv.quote-character": "quote",
+    "csv.escape-character": "escape",
+    "csv.null-literal": "nullValue",
+    "tidemark.header": "header",
+}
+"""Options of the CSV format, with Spark's names."""
+_OF_CONTRACT = {
+    "scan.watermark.idle-timeout": "idle_timeout",
+    "tidemark.future-skew": "future_skew",
+    "tidemark.duplicate-horizon": "duplicate_horizon",
+    "tidemark.new-columns": "new_columns",
+}
+_REFUSED = {
+    "csv.ignore-parse-errors": "rows that cannot be parsed are quarantined with the reason",
+    "json.ignore-parse-errors": "rows that cannot be parsed are quarantined with the reason",
+    "json.fail-on-missing-field": "NOT NULL columns without a value are quarantined with the reason",
+    "source.monitor-interval": "new files are found by each `tidemark ingest`, and by the stream at each of its intervals",
+}
+_STARTUP = {"earliest-offset": {"startingOffsets": "earliest"}, "latest-offset": {"startingOffsets": "latest"}}
+_SECRETS = ("password", "jaas", "secret", "user.info", "key")
+
+
+@dataclass(frozen=True)
+class DeclaredSource:
+    """What a CREATE TABLE statement declares.
+
+    Args:
+        contract: the contract of the source.
+        path: the files or the Delta table, if it is named.
+        connector: where the rows are.
+        format: the format of the files.
+        kafka: the source's part of `kafka.sources` in the connections; empty for another connector.
+        kafka_options: its part of `kafka.options`.
+    """
+
+    contract: SourceContract
+    connector: str
+    path: str = ""
+    format: str = ""
+    kafka: Mapping[str, Any] = field(default_factory=dict)
+    kafka_options: Mapping[str, str] = field(default_factory=dict)
+
+
+def declared_source(table: CreateTable) -> DeclaredSource:
+    """The source of a CREATE TABLE statement.
+
+    Raises:
+        SqlError: an option is unknown, or has no counterpart.
+        ContractError: a value of the contract is not legal.
+    """
+    options = {**table.options}
+    connector = options.pop("connector", "")
+    if connector not in CONNECTORS:
+        legal = f"legal: {', '.join(CONNECTORS)}{did_you_mean(connector, CONNECTORS)}"
+        raise SqlError.refused(f"the connector {connector!r} of table {table.name!r}", "there is no such source", legal)
+    path = options.pop("path", "") or options.pop("table-path", "")
+    kind = options.pop("format", "") or options.pop("value.format", "")
+    kafka, shared = _topics(table, options, kind) if connector == KAFKA else ({}, {})
+    if connector == FILES and kind not in FORMATS:
+        raise _bad_option(table, "format", kind, f"legal: {', '.join(FORMATS)}")
+    parameters: dict[str, Any] = {_OF_CONTRACT[name]: options.pop(name) for name in [*options] if name in _OF_CONTRACT}
+    rules = {name: options.pop(name) for name in [*options] if name.startswith(_RULE)}
+    reader = {_OF_CSV[name]: options.pop(name) for name in [*options] if name in _OF_CSV}
+    if kind == "csv":
+        reader = {"header": "false", **reader}  # as in Flink, whose CSV files have no header
+    for name, value in options.items():
+        known = [*_OF_CSV, *_OF_CONTRACT, f"{_RULE}NAME", "path", "format", "connector"]
+        raise _bad_option(table, name, value, _REFUSED.get(name) or f"legal: {', '.join(known)}{did_you_mean(name, known)}")
+    parameters["rules"] = tuple(RowRule(name.removeprefix(_RULE), condition) for name, condition in rules.items())
+    return DeclaredSource(_contract(table, reader, parameters), connector, path, kind, kafka, shared)
+
+
+def _bad_option(table: CreateTable, name: str, value: str, why: str) -> SqlError:
+    return SqlError(f"the option {name!r} of table {table.name!r} is {value!r}; {why}")
+
+
+def _contract(table: CreateTable, reader: Mapping[str, str], parameters: Mapping[str, Any]) -> SourceContract:
+    time = next((c for c in table.columns if c.name == table.time), None)
+    # Flink's watermark is the newest time minus the delay; that of a bound is 1 ms before it.
+    bound = BoundedOutOfOrderness(words(max(0, table.delay - 1)))
+    return SourceContract(
+        name=table.name,
+        schema=", ".join(_ddl(column) for column in table.stored),
+        event_time=INGESTED_AT if time is None else time.expression or time.name,
+        watermark=bound,
+        unique_key=table.key,
+        options=reader,
+        **parameters,
+    )
+
+
+def _ddl(column: Column) -> str:
+    comment = column.comment.replace("\\", "\\\\").replace("'", "\\'")
+    described = f" COMMENT '{comment}'" if comment else ""
+    return f"{column_sql(column.name)} {column.type}{' NOT NULL' if column.is_required else ''}{described}"
+
+
+def _topics(table: CreateTable, options: dict[str, str], kind: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The source's topics, and the options of the client; known options are removed from `options`."""
+    source: dict[str, Any] = {"options": _subscription(table, options)}
+    if kind == "avro-confluent":
+        source["avro"] = {"registry": {"url": options.pop("avro-confluent.url", "")}}
+    elif kind != "json":
+        raise _bad_option(table, "format", kind, "legal: json, avro-confluent")
+    if columns := {c.name: c.metadata for c in table.columns if c.metadata}:
+        source["columns"] = columns
+    return source, _client_options(table, options)
+
+
+def _client_options(table: CreateTable, options: dict[str, str]) -> dict[str, str]:
+    """The options of Kafka's client, except the consumer group: the ledger has the offsets."""
+    found: dict[str, str] = {}
+    for name in [n for n in options if n.startswith(_PROPERTY)]:
+        value, own = options.pop(name), name.removeprefix(_PROPERTY)
+        if any(secret in own.lower() for secret in _SECRETS):
+            way_out = f"write it to the file of connections as `kafka.{own}: {{env: NAME}}`"
+            raise SqlError.refused(f"the option {name!r} of table {table.name!r}", "it may be a secret, and a pipeline is shared", way_out)
+        if own != "group.id":
+            found[f"kafka.{own}"] = value
+    return found
+
+
+def _subscription(table: CreateTable, options: dict[str, str]) -> dict[str, str]:
+    topic, pattern = options.pop("topic", ""), options.pop("topic-pattern", "")
+    if bool(topic) == bool(pattern):
+        legal = "legal: one of topic (names separated by semicolons) and topic-pattern (a regular expression)"
+        raise _bad_option(table, "topic", topic, legal)
+    start, at = options.pop("scan.startup.mode", "earliest-offset"), options.pop("scan.startup.timestamp-millis", "")
+    if start == "timestamp":
+        started = {"startingTimestamp": at}
+    elif start in _STARTUP:
+        started = _STARTUP[start]
+    else:
+        legal = f"legal: {', '.join(_STARTUP)}, timestamp; afterwards the ledger has the offsets, and there is no consumer group"
+        raise _bad_option(table, "scan.startup.mode", start, legal)
+    return {"subscribe": topic.replace(";", ",")} | started if topic else {"subscribePattern": pattern} | started

@@ -1,0 +1,244 @@
+"""A pipeline in SQL: sources of CREATE TABLE, tables of INSERT INTO, and what is refused."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assets.contracts import BoundedOutOfOrderness, Preparation, RowRule
+from assets.pipeline import Pipeline
+from operators import Aggregate, IntervalJoin, SqlError, TopK, TopN, Tumbling, WindowedAggregate
+from operators.errors import OperatorError, TidemarkError
+from platform_defs.cli.new import TEMPLATE
+from platform_defs.cli.sql import kafka_part
+from platform_defs.declared.pipeline import DeclaredError
+from platform_defs.declared.sql_pipeline import read_sql, sources_of
+from platform_defs.definitions import build
+from platform_defs.pipelines import load
+from platform_defs.settings import Settings
+
+ORDERS = """
+CREATE TABLE orders (
+  id STRING NOT NULL COMMENT 'it''s unique', seller STRING, price DECIMAL(10, 2), ms BIGINT,
+  ordered_at AS TO_TIMESTAMP_LTZ(ms, 3),
+  WATERMARK FOR ordered_at AS ordered_at - INTERVAL '5' SECOND,
+  PRIMARY KEY (id) NOT ENFORCED
+) WITH ('connector' = 'filesystem', 'format' = 'json', 'scan.watermark.idle-timeout' = '1 min', 'tidemark.future-skew' = '2 hours');
+"""
+PAYMENTS = """
+CREATE TABLE payments (
+  order_id STRING, amount INT, paid_at TIMESTAMP(3), WATERMARK FOR paid_at AS paid_at
+) WITH ('connector' = 'filesystem', 'format' = 'csv', 'csv.field-delimiter' = ';', 'tidemark.rule.positive' = 'amount > 0');
+"""
+
+
+def pipeline(*statements: str) -> Pipeline:
+    return read_sql(ORDERS + PAYMENTS + ";".join(statements))
+
+
+def test_a_table_is_a_source_with_its_watermark():
+    orders, payments = pipeline("INSERT INTO n SELECT seller, COUNT(*) AS n FROM orders GROUP BY seller").sources
+    assert orders.schema == "id STRING NOT NULL COMMENT 'it\\'s unique', seller STRING, price DECIMAL(10, 2), ms BIGINT"
+    assert (orders.event_time, orders.unique_key) == ("TIMESTAMP_MILLIS(ms)", ("id",))
+    assert orders.struct["id"].metadata == {"comment": "it's unique"}
+    assert (orders.idle_timeout, orders.future_skew) == ("1 min", "2 hours")
+    assert orders.watermark.bound_ms == 4_999  # Flink's watermark is max - 5 s; that of a bound is max - bound - 1 ms
+    assert (payments.event_time, payments.watermark.bound_ms) == ("paid_at", 0)
+    assert payments.options == {"header": "false", "sep": ";"}
+    assert payments.rules == (RowRule("positive", "amount > 0"),)
+
+
+def test_a_table_without_a_watermark_has_processing_time():
+    text = "CREATE TABLE clicks (k STRING) WITH ('connector' = 'filesystem', 'format' = 'parquet');"
+    [source] = read_sql(f"{text} INSERT INTO n SELECT k, COUNT(*) AS n FROM clicks GROUP BY k").sources
+    assert source.by_ingest_time
+
+
+def test_an_interval_join_prepares_both_sides():
+    [table] = pipeline("""
+        INSERT INTO paid SELECT o.id AS order_number, seller, amount FROM orders o JOIN payments p
+        ON o.id = p.order_id AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR AND amount > 10 AND amount < price
+    """).tables
+    assert table.operator == IntervalJoin(on=("order_number",), lower="0 ms", upper="1 hour", residual="amount < price")
+    assert table.prepare == {
+        "orders": Preparation(select="id AS order_number, seller, price"),
+        "payments": Preparation(select="order_id AS order_number, amount", where="amount > 10"),
+    }
+
+
+def test_an_event_time_that_is_computed_is_the_engines():
+    [table] = pipeline("""
+        INSERT INTO paid SELECT o.id, o.ordered_at, p.amount FROM orders o JOIN payments p
+        ON o.id = p.order_id AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR
+    """).tables
+    assert table.prepare["orders"] == Preparation(select="id, event_time AS ordered_at")
+
+
+def test_a_window_top_n_is_two_operators_in_one_or_two_tables():
+    counts = """
+        SELECT seller, window_start, window_end, COUNT(*) AS orders
+        FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '1' HOUR)) GROUP BY seller, window_start, window_end
+    """
+    rank = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY orders DESC) AS `rank`"
+    top = f"SELECT * FROM (SELECT *, {rank} FROM {{}}) WHERE `rank` <= 3"
+    [one] = pipeline(f"INSERT INTO best SELECT window_start, window_end, seller, orders, `rank` FROM ({top.format(f'({counts})')})").tables
+    count = WindowedAggregate(by=("seller",), window=Tumbling(size="1 hour"), aggregates={"orders": "COUNT(*)"})
+    assert (one.name, one.inputs, one.operator.of) == ("best", ("orders",), count)
+    assert one.operator.then == TopK(k=3, order_by=("orders DESC",))
+    made = pipeline(f"INSERT INTO per_hour {counts}", f"INSERT INTO best {top.format('per_hour')}").tables
+    assert [(t.name, t.inputs, t.operator) for t in made] == [
+        ("per_hour", ("orders",), count),
+        ("best", ("per_hour",), TopK(k=3, order_by=("orders DESC",))),
+    ]
+    by_view = pipeline(f"CREATE VIEW per_hour AS {counts}", f"INSERT INTO best {top.format('per_hour')}").tables
+    assert by_view == made
+
+
+def test_a_top_n_of_an_aggregate_reads_its_changes():
+    tables = pipeline("""
+        INSERT INTO best SELECT seller, revenue, `rank` FROM (
+          SELECT *, ROW_NUMBER() OVER (ORDER BY revenue DESC) AS `rank`
+          FROM (SELECT seller, SUM(price) AS revenue FROM orders GROUP BY seller)) WHERE `rank` <= 10
+    """).tables
+    assert [(t.name, t.inputs) for t in tables] == [("best_rows", ("orders",)), ("best", ("best_rows",))]
+    assert tables[0].operator == Aggregate(by=("seller",), aggregates={"revenue": "SUM(price)"})
+    assert tables[1].operator == TopN(order_by=("revenue DESC",), rank_end=10, unique_key=("seller",), change="change")
+
+
+def test_a_view_without_an_operator_is_a_preparation():
+    [table] = pipeline(
+        "CREATE VIEW large AS SELECT id, seller, price * 2 AS doubled, ordered_at FROM orders WHERE price > 100",
+        "INSERT INTO sums SELECT seller, SUM(doubled) AS total FROM large WHERE seller <> 'x' GROUP BY seller",
+    ).tables
+    select = "id, seller, price * 2 AS doubled, event_time AS ordered_at"
+    assert table.prepare == {"orders": Preparation(select=select, where="(price > 100) AND (seller <> 'x')")}
+
+
+def test_windows_of_windows_read_the_table_of_the_first():
+    tables = pipeline(
+        """
+        INSERT INTO per_minute SELECT seller, window_start, window_end, window_time, COUNT(*) AS n
+        FROM TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '1' MINUTE) GROUP BY seller, window_start, window_end, window_time
+    """,
+        """
+        INSERT INTO per_hour SELECT window_start, window_end, SUM(n) AS total
+        FROM TUMBLE(TABLE per_minute, DESCRIPTOR(window_time), INTERVAL '1' HOUR) GROUP BY window_start, window_end
+    """,
+    ).tables
+    assert [t.inputs for t in tables] == [("orders",), ("per_minute",)]
+    assert tables[1].operator == WindowedAggregate(window=Tumbling(size="1 hour"), aggregates={"total": "SUM(n)"})
+
+
+def test_the_names_of_a_view_are_given_where_it_is_read():
+    tables = pipeline(
+        """
+        CREATE VIEW per_minute AS SELECT seller AS who, window_time AS at, COUNT(*) + 1 AS n
+        FROM TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '1' MINUTE) GROUP BY seller, window_start, window_end, window_time
+        """,
+        """
+        INSERT INTO per_hour SELECT who, window_start, window_end, SUM(n) AS total, MAX(at) AS newest
+        FROM TUMBLE(TABLE per_minute, DESCRIPTOR(at), INTERVAL '1' HOUR) WHERE n > 2 GROUP BY who, window_start, window_end
+        """,
+    ).tables
+    assert [(t.name, t.inputs) for t in tables] == [("per_minute", ("orders",)), ("per_hour", ("per_minute",))]
+    assert tables[0].operator.by == ("who",)
+    assert tables[1].operator.aggregates == {"total": "SUM(n)", "newest": "MAX(at)"}
+    assert tables[1].prepare == {"per_minute": Preparation(select="who, event_time AS at, n", where="n > 2")}
+
+
+def test_the_template_is_the_pipeline_in_yaml():
+    in_sql, in_yaml = load(str(TEMPLATE / "pipeline.sql")), load(str(TEMPLATE / "pipeline.yaml"))
+    for one, other in zip(in_sql.sources, in_yaml.sources, strict=True):
+        assert isinstance(one.watermark, BoundedOutOfOrderness)
+        bound = BoundedOutOfOrderness("10 minutes")
+        assert one.watermark.bound_ms == bound.bound_ms - 1
+        assert (one.struct, one.event_time, one.unique_key, one.rules) == (other.struct, other.event_time, other.unique_key, other.rules)
+        assert replace(other, watermark=bound) == other
+    columns = {name: set(columns) for name, columns in in_yaml.columns_of_tables().items()}
+    columns["ride_fares"] -= {"started_at", "paid_at"}  # the SQL selects other columns
+    assert {name: set(found) for name, found in in_sql.columns_of_tables().items()} == columns
+
+
+def test_dagster_defines_the_assets_of_a_pipeline_in_sql():
+    repository = build(Settings(), load(str(TEMPLATE / "pipeline.sql"))).get_repository_def()
+    keys = {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
+    assert keys == {"events/rides", "events/fares", "ride_fares", "rides_per_hour", "busy_zones"}
+
+
+KAFKA = """
+CREATE TABLE clicks (k STRING, sent_at TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', WATERMARK FOR sent_at AS sent_at - INTERVAL '1' SECOND)
+WITH ('connector' = 'kafka', 'topic' = 'a;b', 'properties.bootstrap.servers' = 'localhost:9092', 'properties.group.id' = 'x',
+  'scan.startup.mode' = 'latest-offset', 'format' = 'json'{});
+INSERT INTO n SELECT k, COUNT(*) AS n FROM clicks GROUP BY k;
+"""
+
+
+def test_kafka_options_are_a_part_of_the_connections():
+    from operators.sql.plan import plan
+
+    [source] = read_sql(KAFKA.format("")).sources
+    assert (source.name, source.event_time) == ("clicks", "sent_at")
+    assert kafka_part(sources_of(plan(KAFKA.format("")))) == {
+        "kafka": {
+            "options": {"kafka.bootstrap.servers": "localhost:9092"},
+            "sources": {"clicks": {"options": {"subscribe": "a,b", "startingOffsets": "latest"}, "columns": {"sent_at": "timestamp"}}},
+        }
+    }
+
+
+GROUPED = "SELECT seller, COUNT(*) AS n FROM orders GROUP BY seller"
+
+
+HAVING = f"{GROUPED} HAVING COUNT(*) > 2"
+RANKED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY price DESC) AS n FROM orders"
+WITH_ITSELF = "SELECT a.id FROM orders a JOIN orders b ON a.id = b.id AND a.ordered_at = b.ordered_at"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a pipeline without a table is refused"),
+        ("INSERT INTO t SELECT id FROM orders WHERE price > 1", "the query only selects"),
+        (f"INSERT INTO t {HAVING}", "a table has all results of its operator"),
+        ("INSERT INTO t SELECT UPPER(seller) AS u, seller, COUNT(*) AS n FROM orders GROUP BY seller", "this one is computed"),
+        (f"INSERT INTO t {GROUPED}; INSERT INTO t {GROUPED}", "a second INSERT INTO t is refused"),
+        (f"CREATE TABLE t (seller STRING, m BIGINT); INSERT INTO t {GROUPED}", "columns are seller, m, and the query's are seller, n"),
+        (f"CREATE TABLE t (seller STRING, n BIGINT) WITH ('connector' = 'x'); INSERT INTO t {GROUPED}", "tables are Delta tables"),
+        (f"INSERT INTO t SELECT * FROM ({RANKED}) WHERE n <= 2", "the operator's column is rank; write AS rank"),
+        (f"INSERT INTO t {WITH_ITSELF}", "which joins 'orders' with itself"),
+        (f"INSERT INTO t {GROUPED.replace('orders', 'order')}", "there is no table 'order'"),
+    ],
+)
+def test_what_a_pipeline_cannot_have_is_refused(text: str, message: str):
+    with pytest.raises(OperatorError, match=re.escape(message)):
+        pipeline(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("'connector' = 'jdbc'", "the connector 'jdbc' of table 't' is refused"),
+        ("'connector' = 'filesystm', 'format' = 'csv'", "did you mean 'filesystem'"),
+        ("'connector' = 'filesystem'", "the option 'format' of table 't' is ''; legal: csv, json, parquet"),
+        ("'connector' = 'filesystem', 'format' = 'csv', 'csv.field-delimeter' = ';'", "did you mean 'csv.field-delimiter'"),
+        ("'connector' = 'filesystem', 'format' = 'csv', 'csv.ignore-parse-errors' = 'true'", "are quarantined with the reason"),
+        ("'connector' = 'filesystem', 'format' = 'csv', 'path' = '/data/other'", "name the folder t, or leave out 'path'"),
+        ("'connector' = 'kafka', 'format' = 'json'", "legal: one of topic"),
+        ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'scan.startup.mode' = 'group-offsets'", "there is no consumer group"),
+        ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'properties.sasl.jaas.config' = 'x'", "{env: NAME}"),
+        ("'connector' = 'kafka', 'format' = 'raw', 'topic' = 'a'", "legal: json, avro-confluent"),
+    ],
+)
+def test_options_without_a_counterpart_are_refused(options: str, message: str):
+    with pytest.raises(SqlError, match=re.escape(message)):
+        read_sql(f"CREATE TABLE t (a STRING) WITH ({options}); INSERT INTO n SELECT a, COUNT(*) AS n FROM t GROUP BY a")
+
+
+def test_an_error_names_the_file(tmp_path: Path):
+    file = tmp_path / "pipeline.sql"
+    file.write_text(f"{ORDERS} INSERT INTO t SELECT DISTINCT id FROM orders")
+    with pytest.raises(DeclaredError, match=r"pipeline\.sql: SELECT DISTINCT without a window is refused"):
+        load(str(file))
+    with pytest.raises(TidemarkError, match=r"missing\.sql cannot be read"):
+        load(str(tmp_path / "missing.sql"))
