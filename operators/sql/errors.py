@@ -11,9 +11,9 @@ class SqlError(OperatorError):
     """A statement cannot be parsed, or has no operator; the message says why and what to write instead."""
 
     @classmethod
-    def refused(cls, what: str, why: str, way_out: str) -> Self:
+    def refused(cls, part: str, why: str, way_out: str) -> Self:
         """A part of a statement has no operator."""
-        return cls(f"{what} is refused: {why}; {way_out}")
+        return cls(f"{part} is refused: {why}; {way_out}")
 
     @classmethod
     def unreadable(cls, text: str, error: Exception) -> Self:
@@ -22,9 +22,9 @@ class SqlError(OperatorError):
         return cls(f"{shortened(text)!r} cannot be parsed: {why.rstrip('.')}")
 
     @classmethod
-    def unknown(cls, what: str, name: str, known: str) -> Self:
+    def unknown(cls, kind: str, name: str, known: str) -> Self:
         """A name is unknown."""
-        return cls(f"there is no {what} {name!r}; legal: {known}")
+        return cls(f"there is no {kind} {name!r}; legal: {known}")
 
 
 def shortened(text: str) -> str:

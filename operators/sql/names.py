@@ -30,7 +30,7 @@ def find(name: str, known: Iterable[str]) -> str | None:
     return next((one for one in names if one.lower() == name.lower()), None)
 
 
-def found(name: str, known: Sequence[str], what: str = "column") -> str:
+def found(name: str, known: Sequence[str], kind: str = "column") -> str:
     """The known name that is equal to a name.
 
     Raises:
@@ -38,7 +38,7 @@ def found(name: str, known: Sequence[str], what: str = "column") -> str:
     """
     match = find(name, known)
     if match is None:
-        raise SqlError.unknown(what, name, f"{', '.join(known)}{did_you_mean(name, known)}")
+        raise SqlError.unknown(kind, name, f"{', '.join(known)}{did_you_mean(name, known)}")
     return match
 
 

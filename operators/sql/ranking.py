@@ -163,9 +163,9 @@ def _require_row_number(ranked: Ranked) -> None:
         raise SqlError.refused(f"{ranked.function.upper()}() in a window", why, "use ROW_NUMBER()")
 
 
-def _whole(ranks: Ranks, what: str) -> int:
+def _whole(ranks: Ranks, feature: str) -> int:
     if isinstance(ranks.last, str):
-        raise SqlError.refused(f"a last rank from the column {ranks.last}", f"{what} has one last rank for all windows", "write a number")
+        raise SqlError.refused(f"a last rank from the column {ranks.last}", f"{feature} has one last rank for all windows", "write a number")
     return ranks.last
 
 

@@ -100,7 +100,8 @@ def frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], operator: Any)
     table = pa.Table.from_pylist([{c: row.get(c) for c in SCHEMA.names} for row in rows], SCHEMA)
     made = spark.createDataFrame(table).withColumns({"rt": F.timestamp_millis("ts"), WATERMARK: F.timestamp_millis("w")}).drop("w")
     is_filtered = isinstance(operator, Deduplicate) and operator.window is None
-    return made.where(~operator.late(F.col("rt"), F.col(WATERMARK))) if is_filtered else made
+    on_time = made.where(~operator.late(F.col("rt"), F.col(WATERMARK))) if is_filtered else made
+    return on_time if getattr(operator.reads, "with_watermark", False) else on_time.drop(WATERMARK)
 
 
 def expected(case: Mapping[str, Any]) -> Counter[str]:

@@ -1,0 +1,59 @@
+"""Plans as SQL of DuckDB, written from the definitions of the operators: a second reading of what a plan means, without Spark."""
+
+from operators import Aggregate, Deduplicate, IntervalJoin, TopN
+from operators.sql.relations import Apply, Input, Named, Relation, Select
+
+
+def sql_of(relation: Relation) -> str:
+    """The rows of a plan."""
+    match relation:
+        case Input():
+            return f"SELECT * FROM {relation.name}"
+        case Named():
+            return sql_of(relation.of)
+        case Select():
+            items = ", ".join(f'{item.sql} AS "{item.name}"' for item in relation.items)
+            where = f" WHERE {relation.where}" if relation.where else ""
+            return f"SELECT {items} FROM ({sql_of(relation.of)}){where}"
+        case Apply():
+            return _applied(relation)
+        case _:
+            raise AssertionError(relation)
+
+
+def _applied(relation: Apply) -> str:
+    operator, inputs = relation.operator, [sql_of(one) for one in relation.inputs]
+    match operator:
+        case IntervalJoin():
+            return _joined(relation, operator, *inputs)
+        case Aggregate():
+            values = ", ".join(f'{sql} AS "{name}"' for name, sql in operator.aggregates.items())
+            return f"SELECT {', '.join(operator.key)}, {values} FROM ({inputs[0]}) GROUP BY ALL"
+        case TopN():
+            order = [f"{o.column} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}" for o in operator.order]
+            ranked = _numbered(inputs[0], operator.partition, order)
+            ranks = f"rank BETWEEN {operator.rank_start} AND {operator.rank_end}"
+            return f"SELECT * {'' if operator.with_rank else 'EXCLUDE (rank)'} FROM ({ranked}) WHERE {ranks}"
+        case Deduplicate():
+            order = [f"{operator.time} {'DESC' if operator.keep == 'last' else 'ASC'}"]
+            return f"SELECT * EXCLUDE (rank) FROM ({_numbered(inputs[0], operator.key, order)}) WHERE rank = 1"
+        case _:
+            raise AssertionError(operator)
+
+
+def _numbered(rows: str, by: tuple[str, ...], order: list[str]) -> str:
+    partition = f"PARTITION BY {', '.join(by)} " if by else ""
+    return f"SELECT *, row_number() OVER ({partition}ORDER BY {', '.join(order)}) AS rank FROM ({rows})"
+
+
+def _joined(relation: Apply, join: IntervalJoin, left: str, right: str) -> str:
+    """The join, with the columns of both sides by their names in the result: a plan gives each column a name of its own."""
+    keys = ", ".join(f'"{k}" AS "right {k}"' for k in join.key)
+    equal = " AND ".join(f'"{k}" = "right {k}"' for k in join.key)
+    time = f'"right {join.right_time}"' if join.right_time in join.key else f'"{join.right_time}"'
+    within = f'epoch_ms({time}) - epoch_ms("{join.left_time}") BETWEEN {join.interval.lower} AND {join.interval.upper}'
+    others = f" AND ({join.residual})" if join.residual else ""
+    own = [c for one in relation.inputs for c in one.columns if c not in join.key]
+    columns = [*(f'COALESCE("{k}", "right {k}") AS "{k}"' for k in join.key), *(f'"{c}"' for c in own)]
+    renamed = f"SELECT {keys}, * EXCLUDE ({', '.join(join.key)}) FROM ({right})"
+    return f"SELECT {', '.join(columns)} FROM ({left}) {join.how} JOIN ({renamed}) ON {equal} AND {within}{others}"

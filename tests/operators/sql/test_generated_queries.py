@@ -1,0 +1,145 @@
+"""Generated queries: the plan of each, as its operators are defined, gives the rows that DuckDB gives for the query itself.
+
+DuckDB runs both: the text of the query, which it reads as SQL, and the plan, which `tests/operators/sql/duck.py` writes as SQL from the
+definitions of the operators. A wrong bound, key, side, name or condition of a plan gives other rows. The operators themselves are
+compared with their models in other tests.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from operators.sql.plan import plan
+from operators.sql.relations import Apply, Input, walk
+from tests.operators.sql.duck import sql_of
+
+TABLES = {name: Input(name, ("id", "k", "v", "t"), ("t",)) for name in ("a", "b")}
+UNITS = {"SECOND": 1, "MINUTE": 60}
+MIRRORED = {">=": "<=", "<=": ">=", ">": "<", "<": ">", "=": "="}
+CASES = 1_000
+
+
+@pytest.fixture
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.sql("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
+        yield connection
+
+
+def fill(database: duckdb.DuckDBPyConnection, rng: random.Random) -> None:
+    """Two small tables with few keys, some null, and times within a few minutes; each time occurs once in a table."""
+    for number, name in enumerate(TABLES):
+        times = rng.sample(range(0, 400, 5), 12)
+        keys = [rng.choice(["'x'", "'y'", "'z'", "NULL"]) for _ in times]
+        rows = [
+            f"({number * 100 + n}, {k}, {rng.randrange(5)}, epoch_ms({t * 1000}))" for n, (t, k) in enumerate(zip(times, keys, strict=True))
+        ]
+        database.sql(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM (VALUES {', '.join(rows)}) AS {name} (id, k, v, t)")
+
+
+def shifted(rng: random.Random, column: str, seconds: int) -> str:
+    """A time and a shift, written in one of several ways."""
+    if seconds == 0 and rng.random() < 0.5:
+        return column
+    sign = "-" if seconds < 0 else "+"
+    unit = rng.choice([u for u, length in UNITS.items() if seconds % length == 0])
+    return f"{column} {sign} INTERVAL '{abs(seconds) // UNITS[unit]}' {unit}"
+
+
+def bounds(rng: random.Random, one: str, other: str) -> list[str]:
+    """Conditions that bound the times of two sides from both ends, written in one of several ways."""
+    if rng.random() < 0.1:
+        return [f"{one}.t = {other}.t"]
+    low, high = sorted(rng.choice([rng.randrange(-120, 121), 60 * rng.randrange(-3, 4)]) for _ in range(2))
+    if rng.random() < 0.4:
+        return [f"{one}.t BETWEEN {shifted(rng, f'{other}.t', low)} AND {shifted(rng, f'{other}.t', high)}"]
+    made = [(">=" if rng.random() < 0.7 else ">", low), ("<=" if rng.random() < 0.7 else "<", high)]
+    return [_compared(rng, one, other, *end) for end in rng.sample(made, 2)]
+
+
+def _compared(rng: random.Random, one: str, other: str, operation: str, seconds: int) -> str:
+    """`one.t operation other.t + seconds`: the shift at either side, and the sides in either order."""
+    left, right = (
+        (f"{one}.t", shifted(rng, f"{other}.t", seconds)) if rng.random() < 0.7 else (shifted(rng, f"{one}.t", -seconds), f"{other}.t")
+    )
+    return f"{left} {operation} {right}" if rng.random() < 0.6 else f"{right} {MIRRORED[operation]} {left}"
+
+
+def a_join(rng: random.Random) -> str:
+    how = rng.choice(["INNER", "LEFT", "RIGHT", "FULL", ","])
+    one, other = rng.sample(["a", "b"], 2)
+    key = rng.choice(["{0}.k = {1}.k", "{1}.k = {0}.k", "{0}.k = {1}.k AND {0}.v = {1}.v", "UPPER({0}.k) = UPPER({1}.k)"]).format(
+        one, other
+    )
+    extra = rng.choice([[], [], [f"{one}.v < {other}.v"], [f"{other}.v > 1"], [f"{one}.v <> 2", f"{other}.id > 3"]])
+    conditions = [key, *bounds(rng, one, other), *extra]
+    rng.shuffle(conditions)
+    items = [
+        "a.id AS x",
+        "b.id AS y",
+        "a.k AS p",
+        "b.k",
+        "a.v + b.v AS total",
+        "COALESCE(a.k, b.k) AS either",
+        "a.t AS moment",
+        "b.t",
+        "b.v",
+    ]
+    chosen = rng.sample(items, rng.randrange(1, len(items)))
+    select = f"SELECT {', '.join(chosen)} FROM {one}"
+    if how == ",":
+        return f"{select}, {other} WHERE {' AND '.join(conditions)}"
+    where = f" WHERE {rng.choice(['a.v > 1', 'b.k IS NOT NULL', 'a.id + b.v > 3'])}" if rng.random() < 0.3 else ""
+    return f"{select} {how} JOIN {other} ON {' AND '.join(conditions)}{where}"
+
+
+def a_ranking(rng: random.Random) -> str:
+    """A Top-N, a deduplication, or a Top-N of an aggregate; the order has no ties."""
+    last = rng.randrange(1, 4)
+    limit = rng.choice(
+        [f"n <= {last}", f"n < {last + 1}", f"{last} >= n", f"n BETWEEN 1 AND {last}", f"n >= 2 AND n <= {last + 1}", "n = 1"]
+    )
+    where = rng.choice(["", " WHERE v > 1", " WHERE k <> 'x'"])
+    if rng.random() < 0.4:
+        order = rng.choice(["t", "t DESC", "t ASC"])
+        inner = f"SELECT id, k, t, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {order}) AS n FROM a{where}"
+        return f"SELECT id, k FROM ({inner}) WHERE {limit}"
+    if rng.random() < 0.5:
+        order = rng.choice(["v DESC, id", "v, id DESC", "v NULLS LAST, id", "v * 2 DESC, id"])
+        inner = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {rng.choice(['k', 'k, v'])} ORDER BY {order}) AS n FROM a{where}"
+        return f"SELECT {rng.choice(['id, n', 'id, k', '*'])} FROM ({inner}) WHERE {limit}"
+    sums = f"SELECT k, v, {rng.choice(['SUM(id)', 'COUNT(*)', 'MAX(id)'])} AS s FROM a{where} GROUP BY k, v"
+    inner = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY s {rng.choice(['', 'DESC'])}, v) AS n FROM ({sums})"
+    return f"SELECT k, v, s{rng.choice(['', ', n'])} FROM ({inner}) WHERE {limit}"
+
+
+def an_aggregate(rng: random.Random) -> str:
+    by = rng.choice([["k"], ["k", "v"], ["UPPER(k)"]])
+    values = rng.sample(
+        ["COUNT(*) AS c", "SUM(v) AS s", "SUM(v) + COUNT(*) AS m", "MAX(id) - MIN(id) AS r", "COUNT(*) FILTER (WHERE v > 1) AS f"], 2
+    )
+    having = rng.choice(["", " HAVING COUNT(*) > 1", " HAVING SUM(v) > 2 AND MAX(id) > 3"])
+    where = rng.choice(["", " WHERE v > 1"])
+    source = rng.choice(["a", "(SELECT id, k, v FROM a WHERE id > 2)", "(SELECT id + 1 AS id, k, v FROM (SELECT * FROM a WHERE v < 4))"])
+    return f"SELECT {', '.join([f'{by[0]} AS g', *by[1:], *values])} FROM {source}{where} GROUP BY {', '.join(by)}{having}"
+
+
+@pytest.mark.parametrize("make", [a_join, a_ranking, an_aggregate], ids=lambda make: make.__name__)
+def test_a_plan_gives_the_rows_of_its_query(database: duckdb.DuckDBPyConnection, make):
+    rng, compared, kinds = random.Random(7), 0, Counter[str]()
+    for number in range(CASES):
+        if number % 20 == 0:
+            fill(database, rng)
+        text = make(rng)
+        relation = plan(text, TABLES).plans[0].relation
+        kinds.update(type(one.operator).__name__ for one in walk(relation) if isinstance(one, Apply))
+        wanted, found = (Counter(map(str, database.sql(sql).fetchall())) for sql in (text, sql_of(relation)))
+        assert found == wanted, f"{text}\n{relation}"
+        compared += wanted.total()
+    assert compared > 2 * CASES
+    assert sum(kinds.values()) >= CASES
+    if make is a_ranking:
+        assert min(kinds["TopN"], kinds["Deduplicate"], kinds["Aggregate"]) > 50

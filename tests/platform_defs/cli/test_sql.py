@@ -1,0 +1,128 @@
+"""`tidemark sql FILE`: plans of EXPLAIN and INSERT, and rows of SELECT over files."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from operators import SqlError
+from platform_defs.cli import sql as cli
+from platform_defs.cli.arguments import ArgumentError
+
+CLICKS = """
+CREATE TABLE clicks (user_id STRING, page STRING, ms BIGINT, at_time AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR at_time AS at_time)
+WITH ('connector' = 'filesystem', 'format' = '{format}', 'path' = '{path}'{options});
+"""
+PER_MINUTE = """
+SELECT page, window_start, COUNT(*) AS clicks FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(at_time), INTERVAL '1' MINUTE))
+GROUP BY page, window_start, window_end
+"""
+ROWS = [("a", "home", 0), ("b", "home", 59_999), ("a", "cart", 60_000)]
+EXPECTED = [
+    {"page": "cart", "window_start": "1970-01-01T00:01:00.000Z", "clicks": 1},
+    {"page": "home", "window_start": "1970-01-01T00:00:00.000Z", "clicks": 2},
+]
+
+
+@pytest.fixture(autouse=True)
+def session_of_the_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session of the tests; a test without one fails if the command starts one."""
+    monkeypatch.setattr(cli, "session", lambda _: request.getfixturevalue("spark"))
+
+
+def run(file: Path, *arguments: str) -> str:
+    return CliRunner().invoke(cli.app, [str(file), *arguments], catch_exceptions=False).output
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "queries.sql"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def as_files(spark: SparkSession, folder: Path) -> dict[str, dict[str, str]]:
+    """The rows as files of each format, with the parameters of `CLICKS`."""
+    lines = [",".join(map(str, row)) for row in ROWS]
+    (folder / "plain.csv").write_text("\n".join(lines) + "\n")
+    (folder / "headed.csv").write_text("\n".join(["user_id,page,ms", *lines]).replace(",", ";") + "\n")
+    (folder / "rows.json").write_text("\n".join(json.dumps(dict(zip(("user_id", "page", "ms"), row, strict=True))) for row in ROWS))
+    frame = spark.createDataFrame(ROWS, "user_id string, page string, ms bigint")
+    frame.write.parquet(str(folder / "rows.parquet"))
+    frame.write.format("delta").save(str(folder / "rows.delta"))
+    header = ", 'tidemark.header' = 'true', 'csv.field-delimiter' = ';'"
+    return {
+        "csv": {"format": "csv", "path": "plain.csv", "options": ""},
+        "csv with a header": {"format": "csv", "path": str(folder / "headed.csv"), "options": header},
+        "json": {"format": "json", "path": "rows.json", "options": ""},
+        "parquet": {"format": "parquet", "path": "rows.parquet", "options": ""},
+        "delta": {"format": "parquet", "path": "rows.delta", "options": ""},
+    }
+
+
+@pytest.mark.spark
+def test_a_query_reads_files_of_each_format(spark: SparkSession, tmp_path: Path):
+    for name, parameters in as_files(spark, tmp_path).items():
+        declared = CLICKS.format(**parameters)
+        if name == "delta":
+            declared = declared.replace("'filesystem', 'format' = 'parquet'", "'delta'")
+        file = written(tmp_path, f"{declared} {PER_MINUTE} ORDER BY page")
+        assert json.loads(run(file, "--json"))["statements"] == [{"rows": EXPECTED, "has_more": False}], name
+
+
+@pytest.mark.spark
+def test_the_statements_are_printed_in_order(spark: SparkSession, tmp_path: Path):
+    declared = CLICKS.format(**as_files(spark, tmp_path)["csv"])
+    query = "SELECT user_id, ms FROM clicks WHERE page = 'home' ORDER BY ms DESC LIMIT 1"
+    output = run(written(tmp_path, f"{declared} EXPLAIN {PER_MINUTE}; {query}; INSERT INTO t {PER_MINUTE}"))
+    explained, queried, inserted = output.split("\n\n")
+    assert explained.startswith("WindowedAggregate(by=('page',), window=Tumbling(size='1 minute'), aggregates={'clicks': 'COUNT(*)'}")
+    assert "state: none is kept; a step reads at most 1 minute before the watermark again" in explained
+    assert "1 row" in queried
+    assert "59999" in queried
+    assert inserted.startswith("t\nWindowedAggregate(")
+    report = json.loads(run(written(tmp_path, f"{declared} SELECT * FROM clicks"), "--json", "--limit", "2"))
+    assert report["statements"][0]["has_more"]
+    assert len(report["statements"][0]["rows"]) == 2
+
+
+def test_plans_need_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cli, "session", lambda _: pytest.fail("a session was started"))
+    declared = CLICKS.format(format="csv", path="x.csv", options="")
+    [explained] = json.loads(run(written(tmp_path, f"{declared} EXPLAIN {PER_MINUTE}"), "--json"))["statements"]
+    assert explained["target"] == ""
+    assert explained["plan"].splitlines()[-1].strip().startswith("select") or "clicks" in explained["plan"]
+
+
+def test_topics_are_printed_as_connections(tmp_path: Path):
+    text = (
+        "CREATE TABLE t (a STRING) WITH ('connector' = 'kafka', 'topic' = 'x', 'format' = 'json', 'properties.bootstrap.servers' = 'h:1')"
+    )
+    printed = run(written(tmp_path, text), "--connections")
+    assert printed == (
+        "kafka:\n  options:\n    kafka.bootstrap.servers: h:1\n  sources:\n    t:\n      options:\n        subscribe: x\n"
+        "        startingOffsets: earliest\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT * FROM nothing", "there is no table 'nothing'; legal: none"),
+        (
+            "CREATE TABLE t (a STRING) WITH ('connector' = 'kafka', 'topic' = 'x', 'format' = 'json'); SELECT a FROM t",
+            "run `tidemark ingest`",
+        ),
+        ("CREATE TABLE t (a STRING) WITH ('connector' = 'delta'); SELECT a FROM t", "it names no Delta table"),
+        ("CREATE TABLE t (a STRING); SELECT a FROM t", "the connector '' of table 't' is refused"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tmp_path: Path, text: str, message: str):
+    with pytest.raises(SqlError, match=message):
+        run(written(tmp_path, text))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
+    with pytest.raises(ArgumentError, match=r"`file` is .*missing\.sql.* legal: a file of SQL"):
+        run(tmp_path / "missing.sql")
