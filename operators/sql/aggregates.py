@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from operators.aggregate import Aggregate
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
-from operators.contract import ARRIVAL, SEQ
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
 from operators.sql.dialect import WINDOW_FUNCTIONS, Tree, spark
 from operators.sql.errors import SqlError
 from operators.sql.names import find, free
@@ -262,4 +262,5 @@ def _of_stream(plan: _Plan, rows: Relation) -> Relation:
         way_out = "add an aggregate such as COUNT(*) AS number, or keep the first row of each key with ROW_NUMBER() ... = 1"
         raise SqlError.refused("GROUP BY without an aggregate", "an aggregate has at least one", way_out)
     operator = Aggregate(by=by, aggregates=plan.aggregates)
-    return Apply(operator, (rows,), (*by, *plan.aggregates))
+    times = (EVENT_TIME,) if EVENT_TIME in plan.aggregates else ()
+    return Apply(operator, (rows,), (*by, *plan.aggregates), times)

@@ -12,8 +12,6 @@ from operators.sql.names import find, free
 from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Item, Relation, Windowed, select
 from operators.sql.scope import Scope
 
-_PREFIX = ("left_", "right_")
-
 
 @dataclass
 class JoinNames:
@@ -72,7 +70,7 @@ class JoinNames:
         known = next((name for name, item in self.values[which].items() if item.column == column), None)
         if known is not None:
             return known
-        name = self._free(column, which)
+        name = self._free(column)
         self.values[which][name] = Item.of_column(column, name)
         return name
 
@@ -120,7 +118,7 @@ class JoinNames:
         for number, pair in enumerate(found.keys):
             names = [key_names.get(number), *(self._key_name(which, pair[which], given[which]) for which in self.preserved)]
             wanted = next((name for name in names if name), pair[0].column or f"key_{number}")
-            name = free(wanted, [*self.reserved, *self.keys], "key_")
+            name = free(wanted, [*self.reserved, *self.keys])
             self.keys = (*self.keys, name)
             for which in (0, 1):
                 self.values[which][name] = replace(pair[which], name=name)
@@ -143,7 +141,7 @@ class JoinNames:
                     seen[column] = Item.of_column(key, column)
                     return
         known = next((name for name, value in self.values[which].items() if value.sql == item.sql and name not in self.keys), None)
-        name = known or self._free(wanted or column, which)
+        name = known or self._free(wanted or column)
         self.values[which][name] = replace(item, name=name)
         seen[column] = Item.of_column(name, column)
 
@@ -152,9 +150,9 @@ class JoinNames:
         name = {WINDOW_TIME: "result_time", WINDOW_START: WINDOW_START, WINDOW_END: WINDOW_END}[column or ""]
         if which in self.preserved:
             return Item.of_column(name)
-        marker = f"{_PREFIX[which]}exists"
+        marker = ("left_exists", "right_exists")[which]
         self.values[which][marker] = Item(marker, "TRUE")
         return Item(name, f"CASE WHEN {marker} THEN {name} END")
 
-    def _free(self, name: str, which: int) -> str:
-        return free(name, [*self.reserved, *self.values[0], *self.values[1]], _PREFIX[which])
+    def _free(self, name: str) -> str:
+        return free(name, [*self.reserved, *self.values[0], *self.values[1]])

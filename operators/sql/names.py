@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain, count
 
 from sqlglot import exp, tokens
 
@@ -42,17 +43,15 @@ def found(name: str, known: Sequence[str], kind: str = "column") -> str:
     return match
 
 
-def free(name: str, taken: Iterable[str], prefix: str = "") -> str:
-    """A name that is not taken: the name itself, that with the prefix, or that with a number."""
+def free(name: str, taken: Iterable[str]) -> str:
+    """A name that is not taken: the name itself, or with a number, as Flink names columns that both sides of a join have.
+
+    >>> free("id", ["id", "v"]), free("id", ["id", "ID0"]), free("v", [])
+    ('id0', 'id1', 'v')
+    """
     names = {one.lower() for one in taken}
-    candidates = [name, f"{prefix}{name}"] if prefix else [name]
-    for candidate in candidates:
-        if candidate.lower() not in names:
-            return candidate
-    number = 2
-    while f"{candidates[-1]}_{number}".lower() in names:
-        number += 1
-    return f"{candidates[-1]}_{number}"
+    candidates = chain([name], (f"{name}{number}" for number in count()))
+    return next(one for one in candidates if one.lower() not in names)
 
 
 def columns_in(tree: Tree) -> list[Tree]:

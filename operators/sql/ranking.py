@@ -131,7 +131,7 @@ def _apply(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
         raise SqlError.refused(f"{ranked.function.upper()}() over all windows", why, "PARTITION BY window_start, window_end, ...")
     if _is_first_row(ranked, ranks) and not upserts(of) and (order := _time_order(ranked)):
         keep, kind = order
-        return Apply(Deduplicate(by=ranked.by, keep=keep, order=kind, time=_time(ranked)), (of,), of.columns)
+        return Apply(Deduplicate(by=ranked.by, keep=keep, order=kind, time=_time(ranked)), (of,), of.columns, of.times)
     return _top_n(ranked, ranks, is_shown)
 
 
@@ -165,7 +165,8 @@ def _require_row_number(ranked: Ranked) -> None:
 
 def _whole(ranks: Ranks, feature: str) -> int:
     if isinstance(ranks.last, str):
-        raise SqlError.refused(f"a last rank from the column {ranks.last}", f"{feature} has one last rank for all windows", "write a number")
+        why = f"{feature} has one last rank for all windows"
+        raise SqlError.refused(f"a last rank from the column {ranks.last}", why, "write a number")
     return ranks.last
 
 
@@ -219,7 +220,7 @@ def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
     )
     if _only_rises(of, top):
         top = replace(top, improving=True)
-    return Apply(top, (of,), (*of.columns, *([RANK] if is_shown else [])))
+    return Apply(top, (of,), (*of.columns, *([RANK] if is_shown else [])), of.times)
 
 
 def _only_rises(of: Relation, top: TopN) -> bool:

@@ -1,7 +1,7 @@
 """The SELECT list and the conditions of a query over rows, without aggregates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -51,13 +51,18 @@ def project(scope: Scope, expressions: Sequence[Tree]) -> Relation:
 
 
 def items_of(scope: Scope, listed: Sequence[Selected]) -> list[Item]:
-    """The columns of a SELECT list, with `*` expanded; names that stand for a row's arrival are no columns."""
+    """The columns of a SELECT list, with `*` expanded; names that stand for a row's arrival are no columns.
+
+    Of several columns of one name, the others get a number, as in Flink.
+    """
     found: list[Item] = []
     for one in listed:
         if one.name == "*":
-            found += scope.visible(one.tree.table if isinstance(one.tree, exp.Column) else "")
-        elif not scope.is_arrival(one.tree):
-            found.append(scope.item(one.tree, one.name))
+            items = scope.visible(one.tree.table if isinstance(one.tree, exp.Column) else "")
+        else:
+            items = [] if scope.is_arrival(one.tree) else [scope.item(one.tree, one.name)]
+        for item in items:
+            found.append(replace(item, name=free(item.name, [i.name for i in found])))
     return found
 
 

@@ -10,6 +10,7 @@ from sqlglot import exp
 from assets.contracts import DerivedAsset, Preparation
 from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import EVENT_TIME, Operator
+from operators.deduplicate import Deduplicate
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
@@ -166,11 +167,25 @@ def _by_event_time(name: str, apply: Apply) -> Operator:
 
 
 def _check_time(name: str, time: str, below: Relation) -> None:
-    of = below.of if isinstance(below, Select) else below
-    if isinstance(of, Input) or _origin(below, time) == RESULT_TIME or time == EVENT_TIME:
+    if time == EVENT_TIME or _is_event_time(below, time):
         return
     why = f"the event time of a table is that of its results, and {time} is that of one of its inputs"
     raise SqlError.refused(f"{time} as the event time of {name}", why, "use window_time, or join in another order")
+
+
+def _is_event_time(relation: Relation, name: str | None) -> bool:
+    """Whether a column is what the engine takes as the event time of rows."""
+    match relation:
+        case Input():
+            return name in relation.times
+        case Named():
+            return _is_event_time(relation.of, name)
+        case Select():
+            return _is_event_time(relation.of, next((i.column for i in relation.items if i.name == name), None))
+        case Apply(operator=TopN() | Deduplicate(window=None)):
+            return _is_event_time(relation.inputs[0], name)  # these keep the event time of their rows
+        case _:
+            return name == RESULT_TIME
 
 
 def _origin(relation: Relation, name: str) -> str | None:

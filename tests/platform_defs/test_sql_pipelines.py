@@ -147,6 +147,20 @@ def test_the_names_of_a_view_are_given_where_it_is_read():
     assert tables[1].prepare == {"per_minute": Preparation(select="who, event_time AS at, n", where="n > 2")}
 
 
+def test_a_window_of_deduplicated_rows_reads_their_table():
+    tables = pipeline(
+        """
+        CREATE VIEW newest AS SELECT id, seller, ordered_at FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY ordered_at DESC) AS n FROM orders) WHERE n = 1
+        """,
+        """
+        INSERT INTO per_hour SELECT window_start, window_end, COUNT(*) AS n
+        FROM TUMBLE(TABLE newest, DESCRIPTOR(ordered_at), INTERVAL '1' HOUR) GROUP BY window_start, window_end
+        """,
+    ).tables
+    assert [(t.name, type(t.operator).__name__) for t in tables] == [("newest", "Deduplicate"), ("per_hour", "WindowedAggregate")]
+
+
 def test_the_template_is_the_pipeline_in_yaml():
     in_sql, in_yaml = load(str(TEMPLATE / "pipeline.sql")), load(str(TEMPLATE / "pipeline.yaml"))
     for one, other in zip(in_sql.sources, in_yaml.sources, strict=True):

@@ -1,0 +1,193 @@
+"""Statements one by one: how a text is split, what is declared, how names are found, and what an error says."""
+
+import re
+
+import pytest
+
+import operators
+from operators import Deduplicate, IntervalJoin, SqlError, WindowedAggregate
+from operators.sql.explain import explain
+from operators.sql.plan import Order, plan
+from operators.sql.relations import Apply, Input, Item, Relation, Select, applied
+from operators.sql.tables import Column, CreateTable
+from operators.windows import Tumbling
+
+A = Input("a", ("id", "k", "v", "ts"), ("ts",))
+B = Input("b", ("id", "k", "w", "at_time"), ("at_time",))
+TABLES: dict[str, Relation] = {"a": A, "b": B}
+WITHIN = "a.k = b.k AND at_time BETWEEN ts AND ts + INTERVAL '1' HOUR"
+
+
+def relation(text: str) -> Relation:
+    return plan(text, TABLES).plans[-1].relation
+
+
+def declared(text: str) -> CreateTable:
+    [table] = plan(text).declared.values()
+    return table
+
+
+def test_semicolons_and_comments_separate_statements():
+    script = plan("-- first;\nSELECT id FROM a; /* ; */ SELECT k AS `x;y` FROM a WHERE k = ';' ;;", TABLES)
+    assert [one.relation.columns for one in script.plans] == [("id",), ("x;y",)]
+    assert script.plans[1].relation.where == "k = ';'"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_table_is_read_part_by_part():
+    table = declared("""
+        CREATE TEMPORARY TABLE IF NOT EXISTS cat.db.t (
+          `my id` BIGINT NOT NULL COMMENT 'a, b (c)', m MAP<STRING, ARRAY<INT>>, r ROW<x INT, y TIMESTAMP(3)> NULL, d DECIMAL(10, 2),
+          c AS d * 2 COMMENT 'twice', p AS PROCTIME(), o BIGINT METADATA FROM 'offset' VIRTUAL, ts TIMESTAMP_LTZ(3),
+          CONSTRAINT pk PRIMARY KEY (`my id`, d) NOT ENFORCED, WATERMARK FOR ts AS ts - INTERVAL '1:30' MINUTE TO SECOND
+        ) COMMENT 'what it is' WITH ('connector' = 'x', 'a.b' = 'c=d')
+    """)
+    assert table.columns == (
+        Column("my id", "BIGINT", True, "a, b (c)"),
+        Column("m", "MAP<STRING, ARRAY<INT>>"),
+        Column("r", "STRUCT<x: INT, y: TIMESTAMP>"),
+        Column("d", "DECIMAL(10, 2)"),
+        Column("c", comment="twice", expression="d * 2"),
+        Column("o", "BIGINT", metadata="offset"),
+        Column("ts", "TIMESTAMP"),
+    )
+    assert (table.name, table.time, table.delay, table.key, table.arrivals) == ("t", "ts", 90_000, ("my id", "d"), ("p",))
+    assert (table.options, table.comment) == ({"connector": "x", "a.b": "c=d"}, "what it is")
+
+
+def test_columns_and_tables_are_found_in_any_case():
+    assert relation("SELECT ID AS x FROM A WHERE K = 'q'") == Select(A, (Item("x", "id", "id"),), "k = 'q'")
+
+
+def test_selections_of_selections_are_one():
+    nested = "SELECT y + 1 AS z FROM (SELECT x * 2 AS y, k FROM (SELECT v AS x, k FROM a WHERE v > 1) WHERE k <> 'q') WHERE y < 9"
+    assert relation(nested) == Select(A, (Item("z", "(v * 2) + 1"),), "((v > 1) AND (k <> 'q')) AND ((v * 2) < 9)")
+
+
+def test_views_and_with_have_names_and_columns():
+    text = "CREATE VIEW w (one, two) AS SELECT id, v FROM a; WITH c AS (SELECT two FROM w WHERE one > 1) SELECT two AS x FROM c"
+    assert relation(text) == Select(A, (Item("x", "v", "v"),), "id > 1")
+
+
+def test_a_column_without_a_name_has_that_of_flink():
+    assert relation("SELECT id, v + 1, UPPER(k) FROM a").columns == ("id", "EXPR$1", "EXPR$2")
+
+
+def test_columns_of_one_name_are_numbered_as_in_flink():
+    assert relation(f"SELECT a.id, b.id, v FROM a JOIN b ON {WITHIN}").columns == ("id", "id0", "v")
+    assert relation(f"SELECT * FROM a JOIN b ON {WITHIN}").columns == ("id", "k", "v", "ts", "id0", "k0", "w", "at_time")
+    assert relation("SELECT id, id FROM a").columns == ("id", "id0")
+
+
+def test_using_is_an_equality():
+    found = applied(relation("SELECT v, w FROM a JOIN b USING (k) WHERE at_time BETWEEN ts AND ts + INTERVAL '1' HOUR"))
+    assert found is not None
+    assert found.operator == IntervalJoin(on=("k",), lower="0 ms", upper="1 hour", left_time="ts", right_time="at_time")
+
+
+def test_the_narrower_of_two_bounds_counts():
+    found = applied(relation(f"SELECT v FROM a JOIN b ON {WITHIN} AND at_time < ts + INTERVAL '30' MINUTE AND at_time >= ts"))
+    assert found is not None
+    assert found.operator == IntervalJoin(
+        on=("k",), lower="0 ms", upper="30 minutes", upper_exclusive=True, left_time="ts", right_time="at_time"
+    )
+
+
+def test_a_condition_of_one_side_filters_it_only_where_no_unmatched_row_is_lost():
+    inner, left = (applied(relation(f"SELECT v FROM a {how} JOIN b ON {WITHIN} AND v > 1 AND w > 2")) for how in ("INNER", "LEFT"))
+    assert inner is not None
+    assert left is not None
+    assert [getattr(one, "where", None) for one in (*inner.inputs, *left.inputs)] == ["v > 1", "w > 2", None, "w > 2"]
+    assert (inner.operator.residual, left.operator.residual) == (None, "v > 1")  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_third_table_joins_the_result_of_the_first_two():
+    tables = {**TABLES, "c": Input("c", ("k", "u", "t3"), ("t3",))}
+    text = f"SELECT v, w, u FROM a JOIN b ON {WITHIN} JOIN c ON a.k = c.k AND t3 BETWEEN at_time AND at_time + INTERVAL '1' MINUTE"
+    outer = applied(plan(text, tables).plans[0].relation)
+    assert outer is not None
+    assert isinstance(outer.operator, IntervalJoin)
+    assert (outer.operator.left_time, outer.operator.right_time) == ("at_time", "t3")
+    inner = applied(outer.inputs[0])
+    assert inner is not None
+    assert isinstance(inner.operator, IntervalJoin)
+
+
+def test_the_order_of_arrival_is_declared():
+    table = "CREATE TABLE a (id INT, k STRING, v INT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts)"
+    query = "SELECT id, k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY p DESC) AS n FROM a) WHERE n = 1"
+    found = applied(plan(f"{table}; {query}", TABLES).plans[0].relation)
+    assert found is not None
+    assert found.operator == Deduplicate(by=("k",), keep="last", order="arrival", time="ts")
+    assert "p" not in found.columns
+
+
+def test_the_outermost_order_is_that_of_the_rows():
+    text = "SELECT k, v FROM a ORDER BY v DESC, k NULLS LAST LIMIT 5"
+    assert plan(text, TABLES).plans[0].order == Order(("`v` DESC NULLS LAST", "`k` ASC NULLS LAST"), 5)
+
+
+def test_explain_names_the_table_that_is_inserted_into():
+    query = (
+        "SELECT k, window_start, COUNT(*) AS n FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end"
+    )
+    script = plan(f"EXPLAIN PLAN FOR INSERT INTO t {query}; EXPLAIN {query}", TABLES)
+    assert [(one.target, one.is_explained) for one in script.plans] == [("t", True), ("", True)]
+    assert script.targets == ()
+    found = script.plans[0].relation
+    assert isinstance(found, Select)
+    assert isinstance(found.of, Apply)
+    count = WindowedAggregate(by=("k",), window=Tumbling(size="1 hour"), aggregates={"n": "COUNT(*)"}, time="ts")
+    assert found.of.operator == count
+    assert explain(found).splitlines()[0].startswith("WindowedAggregate(by=('k',), window=Tumbling(size='1 hour')")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT FROM WHERE", "cannot be parsed"),
+        ("SELECT 'a FROM a", "cannot be parsed"),
+        ("SELECT x FROM a", "there is no column 'x'; legal: id, k, v, ts"),
+        ("SELECT idd FROM a", "did you mean 'id'?"),
+        ("SELECT c.id FROM a", "there is no table 'c'; legal: a"),
+        ("SELECT id FROM aa", "there is no table 'aa'; legal: a, b"),
+        (f"SELECT k FROM a LEFT JOIN b ON {WITHIN}", "it is a column of several tables; write the table too"),
+        ("SELECT v, COUNT(*) AS n FROM a GROUP BY k", "the column v is refused: it is neither in GROUP BY nor in an aggregate"),
+        ("SELECT k FROM a WHERE COUNT(*) > 1", "COUNT(*) is refused: it is an aggregate, and this expression reads one row"),
+        ("SELECT k FROM a WHERE v > (SELECT MAX(w) FROM b)", "a subquery in an expression is refused"),
+        (
+            "SELECT k FROM TUMBLE(TABLE a, DESCRIPTOR(v), INTERVAL '1' HOUR) GROUP BY k",
+            "TUMBLE by v is refused: it is no event time; legal: ts",
+        ),
+        ("SELECT k FROM TUMBLE(TABLE a, INTERVAL '1' HOUR)", "TUMBLE has no argument SIZE; legal: TUMBLE(DATA, TIMECOL, SIZE, [OFFSET])"),
+        ("SELECT k FROM HOP(TABLE a, DESCRIPTOR(ts), GAP => INTERVAL '1' HOUR)", "HOP has an argument GAP, which it does not take"),
+        ("SELECT k FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' MONTH)", "INTERVAL '1' MONTH is no length of time"),
+        ("SELECT k FROM EXPLODE(k)", "the table function EXPLODE is refused"),
+        ("INSERT INTO t (x, y) SELECT id, k FROM a", "the columns are those of the query, by name"),
+        ("CREATE VIEW a AS SELECT id FROM b", "a second table 'a' is refused"),
+        ("CREATE VIEW v (x) AS SELECT id, k FROM a", "it names 1 columns, and the query has 2"),
+        ("CREATE TABLE t (x INT, WATERMARK FOR y AS y)", "there is no column 'y'; legal: x"),
+        ("CREATE TABLE t (x TIMESTAMP(3), WATERMARK FOR x AS CURRENT_TIMESTAMP)", "a watermark is bounded out-of-orderness"),
+        ("CREATE TABLE t (x STRIN)", "the type STRIN is refused"),
+        ("CREATE TABLE t (x INT) PARTITIONED BY (x)", "PARTITIONED BY of table 't' is refused"),
+        (
+            "DROP TABLE t",
+            "it is no statement that Tidemark has; write CREATE TABLE, CREATE VIEW",
+        ),
+        ("SELECT id FROM a ORDER BY v + 1", "ORDER BY v + 1 is refused"),
+    ],
+)
+def test_an_error_says_what_is_legal(text: str, message: str):
+    with pytest.raises(SqlError, match=re.escape(message)):
+        plan(text, TABLES)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a text without exactly one query is refused"),
+        ("CREATE TABLE t (x INT)", "end it with SELECT or EXPLAIN SELECT"),
+    ],
+)
+def test_a_text_over_frames_ends_with_one_query(text: str, message: str):
+    with pytest.raises(SqlError, match=message):
+        operators.sql(text, {})
