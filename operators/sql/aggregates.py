@@ -14,7 +14,7 @@ from operators.sql.errors import SqlError
 from operators.sql.names import find, free
 from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, select, windows_of
 from operators.sql.scope import Scope, over_refused, replace_outermost
-from operators.sql.select_list import Selected, selected
+from operators.sql.select_list import Selected, numbered, selected
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import AnyWindow, Session, Tumbling
 
@@ -100,7 +100,7 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     having = _having(plan, tree.args.get("having"), bool(bounds))
     rows = _rows(plan, windowed)
     made = _windowed(plan, windowed, cast(AnyWindow, windows), rows) if bounds else _of_stream(plan, rows)
-    return select(made, items, having)
+    return select(made, numbered(items), having)
 
 
 def _groups(tree: Tree) -> list[Tree]:
@@ -116,8 +116,16 @@ def _groups(tree: Tree) -> list[Tree]:
         if isinstance(one, exp.Anonymous) and str(one.this).upper() in WINDOW_FUNCTIONS:
             way_out = f"write FROM TABLE({one.this}(TABLE t, DESCRIPTOR(ts), ...)) GROUP BY window_start, window_end"
             raise SqlError.refused(f"GROUP BY {one.this}(...)", "it is the old form of a window, which Flink has deprecated", way_out)
-    listed = tree.expressions
-    return [listed[int(g.name) - 1].unalias() if isinstance(g, exp.Literal) and not g.is_string else g for g in group.expressions]
+    return [_by_position(g, tree.expressions) for g in group.expressions]
+
+
+def _by_position(group: Tree, listed: Sequence[Tree]) -> Tree:
+    """The expression of a group, which may be given by its position in the SELECT list."""
+    if not isinstance(group, exp.Literal) or group.is_string:
+        return group
+    if not group.name.isdecimal() or not 1 <= int(group.name) <= len(listed):
+        raise SqlError.refused(f"GROUP BY {group.name}", "it is no position in the SELECT list", f"legal: 1 to {len(listed)}, or a column")
+    return listed[int(group.name) - 1].unalias()
 
 
 def _several(clause: str) -> SqlError:
@@ -168,6 +176,9 @@ def _item(plan: _Plan, one: Selected, in_windows: bool) -> Item:
     """A column of the result, over the operator's columns."""
     if one.name == "*":
         raise SqlError.refused("SELECT * with GROUP BY", "an aggregate has its key and its aggregates only", "name the columns")
+    if one.tree.find(exp.Window):
+        way_out = "rank the rows of a subquery: SELECT ..., ROW_NUMBER() OVER (...) AS n FROM (SELECT ... GROUP BY ...)"
+        raise SqlError.refused("OVER in a query with GROUP BY", "each query is one operator", way_out)
     inner = _aggregates_in(one.tree)
     if inner and not _outside(one.tree, inner):
         return Item.of_column(plan.aggregate(one.tree, one.name), one.name)

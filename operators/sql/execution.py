@@ -66,7 +66,7 @@ def _in_order(rows: DataFrame, order: Order) -> DataFrame:
 def _input(name: str, frame: DataFrame) -> Input:
     columns = tuple(c for c in frame.columns if not c.startswith(TEMPORARY))
     times = tuple(c for c in columns if isinstance(frame.schema[c].dataType, TimestampType))
-    return Input(name, columns, times)
+    return Input(name, columns, times, is_declared=False)
 
 
 def evaluate(relation: Relation, frames: Mapping[str, DataFrame]) -> DataFrame:

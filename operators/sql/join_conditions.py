@@ -149,6 +149,8 @@ class Conditions:
             side = self.side_of(tree)
             column = self.sides[side].resolve(tree).column
             return (side, column, 0) if column and column in self.sides[side].relation.times else None
+        if isinstance(tree, exp.Add) and isinstance(tree.this, exp.Interval):
+            return self._shifted(exp.Add(this=tree.expression, expression=tree.this))
         if not isinstance(tree, exp.Add | exp.Sub) or not isinstance(tree.expression, exp.Interval | exp.Neg | exp.Paren):
             return None
         below = self._shifted(tree.this)

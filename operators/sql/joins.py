@@ -47,6 +47,9 @@ def join(found: Conditions, how: How, wanted: Wanted) -> Scope:
     """
     _check_key(found)
     wanted = _read_later(found, how, wanted)
+    if found.are_windowed != any(isinstance(side.relation, Windowed) for side in found.sides):
+        why = "rows in windows are joined with rows in the same windows"
+        raise SqlError.refused("a join of windows with rows without windows", why, "use the windowing function on both sides")
     if found.are_windowed:
         return _window_join(found, how, wanted)
     _check_bounds(found)

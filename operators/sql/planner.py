@@ -121,6 +121,9 @@ class Planner:
         """The rows of a join, and the conditions of WHERE that it does not use."""
         how = _how(tree)
         right = self._table(tree.this)
+        if {*left.tables} & {*right.tables}:
+            names = ", ".join(sorted(name or "a subquery" for name in {*left.tables} & {*right.tables}))
+            raise SqlError.refused(f"a second table under the name {names}", "its columns could not be told apart", "write an alias: AS b")
         on = [*conjuncts(tree.args.get("on")), *(_using(left, right, c.name) for c in tree.args.get("using") or ())]
         used = [c for c in where if how == "inner" and not _is_semi(c) and _is_within(c, left, right)]
         found = sort_conditions(left, right, [*on, *used])
@@ -132,7 +135,7 @@ class Planner:
         condition = condition.unnest()
         inner = condition.this if isinstance(condition, exp.Exists) else condition.args["query"].this
         inner = inner.this if isinstance(inner, exp.Subquery) else inner
-        if not isinstance(inner, exp.Select) or inner.args.get("joins") or inner.args.get("group"):
+        if not isinstance(inner, exp.Select) or not inner.args.get("from_") or inner.args.get("joins") or inner.args.get("group"):
             raise SqlError.refused("this subquery of WHERE", "a semi join has one table on its right", "write FROM one table or subquery")
         right = self._with_ctes(inner)._table(inner.args["from_"].this)
         conditions = conjuncts(inner.args["where"].this if inner.args.get("where") else None)

@@ -15,7 +15,21 @@ from operators.errors import OperatorError
 from operators.sql.dialect import Tree, spark
 from operators.sql.errors import SqlError
 from operators.sql.names import find
-from operators.sql.relations import WINDOW_TIME, Apply, Item, Ranked, Relation, Select, Windowed, applied, select, upserts, windows_of
+from operators.sql.relations import (
+    WINDOW_TIME,
+    Apply,
+    Input,
+    Item,
+    Ranked,
+    Relation,
+    Select,
+    Windowed,
+    applied,
+    select,
+    upserts,
+    walk,
+    windows_of,
+)
 from operators.sql.scope import Scope
 from operators.sql.select_list import ARRIVAL_TIME
 from operators.top_k import TopK
@@ -148,7 +162,8 @@ def _time_order(ranked: Ranked) -> tuple[Literal["first", "last"], Literal["even
     keep: Literal["first", "last"] = "last" if direction == "DESC" else "first"
     if name == ARRIVAL_TIME:
         return keep, "arrival"
-    return (keep, "event_time") if name in ranked.times else None
+    is_declared = all(one.is_declared for one in walk(ranked.of) if isinstance(one, Input))
+    return (keep, "event_time") if name in ranked.times and is_declared else None
 
 
 def _time(ranked: Ranked) -> str:

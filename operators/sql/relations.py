@@ -29,6 +29,7 @@ class Input:
         times: the columns that are event times.
         arrivals: names that stand for the time at which a row arrived, as declared by `PROCTIME()`; they are no columns.
         key: the columns by which rows replace each other; empty if rows are only added.
+        is_declared: whether the event time is declared; if not, each timestamp of a frame can be one.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Input:
     times: tuple[str, ...] = ()
     arrivals: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
+    is_declared: bool = True
 
     @property
     def inputs(self) -> tuple["Relation", ...]:
@@ -63,51 +65,8 @@ class Item:
         return cls(name or column, column_sql(column), column)
 
 
-@dataclass(frozen=True)
-class Select:
-    """Some rows and columns of a relation, each row for itself.
-
-    Args:
-        of: the relation below.
-        items: the columns.
-        where: a condition in Spark SQL over the columns of the relation below.
-        arrivals: see `Input`.
-    """
-
-    of: "Relation"
-    items: tuple[Item, ...]
-    where: str | None = None
-    arrivals: tuple[str, ...] = ()
-
-    @property
-    def inputs(self) -> tuple["Relation", ...]:
-        """The relation below."""
-        return (self.of,)
-
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the items."""
-        return tuple(item.name for item in self.items)
-
-    @cached_property
-    def times(self) -> tuple[str, ...]:
-        """The items that are an event time of the relation below."""
-        return tuple(item.name for item in self.items if item.column in self.of.times)
-
-    @cached_property
-    def key(self) -> tuple[str, ...]:
-        """The key of the relation below, if all of its columns are selected."""
-        names = {item.column: item.name for item in self.items if item.column}
-        return tuple(names[c] for c in self.of.key) if {*self.of.key} <= {*names} else ()
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it has only columns of the relation below by their own names, and all rows."""
-        return self.where is None and all(item.column == item.name for item in self.items)
-
-
 class _Over:
-    """A relation over one other, whose rows it keeps."""
+    """A relation over one other."""
 
     of: "Relation"
 
@@ -115,6 +74,10 @@ class _Over:
     def inputs(self) -> tuple["Relation", ...]:
         """The relation below."""
         return (self.of,)
+
+
+class _Same(_Over):
+    """A relation with the times and the key of the relation below."""
 
     @property
     def times(self) -> tuple[str, ...]:
@@ -133,7 +96,45 @@ class _Over:
 
 
 @dataclass(frozen=True)
-class Windowed(_Over):
+class Select(_Over):
+    """Some rows and columns of a relation, each row for itself.
+
+    Args:
+        of: the relation below.
+        items: the columns.
+        where: a condition in Spark SQL over the columns of the relation below.
+        arrivals: see `Input`.
+    """
+
+    of: "Relation"
+    items: tuple[Item, ...]
+    where: str | None = None
+    arrivals: tuple[str, ...] = ()
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the items."""
+        return tuple(item.name for item in self.items)
+
+    @cached_property
+    def times(self) -> tuple[str, ...]:
+        """The items that are an event time."""
+        return tuple(item.name for item in self.items if item.column in self.of.times)
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The key of the relation below, if all of its columns are selected."""
+        names = {item.column: item.name for item in self.items if item.column}
+        return tuple(names[c] for c in self.of.key) if {*self.of.key} <= {*names} else ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has only columns of the relation below by their own names, and all rows."""
+        return self.where is None and all(item.column == item.name for item in self.items)
+
+
+@dataclass(frozen=True)
+class Windowed(_Same):
     """Rows, once for each of their windows, which an operator makes: the result of a windowing table function.
 
     Args:
@@ -160,7 +161,7 @@ class Windowed(_Over):
 
 
 @dataclass(frozen=True)
-class Ranked(_Over):
+class Ranked(_Same):
     """Rows with their number in an order, of which an operator keeps the first.
 
     Args:
@@ -212,7 +213,7 @@ class Apply:
 
 
 @dataclass(frozen=True)
-class Named(_Over):
+class Named(_Same):
     """The result of an operator under the name of a view, or of a table that is inserted into.
 
     Args:

@@ -8,13 +8,15 @@ import sqlglot
 from sqlglot import exp
 
 from operators.errors import did_you_mean
+from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 from operators.sql.dialect import Tree, spark
 from operators.sql.errors import SqlError
 from operators.sql.names import find
 from operators.sql.relations import Item, Relation
 
 Names = Mapping[str, Mapping[str, Item]]
-_CLOCK = ("PROCTIME", "CURRENT_WATERMARK", "CURRENT_ROW_TIMESTAMP")
+_OF_FLINK = {"proctime", "current_watermark", "current_row_timestamp"}
+_NONDETERMINISTIC = CHANCE | CLOCK | FILES | SESSION | _OF_FLINK
 
 
 @dataclass(frozen=True)
@@ -149,11 +151,17 @@ def check_row_by_row(tree: Tree) -> None:
             raise SqlError.refused(
                 spark(node), "it is an aggregate, and this expression reads one row", "aggregate in SELECT or HAVING, with GROUP BY"
             )
-        if isinstance(node, exp.Anonymous) and str(node.this).upper() in _CLOCK:
-            way_out = "declare the column in CREATE TABLE, as in pt AS PROCTIME(), and use it in ORDER BY of ROW_NUMBER alone"
-            raise SqlError.refused(
-                f"{node.this}() in an expression", "results are computed again and must not depend on the clock", way_out
-            )
+        if names := _function_names(node) & _NONDETERMINISTIC:
+            way_out = "read a time from a column; for the order of arrival declare a column p AS PROCTIME(), and ORDER BY it in ROW_NUMBER"
+            why = "results are computed again and must not depend on the clock, on chance or on the session"
+            raise SqlError.refused(f"{min(names).upper()} in an expression", why, way_out)
+
+
+def _function_names(node: Tree) -> set[str]:
+    """The names of a function in SQL, in lower case; none for another expression."""
+    if isinstance(node, exp.Anonymous):
+        return {str(node.this).lower()}
+    return {name.lower() for name in node.sql_names()} if isinstance(node, exp.Func) else set()
 
 
 def over_refused(node: Tree) -> SqlError:

@@ -51,18 +51,22 @@ def project(scope: Scope, expressions: Sequence[Tree]) -> Relation:
 
 
 def items_of(scope: Scope, listed: Sequence[Selected]) -> list[Item]:
-    """The columns of a SELECT list, with `*` expanded; names that stand for a row's arrival are no columns.
-
-    Of several columns of one name, the others get a number, as in Flink.
-    """
+    """The columns of a SELECT list, with `*` expanded; names that stand for a row's arrival are no columns."""
     found: list[Item] = []
     for one in listed:
         if one.name == "*":
             items = scope.visible(one.tree.table if isinstance(one.tree, exp.Column) else "")
         else:
             items = [] if scope.is_arrival(one.tree) else [scope.item(one.tree, one.name)]
-        for item in items:
-            found.append(replace(item, name=free(item.name, [i.name for i in found])))
+        found += items
+    return numbered(found)
+
+
+def numbered(items: Sequence[Item]) -> list[Item]:
+    """Items with different names: of several with one name, the others get a number, as in Flink."""
+    found: list[Item] = []
+    for item in items:
+        found.append(replace(item, name=free(item.name, [i.name for i in found])))
     return found
 
 

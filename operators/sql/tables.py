@@ -84,7 +84,7 @@ class CreateTable:
         """
         names = {c.name: found(c.name, rows.columns) for c in self.stored}
         time = self.time and names.get(self.time)
-        of = Input(self.name, rows.columns, (time,) if time else rows.times, self.arrivals)
+        of = Input(self.name, rows.columns, (time,) if time else rows.times, self.arrivals, is_declared=time is not None)
         return select(
             of, [self._item(c) if c.expression else Item.of_column(names[c.name], c.name) for c in self.columns], None, self.arrivals
         )
