@@ -16,8 +16,8 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*")
 def column_sql(name: str) -> str:
     """A column's name in Spark SQL, quoted if it must be.
 
-    >>> column_sql("item"), column_sql("order"), column_sql("EXPR$0")
-    ('item', '`order`', '`EXPR$0`')
+    >>> column_sql("item"), column_sql("table"), column_sql("EXPR$0")
+    ('item', '`table`', '`EXPR$0`')
     """
     is_plain = _PLAIN.fullmatch(name) and name.upper() not in tokens.Tokenizer.KEYWORDS
     return name if is_plain else f"`{name.replace('`', '``')}`"
