@@ -84,10 +84,13 @@ def _facts(operator: Operator) -> Iterator[str]:
     yield from (f"strategy: {line}" if n == 0 else line for n, line in enumerate(_strategy(operator)))
     reads = operator.reads
     if isinstance(reads, ByTimeRange):
-        each = [f"{name} {words(reads.lookback_of(which))}" for which, name in enumerate(operator.inputs)]
+        lookbacks = [reads.lookback_of(which) for which in range(len(operator.inputs))]
+        each = [f"{name} {'all of it' if ms is None else words(ms)}" for name, ms in zip(operator.inputs, lookbacks, strict=True)]
         yield f"reads: the rows of each closed range, and before it, by input: {', '.join(each)}"
-        longest = words(reads.longest_lookback + reads.lateness)
-        yield f"state: none is kept; a step reads at most {longest} before the watermark again, however many keys there are"
+        whole = [name for name, ms in zip(operator.inputs, lookbacks, strict=True) if ms is None]
+        longest = words(max(ms for ms in lookbacks if ms is not None) + reads.lateness)
+        beside = f", and {' and '.join(whole)} whole: it grows with the number of versions" if whole else ", however many keys there are"
+        yield f"state: none is kept; a step reads at most {longest} before the watermark again{beside}"
     elif isinstance(reads, NewRows):
         yield "reads: the new rows of each input"
         yield f"state: {_kept(operator)}"

@@ -45,8 +45,8 @@ def join(found: Conditions, how: How, wanted: Wanted) -> Scope:
         SqlError: the join has no key, or its state would have no bound.
         OperatorError: the operator refuses a parameter.
     """
-    _check_key(found)
-    wanted = _read_later(found, how, wanted)
+    check_key(found)
+    wanted = read_later(found, how, wanted)
     if found.are_windowed != any(isinstance(side.relation, Windowed) for side in found.sides):
         why = "rows in windows are joined with rows in the same windows"
         raise SqlError.refused("a join of windows with rows without windows", why, "use the windowing function on both sides")
@@ -56,7 +56,7 @@ def join(found: Conditions, how: How, wanted: Wanted) -> Scope:
     return _interval_join(found, how, wanted)
 
 
-def _read_later(found: Conditions, how: How, wanted: Wanted) -> Wanted:
+def read_later(found: Conditions, how: How, wanted: Wanted) -> Wanted:
     """The columns that are read from the join's result; COALESCE of a key's two sides is the key in the result."""
     if wanted.columns is None:
         return wanted
@@ -98,7 +98,8 @@ def _names(found: Conditions, how: How, wanted: Wanted, reserved: Sequence[str])
     return JoinNames.of(found, how, wanted.columns, wanted.names, PRESERVED[how], reserved, given)
 
 
-def _check_key(found: Conditions) -> None:
+def check_key(found: Conditions) -> None:
+    """Raise `SqlError` unless there is an equality of the two sides, besides those of windows."""
     if not [pair for pair in found.keys if not _is_window_pair(pair)]:
         why = "every row would be compared with every other"
         raise SqlError.refused(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from operators.sql.aggregates import aggregate, is_aggregate
+from operators.sql.as_of_joins import as_of_join
 from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import sort_conditions
@@ -102,9 +103,8 @@ class Planner:
             kind = type(tree).__name__.upper()
             raise SqlError.refused(f"{kind} in FROM", "an operator reads tables", "compute the columns in the SELECT list of a view")
         if tree.args.get("version") is not None:
-            why = "there is no join with the version of a table at a time"
-            way_out = "join by an interval of the two event times, and keep the newest match with ROW_NUMBER() ... = 1"
-            raise SqlError.refused("FOR SYSTEM_TIME AS OF", why, way_out)
+            way_out = "write a JOIN b FOR SYSTEM_TIME AS OF a.ts"
+            raise SqlError.refused("FOR SYSTEM_TIME AS OF", "it is the version for each row of another table", way_out)
         if tree.args.get("sample") is not None:
             raise SqlError.refused(
                 "TABLESAMPLE", "results are computed again and must not depend on chance", "filter by a hash of a column"
@@ -119,13 +119,19 @@ class Planner:
 
     def _join(self, left: Scope, tree: Tree, where: list[Tree], wanted: Wanted) -> tuple[Scope, list[Tree]]:
         """The rows of a join, and the conditions of WHERE that it does not use."""
-        how = _how(tree)
-        right = self._table(tree.this)
+        how, table = _how(tree), tree.this
+        version = table.args.get("version") if isinstance(table, exp.Table) else None
+        if version is not None:
+            table = table.copy()
+            table.set("version", None)
+        right = self._table(table)
         if {*left.tables} & {*right.tables}:
             names = ", ".join(sorted(name or "a subquery" for name in {*left.tables} & {*right.tables}))
             raise SqlError.refused(f"a second table under the name {names}", "its columns could not be told apart", "write an alias: AS b")
         on = [*conjuncts(tree.args.get("on")), *(_using(left, right, c.name) for c in tree.args.get("using") or ())]
         used = [c for c in where if how == "inner" and not _is_semi(c) and _is_within(c, left, right)]
+        if version is not None:
+            return as_of_join(sort_conditions(left, right, on), how, version.expression, wanted), where
         found = sort_conditions(left, right, [*on, *used])
         return join(found, how, wanted), [c for c in where if c not in used]
 

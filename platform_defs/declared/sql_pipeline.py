@@ -1,6 +1,7 @@
 """A pipeline in SQL: CREATE TABLE statements are sources, and INSERT INTO statements are tables."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from assets.pipeline import Pipeline
@@ -31,7 +32,8 @@ def read_sql(text: str) -> Pipeline:
             tables.add(planned.target, planned.relation)
     if not tables.made:
         raise SqlError.refused("a pipeline without a table", "it has no INSERT INTO statement", "add INSERT INTO name SELECT ...")
-    return Pipeline(sources=[source.contract for source in sources.values()], tables=list(tables.made.values()))
+    contracts = [replace(s.contract, unique_key=()) if name in tables.versions else s.contract for name, s in sources.items()]
+    return Pipeline(sources=contracts, tables=list(tables.made.values()))
 
 
 def sources_of(script: Script) -> dict[str, DeclaredSource]:

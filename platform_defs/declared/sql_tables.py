@@ -8,6 +8,7 @@ import sqlglot
 from sqlglot import exp
 
 from assets.contracts import DerivedAsset, Preparation
+from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import EVENT_TIME, Operator
 from operators.deduplicate import Deduplicate
@@ -28,11 +29,13 @@ class SqlTables:
         stored: for each source, the columns of its rows.
         descriptions: for each table, what it contains.
         made: the assets, by name.
+        versions: the sources whose rows are versions of their key, so that a key occurs more than once.
     """
 
     stored: Mapping[str, Sequence[str]]
     descriptions: Mapping[str, str] = field(default_factory=dict)
     made: dict[str, DerivedAsset] = field(default_factory=dict)
+    versions: set[str] = field(default_factory=set)
 
     def add(self, name: str, relation: Relation) -> None:
         """Add the table of a query, and the tables that it reads.
@@ -54,6 +57,8 @@ class SqlTables:
             inputs.append(of)
             prepare |= {of: preparation} if preparation else {}
         operator = _by_event_time(name, apply)
+        if isinstance(operator, AsOfJoin):
+            self.versions.add(inputs[1])
         if isinstance(operator, TopN) and any(map(upserts, apply.inputs)):
             operator = replace(operator, change=_CHANGE)
         description = self.descriptions.get(name, "")

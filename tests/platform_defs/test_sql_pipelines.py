@@ -8,7 +8,7 @@ import pytest
 
 from assets.contracts import BoundedOutOfOrderness, Preparation, RowRule
 from assets.pipeline import Pipeline
-from operators import Aggregate, IntervalJoin, SqlError, TopK, TopN, Tumbling, WindowedAggregate
+from operators import Aggregate, AsOfJoin, IntervalJoin, SqlError, TopK, TopN, Tumbling, WindowedAggregate
 from operators.errors import OperatorError, TidemarkError
 from platform_defs.cli.new import TEMPLATE
 from platform_defs.cli.sql import kafka_part
@@ -159,6 +159,22 @@ def test_a_window_of_deduplicated_rows_reads_their_table():
         """,
     ).tables
     assert [(t.name, type(t.operator).__name__) for t in tables] == [("newest", "Deduplicate"), ("per_hour", "WindowedAggregate")]
+
+
+def test_a_temporal_join_reads_versions_of_a_key():
+    made = pipeline("""
+        CREATE TABLE rates (seller STRING, rate DECIMAL(5, 2), since TIMESTAMP(3), WATERMARK FOR since AS since,
+          PRIMARY KEY (seller) NOT ENFORCED) WITH ('connector' = 'filesystem', 'format' = 'json');
+        INSERT INTO rated SELECT id, o.seller, price, rate
+        FROM orders o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ordered_at AS r ON o.seller = r.seller
+    """)
+    assert made.tables[0].operator == AsOfJoin(on=("seller",), how="left")
+    assert made.tables[0].prepare == {
+        "orders": Preparation(select="seller, id, price"),
+        "rates": Preparation(select="seller, rate"),
+    }
+    assert made.sources_by_name["rates"].unique_key == ()  # a second row of a key is its next version, and no duplicate
+    assert made.sources_by_name["orders"].unique_key == ("id",)
 
 
 def test_the_template_is_the_pipeline_in_yaml():

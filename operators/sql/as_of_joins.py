@@ -1,0 +1,92 @@
+"""FOR SYSTEM_TIME AS OF: the join of each row with the version of its key at the row's time (temporal join), or at its arrival (lookup)."""
+
+from typing import cast
+
+from sqlglot import exp
+
+from operators.as_of_join import AsOfJoin, How
+from operators.columns import FINAL_AT, RESULT_TIME
+from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.sql.dialect import Tree, spark
+from operators.sql.errors import SqlError
+from operators.sql.join_conditions import PRESERVED, Conditions
+from operators.sql.join_names import JoinNames
+from operators.sql.joins import Wanted, check_key, read_later
+from operators.sql.relations import Apply, Item, Windowed, select
+from operators.sql.scope import Scope
+
+_RESERVED = (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME)
+_FILTERED = "right"
+"""The kind of join whose conditions on the right side are not applied before it: which version is valid does not depend on them."""
+
+
+def as_of_join(found: Conditions, how: str, at: Tree, wanted: Wanted) -> Scope:
+    """The rows of the left side, each with a version of its key.
+
+    Args:
+        found: the conditions of ON.
+        how: which left rows are kept.
+        at: the time of the version.
+        wanted: the columns that the query reads later.
+
+    Raises:
+        SqlError: the time is not that of the left row, or a condition has no place in the operator.
+        OperatorError: the operator refuses a parameter.
+    """
+    check_key(found)
+    _check(found, how)
+    left, right = found.sides
+    by_arrival = left.is_arrival(at)
+    wanted = read_later(found, _FILTERED, wanted)
+    preserved = PRESERVED.get(how, (0,))
+    names = JoinNames.of(found, _FILTERED, wanted.columns, wanted.names, preserved, _RESERVED, {})
+    left_time = _arrival_time(left) if by_arrival else _time(left, at)
+    operator = AsOfJoin(
+        on=names.keys,
+        how=cast(How, how),
+        as_of="arrival" if by_arrival else "event_time",
+        left_time=names.time(0, left_time) if left_time in left.relation.columns else EVENT_TIME,
+        right_time=EVENT_TIME if by_arrival else names.time(1, _version_time(right)),
+    )
+    sides = names.side(0, left.condition(found.of_side[0])), names.side(1, None)
+    columns = operator.result_columns(sides[0].columns, sides[1].columns)
+    made = Apply(operator, sides, columns, (*[t for t in [operator.left_time] if t in columns], RESULT_TIME))
+    where = names.residual(found, _FILTERED)
+    rows = made if where is None else select(made, [Item.of_column(c) for c in columns], where)
+    return Scope(rows, names.tables(how))
+
+
+def _check(found: Conditions, how: str) -> None:
+    if any(isinstance(side.relation, Windowed) for side in found.sides):
+        raise SqlError.refused("FOR SYSTEM_TIME AS OF with windows", "versions have no windows", "aggregate the windows of the result")
+    if found.lower is not None or found.upper is not None:
+        why = "the version is that of the left row's time, however old it is"
+        way_out = "leave them out, or use `max_age` in YAML or Python"
+        raise SqlError.refused("bounds of the times beside FOR SYSTEM_TIME AS OF", why, way_out)
+    if how != "inner" and (found.others or found.of_side[0] or found.of_side[1]):
+        extra = [*found.others, *found.of_side[0], *found.of_side[1]][0]
+        why = "an outer join with a version has equalities only"
+        raise SqlError.refused(f"the condition {spark(extra)}", why, "write it in WHERE of an outer query, or use JOIN")
+
+
+def _time(left: Scope, at: Tree) -> str:
+    """The column of the left row's event time."""
+    column = left.resolve(at).column if isinstance(at, exp.Column) and left.has(at) else None
+    if column is None or column not in left.relation.times:
+        legal = f"legal: {', '.join(left.relation.times) or 'none'}, or a PROCTIME() column"
+        raise SqlError.refused(f"FOR SYSTEM_TIME AS OF {spark(at)}", "it is no event time of the left side", legal)
+    return column
+
+
+def _arrival_time(left: Scope) -> str:
+    return next(iter(left.relation.times), EVENT_TIME)
+
+
+def _version_time(right: Scope) -> str:
+    """The event time of the versions."""
+    times = right.relation.times
+    if len(times) != 1:
+        why = f"its versions have {len(times)} event times" if times else "its versions have no event time"
+        way_out = "declare one by WATERMARK FOR in CREATE TABLE"
+        raise SqlError.refused(f"FOR SYSTEM_TIME AS OF over {next(iter(right.tables))}", why, way_out)
+    return times[0]
