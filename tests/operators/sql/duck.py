@@ -1,6 +1,6 @@
 """Plans as SQL of DuckDB, written from the definitions of the operators: a second reading of what a plan means, without Spark."""
 
-from operators import Aggregate, Deduplicate, IntervalJoin, TopN
+from operators import Aggregate, AsOfJoin, Deduplicate, IntervalJoin, TopN
 from operators.sql.relations import Apply, Input, Named, Relation, Select
 
 
@@ -25,7 +25,11 @@ def _applied(relation: Apply) -> str:
     operator, inputs = relation.operator, [sql_of(one) for one in relation.inputs]
     match operator:
         case IntervalJoin():
-            return _joined(relation, operator, *inputs)
+            within = f"epoch_ms({{right}}) - epoch_ms({{left}}) BETWEEN {operator.interval.lower} AND {operator.interval.upper}"
+            others = f" AND ({operator.residual})" if operator.residual else ""
+            return _joined(relation, operator, f"{operator.how} JOIN", within + others, *inputs)
+        case AsOfJoin():
+            return _joined(relation, operator, f"ASOF {operator.how} JOIN", "{left} >= {right}", *inputs)
         case Aggregate():
             values = ", ".join(f'{sql} AS "{name}"' for name, sql in operator.aggregates.items())
             return f"SELECT {', '.join(operator.key)}, {values} FROM ({inputs[0]}) GROUP BY ALL"
@@ -46,14 +50,13 @@ def _numbered(rows: str, by: tuple[str, ...], order: list[str]) -> str:
     return f"SELECT *, row_number() OVER ({partition}ORDER BY {', '.join(order)}) AS rank FROM ({rows})"
 
 
-def _joined(relation: Apply, join: IntervalJoin, left: str, right: str) -> str:
+def _joined(relation: Apply, join: IntervalJoin | AsOfJoin, kind: str, condition: str, left: str, right: str) -> str:
     """The join, with the columns of both sides by their names in the result: a plan gives each column a name of its own."""
-    keys = ", ".join(f'"{k}" AS "right {k}"' for k in join.key)
-    equal = " AND ".join(f'"{k}" = "right {k}"' for k in join.key)
-    time = f'"right {join.right_time}"' if join.right_time in join.key else f'"{join.right_time}"'
-    within = f'epoch_ms({time}) - epoch_ms("{join.left_time}") BETWEEN {join.interval.lower} AND {join.interval.upper}'
-    others = f" AND ({join.residual})" if join.residual else ""
-    own = [c for one in relation.inputs for c in one.columns if c not in join.key]
-    columns = [*(f'COALESCE("{k}", "right {k}") AS "{k}"' for k in join.key), *(f'"{c}"' for c in own)]
-    renamed = f"SELECT {keys}, * EXCLUDE ({', '.join(join.key)}) FROM ({right})"
-    return f"SELECT {', '.join(columns)} FROM ({left}) {join.how} JOIN ({renamed}) ON {equal} AND {within}{others}"
+    keys = ", ".join(f'"{k}" AS "right {k}"' for k in join.names.key)
+    equal = " AND ".join(f'"{k}" = "right {k}"' for k in join.names.key)
+    time = f'"right {join.right_time}"' if join.right_time in join.names.key else f'"{join.right_time}"'
+    own = [c for one in relation.inputs for c in one.columns if c not in join.names.key]
+    columns = [*(f'COALESCE("{k}", "right {k}") AS "{k}"' for k in join.names.key), *(f'"{c}"' for c in own)]
+    renamed = f"SELECT {keys}, * EXCLUDE ({', '.join(join.names.key)}) FROM ({right})"
+    matches = condition.format(left=f'"{join.left_time}"', right=time)
+    return f"SELECT {', '.join(columns)} FROM ({left}) {kind} ({renamed}) ON {equal} AND {matches}"
