@@ -12,7 +12,7 @@ from operators.contract import ARRIVAL, SEQ
 from operators.sql.errors import SqlError
 from operators.sql.explain import explain
 from operators.sql.plan import Order, Plan, plan
-from operators.sql.relations import Apply, Input, Named, Relation, Select
+from operators.sql.relations import Apply, Input, Named, Relation, Select, walk
 
 
 def sql(text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -38,10 +38,11 @@ def sql(text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
     tables = {name: _input(name, frame) for name, frame in frames.items()}
     [*others, last] = plan(text, tables).plans or [None]
     if last is None or others or last.target:
-        why = "it gives the rows of one query"
-        raise SqlError.refused(
-            "a text without exactly one query", why, "end it with SELECT or EXPLAIN SELECT; INSERT belongs to a pipeline's file"
-        )
+        why, way_out = "it gives the rows of one query", "end it with SELECT or EXPLAIN SELECT; INSERT belongs to a pipeline's file"
+        raise SqlError.refused("a text without exactly one query", why, way_out)
+    missing = [one.name for one in walk(last.relation) if isinstance(one, Input) and one.name not in frames]
+    if missing:
+        raise SqlError.unknown("frame", missing[0], ", ".join(frames) or "none")
     return rows_of(last, frames)
 
 

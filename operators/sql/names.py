@@ -54,11 +54,6 @@ def free(name: str, taken: Iterable[str]) -> str:
     return next(one for one in candidates if one.lower() not in names)
 
 
-def columns_in(tree: Tree) -> list[Tree]:
-    """The columns that an expression reads."""
-    return [*tree.find_all(exp.Column)]
-
-
 def conjuncts(tree: Tree | None) -> list[Tree]:
     """The conditions of a conjunction."""
     if tree is None:

@@ -13,7 +13,7 @@ from operators.sql.names import found
 from operators.sql.relations import Input, Item, Relation, select
 
 _OPEN, _CLOSE = ("(", "<", "["), (")", ">", "]")
-_LENGTH_OF_TYPE = ("NOT", "NULL", "COMMENT", "METADATA", "PRIMARY", "CONSTRAINT")
+_AFTER_TYPE = ("NOT", "NULL", "COMMENT", "METADATA", "PRIMARY", "CONSTRAINT")
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class _Reader:
         if words[1] == "AS":
             self._computed(name, tokens, comment)
             return
-        end = next((n for n, word in enumerate(words) if n > 1 and word.split()[0] in _LENGTH_OF_TYPE), len(words))
+        end = next((n for n, word in enumerate(words) if n > 1 and word.split()[0] in _AFTER_TYPE), len(words))
         if "PRIMARY KEY" in " ".join(words[end:]):
             self._key = (name,)
         metadata = ""

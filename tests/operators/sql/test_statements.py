@@ -186,6 +186,7 @@ def test_an_error_says_what_is_legal(text: str, message: str):
     [
         ("", "a text without exactly one query is refused"),
         ("CREATE TABLE t (x INT)", "end it with SELECT or EXPLAIN SELECT"),
+        ("CREATE TABLE t (x INT); EXPLAIN SELECT x FROM t", "there is no frame 't'; legal: none"),
     ],
 )
 def test_a_text_over_frames_ends_with_one_query(text: str, message: str):
