@@ -22,7 +22,7 @@ _SETTINGS = {"lake": "lake", "landing": "landing", "dagster_home": "dagster"}
 _ZONES = ("north", "south", "airport", "harbour", "centre")
 _README = """# A pipeline
 
-`{pipeline}` defines the sources, the tables that are made of them, and the expectations that their rows must meet. `landing/` has a day of
+`{pipeline}` defines the sources{expected}. `landing/` has a day of
 made-up rides and fares. Load the settings of this folder first, in each shell; `tidemark` is in {bin}:
 
     set -a; . ./.env; set +a
@@ -91,7 +91,14 @@ def _write(folder: Path, pipeline: str, values: Mapping[str, str]) -> None:
     (folder / "test_pipeline.py").write_text(test, encoding="utf-8")
     settings = "".join(f"TIDEMARK_{name.upper()}={shlex.quote(value)}\n" for name, value in values.items())
     (folder / ".env").write_text(settings, encoding="utf-8")
-    names = {"pipeline": pipeline, "bin": shlex.quote(str(PROJECT / ".venv/bin")), "project": shlex.quote(str(PROJECT))}
+    tables = "and the tables that are made of them"
+    expected = f" {tables}" if pipeline.endswith(".sql") else f", {tables[4:]}, and the expectations that their rows must meet"
+    names = {
+        "pipeline": pipeline,
+        "expected": expected,
+        "bin": shlex.quote(str(PROJECT / ".venv/bin")),
+        "project": shlex.quote(str(PROJECT)),
+    }
     (folder / "README.md").write_text(_README.format(**names), encoding="utf-8")
 
 
