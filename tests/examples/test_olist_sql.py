@@ -1,6 +1,7 @@
 """Queries in Flink SQL over Olist's real sample: `operators.sql` gives the rows of DuckDB, row for row."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -77,11 +78,11 @@ def frames(spark: SparkSession) -> dict[str, DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def database() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for name, (file, columns) in COLUMNS.items():
-        connection.sql(f"CREATE VIEW {name} AS SELECT {columns} FROM '{OLIST / file}'")
-    return connection
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        for name, (file, columns) in COLUMNS.items():
+            connection.sql(f"CREATE VIEW {name} AS SELECT {columns} FROM '{OLIST / file}'")
+        yield connection
 
 
 def as_text(rows: list[Any]) -> Counter[str]:

@@ -1,0 +1,100 @@
+"""Queries over frames, on a few rows whose results can be read."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import operators
+from operators import OperatorError
+
+pytestmark = pytest.mark.spark
+START = datetime(2026, 3, 1, 10, tzinfo=UTC)
+
+
+def minute(number: int | None) -> datetime | None:
+    return None if number is None else START + timedelta(minutes=number)
+
+
+@pytest.fixture(scope="module")
+def frames(spark: SparkSession) -> dict[str, DataFrame]:
+    orders = [("o1", "eur", 10, 0), ("o2", "eur", 20, 12), ("o3", "usd", 30, 20), ("o4", "usd", 5, None)]
+    rates = [("eur", 110, 0), ("eur", 120, 10), ("usd", 100, 15), ("usd", 90, 40)]
+    seen = [("k", "second", 2, 0, 5), ("k", "first", 1, 0, 9), ("k", "third", 2, 1, 1)]
+    return {
+        "orders": spark.createDataFrame(
+            [(i, c, p, minute(t)) for i, c, p, t in orders], "id string, currency string, price int, ordered_at timestamp"
+        ),
+        "rates": spark.createDataFrame([(c, r, minute(t)) for c, r, t in rates], "currency string, rate int, since timestamp"),
+        "seen": spark.createDataFrame(
+            [(k, v, s, a, minute(t)) for k, v, s, a, t in seen], "k string, v string, seq bigint, arrival bigint, t timestamp"
+        ),
+    }
+
+
+def rows(frames: dict[str, DataFrame], text: str) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in operators.sql(text, frames).collect()]
+
+
+def test_each_order_has_the_rate_of_its_time(frames: dict[str, DataFrame]):
+    found = rows(
+        frames,
+        """
+        CREATE TABLE rates (currency STRING, rate INT, since TIMESTAMP(3), WATERMARK FOR since AS since, PRIMARY KEY (currency) NOT ENFORCED);
+        SELECT id, price * rate AS cents, since FROM orders AS o
+        LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ordered_at AS r ON o.currency = r.currency ORDER BY id
+        """,
+    )
+    assert [(i, cents) for i, cents, _ in found] == [("o1", 1100), ("o2", 2400), ("o3", 3000), ("o4", None)]
+
+
+def test_the_order_of_arrival_is_that_of_seq_and_arrival(frames: dict[str, DataFrame]):
+    text = """
+        CREATE TABLE seen (k STRING, v STRING, t TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR t AS t);
+        SELECT v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {}) AS n FROM seen) WHERE n = 1
+    """
+    assert [rows(frames, text.format(order)) for order in ("p", "p DESC", "t", "t DESC")] == [
+        [("first",)],
+        [("third",)],
+        [("third",)],
+        [("first",)],
+    ]
+
+
+def test_a_row_without_a_time_is_ranked_unless_the_time_is_declared(frames: dict[str, DataFrame]):
+    ranked = (
+        "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY ordered_at) AS n FROM orders) WHERE n = 1 ORDER BY id"
+    )
+    declared = (
+        "CREATE TABLE orders (id STRING, currency STRING, price INT, ordered_at TIMESTAMP(3), WATERMARK FOR ordered_at AS ordered_at);"
+    )
+    assert rows(frames, ranked) == [("o1",), ("o4",)]
+    assert rows(frames, declared + ranked) == [("o1",), ("o3",)]
+
+
+def test_windows_joins_and_aggregates_are_nested(frames: dict[str, DataFrame]):
+    text = """
+        WITH rated AS (
+          SELECT o.id, o.currency, price * rate AS cents, ordered_at FROM orders o JOIN rates r
+          ON o.currency = r.currency AND r.since BETWEEN o.ordered_at - INTERVAL '10' MINUTE AND o.ordered_at)
+        SELECT window_start, COUNT(*) AS pairs, SUM(cents) AS cents
+        FROM TUMBLE(TABLE rated, DESCRIPTOR(ordered_at), INTERVAL '15' MINUTES) GROUP BY window_start, window_end ORDER BY window_start
+    """
+    found = [(window.minute, pairs, cents) for window, pairs, cents in rows(frames, text)]  # pyright: ignore[reportAttributeAccessIssue]
+    assert found == [(0, 2, 3500), (15, 1, 3000)]
+
+
+def test_columns_are_those_of_the_query(frames: dict[str, DataFrame]):
+    assert operators.sql("SELECT v AS `a b`, t FROM seen WHERE arrival = 0", frames).columns == ["a b", "t"]
+    assert operators.sql("SELECT * FROM seen", frames).columns == frames["seen"].columns
+
+
+def test_explain_is_a_frame_with_the_plan(frames: dict[str, DataFrame]):
+    [(text,)] = rows(frames, "EXPLAIN SELECT currency, COUNT(*) AS n FROM orders GROUP BY currency")
+    assert str(text).startswith("Aggregate(by=('currency',), aggregates={'n': 'COUNT(*)'})\n  strategy: merges the new rows")
+
+
+def test_an_operator_refuses_a_frame_by_its_own_error(frames: dict[str, DataFrame]):
+    text = "SELECT o.id FROM orders o JOIN rates r ON o.currency = r.rate AND o.ordered_at = r.since"
+    with pytest.raises(OperatorError, match="`on` names the column 'currency', which is string on the left and int on the right"):
+        operators.sql(text, frames)
