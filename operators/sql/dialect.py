@@ -61,11 +61,14 @@ class FlinkParser(Parser):
         """The columns of PARTITION BY, which ends at the comma before DESCRIPTOR or a named argument."""
         if not self._match(TokenType.PARTITION_BY):
             return []
-        columns: list[Any] = [self._parse_column()]
+        columns: list[Any] = [self._column()]
         while self._curr and self._curr.token_type == TokenType.COMMA and str(self._next.text).upper() not in (DESCRIPTOR, "TIMECOL"):
             self._advance()
-            columns.append(self._parse_column())
+            columns.append(self._column())
         return columns
+
+    def _column(self) -> Any:
+        return self._parse_column() or self.raise_error("Expected a column")
 
 
 class Flink(Dialect):

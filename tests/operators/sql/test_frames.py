@@ -40,7 +40,7 @@ def test_each_order_has_the_rate_of_its_time(frames: dict[str, DataFrame]):
     found = rows(
         frames,
         """
-        CREATE TABLE rates (currency STRING, rate INT, since TIMESTAMP(3), WATERMARK FOR since AS since, PRIMARY KEY (currency) NOT ENFORCED);
+        CREATE TABLE rates (currency STRING PRIMARY KEY, rate INT, since TIMESTAMP(3), WATERMARK FOR since AS since);
         SELECT id, price * rate AS cents, since FROM orders AS o
         LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ordered_at AS r ON o.currency = r.currency ORDER BY id
         """,
@@ -62,12 +62,10 @@ def test_the_order_of_arrival_is_that_of_seq_and_arrival(frames: dict[str, DataF
 
 
 def test_a_row_without_a_time_is_ranked_unless_the_time_is_declared(frames: dict[str, DataFrame]):
-    ranked = (
-        "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY ordered_at) AS n FROM orders) WHERE n = 1 ORDER BY id"
-    )
-    declared = (
-        "CREATE TABLE orders (id STRING, currency STRING, price INT, ordered_at TIMESTAMP(3), WATERMARK FOR ordered_at AS ordered_at);"
-    )
+    number = "ROW_NUMBER() OVER (PARTITION BY currency ORDER BY ordered_at) AS n"
+    ranked = f"SELECT id FROM (SELECT *, {number} FROM orders) WHERE n = 1 ORDER BY id"
+    columns = "id STRING, currency STRING, price INT, ordered_at TIMESTAMP(3)"
+    declared = f"CREATE TABLE orders ({columns}, WATERMARK FOR ordered_at AS ordered_at);"
     assert rows(frames, ranked) == [("o1",), ("o4",)]
     assert rows(frames, declared + ranked) == [("o1",), ("o3",)]
 

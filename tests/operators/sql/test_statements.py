@@ -161,6 +161,7 @@ def test_explain_names_the_table_that_is_inserted_into():
         ("SELECT k FROM TUMBLE(TABLE a, INTERVAL '1' HOUR)", "TUMBLE has no argument SIZE; legal: TUMBLE(DATA, TIMECOL, SIZE, [OFFSET])"),
         ("SELECT k FROM HOP(TABLE a, DESCRIPTOR(ts), GAP => INTERVAL '1' HOUR)", "HOP has an argument GAP, which it does not take"),
         ("SELECT k FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' MONTH)", "INTERVAL '1' MONTH is no length of time"),
+        ("SELECT k FROM SESSION(TABLE a PARTITION BY, DESCRIPTOR(ts), INTERVAL '1' HOUR)", "cannot be parsed: Expected a column"),
         ("SELECT k FROM EXPLODE(k)", "the table function EXPLODE is refused"),
         ("INSERT INTO t (x, y) SELECT id, k FROM a", "the columns are those of the query, by name"),
         ("CREATE VIEW a AS SELECT id FROM b", "a second table 'a' is refused"),
