@@ -34,7 +34,7 @@ from operators.sql.scope import Scope
 from operators.sql.select_list import ARRIVAL_TIME
 from operators.top_k import TopK
 from operators.top_n import TopN
-from operators.windows import Aligned
+from operators.windows import Aligned, Session
 
 _MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.GT: exp.LT, exp.EQ: exp.EQ}
 _BOUNDS = (WINDOW_START, WINDOW_END)
@@ -189,6 +189,11 @@ def _of_rows(ranked: Ranked, of: Windowed, by: tuple[str, ...], ranks: Ranks) ->
     """Window deduplication or window Top-N of rows."""
     _require_row_number(ranked)
     last, added = _whole(ranks, "a window Top-N"), (*_BOUNDS, RESULT_TIME, FINAL_AT)
+    if isinstance(of.window, Session) and {*of.partition} != {*by}:
+        named = ", ".join(of.partition) or "no column"
+        why = f"sessions are those of the rows of a key, and PARTITION BY of SESSION names {named}"
+        way_out = "write the same columns, besides the window, in both"
+        raise SqlError.refused(f"a rank in sessions by {', '.join(by) or 'no column'}", why, way_out)
     window = cast(Aligned, of.window)
     order = _time_order(ranked)
     if order and order[1] == "arrival":

@@ -55,8 +55,9 @@ def _joined(relation: Apply, join: IntervalJoin | AsOfJoin, kind: str, condition
     keys = ", ".join(f'"{k}" AS "right {k}"' for k in join.names.key)
     equal = " AND ".join(f'"{k}" = "right {k}"' for k in join.names.key)
     time = f'"right {join.right_time}"' if join.right_time in join.names.key else f'"{join.right_time}"'
-    own = [c for one in relation.inputs for c in one.columns if c not in join.names.key]
-    columns = [*(f'COALESCE("{k}", "right {k}") AS "{k}"' for k in join.names.key), *(f'"{c}"' for c in own)]
+    both = join.how not in ("semi", "anti")
+    own = [c for one in (relation.inputs if both else relation.inputs[:1]) for c in one.columns if c not in join.names.key]
+    columns = [*(f'COALESCE("{k}", "right {k}") AS "{k}"' if both else f'"{k}"' for k in join.names.key), *(f'"{c}"' for c in own)]
     renamed = f"SELECT {keys}, * EXCLUDE ({', '.join(join.names.key)}) FROM ({right})"
     matches = condition.format(left=f'"{join.left_time}"', right=time)
     return f"SELECT {', '.join(columns)} FROM ({left}) {kind} ({renamed}) ON {equal} AND {matches}"

@@ -9,10 +9,13 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import get_args
 
 import duckdb
 import pytest
 
+from operators import IntervalJoin, OperatorError
+from operators.interval_join import How
 from operators.sql.plan import plan
 from operators.sql.relations import Apply, Input, walk
 from tests.operators.sql.duck import sql_of
@@ -97,6 +100,14 @@ def a_join(rng: random.Random) -> str:
     return f"{select} {how} JOIN {other} ON {' AND '.join(conditions)}{where}"
 
 
+def a_semi_join(rng: random.Random) -> str:
+    conditions = ["a.k = b.k", *bounds(rng, *rng.sample(["a", "b"], 2)), *rng.choice([[], ["b.v > 1"], ["a.v < b.v"], ["a.v > 1"]])]
+    rng.shuffle(conditions)
+    exists = f"{rng.choice(['', 'NOT '])}EXISTS (SELECT 1 FROM b WHERE {' AND '.join(conditions)})"
+    where = f"{exists} AND a.v <> 2" if rng.random() < 0.3 else exists
+    return f"SELECT {rng.choice(['id, k', 'a.id AS x, t', '*', 'a.v + 1 AS w'])} FROM a WHERE {where}"
+
+
 def an_as_of_join(rng: random.Random) -> str:
     """A temporal join; `of_duckdb` writes it as DuckDB's."""
     items = ["a.id AS x", "b.id AS y", "a.k AS p", "b.k", "a.v + b.v AS total", "a.t AS moment", "b.t", "b.v"]
@@ -142,7 +153,23 @@ def an_aggregate(rng: random.Random) -> str:
     return f"SELECT {', '.join([f'{by[0]} AS g', *by[1:], *values])} FROM {source}{where} GROUP BY {', '.join(by)}{having}"
 
 
-@pytest.mark.parametrize("make", [a_join, an_as_of_join, a_ranking, an_aggregate], ids=lambda make: make.__name__)
+HAS_SEMI_JOINS = "semi" in get_args(How)
+MADE = [a_join, an_as_of_join, a_ranking, an_aggregate, *([a_semi_join] if HAS_SEMI_JOINS else [])]
+
+
+def test_a_semi_join_within_an_interval_is_that_of_the_operator():
+    """Whether the operator has these kinds or not, the plan asks it for them, and its own error says what it has."""
+    text = "SELECT id FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND b.t BETWEEN a.t AND a.t + INTERVAL '1' HOUR)"
+    if not HAS_SEMI_JOINS:
+        with pytest.raises(OperatorError, match="`how` is 'anti'; legal: inner, left, right, full"):
+            plan(text, TABLES)
+        return
+    [joined] = [one.operator for one in walk(plan(text, TABLES).plans[0].relation) if isinstance(one, Apply)]
+    assert isinstance(joined, IntervalJoin)
+    assert (joined.how, joined.lower, joined.upper) == ("anti", "0 ms", "1 hour")
+
+
+@pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
 def test_a_plan_gives_the_rows_of_its_query(database: duckdb.DuckDBPyConnection, make):
     rng, compared, kinds = random.Random(7), 0, Counter[str]()
     for number in range(CASES):
