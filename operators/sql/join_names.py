@@ -117,7 +117,10 @@ class JoinNames:
         """Name the key columns: as the SELECT list names them, or as on the left side."""
         for number, pair in enumerate(found.keys):
             names = [key_names.get(number), *(self._key_name(which, pair[which], given[which]) for which in self.preserved)]
-            wanted = next((name for name in names if name), pair[0].column or f"key_{number}")
+            own = pair[0].column or f"key_{number}"
+            if own in (*given[0].values(), *given[1].values()):  # the value of one side, which is null in rows without that side
+                own = f"key_{own}"
+            wanted = next((name for name in names if name), own)
             name = free(wanted, [*self.reserved, *self.keys])
             self.keys = (*self.keys, name)
             for which in (0, 1):

@@ -1,7 +1,7 @@
 """What a query means, as values without Spark: rows of named tables, selected, put into windows, and given to operators."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,8 +14,7 @@ from operators.sql.dialect import Tree
 from operators.sql.names import column_sql, free
 from operators.windows import AnyWindow
 
-WINDOW_TIME = "window_time"
-"""Flink's name of the event time of a window's result."""
+WINDOW_TIME = "window_time"  # Flink's name of the event time of a window's result
 WINDOW_COLUMNS = (WINDOW_START, WINDOW_END, WINDOW_TIME)
 
 
@@ -53,11 +52,13 @@ class Item:
         name: its name.
         sql: its value, in Spark SQL over the columns of the relation below.
         column: the column below, if the value is that column alone.
+        is_time: whether a computed value is declared as the event time.
     """
 
     name: str
     sql: str
     column: str | None = None
+    is_time: bool = False
 
     @classmethod
     def of_column(cls, column: str, name: str = "") -> "Item":
@@ -119,7 +120,7 @@ class Select(_Over):
     @cached_property
     def times(self) -> tuple[str, ...]:
         """The items that are an event time."""
-        return tuple(item.name for item in self.items if item.column in self.of.times)
+        return tuple(item.name for item in self.items if item.is_time or item.column in self.of.times)
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -202,7 +203,7 @@ class Apply:
     inputs: tuple["Relation", ...]
     columns: tuple[str, ...]
     times: tuple[str, ...] = ()
-    windows: AnyWindow | None = field(default=None)
+    windows: AnyWindow | None = None
     arrivals: tuple[str, ...] = ()
 
     @property
@@ -242,9 +243,7 @@ def upserts(relation: Relation) -> bool:
 
 def applied(relation: Relation) -> Apply | None:
     """The operator whose result a relation selects from; None if it selects from an input or has windows."""
-    if isinstance(relation, Select | Named):
-        return applied(relation.of)
-    return relation if isinstance(relation, Apply) else None
+    return applied(relation.of) if isinstance(relation, Select | Named) else relation if isinstance(relation, Apply) else None
 
 
 def windows_of(relation: Relation) -> AnyWindow | None:

@@ -1,7 +1,7 @@
 """CREATE TABLE as a value: columns, the event time and its watermark, the key, and the options of WITH."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -84,10 +84,9 @@ class CreateTable:
         """
         names = {c.name: found(c.name, rows.columns) for c in self.stored}
         time = self.time and names.get(self.time)
-        of = Input(self.name, rows.columns, (time,) if time else rows.times, self.arrivals, is_declared=time is not None)
-        return select(
-            of, [self._item(c) if c.expression else Item.of_column(names[c.name], c.name) for c in self.columns], None, self.arrivals
-        )
+        of = Input(self.name, rows.columns, (time,) if time else rows.times, self.arrivals, is_declared=self.time is not None)
+        items = [self._item(c) if c.expression else Item.of_column(names[c.name], c.name) for c in self.columns]
+        return select(of, [replace(i, is_time=i.name == self.time and not time) for i in items], None, self.arrivals)
 
     @staticmethod
     def _item(column: Column) -> Item:

@@ -121,6 +121,16 @@ def test_the_order_of_arrival_is_declared():
     assert "p" not in found.columns
 
 
+def test_a_computed_column_of_a_frame_can_be_its_event_time():
+    table = "CREATE TABLE c (k STRING, ms BIGINT, at_time AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR at_time AS at_time)"
+    query = "SELECT k, COUNT(*) AS n FROM TUMBLE(TABLE c, DESCRIPTOR(at_time), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end"
+    found = applied(plan(f"{table}; {query}", {"c": Input("c", ("k", "ms"), is_declared=False)}).plans[0].relation)
+    assert found is not None
+    [rows] = found.inputs
+    assert isinstance(rows, Select)
+    assert rows.items[2] == Item("at_time", "TIMESTAMP_MILLIS(ms)", is_time=True)
+
+
 def test_the_outermost_order_is_that_of_the_rows():
     text = "SELECT k, v FROM a ORDER BY v DESC, k NULLS LAST LIMIT 5"
     assert plan(text, TABLES).plans[0].order == Order(("`v` DESC NULLS LAST", "`k` ASC NULLS LAST"), 5)

@@ -1,0 +1,131 @@
+"""A pipeline in SQL gives, batch by batch, the rows that `operators.sql` gives for the same queries over all rows at once.
+
+One file of statements is both: its INSERT INTO statements are the tables of a pipeline, whose rows arrive in several batches, and the same
+queries run over frames. Rows are within the watermark's bound, so none is late.
+"""
+
+import json
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import operators
+from platform_defs.declared.sql_pipeline import read_sql
+from platform_defs.testing import Sandbox
+
+pytestmark = pytest.mark.spark
+START = datetime(2026, 3, 1, 10, tzinfo=UTC)
+BOUND_MINUTES = 5
+DECLARED = f"""
+CREATE TABLE orders (
+  id STRING NOT NULL, item STRING, price INT, ms BIGINT, ordered_at AS TO_TIMESTAMP_LTZ(ms, 3),
+  WATERMARK FOR ordered_at AS ordered_at - INTERVAL '{BOUND_MINUTES}' MINUTE
+) WITH ('connector' = 'filesystem', 'format' = 'json');
+CREATE TABLE payments (
+  order_id STRING, amount INT, paid_at TIMESTAMP(3), WATERMARK FOR paid_at AS paid_at - INTERVAL '{BOUND_MINUTES}' MINUTE
+) WITH ('connector' = 'filesystem', 'format' = 'json');
+CREATE TABLE rates (
+  item STRING, rate INT, since TIMESTAMP(3), WATERMARK FOR since AS since - INTERVAL '{BOUND_MINUTES}' MINUTE
+) WITH ('connector' = 'filesystem', 'format' = 'json');
+CREATE VIEW large AS SELECT id, item, price * 2 AS doubled, ordered_at FROM orders WHERE price > 2;
+CREATE VIEW per_minute AS
+  SELECT item AS what, window_time AS minute_time, COUNT(*) AS n, SUM(doubled) AS total
+  FROM TABLE(TUMBLE(TABLE large, DESCRIPTOR(ordered_at), INTERVAL '1' MINUTE)) GROUP BY item, window_start, window_end, window_time;
+"""
+QUERIES = {
+    "paid": """
+        SELECT o.id, item, price, amount FROM orders o FULL OUTER JOIN payments p
+        ON o.id = p.order_id AND paid_at BETWEEN ordered_at - INTERVAL '1' MINUTE AND ordered_at + INTERVAL '3' MINUTE
+    """,
+    "rated": """
+        SELECT o.id, o.item, price, rate, ordered_at
+        FROM orders o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ordered_at AS r ON o.item = r.item
+    """,
+    "per_window": """
+        SELECT what, window_start, window_end, SUM(n) AS orders, MAX(minute_time) AS newest
+        FROM TABLE(HOP(TABLE per_minute, DESCRIPTOR(minute_time), INTERVAL '2' MINUTE, INTERVAL '4' MINUTE))
+        WHERE total > 8 GROUP BY what, window_start, window_end
+    """,
+    "best": """
+        SELECT window_start, window_end, item, spent, `rank` FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY spent DESC, item) AS `rank` FROM (
+            SELECT window_start, window_end, item, SUM(price) AS spent
+            FROM TABLE(CUMULATE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE))
+            GROUP BY window_start, window_end, item)) WHERE `rank` <= 2
+    """,
+    "leaders": """
+        SELECT item, spent, `rank` FROM (
+          SELECT *, ROW_NUMBER() OVER (ORDER BY spent DESC, item) AS `rank`
+          FROM (SELECT item, SUM(doubled) AS spent FROM large GROUP BY item)) WHERE `rank` <= 3
+    """,
+    "newest": """
+        SELECT id, item, price FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY ordered_at DESC) AS n FROM orders) WHERE n = 1
+    """,
+    "in_windows": """
+        SELECT a.item, a.id, b.rate FROM (SELECT * FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '2' MINUTE))) a
+        LEFT JOIN (SELECT * FROM TABLE(TUMBLE(TABLE rates, DESCRIPTOR(since), INTERVAL '2' MINUTE))) b
+        ON a.item = b.item AND a.window_start = b.window_start AND a.window_end = b.window_end AND b.rate > a.price
+    """,
+}
+
+
+def batches(rng: random.Random) -> list[dict[str, list[dict[str, object]]]]:
+    """Rows in batches: each row is at most the watermark's bound behind the newest one before it."""
+    made: list[dict[str, list[dict[str, object]]]] = []
+    for batch in range(3):
+        at = {f"o{batch}-{n}": batch * 240 + rng.randrange(240) for n in range(14)}
+        orders = [{"id": i, "item": rng.choice("abcd"), "price": rng.randrange(1, 9), "ms": _ms(s)} for i, s in at.items()]
+        paid = [(i, s + rng.randrange(-90, 240)) for i, s in at.items() if rng.random() < 0.7]
+        payments = [{"order_id": i, "amount": n, "paid_at": _text(_ms(s))} for n, (i, s) in enumerate(paid)]
+        moments = [batch * 240 + rng.randrange(240) for _ in range(3)]
+        rates = [{"item": rng.choice("abc"), "rate": rng.randrange(9), "since": _text(_ms(s))} for s in moments]
+        made.append({"orders": orders, "payments": payments, "rates": rates})
+    return made
+
+
+def _ms(seconds: int) -> int:
+    return int((START + timedelta(seconds=seconds)).timestamp() * 1000)
+
+
+def _text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def frames(spark: SparkSession, made: list[dict[str, list[dict[str, object]]]]) -> dict[str, DataFrame]:
+    schemas = {
+        "orders": "id string, item string, price int, ms bigint",
+        "payments": "order_id string, amount int, paid_at timestamp",
+        "rates": "item string, rate int, since timestamp",
+    }
+    read: dict[str, DataFrame] = {}
+    for name, schema in schemas.items():
+        lines = spark.createDataFrame([(json.dumps(row),) for batch in made for row in batch[name]], "value string")
+        read[name] = lines.selectExpr(f"inline(array(from_json(value, '{schema}')))")
+    return read
+
+
+def counted(rows: DataFrame) -> Counter[str]:
+    return Counter(str(tuple(row)) for row in rows.collect())
+
+
+def test_a_pipeline_in_batches_gives_the_rows_of_its_queries(spark: SparkSession, tmp_path: Path):
+    text = DECLARED + ";".join(f"INSERT INTO {name} {query}" for name, query in QUERIES.items())
+    made, sandbox = batches(random.Random(5)), Sandbox(read_sql(text), tmp_path)
+    for number, batch in enumerate(made):
+        for source, rows in batch.items():
+            sandbox.land(source, f"{number}.jsonl", "\n".join(map(json.dumps, rows)))
+        sandbox.run(drain=number == len(made) - 1)
+    given = frames(spark, made)
+    compared = 0
+    for name, query in QUERIES.items():
+        wanted = operators.sql(DECLARED + query, given)
+        found = counted(sandbox.engine.views.table(name).select(*wanted.columns))
+        assert found == counted(wanted), name
+        compared += found.total()
+    assert compared > 150
+    assert all(sandbox.engine.views.late(name, "orders").isEmpty() for name in ("paid", "rated", "best"))
