@@ -37,7 +37,8 @@ class Deduplicate:
     keys of its new rows.
 
     With a window a result is added at the window's end, `result_time = final_at = end - 1 ms`; a session's `final_at` is its `end`. Each
-    row is late or not for each of its windows, as in `WindowedAggregate`. Sessions are those of a key.
+    row is late or not for each of its windows, as in `WindowedAggregate`. Sessions are those of a key. If the rows already have a window,
+    it is kept as `source_window_start` and `source_window_end`.
 
     The semantics are those of Flink's SQL deduplication and window deduplication (`ROW_NUMBER() = 1`). Flink emits a first row by event
     time when the watermark reaches it; here it is emitted at once, and may still be replaced.
@@ -82,6 +83,8 @@ class Deduplicate:
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
         if not self.key:
             raise OperatorError.bad_value("by", self.by, "at least one column; without a key only one row of all would be kept")
+        if self.window:
+            check_distinct([*self.key, WINDOW_START, WINDOW_END])
         if self.keep not in get_args(Keep):
             raise OperatorError.bad_value("keep", self.keep, ", ".join(get_args(Keep)))
         if self.order not in get_args(By):
@@ -117,7 +120,7 @@ class Deduplicate:
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
-        return (*inputs[0], *self._scope.added)
+        return (*self._scope.own_columns(inputs[0]), *self._scope.added)
 
     @property
     def window_key(self) -> tuple[str, ...]:
@@ -183,7 +186,7 @@ class Deduplicate:
         if self._ttl:
             self._ttl.check(frame)
         if self._scope.added:
-            check_distinct([*frame.columns, *self._scope.added, *shown_columns(self.early)])
+            check_distinct([*self._scope.own_columns(frame.columns), *self._scope.added, *shown_columns(self.early)])
         if rows.isStreaming:
             why = "Spark keeps the first row that it meets, whatever its time, and drops late rows silently"
             raise StreamingError.refused("Deduplicate", why, "let the engine run it, or use Spark's `dropDuplicatesWithinWatermark`")

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from operators._support import spark_streaming
 from operators._support.lateness import Lateness
 from operators._support.ordering import Ordering
-from operators._support.row_windows import AssignedWindows, ResultWindows
+from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows, ResultWindows
 from operators._support.window_assignment import times_of_end, window_bounds
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, temporary
 from operators.contract import ARRIVAL, ASIDE, EVENT_TIME, SEQ, Append, ByTimeRange, plain
@@ -20,7 +20,6 @@ from operators.triggers import ROWS_SEEN, Trigger, shown_columns
 from operators.windows import AnyWindow
 
 _FIRST, _INDEX = temporary("first"), temporary("index")
-_SOURCE = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +179,7 @@ class TopK:
         """Each row in its windows; a window that the rows had before gets another name."""
         if isinstance(self._windows, ResultWindows):
             return rows.drop(EVENT_TIME)
-        own = [F.col(c).alias(_SOURCE.get(c, c)) for c in plain(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
+        own = [F.col(c).alias(SOURCE_WINDOW.get(c, c)) for c in plain(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
         return self._windows.assign(rows).select(*own, *window_bounds())
 
     def _total(self, columns: Sequence[str]) -> list[Ordering]:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators._support.panes import WINDOW
-from operators._support.row_windows import AssignedWindows
+from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows
 from operators._support.time_to_live import TimeToLive
 from operators._support.window_assignment import window_bounds, window_times
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
@@ -63,6 +63,10 @@ class StreamDeduplication:
     ttl: TimeToLive | None = None
     added: tuple[str, ...] = ()
     """The columns that the result adds."""
+
+    def own_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The names of the rows' own columns in the result."""
+        return tuple(columns)
 
     @property
     def emits(self) -> Upsert:
@@ -121,6 +125,10 @@ class WindowDeduplication:
     added: tuple[str, ...] = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
     """The columns that the result adds."""
 
+    def own_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The names of the rows' own columns in the result: a window that the rows had before gets another name."""
+        return tuple(SOURCE_WINDOW.get(c, c) for c in columns)
+
     @property
     def emits(self) -> Append:
         """One row of each key and window."""
@@ -158,4 +166,5 @@ class WindowDeduplication:
 
     def _kept(self, each: DataFrame, own: Sequence[str], *seen: str) -> DataFrame:
         kept = self.choice.of_each(each, (*self.key, WINDOW))
-        return kept.select(*own, *window_bounds(), *seen, *window_times(self.windows.window))
+        named = [F.col(c).alias(name) for c, name in zip(own, self.own_columns(own), strict=True)]
+        return kept.select(*named, *window_bounds(), *seen, *window_times(self.windows.window))

@@ -14,6 +14,9 @@ from operators.errors import OperatorError
 from operators.timing import Duration
 from operators.windows import AnyWindow, Session
 
+SOURCE_WINDOW = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
+"""The names that the windows of the input's rows have in a result with windows of its own."""
+
 
 class RowWindows(Protocol):
     """The windows of an operator's rows, and the parts of the operator contract that depend on them."""

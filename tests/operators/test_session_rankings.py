@@ -77,6 +77,21 @@ EXAMPLES = [
         """,
     ),
     Example(
+        "a window that the rows of a deduplication had before gets another name, too",
+        Deduplicate(by="user", keep="last", window=IN_MINUTES),
+        (
+            """
+            window      | user | ms:int
+            10:00-10:05 | a    | 1
+            10:05-10:10 | a    | 3
+            """,
+        ),
+        """
+        user | window                    | source_window_start | ms
+        a    | 10:04:59.999-10:19:59.999 | 10:05               | 3
+        """,
+    ),
+    Example(
         "a window that the rows had before gets another name",
         TopK(k=1, by="user", order_by="ms DESC", window=IN_MINUTES),
         (
@@ -193,6 +208,8 @@ def test_a_top_k_or_deduplication_without_sessions_records_no_decisions(spark: S
         Deduplicate(by="k").lateness_decisions(0)
     with pytest.raises(OperatorError, match="rows of a windowed operator's results are never late"):
         TopK(k=1, order_by="v").lateness_decisions(0)
+    with pytest.raises(ColumnError, match="the result would have window_start twice"):
+        Deduplicate(by="window_start", window=SESSIONS)
     rows = spark.sql("SELECT 1 AS v, timestamp_millis(5) AS event_time")
     with pytest.raises(ColumnError, match="`by` names the column 'user', which the frame does not have"):
         TopK(k=1, by="user", order_by="v", window=SESSIONS)(rows)
