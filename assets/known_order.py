@@ -32,7 +32,7 @@ def with_known_order(table: DerivedAsset, tables: Mapping[str, DerivedAsset], so
     if not {*of.inputs} <= {*sources}:  # rows of a table may be corrected or deleted
         return table
     why = _rises(top, of.operator, _never_negative(of, sources))
-    return replace(table, operator=replace(top, rises=f"{why} of {of.name!r}")) if why else table
+    return replace(table, operator=replace(top, rises=f"in {of.name!r}, {why}")) if why else table
 
 
 def _rises(top: TopN, totals: Aggregate, never_negative: Collection[str]) -> str:

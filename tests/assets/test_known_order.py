@@ -1,5 +1,6 @@
 """Which rankings of an `Aggregate` table are known to move up only, and which are not."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -50,8 +51,7 @@ def test_rows_that_only_move_up(aggregates: dict[str, str], order_by: Any) -> No
     assert top.strategy_used == "update"
     lines = top.explain().splitlines()
     assert lines[0].startswith("update: keeps the first rows")
-    assert lines[1].startswith("rows only move up: ")
-    assert lines[1].endswith("of 'totals'")
+    assert re.fullmatch(r"rows only move up: in 'totals', .* never (falls|rises).*", lines[1])
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_step_in_which_a_total_falls_after_all_is_computed_from_all_rows(make_
     best, pinned = (engine.assets[name] for name in ("best", "pinned"))
     assert isinstance(best.operator, TopN)
     assert best.operator.strategy_used == "update"
-    assert "rows only move up: sum(v) never falls, because no row lowers it of 'totals'" in best.operator.explain()
+    assert "rows only move up: in 'totals', sum(v) never falls, because no row lowers it" in best.operator.explain()
     assert identity_of(best) == identity_of(pinned) == identity_of(_best("best"))
     assert json.loads(identity_of(best))["parameters"].keys() == {"by", "order_by", "unique_key", "change", "rank_end"}
     batches = [
