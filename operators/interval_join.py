@@ -18,13 +18,18 @@ from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time,
 from operators.contract import ASIDE, EVENT_TIME, FINALIZED_AT, FOREVER, NEVER_LATE, WHICH, Append, ByTimeRange, plain, tie_breakers
 from operators.errors import OperatorError
 from operators.timing import Duration, Interval, millis, timestamp
-from operators.triggers import IS_FINAL, ROWS_SEEN, EveryRows, Trigger
+from operators.triggers import IS_FINAL, ROWS_SEEN, EveryInterval, EveryStep, Trigger
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 LateRows = Literal["drop", "join"]
 _HAS_LEFT, _HAS_RIGHT = temporary("has_left"), temporary("has_right")
 _LEFT_MS, _RIGHT_MS = temporary("left_ms"), temporary("right_ms")
 """The times in ms, computed once for each row: Spark compares each row with all rows of its key."""
+_TRIGGERS: dict[How, tuple[tuple[type, ...], str]] = {
+    "semi": ((EveryStep,), "an earlier match of a row may still arrive, with which it may be final before it is shown again"),
+    "anti": ((), "that a row has no match is known only when it is final"),
+}
+"""The triggers that are legal for some kinds, and why."""
 _LEFT_MARK, _RIGHT_MARK = temporary("left_mark"), temporary("right_mark")
 _NUMBER, _ROW, _FIRST = temporary("number"), temporary("row"), temporary("first")
 
@@ -68,8 +73,8 @@ class IntervalJoin:
             late rows with equal watermarks, one must be such a row. A late row without a match is unmatched, as any other row; so no
             row is counted as late. The next step recomputes the results from its oldest late row to its newest.
         early: when pairs that are not final are shown, in `early/<asset>`: `EveryStep` or `EveryInterval`; None for never. For `semi`
-            these are the left rows that have a match so far. Unmatched rows are shown only when they are final. The results do not
-            depend on this parameter.
+            these are the left rows that have a match so far, by `EveryStep`. Unmatched rows are shown only when they are final. The
+            results do not depend on this parameter.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -98,11 +103,10 @@ class IntervalJoin:
         for parameter, kinds in (("how", How), ("late_rows", LateRows)):
             if (value := getattr(self, parameter)) not in get_args(kinds):
                 raise OperatorError.bad_value(parameter, value, ", ".join(get_args(kinds)))
-        if isinstance(self.early, EveryRows):
-            raise OperatorError.bad_value("early", self.early, "EveryStep or EveryInterval: a pair has two rows, and gets no more")
-        if self.early and self.how == "anti":
-            legal = "None for how='anti': that a row has no match is known only when it is final"
-            raise OperatorError.bad_value("early", self.early, legal)
+        legal, why = _TRIGGERS.get(self.how, ((EveryStep, EveryInterval), "a pair has two rows, and gets no more"))
+        if self.early and not isinstance(self.early, legal):
+            kinds = " or ".join([*[kind.__name__ for kind in legal], "None"])
+            raise OperatorError.bad_value("early", self.early, f"{kinds} for how={self.how!r}: {why}")
         _ = self.names, self.interval, self.lateness
 
     @cached_property

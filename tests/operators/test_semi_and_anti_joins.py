@@ -339,10 +339,14 @@ def test_a_row_is_late_by_more_than_the_allowed_lateness(spark: SparkSession) ->
         ({"late_rows": "pad"}, r"`late_rows` is 'pad'; legal: drop, join"),
         ({"allowed_lateness": -1}, r"`allowed_lateness` is -1"),
         ({"allowed_lateness": "a while"}, r"`allowed_lateness` is 'a while'"),
-        ({"early": EveryRows(2)}, r"`early` is EveryRows\(rows=2\); legal: EveryStep or EveryInterval"),
-        ({"early": EveryStep(), "how": "anti"}, r"legal: None for how='anti'"),
+        (
+            {"early": EveryRows(2)},
+            r"`early` is EveryRows\(rows=2\); legal: EveryStep or EveryInterval or None for how='inner': a pair has two",
+        ),
+        ({"early": EveryInterval("1 minute"), "how": "semi"}, r"legal: EveryStep or None for how='semi': an earlier match"),
+        ({"early": EveryStep(), "how": "anti"}, r"legal: None for how='anti': that a row has no match"),
     ],
-    ids=["how", "late rows", "negative lateness", "no duration", "early by rows", "early and anti"],
+    ids=["how", "late rows", "negative lateness", "no duration", "early by rows", "early and semi", "early and anti"],
 )
 def test_an_illegal_parameter_is_refused(spec: dict[str, Any], match: str) -> None:
     with pytest.raises(OperatorError, match=match):
@@ -352,7 +356,7 @@ def test_an_illegal_parameter_is_refused(spec: dict[str, Any], match: str) -> No
 def test_pairs_so_far_have_the_columns_of_the_result_and_the_number_of_their_rows(spark: SparkSession) -> None:
     left, right = frame(spark, [("c", "a", 0, "l1", 1), ("c", "b", 0, "l2", 1)]), frame(spark, [("c", "a", 0, "r1", 1)])
     for how, names in {"full": ("left_id", "right_id", 2), "semi": ("id", "id", 1)}.items():
-        join = IntervalJoin(on="k", lower=0, upper=5, how=how, early=EveryInterval("1 minute"))  # pyright: ignore[reportArgumentType]
+        join = IntervalJoin(on="k", lower=0, upper=5, how=how, early=EveryStep())  # pyright: ignore[reportArgumentType]
         so_far = join.so_far(left, right)
         assert so_far.columns == [*join(left, right).columns, "rows_seen"]
         assert so_far.select(*names[:1], "rows_seen").collect() == [("l1", names[2])]

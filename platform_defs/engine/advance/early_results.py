@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, has_map
+from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START
 from operators.contract import Early, EarlyByWindow
 from operators.errors import OperatorError
 from operators.timing import instant
@@ -45,27 +45,21 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if shown_at else fresh.limit(0)
     last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at.value
     times, former = ((found["closed_to"], _clock(reading, found["seq"])) for found in (at, last))
-    results = _windows(operator, fresh).results(operator.early, fresh, shown, times, before=former)
+    results = _windows(operator).results(operator.early, fresh, shown, times, before=former)
     point("early.before_commit")
     reading.lake.overwrite(results, asset.early, {SHOWN: at})
     point("early.after_commit")
 
 
-def _windows(operator: Early, fresh: DataFrame) -> ShownWindows:
-    """The windows of an operator's early results; a result without a window and a key is one of its own."""
-    key = operator.window_key if isinstance(operator, EarlyByWindow) else operator.emits.key or _identifying(fresh)
+def _windows(operator: Early) -> ShownWindows:
+    """The windows of an operator's early results."""
+    key = operator.window_key if isinstance(operator, EarlyByWindow) else operator.emits.key
     return ShownWindows(key, are_sessions=operator.reads.recorded and {WINDOW_START, WINDOW_END} <= {*key})
 
 
 def _clock(reading: Reading, seq: int) -> int | None:
     """The ledger's clock at a batch, in epoch ms; None before the first batch."""
     return reading.ledger.processing_times(seq, seq - 1)[1][0].as_py() if seq else None
-
-
-def _identifying(results: DataFrame) -> tuple[str, ...]:
-    """The columns that identify a result without a key: all but its times, as a semi join may find an earlier pair. Maps do not compare."""
-    times = (RESULT_TIME, FINAL_AT)
-    return tuple(f.name for f in results.schema if f.name not in times and not has_map(f.dataType))
 
 
 def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:

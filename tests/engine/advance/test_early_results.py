@@ -185,11 +185,10 @@ def test_early_results_do_not_wait_for_the_first_closed_window(make_engine: Make
 
 def test_pairs_are_shown_before_they_are_final(make_engine: MakeEngine) -> None:
     """Pairs only: a row without a match is shown when it is final. For a semi join, a left row is shown with its earliest match so far."""
-    hour = EveryInterval("1 hour")
     triggers: dict[str, dict[str, Any]] = {
         "step": {"how": "full", "early": EveryStep()},
-        "hourly": {"how": "inner", "early": hour},
-        "semi": {"how": "semi", "early": hour},
+        "hourly": {"how": "inner", "early": EveryInterval("1 hour")},
+        "semi": {"how": "semi", "early": EveryStep()},
     }
     engine = make_engine([source("l"), source("r")], [join(name, **spec) for name, spec in triggers.items()])
     batches = [
@@ -209,7 +208,7 @@ def test_pairs_are_shown_before_they_are_final(make_engine: MakeEngine) -> None:
     unmatched = [(3, None, 14, True), (None, 5, 12, True)]
     assert shown["step"] == [[(*first, False)], [(*first, False), (*second, False)], sorted([*final, *unmatched, last], key=repr)]
     assert shown["hourly"] == [[(*first, False)], [(*first, False)], [*final, last]]
-    assert shown["semi"] == [[(1, 7, False)], [(1, 7, False)], [(1, 6, True), (6, 61, False)]]
+    assert shown["semi"] == [[(1, 7, False)], [(1, 6, False)], [(1, 6, True), (6, 61, False)]]
     assert rows_of(engine.views.table("early/step"), "left_v", "right_v", "rows_seen", "is_final") == [(6, 7, 2, False)]
     assert law_violations(engine, "step") == law_violations(engine, "semi") == set()
 
