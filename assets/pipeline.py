@@ -160,7 +160,7 @@ class Pipeline:
         of = self.tables_by_name[table]
         if isinstance(of.operator, AsOfJoin):  # a version need not be used
             return default.of_side(of.inputs[0]) if {*of.inputs} <= {*self.sources_by_name} else Completeness()
-        joins_sources = isinstance(of.operator, IntervalJoin) and {*of.inputs} <= {*self.sources_by_name}
+        joins_sources = isinstance(of.operator, IntervalJoin) and of.operator.how != "anti" and {*of.inputs} <= {*self.sources_by_name}
         return default if joins_sources else Completeness()
 
     def freshness_of(self, table: str) -> int | None:

@@ -24,6 +24,7 @@ TABLES = [
     DerivedAsset(name="windows", inputs=("orders", "payments"), operator=WindowJoin(on="k", window=HOUR)),
     DerivedAsset(name="groups", inputs=("orders", "payments"), operator=CoGroup(on="k", window=HOUR)),
     DerivedAsset(name="counts", inputs=("orders",), operator=WindowedAggregate(by="k", window=HOUR, aggregates={"n": "count(*)"})),
+    DerivedAsset(name="unpaid", inputs=("orders", "payments"), operator=IntervalJoin(on="k", lower=0, upper="1 hour", how="anti")),
     DerivedAsset(name="as_of", inputs=("payments", "orders"), operator=AsOfJoin(on="k")),
     DerivedAsset(name="with_counts", inputs=("payments", "counts"), operator=IntervalJoin(on="k", lower=0, upper="1 hour")),
 ]
@@ -94,14 +95,14 @@ def test_the_metadata_have_the_trend_and_the_share_of_each_side() -> None:
 
 
 def test_every_join_has_a_completeness() -> None:
-    assert [is_join(table) for table in TABLES] == [True, True, True, False, True, True]
+    assert [is_join(table) for table in TABLES] == [True, True, True, False, True, True, True]
 
 
 def test_a_number_for_all_tables_holds_for_interval_joins_of_sources_and_names_hold_for_any_join() -> None:
     default = Pipeline(sources=SOURCES, tables=TABLES)
     assert default.completeness_of("pairs") == Completeness(warn_below=0.5)
     assert default.completeness_of("windows") == default.completeness_of("groups") == Completeness()
-    assert default.completeness_of("with_counts") == Completeness()
+    assert default.completeness_of("with_counts") == default.completeness_of("unpaid") == Completeness()
     assert default.completeness_of("as_of").severity("payments", 0.4) == "warning"
     assert default.completeness_of("as_of").severity("orders", 0.0) is None
     own = Completeness(warn_below={"payments": 0.99}, error_below=0.5)
