@@ -168,8 +168,8 @@ def _union(parts: Sequence[Any]) -> Any:
     """A union. A duration is text or 0: YAML may read `10:30` as the number 630."""
     of_duration = [int, timedelta] if timedelta in parts else []
     kinds: list[Any] = [part for part in parts if dataclasses.is_dataclass(part)]
-    objects = [part for part in parts if getattr(part, "_is_protocol", False)]  # Python objects, which YAML names as text
-    others = [_type(part) for part in parts if part not in (*kinds, *of_duration, *objects, StructType)]
+    protocols = [part for part in parts if getattr(part, "_is_protocol", False) and part not in _PROTOCOLS]  # of Python objects
+    others = [_type(part) for part in parts if part not in (*kinds, *of_duration, *protocols, StructType)]
     others += [Literal[0]] if of_duration else []
     return reduce(or_, [*others, *([one_of(kinds)] if len(kinds) > 1 else map(model_of, kinds))])
 
