@@ -238,19 +238,18 @@ def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
         with_rank=is_shown,
         unique_key=of.key,
     )
-    if _only_rises(of, top):
-        top = replace(top, improving=True)
+    top = replace(top, rises=_rises(of, top))
     return Apply(top, (of,), (*of.columns, *([RANK] if is_shown else [])), of.times)
 
 
-def _only_rises(of: Relation, top: TopN) -> bool:
-    """Whether a new value of a row always puts it before its old one: a count or a maximum in falling order, a minimum in rising order."""
+def _rises(of: Relation, top: TopN) -> str:
+    """Why a new value of a row always puts it before its old one, as a count does in falling order; empty if it might not."""
     below = applied(of)
-    if below is None or not isinstance(below.operator, Aggregate) or not isinstance(top.rank_end, int) or top.rank_start != 1:
-        return False
-    [first, *others] = top.order
-    names = {i.name: i.column for i in of.items} if isinstance(of, Select) else {c: c for c in of.columns}
-    sql = below.operator.aggregates.get(names.get(first.column) or "", "").upper()
-    rising = ("COUNT(", "MAX(") if first.descending else ("MIN(",)
-    rises = sql.startswith(rising) and sql.count("(") == 1 and not first.nulls_first  # a null, the smallest value, may become a value
-    return rises and all(o.column in of.key for o in others) and {*top.partition} <= {*of.key}
+    if below is None or not isinstance(below.operator, Aggregate) or any(upserts(one) for one in below.inputs):
+        return ""
+    names = {i.name: i.column or "" for i in of.items} if isinstance(of, Select) else {c: c for c in of.columns}
+    values = [order for order in top.order if order.column not in of.key]
+    moves = below.operator.moves
+    reasons = [moves(names[o.column], (), is_descending=o.descending, nulls_first=o.nulls_first) for o in values]
+    is_total = {*of.key} <= {*top.partition, *(order.column for order in top.order)}
+    return ", ".join(reasons) if values and all(reasons) and is_total else ""
