@@ -155,10 +155,9 @@ def test_the_inputs_of_a_join_may_have_keys_of_other_names():
         Pipeline(sources=[L, R], tables=[wrong])
 
 
-def test_an_upserted_table_is_not_prepared_and_rows_with_change_kinds_are_not_filtered():
+def test_an_upserted_table_is_prepared_and_rows_with_change_kinds_are_not_filtered():
     best = TopN(by="k", order_by="n DESC", rank_end=1, unique_key="k", change="change")
     of_count = DerivedAsset(name="best", inputs=("count",), operator=best, prepare={"count": Preparation(select="k, n")})
-    with pytest.raises(ContractError, match=r"`prepare` is 'count'; legal: sources and tables of final results; rows of the upserted"):
-        Pipeline(sources=[L], tables=[table(), of_count])
+    assert [made.name for made in Pipeline(sources=[L], tables=[table(), of_count]).tables] == ["count", "best"]
     with pytest.raises(ContractError, match=r"`where` is 'n > 0'; legal: no condition for 'l', whose rows have change kinds"):
         table(operator=best, prepare={"l": Preparation(where="n > 0")})
