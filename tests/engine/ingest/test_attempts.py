@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule, SourceContract
+from assets.watermark_strategies import Alignment
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest import attempts
 from tests.support.small_sources import ROW, source
@@ -26,6 +27,7 @@ CHANGES: dict[str, Any] = {
     "new_columns": "quarantine",
     "owners": ("team:data",),
     "tags": {"domain": "data"},
+    "alignment": Alignment("shop", "1 hour"),
 }
 
 
@@ -36,7 +38,8 @@ def _input(contract: SourceContract, files: list[File] = FILES, now: int = 5) ->
 @pytest.mark.parametrize("changed", [f.name for f in fields(SourceContract)])
 def test_every_field_of_the_contract_changes_the_attempt(changed: str) -> None:
     assert changed in CHANGES, f"{changed} is a new field of the contract: add a changed value of it to CHANGES"
-    assert _input(replace(source("l"), **{changed: CHANGES[changed]})) != _input(source("l"))
+    contract = source("l", idle_timeout="2 hours")  # an aligned source needs one
+    assert _input(replace(contract, **{changed: CHANGES[changed]})) != _input(contract)
 
 
 def test_a_changed_marker_or_bound_changes_the_attempt() -> None:
