@@ -7,7 +7,7 @@ from pyspark.sql.types import StructField, StructType
 
 from assets.names import MOST_COLUMNS, column_fault, first_twice, folded, is_key, is_stored, name_fault, nested_fields
 from assets.reader_options import option_fault
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError, did_you_mean
 from operators.timing import DAY_MS, Duration, length_ms
 

@@ -36,7 +36,9 @@ from assets.watermark_strategies import (
     Punctuated,
     WatermarkGenerator,
 )
-from operators.contract import EVENT_TIME, NewRows, Operator
+from operators.contract import Operator
+from operators.engine_columns import EVENT_TIME
+from operators.steps import NewRows
 from operators.timing import Duration
 
 INGESTED_AT = "ingested_at"

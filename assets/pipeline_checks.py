@@ -13,7 +13,8 @@ from assets.names import first_twice, folded
 from operators.aggregate import Aggregate
 from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, NamesColumns
+from operators.contract import NamesColumns
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError, did_you_mean
 
 

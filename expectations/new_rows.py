@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from assets.ports import LogPort
 from expectations.counting import column_types, counting
 from expectations.finding import check_name
-from operators.contract import SEQ
+from operators.engine_columns import SEQ
 
 FULL = "tidemark/full_checks"
 """The tag of a run that checks all rows."""

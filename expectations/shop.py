@@ -19,7 +19,7 @@ from great_expectations.expectations.row_conditions import Column
 from assets.contracts import EVENT_TIME_RAW
 from assets.shop import names
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.top_k import RANK
 
 STATUSES = ("created", "approved", "invoiced", "processing", "shipped", "delivered", "canceled", "unavailable")

@@ -7,19 +7,14 @@ from operators.cogroup import CoGroup
 from operators.consecutive import Consecutive
 from operators.contract import (
     NEVER_LATE,
-    Append,
     BoundsLateness,
-    ByKey,
-    ByTimeRange,
     DecidesLateness,
     Early,
     EarlyByWindow,
     FindsPairs,
     Incremental,
-    NewRows,
     Operator,
     TracesInputs,
-    Upsert,
 )
 from operators.count_windows import CountWindowAggregate
 from operators.deduplicate import Deduplicate
@@ -29,6 +24,7 @@ from operators.interval_join import IntervalJoin
 from operators.process_window import ProcessWindow
 from operators.sql.errors import SqlError
 from operators.sql.execution import sql
+from operators.steps import Append, ByKey, ByTimeRange, NewRows, Upsert
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
 from operators.top_n import TopN

@@ -11,8 +11,10 @@ from pyspark.sql.types import DoubleType, FloatType, StructType
 from operators._support.aggregate_expressions import Aggregates, unmergeable_sum
 from operators._support.time_to_live import AfterTtl, TimeToLive
 from operators.columns import check_distinct, check_present, names, temporary
-from operators.contract import ARRIVAL, NEVER_LATE, SEQ, ByKey, NewRows, Upsert, plain
+from operators.contract import NEVER_LATE
+from operators.engine_columns import ARRIVAL, SEQ, plain
 from operators.errors import OperatorError, StreamingError
+from operators.steps import ByKey, NewRows, Upsert
 from operators.timing import Duration, TimeKind
 
 _PREVIOUS, _VALUES, _NTH, _POSITION = (temporary(name) for name in ("previous", "values", "nth", "position"))

@@ -12,8 +12,9 @@ from operators._support.join_columns import JoinColumns
 from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
 from operators.changelog import DELETE, INSERT, UPDATE_AFTER
 from operators.columns import FINAL_AT, RESULT_TIME, check_present, check_time, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, SEQ, WHICH, Append, ByTimeRange, tie_breakers
+from operators.engine_columns import ARRIVAL, EVENT_TIME, FINALIZED_AT, SEQ, WHICH, tie_breakers
 from operators.errors import ColumnError, OperatorError, StreamingError
+from operators.steps import Append, ByTimeRange
 from operators.timing import Duration, length_ms, millis, timestamp
 
 How = Literal["inner", "left"]

@@ -25,7 +25,8 @@ from operators.columns import (
     names,
     temporary,
 )
-from operators.contract import ASIDE, EVENT_TIME, WHICH, plain
+from operators.contract import ASIDE
+from operators.engine_columns import EVENT_TIME, WHICH, plain
 from operators.errors import OperatorError, StreamingError
 from operators.evictors import Evictor
 from operators.timing import Duration

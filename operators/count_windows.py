@@ -9,8 +9,10 @@ from pyspark.sql import functions as F
 
 from operators._support.aggregate_expressions import Aggregates
 from operators.columns import check_distinct, check_present, names, temporary
-from operators.contract import ARRIVAL, NEVER_LATE, SEQ, ByKey, Upsert
+from operators.contract import NEVER_LATE
+from operators.engine_columns import ARRIVAL, SEQ
 from operators.errors import OperatorError, StreamingError, check_count
+from operators.steps import ByKey, Upsert
 
 WINDOW_NUMBER = "window_number"
 """In the results: the number of a key's window, from 1."""

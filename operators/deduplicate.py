@@ -12,8 +12,10 @@ from operators._support.lateness import Lateness
 from operators._support.row_windows import AssignedWindows
 from operators._support.time_to_live import AfterTtl, TimeToLive
 from operators.columns import WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
-from operators.contract import ARRIVAL, ASIDE, EVENT_TIME, SEQ, Append, ByKey, ByTimeRange, NewRows, Upsert, plain
+from operators.contract import ASIDE
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, plain
 from operators.errors import OperatorError, StreamingError
+from operators.steps import Append, ByKey, ByTimeRange, NewRows, Upsert
 from operators.timing import Duration, TimeKind
 from operators.triggers import Trigger, shown_columns
 from operators.windows import AnyWindow

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import temporary
-from operators.contract import plain, tie_breakers
+from operators.engine_columns import plain, tie_breakers
 from operators.errors import OperatorError, check_count
 from operators.nondeterministic import check_deterministic
 from operators.timing import Duration, millis, positive_ms

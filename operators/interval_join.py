@@ -15,8 +15,10 @@ from operators._support.late_rows import are_joined, late_by
 from operators._support.lateness import Lateness
 from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
 from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, temporary
-from operators.contract import ASIDE, EVENT_TIME, FINALIZED_AT, FOREVER, NEVER_LATE, WHICH, Append, ByTimeRange, plain, tie_breakers
+from operators.contract import ASIDE, NEVER_LATE
+from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH, plain, tie_breakers
 from operators.errors import OperatorError
+from operators.steps import FOREVER, Append, ByTimeRange
 from operators.timing import Duration, Interval, millis, timestamp
 from operators.triggers import IS_FINAL, ROWS_SEEN, EveryInterval, EveryStep, Trigger
 

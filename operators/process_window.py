@@ -11,7 +11,8 @@ from operators._support.panes import WINDOW
 from operators._support.window_assignment import assign_windows, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
-from operators.contract import ASIDE, EVENT_TIME, plain, tie_breakers
+from operators.contract import ASIDE
+from operators.engine_columns import EVENT_TIME, plain, tie_breakers
 from operators.errors import StreamingError
 from operators.evictors import Evictor
 from operators.nondeterministic import check_deterministic

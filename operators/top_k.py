@@ -13,8 +13,10 @@ from operators._support.ordering import Ordering
 from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows, ResultWindows
 from operators._support.window_assignment import times_of_end, window_bounds
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, temporary
-from operators.contract import ARRIVAL, ASIDE, EVENT_TIME, SEQ, Append, ByTimeRange, plain
+from operators.contract import ASIDE
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, plain
 from operators.errors import OperatorError, StreamingError, check_count
+from operators.steps import Append, ByTimeRange
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger, shown_columns
 from operators.windows import AnyWindow

@@ -14,9 +14,11 @@ from operators._support.top_n_execution import check_rows, rank_again, rank_all,
 from operators._support.top_n_plan import Function, Strategy, TopNQuery
 from operators._support.top_n_promise import keys_moved_back, rows_moving_back
 from operators.columns import RANK, names
-from operators.contract import ARRIVAL, ASIDE, NEVER_LATE, SEQ, ByKey, NewRows, TimeKind, Upsert, plain
+from operators.contract import ASIDE, NEVER_LATE
+from operators.engine_columns import ARRIVAL, SEQ, plain
 from operators.errors import OperatorError, StreamingError, is_count
-from operators.timing import Duration
+from operators.steps import ByKey, NewRows, Upsert
+from operators.timing import Duration, TimeKind
 
 
 @dataclass(frozen=True, kw_only=True)

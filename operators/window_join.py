@@ -15,7 +15,8 @@ from operators._support.shared_windows import ROWS, SEEN, SharedWindows, check_e
 from operators._support.window_assignment import assign_windows, key_group, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_time, temporary
-from operators.contract import ASIDE, EVENT_TIME, plain
+from operators.contract import ASIDE
+from operators.engine_columns import EVENT_TIME, plain
 from operators.errors import OperatorError, StreamingError
 from operators.evictors import Evictor
 from operators.timing import Duration

@@ -13,7 +13,8 @@ from operators._support.panes import CLOSED, PANE, WINDOW, in_panes, in_windows
 from operators._support.window_assignment import assign_windows, times_of_end, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
-from operators.contract import ASIDE, EVENT_TIME, plain
+from operators.contract import ASIDE
+from operators.engine_columns import EVENT_TIME, plain
 from operators.evictors import Evictor
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructField, StructType
 from assets.contract_checks import EVENT_TIME_RAW
 from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 
 COLUMN_DESCRIPTIONS = {
     SEQ: "the number of the ledger batch that brought the row",

@@ -12,8 +12,10 @@ from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows
 from operators._support.time_to_live import TimeToLive
 from operators._support.window_assignment import window_bounds, window_times
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
-from operators.contract import EVENT_TIME, FINALIZED_AT, NEVER_LATE, WHICH, Append, ByKey, ByTimeRange, NewRows, Upsert, plain, tie_breakers
+from operators.contract import NEVER_LATE
+from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH, plain, tie_breakers
 from operators.errors import OperatorError
+from operators.steps import Append, ByKey, ByTimeRange, NewRows, Upsert
 from operators.triggers import ROWS_SEEN
 
 Keep = Literal["first", "last"]

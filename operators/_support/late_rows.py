@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators._support.lateness import Lateness
-from operators.contract import WATERMARK
+from operators.engine_columns import WATERMARK
 from operators.timing import Interval, millis
 
 _ON_TIME = -(1 << 62)

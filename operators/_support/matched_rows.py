@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import comparable
-from operators.contract import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, plain
+from operators.engine_columns import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, plain
 
 ROW_ID = "matched_row_id"
 """A column that inputs have while their rows are matched; an operator refuses columns with the prefix of temporary ones."""

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from operators._support.lateness import Lateness
 from operators.columns import temporary
-from operators.contract import WATERMARK
+from operators.engine_columns import WATERMARK
 from operators.timing import millis
 from operators.windows import END, Aligned, since_last_multiple
 

@@ -9,8 +9,10 @@ from pyspark.sql import functions as F
 from operators._support.window_assignment import assign_windows, times_of_end
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START, check_present, check_time
-from operators.contract import EVENT_TIME, FINALIZED_AT, NEVER_LATE, WHICH, ByTimeRange, plain
+from operators.contract import NEVER_LATE
+from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH, plain
 from operators.errors import OperatorError
+from operators.steps import ByTimeRange
 from operators.timing import Duration
 from operators.windows import AnyWindow, Session
 

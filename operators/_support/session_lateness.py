@@ -10,7 +10,7 @@ from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW
 from operators._support.session_windows import TIME, in_sessions
 from operators.columns import of_keys, parameter, temporary
-from operators.contract import ARRIVAL, NEW, SEQ, SESSION, SESSION_TYPE, WHICH
+from operators.engine_columns import ARRIVAL, NEW, SEQ, SESSION, SESSION_TYPE, WHICH
 from operators.timing import millis
 from operators.windows import END, Session
 

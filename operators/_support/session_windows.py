@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from operators._support.panes import WINDOW
 from operators.columns import temporary
-from operators.contract import SESSION, SESSION_TYPE
+from operators.engine_columns import SESSION, SESSION_TYPE
 from operators.timing import millis
 from operators.windows import Session, window_of
 

@@ -11,7 +11,7 @@ from operators._support.panes import WINDOW
 from operators._support.session_windows import TIME
 from operators._support.window_assignment import UNMATCHABLE, assign_shared_windows, key_group, lateness_columns
 from operators.columns import temporary
-from operators.contract import ARRIVAL, SEQ, plain, tie_breakers
+from operators.engine_columns import ARRIVAL, SEQ, plain, tie_breakers
 from operators.errors import OperatorError
 from operators.evictors import Evictor
 from operators.windows import AnyWindow

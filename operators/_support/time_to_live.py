@@ -8,9 +8,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import check_time, temporary
-from operators.contract import BATCH_TIME, EVENT_TIME, ByKey, TimeKind, plain
+from operators.engine_columns import BATCH_TIME, EVENT_TIME, plain
 from operators.errors import OperatorError
-from operators.timing import Duration, length_ms
+from operators.steps import ByKey
+from operators.timing import Duration, TimeKind, length_ms
 
 AfterTtl = Literal["keep", "retract"]
 """What happens to the rows of an expired key: they stay until its next row, or they are removed."""

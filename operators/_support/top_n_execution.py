@@ -11,7 +11,7 @@ from operators._support.top_n_plan import TopNQuery
 from operators._support.top_n_promise import ADDED, LAST_RANK, newest_of_keys, not_replaced, of_known_change, row_tie_breakers
 from operators.changelog import COMMIT_VERSION, COMMITTED_AT, INSERT, UPDATE_AFTER
 from operators.columns import RANK, check_distinct, check_present, comparable, temporary
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, plain
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, plain
 from operators.errors import ColumnError
 
 _RANK, _BALANCE, _FROM_NEWEST = (temporary(name) for name in ("rank", "balance", "from_newest"))

@@ -15,7 +15,8 @@ from operators._support.time_to_live import GENERATION, IS_CURRENT
 from operators._support.top_n_plan import TopNQuery
 from operators.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from operators.columns import temporary
-from operators.contract import PROMISE_BROKEN, tie_breakers
+from operators.contract import PROMISE_BROKEN
+from operators.engine_columns import tie_breakers
 
 LAST_RANK = temporary("last_rank")
 ADDED = (LAST_RANK, GENERATION, IS_CURRENT)

@@ -10,7 +10,8 @@ from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW, in_panes, in_windows, pane_of
 from operators._support.session_windows import TIME, in_sessions
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
-from operators.contract import SESSION, WATERMARK, ByTimeRange
+from operators.engine_columns import SESSION, WATERMARK
+from operators.steps import ByTimeRange
 from operators.timing import millis, timestamp
 from operators.windows import END, START, Aligned, AnyWindow, Session
 

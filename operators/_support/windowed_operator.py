@@ -19,8 +19,9 @@ from operators._support.window_assignment import (
     reads_windows,
 )
 from operators.columns import WINDOW_END, WINDOW_START
-from operators.contract import ARRIVAL, EVENT_TIME, FINALIZED_AT, NEW, SEQ, SESSION, WHICH, Append, ByTimeRange
+from operators.engine_columns import ARRIVAL, EVENT_TIME, FINALIZED_AT, NEW, SEQ, SESSION, WHICH
 from operators.errors import OperatorError
+from operators.steps import Append, ByTimeRange
 from operators.timing import Duration, timestamp
 from operators.triggers import Trigger, shown_columns
 from operators.windows import END, AnyWindow, Session

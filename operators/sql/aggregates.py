@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from operators.aggregate import Aggregate
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.sql.dialect import WINDOW_FUNCTIONS, Tree, spark
 from operators.sql.errors import SqlError
 from operators.sql.names import find, free

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from operators.as_of_join import AsOfJoin, How
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.sql.dialect import Tree, spark
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import PRESERVED, Conditions

@@ -8,7 +8,7 @@ from pyspark.sql.types import TimestampType
 
 from operators._support.ordering import Ordering
 from operators.columns import TEMPORARY
-from operators.contract import ARRIVAL, SEQ
+from operators.engine_columns import ARRIVAL, SEQ
 from operators.sql.errors import SqlError
 from operators.sql.explain import explain
 from operators.sql.plan import Order, Plan, plan

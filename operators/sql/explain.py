@@ -6,9 +6,10 @@ from typing import Any, cast
 
 from operators.aggregate import Aggregate
 from operators.consecutive import Consecutive
-from operators.contract import ByKey, ByTimeRange, Emits, NewRows, Operator
+from operators.contract import Operator
 from operators.sql.durations import words
 from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed
+from operators.steps import ByKey, ByTimeRange, Emits, NewRows
 from operators.top_n import TopN
 
 _INDENT = "  "

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 from sqlglot import exp
 
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.interval_join import IntervalJoin
 from operators.sql.dialect import Tree
 from operators.sql.durations import words

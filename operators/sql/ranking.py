@@ -9,8 +9,8 @@ from sqlglot import exp
 from operators.aggregate import Aggregate
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.consecutive import Consecutive
-from operators.contract import EVENT_TIME
 from operators.deduplicate import Deduplicate
+from operators.engine_columns import EVENT_TIME
 from operators.errors import OperatorError
 from operators.sql.dialect import Tree, spark
 from operators.sql.errors import SqlError

@@ -10,8 +10,9 @@ from sqlglot import exp
 from assets.contracts import DerivedAsset, Preparation
 from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import EVENT_TIME, Operator
+from operators.contract import Operator
 from operators.deduplicate import Deduplicate
+from operators.engine_columns import EVENT_TIME
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts

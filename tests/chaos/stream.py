@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
 from assets.days import moment
 from operators import EveryStep, IntervalJoin, Session, WindowedAggregate
-from operators.contract import NewRows, Upsert
+from operators.steps import NewRows, Upsert
 from platform_defs.simulator import HOUR, MINUTE, Shop, ShopDay, Source, land, simulate
 
 SOURCES: tuple[Source, ...] = ("orders", "payments")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from assets.contracts import DerivedAsset, SourceContract
 from assets.days import day_of
-from operators.contract import ByTimeRange
+from operators.steps import ByTimeRange
 from operators.timing import ClosedRange, length_ms
 from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.day_accounts import DayAccount

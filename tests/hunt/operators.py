@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from operators import IntervalJoin, WindowedAggregate
-from operators.contract import ByTimeRange
+from operators.steps import ByTimeRange
 from tests.hunt.frames import COUNTS, PAIRS, Rows
 
 

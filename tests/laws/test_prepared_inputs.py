@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, Preparation, SourceContract
 from operators import Aggregate, Deduplicate, IntervalJoin, Session, TopK, Tumbling, WindowedAggregate
-from operators.contract import ARRIVAL, SEQ, Operator
+from operators.contract import Operator
+from operators.engine_columns import ARRIVAL, SEQ
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.inputs.identity import identity_of

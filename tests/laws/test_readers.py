@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from assets.contracts import RowRule, SourceContract
-from operators.contract import ARRIVAL
+from operators.engine_columns import ARRIVAL
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.csv_style import CsvStyle
 from platform_defs.engine.formats.unreadable_files import Patience

@@ -21,7 +21,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, WATERMARK, Operator
+from operators.contract import Operator
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, WATERMARK
 
 _NULL = "-"
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)\.(\d\d\d))?")

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import Append, AsOfJoin, ByTimeRange, ClosedRange, ColumnError, DurationError, OperatorError, StreamingError
-from operators.contract import FINALIZED_AT
+from operators.engine_columns import FINALIZED_AT
 from operators.timing import instant
 from tests.operators.examples import read
 from tests.operators.frames import by_tag, frame, tagged

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operators import ColumnError, CountWindowAggregate, OperatorError, StreamingError
-from operators.contract import ByKey, late_before
+from operators.contract import late_before
+from operators.steps import ByKey
 from tests.operators.examples import Example, check
 
 IDS = "concat_ws(' ', transform(sort_array(collect_list(struct(seq, arrival, id))), r -> r.id))"

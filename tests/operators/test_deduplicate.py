@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import ColumnError, Deduplicate, OperatorError, Sliding, StreamingError, Tumbling
-from operators.contract import WATERMARK
+from operators.engine_columns import WATERMARK
 from tests.support.windows_model import TimedRow, open_windows
 
 SCHEMA = pa.schema({"k": pa.string(), "t": pa.int64(), "seq": pa.int64(), "arrival": pa.int64(), "w": pa.int64()})

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from operators import ColumnError, CountEvictor, OperatorError, ProcessWindow, Session, Sliding, StreamingError, Tumbling
-from operators.contract import WATERMARK
+from operators.engine_columns import WATERMARK
 from tests.operators.examples import Example, check, read
 from tests.support.evictors_model import Element, kept
 from tests.support.windows_model import TimedRow, open_windows

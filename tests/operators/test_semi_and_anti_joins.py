@@ -14,8 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import ByTimeRange, ClosedRange, ColumnError, EveryInterval, EveryRows, EveryStep, IntervalJoin, OperatorError
-from operators.contract import FOREVER, NEVER_LATE, WATERMARK
+from operators.contract import NEVER_LATE
+from operators.engine_columns import WATERMARK
 from operators.interval_join import How, LateRows
+from operators.steps import FOREVER
 from operators.timing import instant
 from tests.operators.examples import Example, check
 from tests.operators.frames import EVENTS, by_tag, frame, tagged

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import ColumnError, Deduplicate, OperatorError, Session, TopK
-from operators.contract import NEW, SESSION
+from operators.engine_columns import NEW, SESSION
 from tests.operators.examples import Example, check
 from tests.support.sessions_model import sessions
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import CoGroup, OperatorError, Session, Tumbling, WindowedAggregate, WindowError, WindowJoin
-from operators.contract import NEW, SESSION, WHICH
+from operators.engine_columns import NEW, SESSION, WHICH
 from tests.support.sessions_model import Row, SessionsModel, sessions
 
 GAP, LONGEST = 10, 60

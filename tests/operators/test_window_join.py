@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import CoGroup, ColumnError, OperatorError, Session, StreamingError, Tumbling, WindowJoin
-from operators.contract import WATERMARK
+from operators.engine_columns import WATERMARK
 from operators.window_join import How
 from operators.windows import Aligned
 from tests.operators.test_windows import WINDOWS

@@ -20,7 +20,7 @@ from operators import (
     WindowedAggregate,
     WindowError,
 )
-from operators.contract import WATERMARK
+from operators.engine_columns import WATERMARK
 from operators.windows import Aligned
 from tests.operators.test_windows import WINDOWS
 from tests.support.windows_model import Span, TimedRow, aggregated, open_windows, windows_at

@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from assets.contracts import DerivedAsset, Punctuated, SourceContract
 from operators import IntervalJoin
-from operators.contract import ARRIVAL
+from operators.engine_columns import ARRIVAL
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 import operators
 from operators import Deduplicate, IntervalJoin
-from operators.contract import WATERMARK
+from operators.engine_columns import WATERMARK
 from operators.sql.errors import SqlError
 from operators.sql.plan import plan
 from operators.sql.relations import Apply, walk

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import CoGroup, Cumulative, Deduplicate, Session, Sliding, TopK, Tumbling, WindowedAggregate, WindowJoin
-from operators.contract import NEW, SESSION, WATERMARK
+from operators.engine_columns import NEW, SESSION, WATERMARK
 from operators.windows import Aligned, AnyWindow
 from tests.oracle.cases import CaseError
 from tests.oracle.compare import CaseResult

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.contract import ByKey, NewRows, Upsert
+from operators.steps import ByKey, NewRows, Upsert
 
 
 @dataclass(frozen=True)

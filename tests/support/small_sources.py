@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from operators import IntervalJoin
-from operators.contract import ARRIVAL
+from operators.engine_columns import ARRIVAL
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 

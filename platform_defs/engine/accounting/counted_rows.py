@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from operators.changelog import bag_difference
 from operators.columns import FINAL_AT
-from operators.contract import EVENT_TIME, FINALIZED_AT, WHICH, ReportsFinality
+from operators.contract import ReportsFinality
+from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH
 from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, row_hash

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, parameter
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import TidemarkError
 from operators.timing import ClosedRange, instant
 from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, longest_wait

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 from assets.ports import TERMS
 from operators.changelog import bag_difference
 from operators.columns import parameter
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ, FindsPairs, TracesInputs
+from operators.contract import FindsPairs, TracesInputs
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_and_extra, row_hash

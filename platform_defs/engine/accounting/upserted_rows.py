@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from assets.days import moment
 from operators.changelog import bag_difference
-from operators.contract import EVENT_TIME, SEQ
+from operators.engine_columns import EVENT_TIME, SEQ
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, day_of, missing_and_extra, row_hash
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import as_of_step

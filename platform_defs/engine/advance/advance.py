@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset
-from operators.contract import ByKey, NewRows
+from operators.steps import ByKey, NewRows
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.early_results import show

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from assets.contracts import DerivedAsset
 from operators.changelog import STEP
-from operators.contract import EVENT_TIME
+from operators.engine_columns import EVENT_TIME
 from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, stored_progress

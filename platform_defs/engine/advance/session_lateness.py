@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import parameter
-from operators.contract import EVENT_TIME, NEW, SEQ, SESSION, WHICH, DecidesLateness
+from operators.contract import DecidesLateness
+from operators.engine_columns import EVENT_TIME, NEW, SEQ, SESSION, WHICH
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import DECIDED, Reading, Span, generation_of, seq_of

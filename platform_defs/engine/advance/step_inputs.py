@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, INSERT
 from operators.columns import check_free
-from operators.contract import EVENT_TIME
+from operators.engine_columns import EVENT_TIME
 from platform_defs.engine.inputs.changelog_reader import newest_changes, table_read
 from platform_defs.engine.inputs.prepared_rows import prepared_table
 from platform_defs.engine.inputs.progress import Progress, ProgressError

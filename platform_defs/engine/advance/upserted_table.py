@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegralType, StringType
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, difference, net
 from operators.columns import check_free, of_keys, parameter, same_rows
-from operators.contract import EVENT_TIME
+from operators.engine_columns import EVENT_TIME
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, steps_of, upserted
 from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Reading

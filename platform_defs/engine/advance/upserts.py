@@ -8,8 +8,9 @@ from pyspark.sql import DataFrame
 
 from operators.changelog import difference
 from operators.columns import keys_of, of_keys
-from operators.contract import PROMISE_BROKEN, ByKey, Incremental, NewRows, Promised
+from operators.contract import PROMISE_BROKEN, Incremental, Promised
 from operators.errors import OperatorError
+from operators.steps import ByKey, NewRows
 from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from assets.contracts import SourceContract
 from operators.columns import temporary
-from operators.contract import ARRIVAL
+from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.kafka_options import Avro
 from platform_defs.engine.formats.raw_rows import HEX, MALFORMED, PATH, RAW, as_text, record_of, union
 from platform_defs.engine.formats.schema_registry import registered

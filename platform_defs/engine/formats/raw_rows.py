@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, DataType, StringType, StructField, StructType
 
 from assets.contracts import SourceContract
-from operators.contract import ARRIVAL
+from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.values import nullable
 from platform_defs.safe_text import printable, shortened

@@ -12,7 +12,7 @@ from pyspark.sql.types import AtomicType
 
 from assets.contracts import SourceContract
 from operators.columns import temporary
-from operators.contract import ARRIVAL
+from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.raw_rows import HEX, PATH, RAW, RECORD
 from platform_defs.engine.formats.text import json_rows_of, lines

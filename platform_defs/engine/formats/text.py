@@ -17,7 +17,7 @@ from pyspark.sql.types import AtomicType, StringType, StructField, StructType
 
 from assets.contracts import SourceContract
 from operators.columns import balanced, temporary
-from operators.contract import ARRIVAL
+from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.csv_style import HEADER, CsvStyle, header_names
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.json_decimals import decimals, exact_decimals, has_nested_decimal, with_exact_decimals

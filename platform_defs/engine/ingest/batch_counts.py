@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegralType, StringType
 
 from assets.contracts import SourceContract
-from operators.contract import EVENT_TIME
+from operators.engine_columns import EVENT_TIME
 from operators.timing import millis
 from platform_defs.engine.formats.raw_rows import RAW
 from platform_defs.engine.ingest import event_time_spread

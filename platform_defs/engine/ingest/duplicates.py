@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import temporary
-from operators.contract import ARRIVAL, EVENT_TIME
+from operators.engine_columns import ARRIVAL, EVENT_TIME
 from operators.timing import millis
 from platform_defs.engine.lake.small_queries import counted, is_small
 

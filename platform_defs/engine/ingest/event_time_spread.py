@@ -5,7 +5,7 @@ from itertools import pairwise
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.contract import EVENT_TIME
+from operators.engine_columns import EVENT_TIME
 from operators.timing import DAY_MS, millis
 from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.ledger.rows import SHARES

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import EVENT_TIME_RAW, SourceContract
 from operators.columns import parameter
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import length_ms, timestamp
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.raw_rows import record_of

@@ -12,7 +12,7 @@ from typing import Self
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from operators.contract import EVENT_TIME
+from operators.engine_columns import EVENT_TIME
 from operators.timing import Duration, length_ms, millis
 from platform_defs.engine.formats.files import TOPIC, File
 from platform_defs.engine.formats.reader import PATH

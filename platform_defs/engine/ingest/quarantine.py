@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
-from operators.contract import SEQ
+from operators.engine_columns import SEQ
 from platform_defs.engine.formats.unreadable_files import MISSING_LENGTH
 from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.quarantine_error import QuarantineError

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assets.contracts import SourceContract
-from operators.contract import SEQ
+from operators.engine_columns import SEQ
 from platform_defs.engine.formats.files import RETRY, UNREAD, File, decoded, one_path
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.lake.sql_rows import sql_rows

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType
 
 from assets.contracts import SourceContract
-from operators.contract import ARRIVAL, SEQ
+from operators.engine_columns import ARRIVAL, SEQ
 from platform_defs.engine.formats.csv_style import CsvStyle
 from platform_defs.engine.formats.files import TOPIC, File, hadoop_file, one_path
 from platform_defs.engine.formats.opening import hadoop_path

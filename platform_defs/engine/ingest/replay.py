@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import EVENT_TIME_RAW, SourceContract
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import millis, timestamp
 from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.errors import IngestError

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from assets.contracts import SourceContract
-from operators.contract import SEQ
+from operators.engine_columns import SEQ
 from platform_defs.engine.ingest.attempts import is_same_input
 from platform_defs.engine.lake.commits import refused_if_overtaken
 from platform_defs.engine.lake.reads import Commit

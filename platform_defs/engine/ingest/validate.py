@@ -8,7 +8,7 @@ from pyspark.sql.types import DatetimeType, StringType, StructField
 
 from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
 from operators.columns import parameter
-from operators.contract import ARRIVAL, EVENT_TIME
+from operators.engine_columns import ARRIVAL, EVENT_TIME
 from operators.timing import instant, length_ms, millis, timestamp
 from platform_defs.engine.formats.raw_rows import TYPE_FAULT, record_of, type_fault
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, STEP, fold, net
 from operators.columns import parameter
-from operators.contract import Emits
 from operators.errors import OperatorError
+from operators.steps import Emits
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.tables import PinnedLake
 

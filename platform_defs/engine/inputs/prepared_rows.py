@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import FINAL_AT, RESULT_TIME, temporary
-from operators.contract import EVENT_TIME
+from operators.engine_columns import EVENT_TIME
 from operators.errors import OperatorError
 
 LATE, FILTERED = temporary("late"), temporary("filtered")

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.changelog import OWN_COPIES, bag_difference
 from operators.columns import FINAL_AT, parameter, temporary
-from operators.contract import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSION, WATERMARK
+from operators.engine_columns import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSION, WATERMARK
 from operators.timing import ClosedRange, timestamp
 from platform_defs.engine.inputs.input import Input, input_named
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, prepared

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import FINAL_AT, RESULT_TIME, temporary
-from operators.contract import EVENT_TIME, WATERMARK
+from operators.engine_columns import EVENT_TIME, WATERMARK
 from operators.timing import timestamp
 from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.prepared_rows import LATE, as_input

@@ -3,7 +3,7 @@
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from assets.contracts import EVENT_TIME_RAW, SourceContract
-from operators.contract import ARRIVAL, EVENT_TIME, SEQ
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 
 
 def log_schema(contract: SourceContract) -> StructType:

@@ -10,7 +10,7 @@ from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from operators.contract import SEQ
+from operators.engine_columns import SEQ
 from platform_defs.engine.lake.errors import LakeError, is_fault_of_store
 from platform_defs.engine.lake.tables import Lake
 

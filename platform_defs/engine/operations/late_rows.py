@@ -6,7 +6,8 @@ from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
-from operators.contract import ARRIVAL, EVENT_TIME, NEVER_LATE, SEQ, late_before
+from operators.contract import NEVER_LATE, late_before
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.formats.json_values import has_json_value, json_value
 from platform_defs.engine.inputs.schemas import event_schema

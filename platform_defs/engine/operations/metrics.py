@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from assets.ports import MOVED_BACK
 from operators.changelog import CHANGE, UPDATE_BEFORE
-from operators.contract import ByKey
+from operators.steps import ByKey
 from operators.top_n import TopN
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import steps_of, upserted

@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 from sqlglot.errors import SqlglotError
 
 from assets.contracts import DerivedAsset, SourceContract
-from operators.contract import SEQ
+from operators.engine_columns import SEQ
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from operators.columns import FINAL_AT, parameter
-from operators.contract import SEQ, Early, plain
+from operators.contract import Early
+from operators.engine_columns import SEQ, plain
 from operators.timing import instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance

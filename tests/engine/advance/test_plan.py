@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.contract import Append, ByKey, ByTimeRange, Emits, NewRows, Reads, Upsert
+from operators.steps import Append, ByKey, ByTimeRange, Emits, NewRows, Reads, Upsert
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.plan import StepPlan, plan_step
 from platform_defs.engine.advance.position import Complete, EventTimeRange, Position, Upstream

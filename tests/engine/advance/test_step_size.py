@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.contracts import DerivedAsset
-from operators.contract import ByKey, ByTimeRange, TimeKind
+from operators.steps import ByKey, ByTimeRange
+from operators.timing import TimeKind
 from platform_defs.engine.advance.step_size import changes_something, cut_batches, cut_time
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Entry

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from operators.contract import SEQ
+from operators.engine_columns import SEQ
 from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, clear_uncommitted, take_over
 from platform_defs.engine.inputs.progress import Progress

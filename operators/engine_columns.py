@@ -1,0 +1,43 @@
+"""The columns that the engine adds to the frames of an operator.
+
+A frame has the source's columns and three more: `event_time` (timestamp, whole milliseconds), `seq` (the number of the batch that contained
+the row) and `arrival` (the row's position in the batch). (`seq`, `arrival`) identifies a row forever.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import AtomicType, VariantType
+
+from operators.columns import temporary
+
+EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
+WATERMARK = temporary("watermark")
+"""In frames of an operator with `ByTimeRange.with_watermark`: the watermark before a row's batch; null if it was below the row's time."""
+SESSION = temporary("session")
+"""In frames of an operator with `ByTimeRange.recorded`: the session recorded for a row (`start`, `end` in epoch ms), or null."""
+SESSION_TYPE = "struct<start:bigint,end:bigint>"
+NEW = temporary("new")
+"""In the frames of `DecidesLateness.lateness_decisions`: whether a row belongs to the batch whose lateness is decided."""
+BATCH_TIME = temporary("batch_time")
+"""In the frames of an operator with a processing-time TTL: the processing time of the row's batch (timestamp)."""
+WHICH = temporary("which")
+"""The index of the input that contains a row."""
+FINALIZED_AT = temporary("finalized_at")
+MATCHED = temporary("matched")
+"""In the frame of `ReportsMatches.matches`: whether a row is in a result with a row of another input."""
+
+
+def plain(frame: DataFrame) -> DataFrame:
+    """A frame without the columns that the engine adds for an operator."""
+    return frame.drop(WATERMARK, SESSION, NEW, BATCH_TIME)
+
+
+def tie_breakers(rows: DataFrame) -> list[Column]:
+    """The columns that order rows of equal time: `seq` and `arrival`, or if a frame has none, every column of an atomic type.
+
+    Of these columns, `event_time` comes first: of two rows of a table, that with the later event time is the newer one.
+    """
+    if {SEQ, ARRIVAL} <= {*rows.columns}:
+        return [F.col(SEQ), F.col(ARRIVAL)]
+    atomic = [f.name for f in rows.schema.fields if isinstance(f.dataType, AtomicType) and not isinstance(f.dataType, VariantType)]
+    return [F.col(f"`{name}`") for name in sorted(atomic, key=lambda name: name != EVENT_TIME)]

@@ -1,0 +1,215 @@
+"""What an operator declares for the engine's steps: what a step must read, and how its results are written."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from operators.errors import OperatorError
+from operators.timing import TimeKind
+
+FOREVER = 10_000 * 366 * 86_400_000
+"""A duration, in ms, that is longer than from the first to the last timestamp (year 1 to 9999)."""
+
+
+class Reads:
+    """What a step must read. The values here are the defaults of its subclasses.
+
+    Attributes:
+        closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches, or reads a changelog.
+        watermark_delay: see `ByTimeRange`.
+        with_watermark: see `ByTimeRange`.
+        lateness: see `ByTimeRange`.
+        results: see `ByTimeRange`.
+        recorded: see `ByTimeRange`.
+        change: see `NewRows` and `ByKey`.
+        ttl: see `ByKey`.
+        ttl_by: see `ByKey`.
+    """
+
+    closes_ranges: ClassVar[bool] = False
+    watermark_delay: int = 0
+    with_watermark: bool = False
+    lateness: int = 0
+    results: bool = False
+    recorded: bool = False
+    change: str | None = None
+    ttl: int | None = None
+    ttl_by: TimeKind = "event"
+
+    def lookback_of(self, which: int) -> int | None:
+        """How far before a closed range input `which` must be read, in ms; None for all of its rows."""
+        return 0
+
+    @property
+    def longest_lookback(self) -> int:
+        """How far before a closed range any input must be read, in ms. Inputs of versions do not count."""
+        return 0
+
+    def is_versioned(self, which: int) -> bool:
+        """Whether the rows of input `which` are versions; see `ByTimeRange`."""
+        return False
+
+    def is_by_arrival(self, which: int) -> bool:
+        """Whether the rows of input `which` are looked up by arrival; see `ByTimeRange`."""
+        return False
+
+    def span_of(self, which: int, after: int | None, upto: int | None = None) -> tuple[int | None, int | None]:
+        """The first and the last event time of input `which` that the range `after < final_at <= upto` needs; None for no end."""
+        if self.is_by_arrival(which):
+            return None, None
+        lookback = self.lookback_of(which)
+        return None if after is None or lookback is None else after - lookback, upto
+
+    def wait_of(self, which: int) -> int:
+        """How long after its event time a row of input `which` may be pending, in ms of the watermark."""
+        return self.watermark_delay + (0 if self.is_versioned(which) else self.lookback_of(which) or 0)
+
+    def influence_of(self, which: int) -> int:
+        """How long after its event time a row of input `which` may change results, by their `final_at`, in ms."""
+        lookback = self.lookback_of(which)
+        return FOREVER if lookback is None else lookback + self.watermark_delay
+
+    @property
+    def affected_by(self) -> tuple[str, ...]:
+        """The columns whose values decide which rows of its upserted table a step may change, in addition to the table's key."""
+        return ()
+
+
+@dataclass(frozen=True)
+class ByTimeRange(Reads):
+    """A step reads a closed range: for `after < final_at <= upto`, the rows with `after - lookback <= event_time <= upto`.
+
+    Args:
+        lookback: for each input, how far before a range it must be read, in ms; None for all of its rows, if they are versions.
+        watermark_delay: the largest `final_at - result_time`, in ms: the delay of the output watermark, which readers of the
+            results see.
+        with_watermark: whether the frames have `WATERMARK`, because the operator decides for each window of a row whether the row is late.
+        lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
+        results: whether every input must be a derived table, whose results' time is the `event_time`.
+        recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
+            by batch (see `DecidesLateness`). The frames have `SESSION`.
+        versions: the indexes of the inputs whose rows are versions, which rows of the other inputs look up. A version may be looked up as
+            long as the lookback says, and is counted as matched when the watermark reaches its time and `watermark_delay`: from then
+            on every row can find it.
+        by_arrival: the indexes of the inputs of versions that are looked up by arrival. A step reads all of their rows up to its last
+            batch, whatever their event times. No row of them is late, and the watermark does not wait for them. They must be sources.
+
+    Raises:
+        OperatorError: an input that is not one of versions is read from its beginning, or is looked up by arrival.
+    """
+
+    closes_ranges: ClassVar[bool] = True
+    lookback: tuple[int | None, ...]
+    watermark_delay: int = 0
+    with_watermark: bool = False
+    lateness: int = 0
+    results: bool = False
+    recorded: bool = False
+    versions: tuple[int, ...] = ()
+    by_arrival: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        endless = [which for which, lookback in enumerate(self.lookback) if lookback is None and which not in self.versions]
+        if endless:
+            legal = f"a number of ms for input {endless[0]}: only inputs in `versions` can be read from their beginning at each step"
+            raise OperatorError.bad_value("lookback", self.lookback, legal)
+        if not {*self.by_arrival} <= {*self.versions}:
+            raise OperatorError.bad_value("by_arrival", self.by_arrival, f"inputs that are in `versions` too, which is {self.versions}")
+
+    def lookback_of(self, which: int) -> int | None:
+        """How far before a closed range input `which` must be read, in ms; None for all of its rows."""
+        return self.lookback[which]
+
+    @property
+    def longest_lookback(self) -> int:
+        """How far before a closed range any input must be read, in ms. Inputs of versions do not count."""
+        return max((lookback or 0 for which, lookback in enumerate(self.lookback) if not self.is_versioned(which)), default=0)
+
+    def is_versioned(self, which: int) -> bool:
+        """Whether the rows of input `which` are versions."""
+        return which in self.versions
+
+    def is_by_arrival(self, which: int) -> bool:
+        """Whether the rows of input `which` are looked up by arrival."""
+        return which in self.by_arrival
+
+
+@dataclass(frozen=True)
+class NewRows(Reads):
+    """A step reads only the rows of new batches, and merges them into the operator's own table (see `Incremental`).
+
+    Args:
+        touches: a new row can change only the rows of the table with equal values in these columns; None for the key of its upserts.
+        change: the column with a row's change kind (`+I`, `-U`, `+U`, `-D`), which is needed to read an upserted table; a step then
+            reads the last change of each key.
+    """
+
+    touches: tuple[str, ...] | None = None
+    change: str | None = None
+
+    @property
+    def affected_by(self) -> tuple[str, ...]:
+        """The columns that decide which rows a new row may change."""
+        return self.touches or ()
+
+
+@dataclass(frozen=True)
+class ByKey(Reads):
+    """A step reads every row, old or new, of the keys that new batches contain.
+
+    Args:
+        key: the columns of the key, with the same names in every input; empty for all rows.
+        through: the row key: columns that identify a row that can move from one key to another. Every key that such a row ever had is
+            read again, with every row of these keys. The changes of an upserted table name both keys by themselves.
+        change: the column with a row's change kind, which is needed to read an upserted table; the current rows of such a table are
+            read as `+I`.
+        ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
+        ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
+            time the frames have `BATCH_TIME`.
+    """
+
+    key: tuple[str, ...]
+    through: tuple[str, ...] = ()
+    change: str | None = None
+    ttl: int | None = None
+    ttl_by: TimeKind = "event"
+
+    @property
+    def affected_by(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return self.key
+
+
+class Emits:
+    """How results are written to their table.
+
+    Attributes:
+        upserts: whether results replace each other, so that the table has a changelog.
+        key: the columns that identify a result; see `Append` and `Upsert`.
+    """
+
+    upserts: ClassVar[bool] = False
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Append(Emits):
+    """Results are added once. If late rows are allowed, or an input is corrected, results are corrected too.
+
+    Args:
+        key: the columns that identify a result, so that a correction updates it; empty if only the whole row does, so that a
+            correction deletes and inserts.
+    """
+
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Upsert(Emits):
+    """Results replace each other by key; the changes are recorded in a changelog.
+
+    Args:
+        key: the columns of the key; a null is an ordinary key.
+    """
+
+    upserts: ClassVar[bool] = True
+    key: tuple[str, ...]
