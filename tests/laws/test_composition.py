@@ -54,6 +54,7 @@ OF_SOURCES = [
 OF_TABLES = [
     _asset("top_windows", TopN(by="k", order_by="n DESC", rank_end=2), "windows"),
     _asset("paired", Aggregate(by="k", aggregates={"n": "count(*)", "event_time": "max(event_time)"}), "pairs", prepare=PAIRED),
+    _asset("by_count", Aggregate(by=("k", "n"), aggregates={"windows": "count(*)"}), "windows"),
     _asset("latest_window", Deduplicate(by="k", keep="last"), "windows"),
     _asset("sums", WindowedAggregate(by="k", window=FIVE, aggregates={"m": "sum(n)"}), "counts"),
     _asset("near", JOIN, "last", "l"),
@@ -113,7 +114,7 @@ def test_each_table_equals_its_operator_over_the_tables_that_it_reads(
         for name in engine.assets:
             if number == 1 and name == "top_windows":
                 run_and_die(lambda: engine.advance("top_windows"), "advance.after_changelog")
-            if number == batches - 1 or name in ("windows", "counts", "sums") or rng.random() < 0.7:
+            if number == batches - 1 or name in ("windows", "by_count", "counts", "sums") or rng.random() < 0.7:
                 engine.advance(name)
     corrected = [name for name in ("windows", "sums") if engine.pending.progress(name).corrected]
     assert corrected == ["windows", "sums"], "the rows must make corrections"
