@@ -57,7 +57,7 @@ class BatchExpression:
     """The watermark after a batch is the value of an SQL expression over the batch's rows; it never decreases.
 
     It corresponds to a periodic `WatermarkGenerator` of Flink that is called once after each batch. For example, rows that are far ahead of
-    the others can be left out: `percentile_approx(event_time, 0.99) - INTERVAL 10 MINUTES`.
+    the others can be left out: `timestamp_millis(bigint(percentile(unix_millis(event_time), 0.99))) - INTERVAL 10 MINUTES`.
 
     Args:
         watermark: SQL with aggregate functions, such as `max(event_time) - INTERVAL 10 MINUTES`: a timestamp, or null to leave the

@@ -196,7 +196,7 @@ class AsOfJoin:
 
     def _check_arrival(self, frame: DataFrame) -> None:
         if not {SEQ, ARRIVAL} <= {*frame.columns}:
-            legal = f"event_time, for frames without the columns {SEQ!r} and {ARRIVAL!r}; the engine's sources have them, and tables do not"
+            legal = f"event_time, for frames without the columns {SEQ!r} and {ARRIVAL!r}; the engine's sources have them"
             raise ColumnError.bad_value("as_of", self.as_of, legal)
 
     def _at(self, which: int) -> Column:

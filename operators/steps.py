@@ -14,7 +14,7 @@ class Reads:
     """What a step must read. The values here are the defaults of its subclasses.
 
     Attributes:
-        closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches, or reads a changelog.
+        closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches of sources, or the changed rows of a table.
         watermark_delay: see `ByTimeRange`.
         with_watermark: see `ByTimeRange`.
         lateness: see `ByTimeRange`.
@@ -139,8 +139,8 @@ class NewRows(Reads):
 
     Args:
         touches: a new row can change only the rows of the table with equal values in these columns; None for the key of its upserts.
-        change: the column with a row's change kind (`+I`, `-U`, `+U`, `-D`), which is needed to read an upserted table; a step then
-            reads the last change of each key.
+        change: the column with a row's change kind (`+I`, `-U`, `+U`, `-D`). With it, a step over an upserted table reads the last change
+            of each key; without it, the keys of changed rows are computed again. None if rows have no kinds.
     """
 
     touches: tuple[str, ...] | None = None
@@ -160,8 +160,7 @@ class ByKey(Reads):
         key: the columns of the key, with the same names in every input; empty for all rows.
         through: the row key: columns that identify a row that can move from one key to another. Every key that such a row ever had is
             read again, with every row of these keys. The changes of an upserted table name both keys by themselves.
-        change: the column with a row's change kind, which is needed to read an upserted table; the current rows of such a table are
-            read as `+I`.
+        change: the column with a row's change kind; rows of tables are read as `+I`. None if rows have no kinds.
         ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
         ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
             time the frames have `BATCH_TIME`.

@@ -32,8 +32,8 @@ class ShopSettings(BaseSettings):
     out_of_orderness: Duration = Field(default="10 minutes", description="how far a row may be behind the newest one without being late")
     idle_timeout: Duration = Field(
         default="1 hour",
-        description="after this time without rows, a source no longer holds back the watermark. A table whose sources are all idle "
-        "still holds back its readers",
+        description="after this time without rows, a source no longer holds back the watermark, nor does a table whose sources are "
+        "all idle",
     )
     duplicate_horizon: Duration = Field(default="7 days", description="how far apart in event time two rows of a key are still duplicates")
     future_skew: Duration = Field(default="24 hours", description="a row further ahead of the clock than this is quarantined")
