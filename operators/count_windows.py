@@ -25,8 +25,8 @@ class CountWindowAggregate:
 
     Window `n` of a key (`window_number`, from 1) ends with row `n * slide` of the key, and contains the `size` rows up to that one; the
     first windows have fewer rows if `size` is larger than `slide`, and rows are in no window if it is smaller. A window is added when its
-    last row has arrived; over a source it never changes. The rows after a key's last complete window are in no result yet. Event time is not used,
-    so no row is late. A null key is an ordinary key.
+    last row has arrived; over a source it never changes. The rows after a key's last complete window are in no result yet. Event time
+    is not used, so no row is late. A null key is an ordinary key.
 
     The order is that of the event log: by batch (`seq`), and by position in the batch (`arrival`). It is recorded, so a rebuild gives the
     same windows, wherever steps are cut. Rows that arrive in another order give other windows, as in Flink. Over an upserted table its

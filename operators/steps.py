@@ -14,7 +14,8 @@ class Reads:
     """What a step must read. The values here are the defaults of its subclasses.
 
     Attributes:
-        closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches of sources, or the changed rows of a table.
+        closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches of sources, or the
+            changed rows of a table.
         watermark_delay: see `ByTimeRange`.
         with_watermark: see `ByTimeRange`.
         lateness: see `ByTimeRange`.

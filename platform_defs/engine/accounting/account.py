@@ -13,7 +13,7 @@ import pyarrow as pa
 from assets.days import day_start
 from operators.timing import DAY_MS
 from platform_defs.engine.accounting.counted_rows import counted_difference, counted_terms
-from platform_defs.engine.accounting.day_accounts import DayAccount, accounts_of, scope_of
+from platform_defs.engine.accounting.day_accounts import DayAccount, accounts_of, inputs_can_be_read, scope_of
 from platform_defs.engine.accounting.results import IS_HELD, compared_results, differing_days, hashes_by_day, of_days, results_held
 from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
@@ -40,7 +40,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     Raises:
         OperatorError: the operator does not report when its rows are final.
     """
-    if not all(of.is_readable(advance.reading.lake) for of in advance.reading.inputs_of(advance.asset)):
+    if not inputs_can_be_read(advance):
         return []
     scope = scope_of(advance, days)
     if not advance.asset.operator.reads.closes_ranges:

@@ -14,7 +14,7 @@ from assets.ports import TERMS
 from operators.columns import comparable, has_map
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.inputs.progress import progress, stored_progress
 from platform_defs.engine.inputs.reader import EVER, Span
 
 
@@ -91,6 +91,12 @@ def scope_of(advance: Advance, days: tuple[date, date] | None) -> Scope:
     upto = min(final, closed_to or 0)
     recount = None if closed_to is None else ClosedRange(min(first - 1, upto), upto)
     return Scope(Span(first, last), Span(first, final), recount, closed_to)
+
+
+def inputs_can_be_read(advance: Advance) -> bool:
+    """Whether rows of every input can be read. An asset with steps has gone on without a table that does not exist: it has no rows then."""
+    lake = advance.reading.lake
+    return stored_progress(lake, advance.asset).step > 0 or all(of.is_readable(lake) for of in advance.reading.inputs_of(advance.asset))
 
 
 def longest_wait(asset: DerivedAsset, which: int | None = None) -> int:

@@ -18,7 +18,7 @@ from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.account import account
 from platform_defs.engine.accounting.counted_rows import input_rows
-from platform_defs.engine.accounting.day_accounts import Scope, day_of, scope_of, share_matched
+from platform_defs.engine.accounting.day_accounts import Scope, day_of, inputs_can_be_read, scope_of, share_matched
 from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
@@ -68,7 +68,7 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     if names_rows(advance):
         found = [DayMatches(a.side, a.day, a.matched, a.unmatched, a.late) for a in account(advance, days)]
         return [day for day in found if day.matched or day.unmatched or day.late]
-    if not all(of.is_readable(advance.reading.lake) for of in advance.reading.inputs_of(advance.asset)):
+    if not inputs_can_be_read(advance):
         return []
     rows = collected(_counted(advance, scope_of(advance, days)))
     return sorted(

@@ -35,7 +35,7 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     if (
         not head
         or (shown_at is not None and shown_at.value == at)
-        or not all(of.is_readable(reading.lake) for of in reading.inputs_of(asset))
+        or not (now.step or all(of.is_readable(reading.lake) for of in reading.inputs_of(asset)))
     ):
         return
     made_by = None if shown_at is None else (shown_at.value["operator"], shown_at.value.get("generation", 0))

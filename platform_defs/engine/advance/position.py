@@ -13,8 +13,8 @@ from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.inputs.result_rows import watermark_past
 from platform_defs.engine.ledger.history import History
 
-_BEFORE_ALL, _AFTER_ALL = -(1 << 62), 1 << 62
-"""Times of no row, in epoch ms, that stay integers of 64 bits when a lookback is added."""
+_FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
+"""The first and the last time of a Spark timestamp, in epoch ms."""
 
 
 @dataclass(frozen=True)
@@ -120,23 +120,24 @@ def position_of(reading: Reading, asset: DerivedAsset, now: Progress, head: int 
     """
     ledger = reading.ledger.history
     head = ledger.head if head is None else head
-    tables = {of.name: _upstream(reading, asset, of, now.read.get(of.name, 0), head) for of in reading.tables_of(asset)}
+    read = {of.name: now.read.get(of.name, None if now.closed_to is None else 0) for of in reading.tables_of(asset)}
+    tables = {of.name: _upstream(reading, asset, of, read[of.name], head) for of in reading.tables_of(asset)}
     return Position(asset, now, ledger, head, reading.operator_timeline(asset).after[head], tables)
 
 
-def _upstream(reading: Reading, asset: DerivedAsset, of: DerivedAsset, read: int, head: int) -> Upstream:
-    """A table as the reader `asset` of its steps up to `read` finds it."""
+def _upstream(reading: Reading, asset: DerivedAsset, of: DerivedAsset, read: int | None, head: int) -> Upstream:
+    """A table as the reader `asset` of its steps up to `read` finds it; None for a reader that has closed nothing yet."""
     if of.operator.emits.upserts:
         commit = reading.lake.newest(of.name, APPLIED)
         complete = None if commit is None else Complete(commit.value["step"], commit.value["seq"])
-        mark = None if complete is None else _watermark_of_upserted(reading, asset, of, complete, head)
-        return Upstream(of, complete, mark, () if complete is None or not read else _changed_times(reading, of, read, complete.step))
+        mark = _watermark_of_upserted(reading, asset, of, complete or Complete(0, 0), head)
+        return Upstream(of, complete, mark, () if complete is None or read is None else _changed_times(reading, of, read, complete.step))
     now = stored_progress(reading.lake, of)
-    return Upstream.of_results(of, now, read, watermark_past(reading, asset, of, now.closed_to, head))
+    return Upstream.of_results(of, now, read or 0, watermark_past(reading, asset, of, now.closed_to, head))
 
 
 def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, of: DerivedAsset, complete: Complete, head: int) -> int | None:
-    """The watermark up to which all rows are in an upserted table.
+    """The watermark up to which all rows are in an upserted table, which need not exist if no row of it has come.
 
     It is its operator's watermark after the last batch that it has handled, or needs not handle because no row came. If the table reads
     another one, it is also limited by that one's watermark, as of the step that was read. While all of its sources are idle, it is that of
@@ -148,7 +149,7 @@ def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, of: DerivedAss
     marks = [reading.operator_timeline(of).after[seq]]
     now = stored_progress(reading.lake, of)
     for table in reading.tables_of(of):
-        upstream = _upstream(reading, of, table, 0, head)
+        upstream = _upstream(reading, of, table, None, head)
         is_newest = upstream.complete is not None and upstream.complete.step == now.read.get(table.name, 0)
         marks.append(upstream.watermark if is_newest else None)
     return None if None in marks else min(mark for mark in marks if mark is not None)
@@ -160,4 +161,4 @@ def _changed_times(reading: Reading, of: DerivedAsset, read: int, upto: int) -> 
     if ends is None:
         return ()
     first, last = ends
-    return (EventTimeRange(_BEFORE_ALL if first is None else first, _AFTER_ALL if last is None else last),)
+    return (EventTimeRange(_FIRST_TIME if first is None else first, _LAST_TIME if last is None else last),)

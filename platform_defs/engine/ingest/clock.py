@@ -92,7 +92,11 @@ def _must_move(last: Mapping[str, SourceEntry], contract: SourceContract, wait: 
     mark = None if row is None else row.watermark
     if mark is None:
         return True
-    return mark < needed and target > mark and (target >= needed or target - mark > min(wait.longest // MOST_STEPS, LONGEST_STEP))
+    is_far = (
+        newest > now + LONGEST_STEP
+    )  # a row of another source far ahead of the clock waits for long; the ledger must not grow meanwhile
+    step = LONGEST_STEP if is_far else min(wait.longest // MOST_STEPS, LONGEST_STEP)
+    return mark < needed and target > mark and (target >= needed or target - mark > step)
 
 
 def _longest(of: Input) -> int:

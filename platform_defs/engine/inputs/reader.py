@@ -1,6 +1,6 @@
 """Read the inputs of a step: their rows that are not late, up to a ledger batch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -82,7 +82,15 @@ class Reading:
         for name in assets:
             lake.delta(results_table(self.assets[name]))
             lake.delta(name)
-        return replace(self, lake=lake, ledger=LedgerView.of(self.ledger))
+        ledger = LedgerView.of(self.ledger)
+        for of in self._upstream_of(assets):  # before its changelog, which is committed first, so that the changelog has each applied step
+            lake.delta(of)
+        return replace(self, lake=lake, ledger=ledger)
+
+    def _upstream_of(self, names: Sequence[str]) -> list[str]:
+        """The tables from which the tables of given names are computed, directly or through others."""
+        tables = [of.name for name in names for of in self.tables_of(self.assets[name])]
+        return [*dict.fromkeys([*tables, *(self._upstream_of(tables) if tables else [])])]
 
     def input_named(self, name: str) -> Input:
         """The source or the table of a name."""

@@ -8,8 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
+from operators.changelog import INSERT
 from operators.columns import FINAL_AT, RESULT_TIME, temporary
 from operators.engine_columns import EVENT_TIME, WATERMARK
+from operators.steps import FOREVER
 from operators.timing import timestamp
 from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.prepared_rows import LATE, as_input
@@ -72,11 +74,11 @@ def result_rows(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, sp
         of: the asset that makes the table.
         span: the event times to read.
     """
+    time = EVENT_TIME if of.operator.emits.upserts else RESULT_TIME
+    rows = _no_rows(reading, of) if reading.lake.delta(of.name) is None else reading.table(of.name, time, span)
     if of.operator.emits.upserts:
-        return reading.table(of.name, EVENT_TIME, span).withColumn(LATE, F.lit(False))
+        return rows.withColumn(LATE, F.lit(False))
     late = _overlapping(late_results(reading, asset, of), span, of.operator.reads.watermark_delay)
-    exists = reading.lake.delta(of.name) is not None
-    rows = reading.table(of.name, RESULT_TIME, span) if exists or not _may_be_missing(reading, asset, of) else _no_rows(reading, of)
     decided = _with_late(reading, asset, rows, late) if late else rows.withColumn(LATE, F.lit(False))
     return as_input(decided)
 
@@ -105,14 +107,14 @@ def _since(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset) -> int 
     return watermarks.idle_since(reading.ledger.source(name) for name in reading.input_named(of.name).sources)
 
 
-def _may_be_missing(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset) -> bool:
-    """Whether a reader may advance before a table's first step, because the table's sources were idle from the start."""
-    return _since(reading, asset, of) is not None
-
-
 def _no_rows(reading: ReadsResults, of: DerivedAsset) -> DataFrame:
-    """No rows, with the columns of a table that does not exist yet."""
-    return of.rows(*[reading.input(of, which, 0) for which in range(len(of.inputs))]).where(F.lit(False))
+    """No rows, with the columns of a table that does not exist yet: a reader goes on without it if its sources are idle or have no row."""
+    frames, kind = list[DataFrame](), of.operator.reads.change
+    for which, name in enumerate(of.inputs):
+        rows = reading.input(of, which, 0)
+        is_added = kind is not None and not reading.input_named(name).is_source  # rows of tables have no kind of their own
+        frames.append(rows.withColumn(kind, F.lit(INSERT)) if is_added and kind else rows)
+    return of.rows(*frames).where(F.lit(False))
 
 
 def _overlapping(late: Sequence[LateResults], span: Span, delay: int) -> list[LateResults]:
@@ -127,13 +129,17 @@ def _with_late(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, late
     ends = {
         _AFTER: [_FIRST if of.after is None else of.after for of in late],
         _UPTO: [_LAST if of.upto is None else of.upto for of in late],
-        _MARK: [of.watermark + reads.lateness for of in late],  # so that the operator's allowed lateness has no effect
+        _MARK: [of.watermark for of in late],
     }
+    joins_late = reads.lateness >= FOREVER  # an operator that joins late rows would never call one late
+    lateness = 0 if joins_late else reads.lateness  # so that the operator's allowed lateness has no effect
     ranges = reading.spark.createDataFrame(pa.table({name: arrow_array(values, int64) for name, values in ends.items()}))
-    ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_MARK)).alias(WATERMARK))
+    seen = F.lit(None).cast("timestamp") if joins_late else timestamp(F.col(_MARK) + lateness)
+    ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_MARK)).alias(_MARK), seen.alias(WATERMARK))
     final_at = F.unix_millis(FINAL_AT)
     found = rows.join(F.broadcast(ranges), (final_at > F.col(_AFTER)) & (final_at <= F.col(_UPTO)), "left")
-    time, mark = F.col(RESULT_TIME), F.col(WATERMARK)
-    is_late = time <= mark if reads.recorded else asset.operator.late(time, mark)
+    time, mark = F.col(RESULT_TIME), F.col(_MARK)
+    of_operator = time < mark if joins_late else asset.operator.late(time, F.col(WATERMARK))
+    is_late = time <= mark if reads.recorded else of_operator
     columns = [*rows.columns, *([WATERMARK] if reads.with_watermark else [])]
     return found.select(*columns, F.coalesce(is_late, F.lit(False)).alias(LATE))

@@ -148,9 +148,12 @@ def time_extent(delta: DeltaTable, column: str, within: Ranges) -> Ends | None:
     """The bounds of a timestamp column, in epoch ms, over the files that can contain rows within ranges; None if there are no such files.
 
     A bound is None if a file has no statistics of the column. The range may be wider than the rows': the log records whole milliseconds.
+    Files with nulls alone are left out.
     """
     actions = pa.table(delta.get_add_actions(flatten=True))
-    files = _can_contain(actions, within)
+    every = range(actions.num_rows)
+    nulls, rows = _of_files(actions, f"null_count.{column}", every), _of_files(actions, "num_records", every)
+    files = [n for n in _can_contain(actions, within) if nulls[n] is None or nulls[n] != rows[n]]
     if not files:
         return None
     lows, highs = (_statistic(actions, f"{statistic}.{column}") or [None] * actions.num_rows for statistic in ("min", "max"))

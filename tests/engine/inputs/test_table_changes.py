@@ -1,14 +1,16 @@
 """The changes of a table of final results: what its readers compute again after a correction, also if the former results are deleted."""
 
 import pytest
+from deltalake import DeltaTable
 
 from assets.contracts import DerivedAsset
-from operators import Aggregate, Tumbling, WindowedAggregate
+from operators import Aggregate, Deduplicate, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
+from platform_defs.engine.advance import upserted_table
 from platform_defs.engine.inputs.progress import ProgressError
 from platform_defs.engine.lake.reads import ReadTables
 from tests.conftest import MakeEngine
-from tests.support.small_sources import MINUTE, Event, law_violations, replay, rows_of, source
+from tests.support.small_sources import MINUTE, START, Event, join, law_violations, replay, rows_of, source
 
 COUNTED = WindowedAggregate(by="k", window=Tumbling(size="2 minutes"), aggregates={"n": "count(*)"}, allowed_lateness="10 minutes")
 TABLES = [
@@ -46,3 +48,54 @@ def test_all_keys_are_computed_again_if_the_former_results_are_deleted(make_engi
     engine.advance("by_count")
     assert rows_of(engine.views.table("by_count"), "n", "windows") == [(2, 1)]
     assert law_violations(engine, "by_count") == set()
+
+
+PAID = "max(event_time) FILTER (WHERE v > 5)"
+TIMED = [
+    DerivedAsset(name="totals", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "event_time": PAID})),
+    DerivedAsset(
+        name="of_totals", inputs=("totals",), operator=WindowedAggregate(window=Tumbling(size="2 minutes"), aggregates={"m": "sum(n)"})
+    ),
+]
+
+
+@pytest.mark.parametrize("with_statistics", [True, False], ids=["null times", "a changelog of an earlier version"])
+def test_changes_without_bounds_of_their_times_correct_all_results(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, with_statistics: bool
+) -> None:
+    if not with_statistics:
+        monkeypatch.setattr(upserted_table, "_times", lambda _: [])
+    engine = make_engine([source("l")], TIMED)
+    batches = [[("a", 9, 0), ("b", 9, 9)], [("c", 1, 10)], [("a", 9, 11), ("b", 9, 30)], [("a", 1, 31)]]
+    for batch in batches:
+        replay(engine, [{"l": [Event(k, v, minute * MINUTE) for k, v, minute in batch]}])
+        for table in TIMED:
+            engine.advance(table.name)
+    windows = engine.views.table("of_totals").selectExpr("unix_millis(window_start)", "m").collect()
+    assert sorted((start - START) // MINUTE for start, _ in windows) == [10]
+    assert [m for _, m in windows] == [3]
+    assert law_violations(engine, "of_totals") == set()
+
+
+def test_a_reader_goes_on_without_an_upserted_table_that_has_no_row_and_is_corrected_by_its_first_rows(make_engine: MakeEngine) -> None:
+    tables = [
+        DerivedAsset(name="last", inputs=("r",), operator=Deduplicate(by="k", keep="last")),
+        join("near", ("l", "last"), how="left"),
+    ]
+    engine = make_engine([source("l"), source("r")], tables)
+    replay(engine, [{"l": [Event("a", 1, 0), Event("b", 1, 30 * MINUTE)]}])
+    engine.drain()
+    for table in tables:
+        engine.advance(table.name)
+    padded = [("a", 1, None), ("b", 1, None)]
+    assert rows_of(engine.views.table("near"), "k", "left_v", "right_v") == padded
+    assert law_violations(engine, "near") == set()
+    DeltaTable(engine.lake.path("near")).delete("k = 'a'")
+    assert law_violations(engine, "near") != set()
+    engine.rebuild("near")
+    assert rows_of(engine.views.table("near"), "k", "left_v", "right_v") == padded
+    replay(engine, [{"r": [Event("a", 7, 2 * MINUTE)]}])
+    for table in tables:
+        engine.advance(table.name)
+    assert rows_of(engine.views.table("near"), "k", "left_v", "right_v") == [("a", 1, 7), ("b", 1, None)]
+    assert law_violations(engine, "near") == set()
