@@ -214,6 +214,7 @@ READERS = {
     for name, inputs, operator in [
         (f"pay{suffix}", ("p", "pairs"), replace(WIDE[1].operator, how="full")),
         (f"windows{suffix}", ("pairs", "p"), SLIDING),
+        (f"joins_late{suffix}", ("p", "pairs"), replace(WIDE[1].operator, how="full", late_rows="join")),
     ]
 }
 
@@ -238,20 +239,21 @@ def test_a_reader_goes_on_while_its_table_is_idle_and_its_later_results_are_late
     for name in ("pairs", *READERS):
         engine.advance(name)
     assert rows_of(engine.views.late("pay", "pairs"), "k", "left_v") == [("b", 2), ("b", 9), ("c", 2)]
-    for name in ("pay", "windows"):
+    for name in ("pay", "windows", "joins_late"):
         assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_at_once"))
         assert engine.rebuild(name).days == (), "a run equals the backfill over its log"
         assert law_violations(engine, name) == set()
         account = engine.accounts.days(name)
         assert sum(day.accepted for day in account if day.side == "pairs") == engine.views.table("pairs").count()
         assert sum(day.pending for day in account) == 0
-    paired = [(k, v) for k, v, order in rows_of(engine.views.table("pay"), "k", "v", "left_v") if v and order]
-    assert paired == [("a", 1), ("b", 3), ("c", 3)]
+    for name in ("pay", "joins_late"):
+        paired = [(k, v) for k, v, order in rows_of(engine.views.table(name), "k", "v", "left_v") if v and order]
+        assert paired == [("a", 1), ("b", 3), ("c", 3)]
 
 
 def _ingest_and_advance(engine: Engine) -> None:
     engine.ingest()
-    for name in ("pairs", "pay", "windows"):
+    for name in ("pairs", "pay", "windows", "joins_late"):
         engine.advance(name)
 
 
