@@ -47,7 +47,8 @@ class Signals(LedgerWriter):
             sources: the sources whose input has ended; None for all.
 
         Returns:
-            The batch; None if the sources have no events, or if each has reached that watermark and none is idle.
+            The batch; None if the sources have no events, or if each has reached that watermark and none is idle. For a source with
+            processing time each call gives a batch, as the clock has moved on.
         """
         ending = self.contracts if sources is None else sources
         last = self.ledger.last()

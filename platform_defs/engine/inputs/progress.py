@@ -63,10 +63,10 @@ class ProgressError(TidemarkError, RuntimeError):
     @classmethod
     def other_columns(cls, asset: str, differing: Sequence[str]) -> "ProgressError":
         """A step's rows have other columns than the table."""
+        why = f"{asset} would have other columns than its table has: {'; '.join(differing)}. Nothing was computed"
         return cls(
-            f"{asset} would have other columns than its table has: {'; '.join(differing)}. Nothing was computed. Give its inputs the "
-            f"columns they had, or run `tidemark rebuild {asset} --downstream`, which rebuilds the table, and every table that reads it, "
-            "from the log"
+            f"{why}. Give its inputs the columns they had, or run `tidemark rebuild {asset} --downstream`, which rebuilds the table, and "
+            "every table that reads it, from the log"
         )
 
     @classmethod
