@@ -1,6 +1,6 @@
 """Which rows of a join's inputs are in a result with a row of the other input.
 
-Rows are told apart by a hash of all their columns. Equal rows of an input match the same rows, so that they need not be distinguished.
+Rows are distinguished by a hash of all their columns. Equal rows of an input match the same rows, so they need not be.
 """
 
 from collections.abc import Sequence

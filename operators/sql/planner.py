@@ -127,7 +127,7 @@ class Planner:
         right = self._table(table)
         if {*left.tables} & {*right.tables}:
             names = ", ".join(sorted(name or "a subquery" for name in {*left.tables} & {*right.tables}))
-            raise SqlError.refused(f"a second table under the name {names}", "its columns could not be told apart", "write an alias: AS b")
+            raise SqlError.refused(f"a second table under the name {names}", "its columns would be ambiguous", "write an alias: AS b")
         on = [*conjuncts(tree.args.get("on")), *(_using(left, right, c.name) for c in tree.args.get("using") or ())]
         used = [c for c in where if how == "inner" and not _is_semi(c) and _is_within(c, left, right)]
         if version is not None:
