@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators._support.join_columns import JoinColumns
-from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
+from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, with_ids, with_matched
 from operators.changelog import DELETE, INSERT, UPDATE_AFTER
 from operators.columns import FINAL_AT, RESULT_TIME, check_present, check_time, temporary
-from operators.engine_columns import ARRIVAL, EVENT_TIME, FINALIZED_AT, SEQ, WHICH, tie_breakers
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, tie_breakers
 from operators.errors import ColumnError, OperatorError, StreamingError
 from operators.steps import Append, ByTimeRange
 from operators.timing import Duration, length_ms, millis, timestamp
@@ -132,21 +132,13 @@ class AsOfJoin:
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When a row is final: 1 ms after its time. From then on each left row can find a version (see `ReportsFinality`)."""
-        frames_by_side = [
-            frame.select(F.lit(which).alias(WHICH), EVENT_TIME, self.finalized_at_if_unmatched(which, F.col(time)).alias(FINALIZED_AT))
-            for which, (frame, time) in enumerate(zip(frames, (self.left_time, self.right_time), strict=True))
-        ]
-        return frames_by_side[0].unionByName(frames_by_side[1])
+        return finality(frames, (self.left_time, self.right_time), self.finalized_at_if_unmatched)
 
     def matches(self, *frames: DataFrame) -> DataFrame:
         """Which left rows have a valid version, and which versions a left row uses (see `ReportsMatches`)."""
         rows = with_ids(frames)
-        finality = [
-            frame.select(F.lit(n).alias(WHICH), EVENT_TIME, self.finalized_at_if_unmatched(n, F.col(time)).alias(FINALIZED_AT), ROW_ID)
-            for n, (frame, time) in enumerate(zip(rows, (self.left_time, self.right_time), strict=True))
-        ]
-        pairs = replace(self, how="inner")(*rows)
-        return with_matched(finality[0].unionByName(finality[1]), ids_in_pairs(pairs, self.names.traced(ROW_ID)))
+        finalized = finality(rows, (self.left_time, self.right_time), self.finalized_at_if_unmatched, ROW_ID)
+        return with_matched(finalized, ids_in_pairs(replace(self, how="inner")(*rows), self.names.traced(ROW_ID)))
 
     def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps unmatched rows: of the left side (0) if `how` is `left`."""

@@ -13,10 +13,10 @@ from operators._support import spark_streaming
 from operators._support.join_columns import JoinColumns
 from operators._support.late_rows import are_joined, late_by
 from operators._support.lateness import Lateness
-from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
+from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, with_ids, with_matched
 from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, temporary
 from operators.contract import ASIDE, NEVER_LATE
-from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH, plain, tie_breakers
+from operators.engine_columns import EVENT_TIME, plain, tie_breakers
 from operators.errors import OperatorError
 from operators.steps import FOREVER, Append, ByTimeRange
 from operators.timing import Duration, Interval, millis, timestamp
@@ -183,21 +183,13 @@ class IntervalJoin:
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When a row is final: its `final_at` if unmatched, which is at or after that of each of its pairs (see `ReportsFinality`)."""
-        frames_by_side = [
-            frame.select(F.lit(which).alias(WHICH), EVENT_TIME, self.finalized_at_if_unmatched(which, F.col(time)).alias(FINALIZED_AT))
-            for which, (frame, time) in enumerate(zip(frames, (self.left_time, self.right_time), strict=True))
-        ]
-        return frames_by_side[0].unionByName(frames_by_side[1])
+        return finality(frames, (self.left_time, self.right_time), self.finalized_at_if_unmatched)
 
     def matches(self, *frames: DataFrame) -> DataFrame:
         """Which rows are in a pair (see `ReportsMatches`)."""
         rows = with_ids(frames)
-        finality = [
-            frame.select(F.lit(n).alias(WHICH), EVENT_TIME, self.finalized_at_if_unmatched(n, F.col(time)).alias(FINALIZED_AT), ROW_ID)
-            for n, (frame, time) in enumerate(zip(rows, (self.left_time, self.right_time), strict=True))
-        ]
-        pairs = replace(self, how="inner", early=None)(*rows)
-        return with_matched(finality[0].unionByName(finality[1]), ids_in_pairs(pairs, self.names.traced(ROW_ID)))
+        finalized = finality(rows, (self.left_time, self.right_time), self.finalized_at_if_unmatched, ROW_ID)
+        return with_matched(finalized, ids_in_pairs(replace(self, how="inner", early=None)(*rows), self.names.traced(ROW_ID)))
 
     def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps unmatched rows of the left (0) or right (1) side."""

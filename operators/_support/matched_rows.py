@@ -3,7 +3,7 @@
 Rows are distinguished by a hash of all their columns. Equal rows of an input match the same rows, so they need not be.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -14,6 +14,22 @@ from operators.engine_columns import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, p
 
 ROW_ID = "matched_row_id"
 """A column that inputs have while their rows are matched; an operator refuses columns with the prefix of temporary ones."""
+
+
+def finality(frames: Sequence[DataFrame], times: Sequence[str], final_at: Callable[[int, Column], Column], *kept: str) -> DataFrame:
+    """When the rows of a join's inputs are final: `WHICH`, `EVENT_TIME`, `FINALIZED_AT` and the columns to keep.
+
+    Args:
+        frames: the rows of each input.
+        times: the event time of each input, a timestamp column.
+        final_at: returns when a row of an input with an event time is final.
+        kept: further columns of the frames.
+    """
+    rows = [
+        frame.select(F.lit(which).alias(WHICH), EVENT_TIME, final_at(which, F.col(time)).alias(FINALIZED_AT), *kept)
+        for which, (frame, time) in enumerate(zip(frames, times, strict=True))
+    ]
+    return reduce(DataFrame.unionByName, rows)
 
 
 def with_ids(frames: Sequence[DataFrame]) -> list[DataFrame]:
