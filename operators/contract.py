@@ -102,6 +102,25 @@ def late_before(operator: Operator, watermark: int) -> int | None:
 
 
 @runtime_checkable
+class SplitsKeys(Operator, Protocol):
+    """An operator that compares the rows of a key with each other, and can do so within buckets of time, for keys with very many rows."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key columns, which both inputs have."""
+        ...
+
+    @property
+    def bucket_ms(self) -> int:
+        """The length of a bucket in ms. A row is compared with the rows of its key within about that time."""
+        ...
+
+    def in_time_buckets(self) -> "SplitsKeys":
+        """The operator that compares rows within buckets of time only. Its results are the same."""
+        ...
+
+
+@runtime_checkable
 class Incremental(Operator, Protocol):
     """An operator that reads `NewRows`: it merges new rows into its own current rows."""
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from typing import Literal, get_args
 
 from pyspark.sql import Column, DataFrame, Window
@@ -11,9 +10,11 @@ from pyspark.sql import functions as F
 
 from operators._support import spark_streaming
 from operators._support.join_columns import JoinColumns
+from operators._support.join_condition import static_condition, streaming_condition
 from operators._support.late_rows import are_joined, late_by
 from operators._support.lateness import Lateness
 from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, with_ids, with_matched
+from operators._support.time_buckets import BucketedJoin, bucket_ms
 from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, temporary
 from operators.contract import ASIDE, NEVER_LATE
 from operators.engine_columns import EVENT_TIME, plain, tie_breakers
@@ -24,7 +25,8 @@ from operators.triggers import IS_FINAL, ROWS_SEEN, EveryInterval, EveryStep, Tr
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 LateRows = Literal["drop", "join"]
-_HAS_LEFT, _HAS_RIGHT = temporary("has_left"), temporary("has_right")
+_HAS_LEFT, _HAS_RIGHT, _LEFT_MARK, _RIGHT_MARK = map(temporary, ("has_left", "has_right", "left_mark", "right_mark"))
+_NUMBER, _ROW, _FIRST = map(temporary, ("number", "row", "first"))
 _LEFT_MS, _RIGHT_MS = temporary("left_ms"), temporary("right_ms")
 """The times in ms, computed once for each row: Spark compares each row with all rows of its key."""
 _TRIGGERS: dict[How, tuple[tuple[type, ...], str]] = {
@@ -32,8 +34,6 @@ _TRIGGERS: dict[How, tuple[tuple[type, ...], str]] = {
     "anti": ((), "that a row has no match is known only when it is final"),
 }
 """The triggers that are legal for some kinds, and why."""
-_LEFT_MARK, _RIGHT_MARK = temporary("left_mark"), temporary("right_mark")
-_NUMBER, _ROW, _FIRST = temporary("number"), temporary("row"), temporary("first")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +72,14 @@ class IntervalJoin:
         allowed_lateness: how long after its time, in the watermark's time, a row still joins as if it had arrived in time.
         late_rows: what happens to late rows. `drop`: they are in no result. `join`: a late row joins the rows that can still be matched
             at the watermark (less `allowed_lateness`) before its batch, that is, whose `final_at` as unmatched rows is above it. Of two
-            late rows with equal watermarks, one must be such a row. A late row without a match is unmatched, as any other row; so no
-            row is counted as late. The next step recomputes the results from its oldest late row to its newest.
+            late rows with equal watermarks, one must be such a row. A late row without a match is unmatched as any other row, and none
+            is counted as late. The next step recomputes the results from its oldest late row to its newest.
         early: when pairs that are not final are shown, in `early/<asset>`: `EveryStep` or `EveryInterval`; None for never. For `semi`
             these are the left rows that have a match so far, by `EveryStep`. Unmatched rows are shown only when they are final. The
             results do not depend on this parameter.
+        time_buckets: whether rows of a key are compared only within buckets of time, about five times as long as the interval. That is
+            for keys with very many rows: without buckets the cost of a key grows with the square of its rows. `full` then joins twice.
+            The engine uses buckets for steps with such keys by itself. The results do not depend on this parameter.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -100,6 +103,7 @@ class IntervalJoin:
     allowed_lateness: Duration = 0
     late_rows: LateRows = "drop"
     early: Trigger | None = field(default=None, metadata={ASIDE: True})
+    time_buckets: bool = field(default=False, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
         for parameter, kinds in (("how", How), ("late_rows", LateRows)):
@@ -107,8 +111,8 @@ class IntervalJoin:
                 raise OperatorError.bad_value(parameter, value, ", ".join(get_args(kinds)))
         legal, why = _TRIGGERS.get(self.how, ((EveryStep, EveryInterval), "a pair has two rows, and gets no more"))
         if self.early and not isinstance(self.early, legal):
-            kinds = " or ".join([*[kind.__name__ for kind in legal], "None"])
-            raise OperatorError.bad_value("early", self.early, f"{kinds} for how={self.how!r}: {why}")
+            kinds = " or ".join([*[kind.__name__ for kind in legal], f"None for how={self.how!r}"])
+            raise OperatorError.bad_value("early", self.early, f"{kinds}: {why}")
         _ = self.names, self.interval, self.lateness
 
     @cached_property
@@ -172,10 +176,8 @@ class IntervalJoin:
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """`event_time + allowed_lateness < watermark`, strictly, as in Flink's DataStream join; never if late rows are joined."""
-        if self.late_rows == "join":
-            return F.lit(False)
         is_late = millis(event_time) < millis(watermark) - self.lateness.ms if self.lateness else event_time < watermark
-        return F.coalesce(is_late, F.lit(False))
+        return F.lit(False) if self.late_rows == "join" else F.coalesce(is_late, F.lit(False))
 
     def late_before(self, watermark: int) -> int:
         """The watermark less the allowed lateness; no row is late if late rows are joined (see `BoundsLateness`)."""
@@ -197,12 +199,20 @@ class IntervalJoin:
 
     def finalized_at_if_unmatched(self, which: int, event_time: Column) -> Column:
         """The `final_at` of an unmatched row."""
-        wait = (self.interval.forward, self.interval.backward)[which]
-        return timestamp(millis(event_time) + wait + 1)
+        return timestamp(millis(event_time) + (self.interval.forward, self.interval.backward)[which] + 1)
 
     def traced(self, column: str) -> tuple[str, str | None]:
         """The result's names of a column that both sides have; a result of `semi` or `anti` has no right row."""
         return (self.names.own_name(column), None) if self._is_of_left else self.names.traced(column)
+
+    @property
+    def bucket_ms(self) -> int:
+        """The length of a bucket of time (see `SplitsKeys`)."""
+        return bucket_ms(self.interval)
+
+    def in_time_buckets(self) -> "IntervalJoin":
+        """The same join with `time_buckets` (see `SplitsKeys`)."""
+        return replace(self, time_buckets=True)
 
     @property
     def pairs(self) -> "IntervalJoin":
@@ -226,7 +236,8 @@ class IntervalJoin:
         """
         left, right = map(plain, frames)
         self._check(left, right)
-        batch_only = {"allowed_lateness": self.lateness.ms, "late_rows": self.late_rows == "join" and "join", "early": self.early}
+        batch_only = {"allowed_lateness": self.lateness.ms, "late_rows": self.late_rows == "join" and "join"}
+        batch_only |= {"early": self.early, "time_buckets": self.time_buckets}
         streams = spark_streaming.check_join(left, right, self.left_time, self.right_time, self.how, **batch_only)
         names = self.names
         times = F.col(names.joined_name(self.left_time, right, 0)), F.col(names.joined_name(self.right_time, left, 1))
@@ -235,7 +246,7 @@ class IntervalJoin:
             kept = (self._with_match if self.how == "semi" else self._without_match)(*sides, matches)
             own = [F.col(names.joined_name(c, right, 0)).alias(names.own_name(c)) for c in left.columns]
             return kept.select(*own, *_result_times(F.col(_FIRST)))
-        joined = sides[0].join(sides[1], matches, self.how)
+        joined = self._joined(*sides, matches, self.how)
         return joined.select(*names.key_columns(), *names.payload(left, right), *_result_times(self._result_time()))
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
@@ -256,29 +267,26 @@ class IntervalJoin:
 
     def _with_match(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
         """The left rows with a match, with the result time of their earliest pair, in epoch ms."""
-        at, row = self._result_time(), F.struct(*[F.col(c) for c in left.columns])
-        pairs = left.join(right, matches).groupBy(*self.key, _NUMBER)
+        at, row = self._result_time(), F.struct(*left.columns)
+        pairs = self._joined(left, right, matches, "inner").groupBy(*self.key, _NUMBER)
         return pairs.agg(F.min(at).alias(_FIRST), F.min_by(row, at).alias(_ROW)).select(_FIRST, f"{_ROW}.*")
 
     def _without_match(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
         """The left rows without a match, with their result time, in epoch ms."""
-        return left.join(right, matches, "left_anti").withColumn(_FIRST, F.col(_LEFT_MS) + self.interval.forward)
+        return self._joined(left, right, matches, "left_anti").withColumn(_FIRST, F.col(_LEFT_MS) + self.interval.forward)
+
+    def _joined(self, left: DataFrame, right: DataFrame, matches: Column, how: str) -> DataFrame:
+        """The rows that match, and those that `how` keeps, by the join that `time_buckets` chooses."""
+        in_buckets = BucketedJoin(self.interval, (F.col(_LEFT_MS), F.col(_RIGHT_MS)), matches)
+        return in_buckets(left, right, how) if self.time_buckets else left.join(right, matches, how)
 
     def _matches(self, left_time: Column, right_time: Column, streams: bool) -> Column:
         left_at, right_at = F.col(_LEFT_MS), F.col(_RIGHT_MS)
         within = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
         if self.late_rows == "join":
             within &= are_joined(left_at, right_at, F.col(_LEFT_MARK), F.col(_RIGHT_MARK), self.interval)
-        condition = spark_streaming.opaque(within) if streams else within
-        keys = self.names.key_pairs()
-        if streams:
-            condition = spark_streaming.within(left_time, right_time, self.interval) & condition
-            condition = spark_streaming.present(left_time, right_time, *chain.from_iterable(keys)) & condition
-        for one, other in keys:
-            condition = (one == other) & condition
-        if self.residual is None:
-            return condition
-        return condition & (spark_streaming.opaque(F.expr(self.residual)) if streams else F.expr(self.residual))
+        condition = self.names.key_pairs(), within, self.residual
+        return streaming_condition(*condition, (left_time, right_time), self.interval) if streams else static_condition(*condition)
 
     def _result_time(self) -> Column:
         """The result time of a pair or of an unmatched row, in epoch ms."""

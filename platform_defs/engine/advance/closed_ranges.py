@@ -11,6 +11,7 @@ from operators.timing import ClosedRange
 from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.changed_results import Changes
 from platform_defs.engine.advance.corrections import with_correction
+from platform_defs.engine.advance.rows_per_key import split_keys
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.inputs.progress import Progress, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Span
@@ -31,7 +32,7 @@ class ClosedRanges(Strategy):
         for which in range(len(self.asset.inputs)):
             span = Span(*reads.span_of(which, closing.after, closing.upto))
             frames.append(self.reading.input(self.asset, which, head, span))
-        return self.asset.rows(*frames).where(closing.holds(F.col(FINAL_AT)))
+        return split_keys(self.reading, self.asset, closing, head).rows(*frames).where(closing.holds(F.col(FINAL_AT)))
 
     def correct(self, before: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
         """Recompute a range of closed results and repair what differs, in one commit with the progress.

@@ -75,6 +75,13 @@ class _Distribution:
         share = pc.divide(pc.cast(pc.max_element_wise(pc.subtract(high, low), 0), pa.float64()), length)
         return pc.sum(pc.multiply(pc.cast(self.rows, pa.float64()), share)).as_py() or 0.0
 
+    def last_within(self, after: int, most: float, low: int, high: int) -> int:
+        """The last time in `low <= time < high` up to which at most `most` rows come after `after`; `low` if there is none."""
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.within(after, middle) <= most else (low, middle)
+        return low
+
 
 def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int, head: int, max_step: int) -> int:
     """The watermark up to which a step closes, so that it reads about `max_step` rows; at least 1 ms after the last one.
@@ -91,11 +98,31 @@ def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int,
     if low >= upto or rows.within(low - lookback, upto) <= max_step:
         return upto
     budget = max(max_step, rows.within(low - lookback, low) + max_step // 4)
-    floor, high = low, upto
-    while high - floor > 1:
-        middle = (floor + high) // 2
-        floor, high = (middle, high) if rows.within(low - lookback, middle) <= budget else (floor, middle)
-    return max(floor, low + 1)
+    return max(rows.last_within(low - lookback, budget, low, upto), low + 1)
+
+
+def middle_of_rows(ledger: History, asset: DerivedAsset, after: int | None, upto: int, head: int, parts: int) -> tuple[float, int, int]:
+    """The estimated number of source rows with `after < event_time <= upto`, and the times between which one part of them lies.
+
+    Args:
+        ledger: the ledger's batches.
+        asset: the asset that reads the rows.
+        after: the time after which rows count, in epoch ms; None for all before `upto`.
+        upto: the last time.
+        head: the last batch.
+        parts: into how many parts of as many rows the rows are divided.
+
+    Returns:
+        The number of rows, and the first and the last event time of the part in the middle, in epoch ms.
+    """
+    rows = _distribution(ledger, asset, after, head)
+    if not len(rows.rows):
+        return 0.0, upto, upto
+    first = pc.min(rows.first).as_py() - 1
+    low = first if after is None else max(after, first)
+    every = rows.within(low, upto)
+    starts, ends = (rows.last_within(low, every * (parts // 2 + n) / parts, low, upto) for n in (0, 1))
+    return every, starts + 1, ends
 
 
 def _distribution(ledger: History, asset: DerivedAsset, after: int | None, head: int) -> _Distribution:

@@ -1,0 +1,47 @@
+"""The condition of an interval join, for static and for streaming frames."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from operators._support import spark_streaming
+from operators.timing import Interval
+
+
+def static_condition(keys: Sequence[tuple[Column, Column]], within: Column, residual: str | None) -> Column:
+    """Equal keys, times within the bounds, and the residual condition.
+
+    Args:
+        keys: each key column of the left side with that of the right side.
+        within: whether two times are within the bounds.
+        residual: a further condition in SQL; None for none.
+    """
+    condition = _with_keys(keys, within)
+    return condition if residual is None else condition & F.expr(residual)
+
+
+def streaming_condition(
+    keys: Sequence[tuple[Column, Column]], within: Column, residual: str | None, times: tuple[Column, Column], interval: Interval
+) -> Column:
+    """The same for streaming frames.
+
+    Spark derives how long it keeps a row from comparisons of the two time columns, and must not derive anything from other conditions.
+
+    Args:
+        keys: each key column of the left side with that of the right side.
+        within: whether two times are within the bounds.
+        residual: a further condition in SQL; None for none.
+        times: the left and the right time column, with a watermark.
+        interval: the bounds.
+    """
+    bounds = spark_streaming.within(*times, interval) & spark_streaming.opaque(within)
+    condition = _with_keys(keys, spark_streaming.present(*times, *chain.from_iterable(keys)) & bounds)
+    return condition if residual is None else condition & spark_streaming.opaque(F.expr(residual))
+
+
+def _with_keys(keys: Sequence[tuple[Column, Column]], condition: Column) -> Column:
+    for one, other in keys:
+        condition = (one == other) & condition
+    return condition

@@ -1,0 +1,71 @@
+"""Buckets of time for an interval join, so that a row is compared only with the rows of its key at about its time.
+
+Without buckets a join compares every two rows of a key, so that its cost grows with the square of the rows per key. With them, each row of
+one side is in the bucket of its time, and each row of the other side in every bucket that contains times within its bounds: two at most.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import temporary
+from operators.timing import Interval
+
+_BOUNDS_PER_BUCKET = 4
+"""The length of a bucket, in lengths of the interval: one row of four has times of two buckets within its bounds, and is copied."""
+_BUCKETS = temporary("left_bucket"), temporary("right_bucket")
+
+
+def bucket_ms(interval: Interval) -> int:
+    """The length of a bucket."""
+    return _BOUNDS_PER_BUCKET * max(1, interval.upper - interval.lower)
+
+
+@dataclass(frozen=True)
+class BucketedJoin:
+    """A join of two frames by key and interval within buckets of time. It returns what the same join without buckets returns.
+
+    Args:
+        interval: the bounds.
+        times: the left and the right time in epoch ms.
+        condition: the condition of the join: equal keys, times within the bounds, and what else must hold.
+    """
+
+    interval: Interval
+    times: tuple[Column, Column]
+    condition: Column
+
+    def __call__(self, left: DataFrame, right: DataFrame, how: str) -> DataFrame:
+        """The joined rows.
+
+        Args:
+            left: the left rows.
+            right: the right rows.
+            how: the kind of the join as Spark names it, such as `full` or `left_anti`.
+        """
+        if how == "right":
+            return self._joined(self._with_copies(left, 0), self._with_bucket(right, 1), how)
+        if how != "full":
+            return self._joined(self._with_bucket(left, 0), self._with_copies(right, 1), how)
+        # a copied row may match in one bucket and not in another, so each side keeps its unmatched rows where it has no copies
+        unmatched = self._joined(self._with_bucket(right, 1), self._with_copies(left, 0), "left_anti")
+        return self(left, right, "left").unionByName(unmatched, allowMissingColumns=True)
+
+    def _joined(self, one: DataFrame, other: DataFrame, how: str) -> DataFrame:
+        left, right = map(F.col, _BUCKETS)
+        return one.join(other, (left == right) & self.condition, how).drop(*_BUCKETS)
+
+    def _with_bucket(self, rows: DataFrame, which: int) -> DataFrame:
+        """Each row with the bucket of its time."""
+        return rows.withColumn(_BUCKETS[which], self._bucket(self.times[which]))
+
+    def _with_copies(self, rows: DataFrame, which: int) -> DataFrame:
+        """Each row once for each bucket that contains times of the other side within its bounds."""
+        interval, time = (self.interval, self.interval.mirrored)[which], self.times[which]
+        first, last = self._bucket(time + interval.lower), self._bucket(time + interval.upper)
+        return rows.withColumn(_BUCKETS[which], F.explode(F.array_distinct(F.array(first, last))))
+
+    def _bucket(self, time: Column) -> Column:
+        """The first millisecond of the bucket of a time."""
+        return time - F.pmod(time, F.lit(bucket_ms(self.interval)))

@@ -1,0 +1,69 @@
+"""Find the steps whose keys have so many rows that a join must split them by time.
+
+A join compares every two rows of a key. That is quick if keys have few rows, but the cost of a key grows with the square of its rows.
+Before a step over many rows, a short part of its time is read, to estimate how many comparisons each row would take.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators.contract import SplitsKeys
+from operators.timing import ClosedRange
+from platform_defs.engine.advance.step_size import middle_of_rows
+from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.lake.small_queries import collected
+
+MANY_ROWS = 1_000_000
+"""A step over fewer rows is not estimated: the estimate would take longer than it could save."""
+_PARTS = 16
+"""The estimate reads one of so many parts of the rows."""
+_MANY_COMPARISONS = 64
+"""The comparisons for each row from which a join in buckets of time is quicker, although each row costs more with them."""
+_GROUPS = 1 << 16
+"""Keys are counted in so many groups, by a hash, so that the estimate does not shuffle all keys."""
+
+
+def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head: int) -> DerivedAsset:
+    """The asset with an operator that splits keys by time, if the keys of a range have very many rows; else the asset itself.
+
+    Args:
+        reading: reads the inputs.
+        asset: the asset.
+        closing: the range that a step closes.
+        head: the last batch that it reads.
+    """
+    operator = asset.operator
+    if not isinstance(operator, SplitsKeys):
+        return asset
+    after = None if closing.after is None else closing.after - operator.reads.longest_lookback
+    rows, first, last = middle_of_rows(reading.ledger.history, asset, after, closing.upto, head, _PARTS)
+    if rows < MANY_ROWS or last - first < operator.bucket_ms:
+        return asset
+    frames = [reading.input(asset, which, head, Span(first, last)) for which in range(len(asset.inputs))]
+    if _comparisons_per_row(frames, operator.key) * _PARTS < _MANY_COMPARISONS:
+        return asset
+    return replace(asset, operator=operator.in_time_buckets())
+
+
+def _comparisons_per_row(frames: Sequence[DataFrame], key: Sequence[str]) -> float:
+    """About how often a join of two frames compares two rows of a key, for each row of both."""
+    left, right = (_rows_by_group(frame, key, which) for which, frame in enumerate(frames))
+    groups = left.unionByName(right).groupBy("group").agg(F.sum("n_0").alias("n_0"), F.sum("n_1").alias("n_1"))
+    [(pairs, n_0, n_1)] = collected(groups.agg(F.sum(F.col("n_0") * F.col("n_1")), F.sum("n_0"), F.sum("n_1")))
+    if not n_0 or not n_1:
+        return 0.0
+    by_chance = n_0 * n_1 / _GROUPS  # rows of other keys with the same hash
+    return max(0.0, pairs - by_chance) / (n_0 + n_1)
+
+
+def _rows_by_group(frame: DataFrame, key: Sequence[str], which: int) -> DataFrame:
+    """How many rows of a side each group of keys has: `group`, `n_0` and `n_1`, of which that of the other side is 0."""
+    group = F.pmod(F.xxhash64(*key), F.lit(_GROUPS)).alias("group")
+    counts = [F.count("*").alias(f"n_{n}") if n == which else F.lit(0).cast("bigint").alias(f"n_{n}") for n in (0, 1)]
+    return frame.where(reduce(and_, [F.col(c).isNotNull() for c in key])).groupBy(group).agg(*counts)

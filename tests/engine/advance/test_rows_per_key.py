@@ -1,0 +1,85 @@
+"""Keys with very many rows: a step over many rows finds them by a part of its time, and joins them in buckets of time."""
+
+from collections.abc import Callable
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import ClosedRange, Deduplicate, IntervalJoin
+from platform_defs.engine import Engine
+from platform_defs.engine.advance import closed_ranges, rows_per_key
+from platform_defs.engine.advance.step_size import middle_of_rows
+from tests.conftest import MakeEngine
+from tests.engine.entries import source_entry
+from tests.support.memory_ledger import memory_ledger
+from tests.support.small_sources import MINUTE, START, Event, join, replay, rows_of, source
+
+Joined = dict[str, bool]
+"""Whether the operator of an asset joined in buckets of time."""
+
+
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> Joined:
+    """How each asset was joined, where 200 rows are many, and a range needs four parts."""
+    found: Joined = {}
+    split: Callable[..., DerivedAsset] = rows_per_key.split_keys
+
+    def observed(*args: object) -> DerivedAsset:
+        asset = split(*args)
+        found[asset.name] = isinstance(asset.operator, IntervalJoin) and asset.operator.time_buckets
+        return asset
+
+    monkeypatch.setattr(rows_per_key, "MANY_ROWS", 200)
+    monkeypatch.setattr(closed_ranges, "split_keys", observed)
+    return found
+
+
+def test_only_a_step_whose_keys_have_many_rows_is_joined_in_buckets(make_engine: MakeEngine, joined: Joined) -> None:
+    bounds = {"lower": 0, "upper": "1 s", "how": "full"}
+    assets = [join("one_key", ("l", "r"), **bounds), join("many_keys", ("x", "y"), **bounds), join("empty_side", ("l", "nobody"), **bounds)]
+    names = {name for asset in assets for name in asset.inputs}
+    engine = make_engine([source(name) for name in names], assets)
+    replay(engine, [{name: _events(name) for name in names}])
+    engine.drain()
+    for asset in assets:
+        engine.advance(asset.name)
+    assert joined == {"one_key": True, "many_keys": False, "empty_side": False}
+    assert _pairs(engine, "one_key") == _pairs(engine, "many_keys") == 600
+    assert all(not day.missing and not day.extra for day in engine.accounts.days("one_key"))
+
+
+def _events(name: str) -> list[Event]:
+    """One row every half minute: of one key, or each of a key of its own."""
+    if name == "nobody":
+        return []
+    return [Event("a" if name in "lr" else f"k{n}", n, n * MINUTE // 2) for n in range(600)]
+
+
+def _pairs(engine: Engine, table: str) -> int:
+    return len([v for (v,) in rows_of(engine.views.table(table).where("left_v = right_v"), "left_v")])
+
+
+def test_an_operator_that_compares_no_rows_of_a_key_is_never_split(make_engine: MakeEngine) -> None:
+    firsts = DerivedAsset(name="firsts", inputs=("l",), operator=Deduplicate(by="k"))
+    engine = make_engine([source("l")], [firsts])
+    assert rows_per_key.split_keys(engine.reading, firsts, ClosedRange(None, START), 0) is firsts
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        ([], (0.0, 1_000, 1_000)),
+        ([(800, 0, 799)], (800.0, 400, 450)),
+        ([(800, 0, 799), (800, 10_000, 10_799)], (800.0, 400, 450)),  # rows after the range do not count
+        ([(700, 500, 599), (100, 0, 999)], (800.0, 550, 557)),  # the middle by rows, where most rows are
+    ],
+    ids=["no rows", "even", "rows after the range", "uneven"],
+)
+def test_the_part_in_the_middle_has_its_share_of_the_rows(batches: list[tuple[int, int, int]], expected: tuple[float, int, int]) -> None:
+    entries = [
+        (source_entry("l", seq, accepted=rows, first_event_time=first, last_event_time=last),)
+        for seq, (rows, first, last) in enumerate(batches, 1)
+    ]
+    found = middle_of_rows(memory_ledger(entries).history, join(), None, 1_000, len(entries), 16)
+    assert found[0] == pytest.approx(expected[0])
+    assert found[1:] == pytest.approx(expected[1:], abs=8)
