@@ -1,4 +1,4 @@
-"""A short trial of the most difficult stream, twice: with a kill at every fault point, and with two kills of a real process group."""
+"""A short trial of the most difficult stream, twice: with a kill at every fault point, and with the kill of a real process group."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.chaos.plan import REMOVAL_POINTS, Passages, Planner
 from tests.chaos.stream import ASSETS
 from tests.chaos.trial import Trial, delete_abandoned_files
 
-KILLS = 2
+KILLS = 1
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,10 +32,10 @@ def undisturbed_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
     return undisturbed(spark, tmp_path_factory.mktemp("undisturbed"))
 
 
-def test_two_kills_of_the_process_group_lead_to_the_lake_of_an_undisturbed_run(
+def test_a_kill_of_the_process_group_leads_to_the_lake_of_an_undisturbed_run(
     spark: SparkSession, tmp_path: Path, undisturbed_run: tuple[Content, Passages]
 ) -> None:
-    """Two processes are killed; after them this process performs the rest of the script."""
+    """A process is killed; then this process performs the rest of the script. `make chaos` kills 300."""
     expected, passages = undisturbed_run
     messages: list[str] = []
     planner = Planner(ACTIONS, passages, KILLS, share=1)

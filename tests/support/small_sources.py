@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -16,6 +17,7 @@ from operators.engine_columns import ARRIVAL
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 
+_RAW_ROW = pa.schema({"k": pa.string(), "v": pa.string(), "ts": pa.string(), "_entry": pa.int32(), ARRIVAL: pa.int64()})
 START = 1_772_323_200_000  # 2026-03-01 00:00:00 UTC
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 ROW = StructType().add("k", "string").add("v", "integer").add("ts", "timestamp")
@@ -81,7 +83,8 @@ def replay(engine: Engine, batches: Sequence[Mapping[str, Sequence[Event]]]) -> 
 
 def raw_rows(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
     """Rows to be replayed, given as k, v, event time (text), batch index and number within the batch."""
-    frame = spark.createDataFrame(list(rows), f"k string, v string, ts string, _entry int, {ARRIVAL} bigint")
+    columns = zip(*rows, strict=True) if rows else [()] * len(_RAW_ROW)
+    frame = spark.createDataFrame(pa.table([pa.array(c, f.type) for c, f in zip(columns, _RAW_ROW, strict=True)], schema=_RAW_ROW))
     unique = (F.col("_entry") * 1_000_000 + F.col(ARRIVAL)).cast("bigint").alias(ARRIVAL)
     nothing = F.lit(None).cast("string")
     return frame.select("k", "v", "ts", "_entry", unique, F.lit("").alias(RAW), F.lit("").alias(PATH), nothing.alias(MALFORMED))
