@@ -131,9 +131,9 @@ bench-setup: setup
 	@$(BIN)/python -c 'import matplotlib, numpy' 2>/dev/null || { \
 	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --inexact --group bench; }
 
-# Material's warning about a later version of MkDocs concerns no reader of this output.
+# Material's warning about a later version of MkDocs concerns no reader of this output. `--quiet` would hide warnings from `--strict` too.
 docs: docs-setup ## build the site from docs/ into site/; a broken link fails
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 docs-serve: docs-setup ## serve the docs on this machine, and rebuild them when a page changes
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve $(ARGS)

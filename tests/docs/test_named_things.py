@@ -41,3 +41,9 @@ def test_a_page_has_only_fenced_blocks(page: Path) -> None:
             container = bool(_CONTAINER.match(line))
         assert container or before.strip() or not line.startswith("    ") or not line.strip(), f"{page}: fence the block with {line!r}"
         before = line
+
+
+def test_the_navigation_lists_every_page_once() -> None:
+    """A missing or an unknown page is only a warning of MkDocs, which is an error in `make docs`; this needs no site."""
+    listed = re.findall(r"[\w/-]+\.md$", (PROJECT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(str(page.relative_to(PROJECT / "docs")) for page in (PROJECT / "docs").rglob("*.md"))
