@@ -17,9 +17,9 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
         tables: all tables; other inputs are sources.
 
     Raises:
-        ContractError: a ranking of results reads what has no windows; an operator without closed ranges reads a table and another input,
-            or has a TTL and reads a table; sessions read a source together with a table; versions are those of an upserted table, or are
-            looked up by arrival and one input is a table.
+        ContractError: a ranking of windows reads an input without windows; an operator without closed ranges reads a table and another
+            input, or has a TTL and reads a table; sessions read a source together with a table; the versions of a join are rows of an
+            upserted table; or a join by arrival reads a table.
     """
     derived = [tables[name] for name in table.inputs if name in tables]
     if not table.operator.reads.closes_ranges:
@@ -46,7 +46,7 @@ def _check_versions(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> 
     reads, kind = table.operator.reads, type(table.operator).__name__
     for which, name in enumerate(table.inputs):
         if reads.is_versioned(which) and name in tables and tables[name].operator.emits.upserts:
-            why = f"{name!r} keeps only the present row of each key, and {kind} looks up earlier ones"
+            why = f"{name!r} keeps only the current row of each key, and {kind} looks up earlier ones"
             raise _illegal(table, name, f"sources, and tables of final results; {why}: read the source of the versions")
     derived = [name for name in table.inputs if name in tables]
     if derived and any(reads.is_by_arrival(which) for which in range(len(table.inputs))):

@@ -46,7 +46,7 @@ class Aggregate:
     Args:
         by: the key columns, at least one.
         aggregates: the result's columns, as SQL: `{"orders": "count(*)", "revenue": "sum(price * quantity)"}`.
-        ttl: how long a key lives after its newest row; None for no limit.
+        ttl: how long the rows of a key count after its newest row; None for no limit.
         ttl_by: whether `ttl` is `event` time, by the watermark, or `processing` time, by the ledger's clock.
         after_ttl: whether to `keep` or to `retract` the result of an expired key.
 
@@ -67,7 +67,7 @@ class Aggregate:
         if not self.key:
             legal = "at least one column; for a total of all rows, a column with the same value in each"
             raise OperatorError.bad_value("by", self.by, legal)
-        _ = self._values, self._ttl
+        _ = self._aggregates, self._ttl
         check_distinct([*self.key, *self.aggregates, SEQ, ARRIVAL])
 
     @cached_property
@@ -80,7 +80,7 @@ class Aggregate:
         return TimeToLive.read(self.ttl, self.ttl_by, self.after_ttl, key=self.key)
 
     @cached_property
-    def _values(self) -> Aggregates:
+    def _aggregates(self) -> Aggregates:
         return Aggregates.read(self.aggregates)
 
     @property
@@ -102,7 +102,7 @@ class Aggregate:
         """The rows of new batches, which are merged into the results; or all rows of the keys of new rows."""
         if self._ttl:
             return self._ttl.reads(self.key)
-        return NewRows() if self._values.are_mergeable else ByKey(self.key)
+        return NewRows() if self._aggregates.are_mergeable else ByKey(self.key)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """No row is late."""
@@ -125,21 +125,23 @@ class Aggregate:
         self._check(rows)
         rows = self._ttl.current(self.key, rows) if self._ttl else rows
         if _has_positions(rows) and not self._takes_newest_position:
-            return self._of_last_change(self._of_single_rows(rows))
-        return self._grouped(rows, self._values.plain_columns() if self._values.are_mergeable else self._values.columns(rows))
+            return self._with_last_change(self._results_of_single_rows(rows))
+        return self._aggregated_by_key(
+            rows, self._aggregates.plain_columns() if self._aggregates.are_mergeable else self._aggregates.columns(rows)
+        )
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The results of the keys of new rows, from the results so far and the new rows."""
         [rows] = frames
         self._check(rows)
         if _has_positions(rows) and not self._takes_newest_position:
-            return self._of_last_change(current.unionByName(self._of_single_rows(rows)))
-        partial = self._exact(current.unionByName(self(rows)))
-        return self._grouped(partial, self._values.typed(self._values.merged(partial), partial.schema))
+            return self._with_last_change(current.unionByName(self._results_of_single_rows(rows)))
+        partial = self._checked_sums(current.unionByName(self(rows)))
+        return self._aggregated_by_key(partial, self._aggregates.typed(self._aggregates.merged(partial), partial.schema))
 
     def check_types(self, rows: StructType) -> None:
         """Raise `OperatorError` if columns of these types certainly cannot be aggregated; it needs no Spark session."""
-        self._values.check_merged_sums(rows)
+        self._aggregates.check_merged_sums(rows)
 
     def moves(self, column: str, never_negative: Collection[str], *, is_descending: bool, nulls_first: bool) -> str:
         """Why further rows never move a key's value back in an order; empty if they might, or if it is no column of the aggregates.
@@ -153,45 +155,47 @@ class Aggregate:
         >>> Aggregate(by="k", aggregates={"n": "count(*)"}).moves("n", (), is_descending=True, nulls_first=False)
         'count(*) never falls'
         """
-        found = None if self._ttl else self._values.expressions.get(column)  # an expired key starts anew
-        return "" if found is None else found.moves(never_negative, is_descending=is_descending, nulls_first=nulls_first)
+        expression = None if self._ttl else self._aggregates.expressions.get(column)  # an expired key starts anew
+        return "" if expression is None else expression.moves(never_negative, is_descending=is_descending, nulls_first=nulls_first)
 
     def changes_only(self, columns: Sequence[str]) -> bool:
-        """Whether every change of a result changes one of some of its columns."""
-        return self._values.changes_only(columns)
+        """Whether each change of a result changes at least one of the given columns."""
+        return self._aggregates.changes_only(columns)
 
     @property
     def _takes_newest_position(self) -> bool:
         """Whether `seq` and `arrival` of a result are those of the newest row of its key."""
-        return not self._values.are_mergeable or self._values.change_with_every_row
+        return not self._aggregates.are_mergeable or self._aggregates.change_with_every_row
 
-    def _grouped(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
+    def _aggregated_by_key(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
         """One row of each key, with the newest `seq` and `arrival` if the rows have them."""
         position = [F.max(F.struct(SEQ, ARRIVAL)).alias(_POSITION)] if _has_positions(rows) else []
         grouped = rows.groupBy(*self.key).agg(*values, *position)
-        return self._exact(grouped.select(*self.key, *self.aggregates, *([f"{_POSITION}.*"] if position else [])))
+        return self._checked_sums(grouped.select(*self.key, *self.aggregates, *([f"{_POSITION}.*"] if position else [])))
 
-    def _of_single_rows(self, rows: DataFrame) -> DataFrame:
+    def _results_of_single_rows(self, rows: DataFrame) -> DataFrame:
         """The result of each row as the only one of its key."""
         alone = Window.partitionBy(*self.key).orderBy(SEQ, ARRIVAL).rowsBetween(Window.currentRow, Window.currentRow)
         values = [F.expr(sql).over(alone).alias(name) for name, sql in self.aggregates.items()]
         return rows.select(*self.key, *values, SEQ, ARRIVAL)
 
-    def _of_last_change(self, partial: DataFrame) -> DataFrame:
+    def _with_last_change(self, partial: DataFrame) -> DataFrame:
         """Merge partial results in arrival order: the last values, and the position of the row that last changed one of them."""
         in_order = Window.partitionBy(*self.key).orderBy(SEQ, ARRIVAL)
         until_now = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        values = self._values.typed([value.over(until_now) for value in self._values.merged(self._exact(partial))], partial.schema)
+        values = self._aggregates.typed(
+            [value.over(until_now) for value in self._aggregates.merged(self._checked_sums(partial))], partial.schema
+        )
         running = partial.select(*self.key, *values, SEQ, ARRIVAL).withColumn(_VALUES, F.struct(*self.aggregates))
         numbered = running.withColumns({_PREVIOUS: F.lag(_VALUES).over(in_order), _NTH: F.row_number().over(in_order)})
         is_change = (F.col(_NTH) == 1) | ~F.col(_VALUES).eqNullSafe(F.col(_PREVIOUS))
         last = [F.max_by(name, F.struct(SEQ, ARRIVAL)).alias(name) for name in self.aggregates]
         position = F.max(F.when(is_change, F.struct(SEQ, ARRIVAL))).alias(_POSITION)
-        return self._exact(numbered.groupBy(*self.key).agg(*last, position).select(*self.key, *self.aggregates, f"{_POSITION}.*"))
+        return self._checked_sums(numbered.groupBy(*self.key).agg(*last, position).select(*self.key, *self.aggregates, f"{_POSITION}.*"))
 
-    def _exact(self, results: DataFrame) -> DataFrame:
+    def _checked_sums(self, results: DataFrame) -> DataFrame:
         """The results unchanged; raises `OperatorError` if a sum of floats depends on the order of its rows."""
-        for name, expression in self._values.expressions.items():
+        for name, expression in self._aggregates.expressions.items():
             if expression.merge_function == "sum" and isinstance(results.schema[name].dataType, DoubleType | FloatType):
                 raise unmergeable_sum(expression.sql)
         return results

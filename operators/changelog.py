@@ -40,6 +40,9 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str], chang
 
     Returns:
         `before`'s columns and `change` (string): `+I`, `-U` with its `+U`, or `-D`. Rows that are equal in both tables are not in it.
+
+    Raises:
+        OperatorError: the key has no column, `after` lacks a column of `before`, or the tables have a column with the name `change`.
     """
     if not key:
         raise OperatorError.bad_value("key", key, "at least one column; without a key every row would change into every other")
@@ -143,7 +146,7 @@ def bag_changes(before: DataFrame, after: DataFrame, change: str = CHANGE) -> Da
     more = F.when(new > old, F.array_repeat(F.lit(INSERT), (new - old).cast("int")))
     fewer = F.when(new < old, F.concat(F.array(F.lit(DELETE)), F.array_repeat(F.lit(INSERT), new.cast("int"))))
     kinds = F.coalesce(more, fewer, F.array().cast("array<string>"))
-    return _by_row(before, after, kinds.alias(_KIND)).select(*_own(before), F.explode(_KIND).alias(change))
+    return _aggregate_by_row(before, after, kinds.alias(_KIND)).select(*_columns_of(before), F.explode(_KIND).alias(change))
 
 
 def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") -> DataFrame:
@@ -154,24 +157,23 @@ def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") 
     """
     check_present(after, before.columns, "after")
     check_free(before, copies)
-    counted = _by_row(before, after, F.sum(_SIGN).alias(_KIND)).where(F.col(_KIND) != 0)
-    return counted.select(*_own(before), F.col(_KIND).alias(copies))
+    counted = _aggregate_by_row(before, after, F.sum(_SIGN).alias(_KIND)).where(F.col(_KIND) != 0)
+    return counted.select(*_columns_of(before), F.col(_KIND).alias(copies))
 
 
-def _own(frame: DataFrame) -> list[Column]:
+def _columns_of(frame: DataFrame) -> list[Column]:
     return [F.col(f"`{c}`") for c in frame.columns]
 
 
-def _by_row(before: DataFrame, after: DataFrame, value: Column) -> DataFrame:
+def _aggregate_by_row(before: DataFrame, after: DataFrame, value: Column) -> DataFrame:
     """An aggregate of each distinct row of two tables over its copies, whose sign is -1 in `before` and 1 in `after`."""
-    both = after.select(*_own(before), F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
+    both = after.select(*_columns_of(before), F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
     plain = [f.name for f in before.schema.fields if not has_map(f.dataType)]
     maps = [f for f in before.schema.fields if f.name not in plain]
     if not maps:
-        return both.groupBy(*_own(before)).agg(value)
+        return both.groupBy(*_columns_of(before)).agg(value)
     entries = F.struct(*[comparable(F.col(f"`{f.name}`"), f.dataType) for f in maps])
-    kept = F.first(F.struct(*[F.col(f"`{f.name}`") for f in maps])).alias(
-        _ROW
-    )  # equal in all copies, except for the order of a map's entries
-    found = both.groupBy(*[F.col(f"`{c}`") for c in plain], entries.alias(_ENTRIES)).agg(value, kept)
-    return found.select(*[F.col(f"`{c}`") for c in plain], f"{_ROW}.*", _KIND)
+    # The maps of all copies are equal, except for the order of their entries.
+    first_maps = F.first(F.struct(*[F.col(f"`{f.name}`") for f in maps])).alias(_ROW)
+    grouped = both.groupBy(*[F.col(f"`{c}`") for c in plain], entries.alias(_ENTRIES)).agg(value, first_maps)
+    return grouped.select(*[F.col(f"`{c}`") for c in plain], f"{_ROW}.*", _KIND)

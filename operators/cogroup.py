@@ -60,8 +60,8 @@ class CoGroup(WindowedOperator):
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
-        evictor: which rows of a key and window are grouped, of both sides together; None for all. It reads the sides' rows as `left` and
-            `right`, of which one is null.
+        evictor: which rows of a key and window are grouped, of both sides together; None for all. For each row it reads the columns
+            `left` and `right`: one has the row of its side, and the other is null.
         early: when a window that is still open shows its group so far, in `early/<asset>`; None for never. The results do not depend
             on it.
 

@@ -30,7 +30,7 @@ def names(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def parameter(value: int, beside: Column) -> Column:
+def parameter(value: int, column: Column) -> Column:
     """A literal bigint whose value may differ from one micro-batch to the next without a change of the code that Spark generates.
 
     Spark writes a literal number into the code that it generates, so that a plan with another number is generated and compiled again.
@@ -38,9 +38,9 @@ def parameter(value: int, beside: Column) -> Column:
 
     Args:
         value: the number.
-        beside: a bigint column of the rows that it is used with; the parameter is null where the column is.
+        column: a bigint column of the rows that it is used with; the parameter is null where the column is.
     """
-    return F.get(F.array(F.lit(value).cast("bigint")), beside.bitwiseAND(0).cast("int"))
+    return F.get(F.array(F.lit(value).cast("bigint")), column.bitwiseAND(0).cast("int"))
 
 
 def same_rows(one: str, other: str, columns: Sequence[str], schema: StructType | None = None) -> Column:

@@ -17,7 +17,7 @@ class Consecutive:
     """The result of `then` over the results of `of`: for example the Top-K of each window of an aggregate.
 
     The windows of the first operator are complete when they close, so a step passes their results on at once. To keep those results as
-    well, make two assets, the second from the first: both ways give the same rows. A row is late if it is late for the first operator;
+    well, make two tables, of which the second reads the first; it has the same rows. A row is late if it is late for the first operator;
     a row within its allowed lateness corrects the results of both.
 
     The semantics are those of Flink's consecutive windows, `windowAll` after `keyBy().window()`.

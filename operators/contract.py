@@ -93,7 +93,7 @@ class BoundsLateness(Operator, Protocol):
 def late_before(operator: Operator, watermark: int) -> int | None:
     """The bound before which rows are late for an operator at a watermark; None if it gives none (see `BoundsLateness`).
 
-    A subclass that overrides only `late` gives none: the bound that it inherits is that of the other `late`.
+    If a subclass overrides `late` but not `late_before`, the inherited bound does not belong to its `late`, so the result is None.
     """
     if not isinstance(operator, BoundsLateness):
         return None
@@ -125,13 +125,21 @@ class Incremental(Operator, Protocol):
     """An operator that reads `NewRows`: it merges new rows into its own current rows."""
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
-        """The rows after a step of the keys that change, from those keys' rows before it and the rows of new batches."""
+        """Merge the rows of new batches into the table's rows.
+
+        Args:
+            current: the table's rows that the new rows may change.
+            frames: the rows of new batches, for each input.
+
+        Returns:
+            The rows that replace `current`.
+        """
         ...
 
 
 @runtime_checkable
 class Promised(Incremental, Protocol):
-    """An operator whose `fold` is right only if its input keeps a promise; it fails with `PROMISE_BROKEN` if it does not."""
+    """An operator whose `fold` is right only if its input keeps a promise; `fold` fails with `PROMISE_BROKEN` if the input breaks it."""
 
     @property
     def improving(self) -> bool:
@@ -227,7 +235,7 @@ class TracesInputs(Operator, Protocol):
     """An operator whose results name the input rows from which they were computed, so that each row can be accounted for."""
 
     def traced(self, column: str) -> tuple[str | None, ...]:
-        """The result's name, for each input, of a column that every input has; None for an input of which results name no row."""
+        """For each input, the result's name of a column that every input has; None if results do not name rows of that input."""
         ...
 
     def finalized_at_if_unmatched(self, which: int, event_time: Column) -> Column:

@@ -23,14 +23,14 @@ _ROW, _ROWS, _POSITION = temporary("row_number"), temporary("rows"), temporary("
 class CountWindowAggregate:
     """For each key and each window of `size` rows: Spark aggregates over the rows, in the order in which they arrived.
 
-    Window `n` of a key (`window_number`, from 1) ends with row `n * slide` of the key, and contains the `size` rows up to that one; the
-    first windows have fewer rows if `size` is larger than `slide`, and rows are in no window if it is smaller. A window is added when its
-    last row has arrived; over a source it never changes. The rows after a key's last complete window are in no result yet. Event time
+    Window `n` of a key (`window_number`, from 1) ends with row `n * slide` of the key, and contains the `size` rows up to that one. If
+    `size` is larger than `slide`, the first windows have fewer rows; if it is smaller, some rows are in no window. A window is added when
+    its last row has arrived; over a source it never changes. The rows after a key's last complete window are in no result yet. Event time
     is not used, so no row is late. A null key is an ordinary key.
 
     The order is that of the event log: by batch (`seq`), and by position in the batch (`arrival`). It is recorded, so a rebuild gives the
     same windows, wherever steps are cut. Rows that arrive in another order give other windows, as in Flink. Over an upserted table its
-    present rows are counted, by their `seq` and `arrival`; if one of them changes, the windows of its key are computed again.
+    current rows are counted, by their `seq` and `arrival`; if one of them changes, the windows of its key are computed again.
 
     The semantics are those of Flink's `countWindow(size)` and `countWindow(size, slide)`: a global window with a purging `CountTrigger`, or
     with a `CountEvictor` and a `CountTrigger`. A step reads every row of the keys of its new rows.
@@ -56,7 +56,7 @@ class CountWindowAggregate:
     def __post_init__(self) -> None:
         check_count("size", self.size)
         check_count("slide", self._slide)
-        _ = self._values
+        _ = self._aggregates
         check_distinct([*self.key, WINDOW_NUMBER, *self.aggregates, SEQ, ARRIVAL])
 
     @cached_property
@@ -65,7 +65,7 @@ class CountWindowAggregate:
         return names(self.by)
 
     @cached_property
-    def _values(self) -> Aggregates:
+    def _aggregates(self) -> Aggregates:
         return Aggregates.read(self.aggregates)
 
     @property
@@ -122,11 +122,16 @@ class CountWindowAggregate:
         counted = numbered.withColumn(_ROWS, F.count("*").over(of_key))
         each = counted.withColumn(WINDOW_NUMBER, F.explode(self._windows(F.col(_ROW), F.col(_ROWS))))
         last = F.max(F.struct(SEQ, ARRIVAL)).alias(_POSITION)
-        results = each.groupBy(*self.key, WINDOW_NUMBER).agg(*self._values.columns(each), last)
+        results = each.groupBy(*self.key, WINDOW_NUMBER).agg(*self._aggregates.columns(each), last)
         return results.select(*self.key, WINDOW_NUMBER, *self.aggregates, f"{_POSITION}.*")
 
     def _windows(self, row: Column, rows: Column) -> Column:
-        """The numbers of the complete windows that contain a row of a key with so many rows."""
+        """The numbers of the complete windows that contain a row.
+
+        Args:
+            row: the row's number among the rows of its key, from 1.
+            rows: the number of rows of the key.
+        """
         first = F.ceil(row / self._slide)
         last = F.least(F.floor((row + self.size - 1) / self._slide), F.floor(rows / self._slide))
         return F.when(first <= last, F.sequence(first, last)).otherwise(F.array().cast("array<bigint>"))

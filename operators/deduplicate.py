@@ -7,7 +7,7 @@ from typing import get_args
 
 from pyspark.sql import Column, DataFrame
 
-from operators._support.deduplication import By, Keep, RowChoice, StreamDeduplication, WindowDeduplication
+from operators._support.deduplication import Keep, RowChoice, RowOrder, StreamDeduplication, WindowDeduplication
 from operators._support.lateness import Lateness
 from operators._support.row_windows import AssignedWindows
 from operators._support.time_to_live import AfterTtl, TimeToLive
@@ -34,17 +34,17 @@ class Deduplicate:
     arrival, are never late.
 
     With `ttl`, a key without a new row for longer than that expires, and its next row starts it anew: older rows no longer count. A row
-    that is dropped as a duplicate counts as new, and so prolongs the key's life. The row of an expired key stays until the key's next
-    row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry. A step then reads every row of the
-    keys of its new rows.
+    that is dropped as a duplicate counts as new too, and so postpones the expiry. The row of an expired key stays until the key's next
+    row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry. With `ttl`, a step reads every row of
+    the keys of its new rows.
 
     With a window a result is added at the window's end, `result_time = final_at = end - 1 ms`; a session's `final_at` is its `end`. Each
     row is late or not for each of its windows, as in `WindowedAggregate`. Sessions are those of a key. If the rows already have a window,
     it is kept as `source_window_start` and `source_window_end`.
 
     The semantics are those of Flink's SQL deduplication and window deduplication (`ROW_NUMBER() = 1`). Flink emits a first row by event
-    time when the watermark reaches it; here it is emitted at once, and may still be replaced.
-    Flink's state of a first row lives from the row that created it; here duplicates prolong it.
+    time when the watermark reaches it; here it is emitted at once, and may still be replaced. In Flink the TTL of a first row counts from
+    that row; here it counts from the newest duplicate.
 
     Args:
         by: the key columns.
@@ -55,7 +55,7 @@ class Deduplicate:
         allowed_lateness: with a window, how long after its end, in the watermark's time, a row may still replace its result.
         early: with a window, when it shows its rows so far while it is open, in `early/<asset>`; None for never. The results do not depend
             on it.
-        ttl: without a window, how long a key lives after its newest row; None for no limit.
+        ttl: without a window, how long the rows of a key count after its newest row; None for no limit.
         ttl_by: whether `ttl` is `event` time, by the watermark, or `processing` time, by the ledger's clock.
         after_ttl: whether to `keep` or to `retract` the row of an expired key.
 
@@ -68,7 +68,7 @@ class Deduplicate:
 
     by: str | Sequence[str]
     keep: Keep = "first"
-    order: By = "event_time"
+    order: RowOrder = "event_time"
     window: AnyWindow | None = None
     time: str = EVENT_TIME
     allowed_lateness: Duration = 0
@@ -79,7 +79,7 @@ class Deduplicate:
 
     def __post_init__(self) -> None:
         if self.early and not self.window:
-            raise OperatorError.bad_value("early", self.early, "None without a `window`: the table itself has the present row of each key")
+            raise OperatorError.bad_value("early", self.early, "None without a `window`: the table itself has the current row of each key")
         if self.lateness and not self.window:
             legal = "zero without a `window`: a key's row in the whole stream is updated however late a row is"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
@@ -89,8 +89,8 @@ class Deduplicate:
             check_distinct([*self.key, WINDOW_START, WINDOW_END])
         if self.keep not in get_args(Keep):
             raise OperatorError.bad_value("keep", self.keep, ", ".join(get_args(Keep)))
-        if self.order not in get_args(By):
-            raise OperatorError.bad_value("order", self.order, ", ".join(get_args(By)))
+        if self.order not in get_args(RowOrder):
+            raise OperatorError.bad_value("order", self.order, ", ".join(get_args(RowOrder)))
         if self._ttl and self.window:
             raise OperatorError.bad_value("ttl", self.ttl, "None with a `window`: the row of a key and window is final, and stays")
 
@@ -177,7 +177,7 @@ class Deduplicate:
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The row of each key, from the current rows and the rows of new batches."""
         [rows] = frames
-        return RowChoice(self.keep, self.order, self.time).of_each(current.unionByName(rows), self.key)
+        return RowChoice(self.keep, self.order, self.time).select(current.unionByName(rows), self.key)
 
     def _check(self, rows: DataFrame) -> None:
         frame = plain(rows)

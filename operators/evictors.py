@@ -1,7 +1,7 @@
 """Evictors: they select the rows of a window that count, before its result is computed.
 
 An evictor decides by the rows of a window alone, never by the order in which they arrived in steps, so that a stream and a backfill keep
-the same rows. Flink's evictors go by the order of arrival; of rows with equal event time, those here do too.
+the same rows. Flink's evictors use the order of arrival; the evictors here use it only for rows with equal event time.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ class Evictor(Protocol):
     """Which rows of a window count. An evictor of your own is a frozen dataclass with this method.
 
     It must keep the same rows for the same frame, in whatever order Spark reads it. An operator with an evictor computes each row once
-    for each of its windows. A table with another evictor is another table; if the code of your own evictor changes, change the table's
-    `version`.
+    for each of its windows. The evictor and its parameters are part of a table's identity, but its code is not: if the code of your own
+    evictor changes, change the table's `version`.
     """
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:

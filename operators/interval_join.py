@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from operators._support import spark_streaming
 from operators._support.join_columns import JoinColumns
 from operators._support.join_condition import static_condition, streaming_condition
-from operators._support.late_rows import are_joined, late_by
+from operators._support.late_rows import are_joined, watermark_if_late
 from operators._support.lateness import Lateness
 from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, with_ids, with_matched
 from operators._support.time_buckets import BucketedJoin, bucket_ms
@@ -25,12 +25,12 @@ from operators.triggers import IS_FINAL, ROWS_SEEN, EveryInterval, EveryStep, Tr
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 LateRows = Literal["drop", "join"]
-_HAS_LEFT, _HAS_RIGHT, _LEFT_MARK, _RIGHT_MARK = map(temporary, ("has_left", "has_right", "left_mark", "right_mark"))
-_NUMBER, _ROW, _FIRST = map(temporary, ("number", "row", "first"))
+_HAS_LEFT, _HAS_RIGHT, _LEFT_WATERMARK, _RIGHT_WATERMARK = map(temporary, ("has_left", "has_right", "left_watermark", "right_watermark"))
+_NUMBER, _ROW, _RESULT_MS = map(temporary, ("number", "row", "result_ms"))
 _LEFT_MS, _RIGHT_MS = temporary("left_ms"), temporary("right_ms")
 """The times in ms, computed once for each row: Spark compares each row with all rows of its key."""
 _TRIGGERS: dict[How, tuple[tuple[type, ...], str]] = {
-    "semi": ((EveryStep,), "an earlier match of a row may still arrive, with which it may be final before it is shown again"),
+    "semi": ((EveryStep,), "an earlier match of a row may still arrive, and make the row final before a later trigger shows it"),
     "anti": ((), "that a row has no match is known only when it is final"),
 }
 """The triggers that are legal for some kinds, and why."""
@@ -124,7 +124,7 @@ class IntervalJoin:
         """The names of the result's columns (see `NamesColumns`)."""
         left, right = inputs
         found = self.names.result_columns(left, right)
-        if self._is_of_left:
+        if self._has_left_rows_only:
             found = (*map(self.names.own_name, left), RESULT_TIME, FINAL_AT)
             check_distinct(found, "choose another `left_prefix`, or rename the input columns")
         if self.early:
@@ -147,7 +147,7 @@ class IntervalJoin:
         return Lateness.read(self.allowed_lateness)
 
     @property
-    def _is_of_left(self) -> bool:
+    def _has_left_rows_only(self) -> bool:
         """Whether the result has left rows alone."""
         return self.how in ("semi", "anti")
 
@@ -169,7 +169,7 @@ class IntervalJoin:
         """
         one, mirrored = self.interval, self.interval.mirrored
         left = max(one.forward, one.backward - mirrored.lower if self.keeps_unmatched(1) else 0)
-        right = max(one.backward, one.forward - one.lower if self.keeps_unmatched(0) or self._is_of_left else 0)
+        right = max(one.backward, one.forward - one.lower if self.keeps_unmatched(0) or self._has_left_rows_only else 0)
         joins_late = self.late_rows == "join"
         lateness = FOREVER if joins_late else self.lateness.ms
         return ByTimeRange(lookback=(left, right), watermark_delay=1, with_watermark=joins_late, lateness=lateness)
@@ -203,7 +203,7 @@ class IntervalJoin:
 
     def traced(self, column: str) -> tuple[str, str | None]:
         """The result's names of a column that both sides have; a result of `semi` or `anti` has no right row."""
-        return (self.names.own_name(column), None) if self._is_of_left else self.names.traced(column)
+        return (self.names.own_name(column), None) if self._has_left_rows_only else self.names.traced(column)
 
     @property
     def bucket_ms(self) -> int:
@@ -221,7 +221,7 @@ class IntervalJoin:
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
         """The pairs so far, or for `semi` the left rows with a match, and `rows_seen`, the rows that a result names (see `Early`)."""
-        so_far, rows = (replace(self, early=None), 1) if self._is_of_left else (self.pairs, 2)
+        so_far, rows = (replace(self, early=None), 1) if self._has_left_rows_only else (self.pairs, 2)
         return so_far(*frames).withColumn(ROWS_SEEN, F.lit(rows).cast("bigint"))
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
@@ -242,10 +242,10 @@ class IntervalJoin:
         names = self.names
         times = F.col(names.joined_name(self.left_time, right, 0)), F.col(names.joined_name(self.right_time, left, 1))
         sides, matches = (self._side(frames[0], right, 0), self._side(frames[1], left, 1)), self._matches(*times, streams)
-        if self._is_of_left:
+        if self._has_left_rows_only:
             kept = (self._with_match if self.how == "semi" else self._without_match)(*sides, matches)
             own = [F.col(names.joined_name(c, right, 0)).alias(names.own_name(c)) for c in left.columns]
-            return kept.select(*own, *_result_times(F.col(_FIRST)))
+            return kept.select(*own, *_result_times(F.col(_RESULT_MS)))
         joined = self._joined(*sides, matches, self.how)
         return joined.select(*names.key_columns(), *names.payload(left, right), *_result_times(self._result_time()))
 
@@ -260,7 +260,7 @@ class IntervalJoin:
         at, own = millis(F.col((self.left_time, self.right_time)[which])), plain(frame)
         added = {(_HAS_LEFT, _HAS_RIGHT)[which]: F.lit(True), (_LEFT_MS, _RIGHT_MS)[which]: at}
         if self.late_rows == "join":
-            added[(_LEFT_MARK, _RIGHT_MARK)[which]] = late_by(frame, at, self.lateness)
+            added[(_LEFT_WATERMARK, _RIGHT_WATERMARK)[which]] = watermark_if_late(frame, at, self.lateness)
         if self.how == "semi" and which == 0:  # with the key it identifies a row, as equal rows are interchangeable
             added[_NUMBER] = F.row_number().over(Window.partitionBy(*self.key).orderBy(*tie_breakers(own)))
         return frame.select(*self.names.renamed(own.columns, other, which), *[of.alias(name) for name, of in added.items()])
@@ -269,11 +269,11 @@ class IntervalJoin:
         """The left rows with a match, with the result time of their earliest pair, in epoch ms."""
         at, row = self._result_time(), F.struct(*left.columns)
         pairs = self._joined(left, right, matches, "inner").groupBy(*self.key, _NUMBER)
-        return pairs.agg(F.min(at).alias(_FIRST), F.min_by(row, at).alias(_ROW)).select(_FIRST, f"{_ROW}.*")
+        return pairs.agg(F.min(at).alias(_RESULT_MS), F.min_by(row, at).alias(_ROW)).select(_RESULT_MS, f"{_ROW}.*")
 
     def _without_match(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
         """The left rows without a match, with their result time, in epoch ms."""
-        return self._joined(left, right, matches, "left_anti").withColumn(_FIRST, F.col(_LEFT_MS) + self.interval.forward)
+        return self._joined(left, right, matches, "left_anti").withColumn(_RESULT_MS, F.col(_LEFT_MS) + self.interval.forward)
 
     def _joined(self, left: DataFrame, right: DataFrame, matches: Column, how: str) -> DataFrame:
         """The rows that match, and those that `how` keeps, by the join that `time_buckets` chooses."""
@@ -284,7 +284,7 @@ class IntervalJoin:
         left_at, right_at = F.col(_LEFT_MS), F.col(_RIGHT_MS)
         within = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
         if self.late_rows == "join":
-            within &= are_joined(left_at, right_at, F.col(_LEFT_MARK), F.col(_RIGHT_MARK), self.interval)
+            within &= are_joined(left_at, right_at, F.col(_LEFT_WATERMARK), F.col(_RIGHT_WATERMARK), self.interval)
         condition = self.names.key_pairs(), within, self.residual
         return streaming_condition(*condition, (left_time, right_time), self.interval) if streams else static_condition(*condition)
 

@@ -89,7 +89,7 @@ class ByTimeRange(Reads):
         recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
             by batch (see `DecidesLateness`). The frames have `SESSION`.
         versions: the indexes of the inputs whose rows are versions, which rows of the other inputs look up. A version may be looked up as
-            long as the lookback says, and is counted as matched when the watermark reaches its time and `watermark_delay`: from then
+            long as the lookback says, and is counted as matched when the watermark reaches its time plus `watermark_delay`: from then
             on every row can find it.
         by_arrival: the indexes of the inputs of versions that are looked up by arrival. A step reads all of their rows up to its last
             batch, whatever their event times. No row of them is late, and the watermark does not wait for them. They must be sources.
@@ -139,7 +139,8 @@ class NewRows(Reads):
     """A step reads only the rows of new batches, and merges them into the operator's own table (see `Incremental`).
 
     Args:
-        touches: a new row can change only the rows of the table with equal values in these columns; None for the key of its upserts.
+        touches: columns of the table and of the rows: a new row can change only rows of the table with equal values in them. None for the
+            key of the operator's upserts.
         change: the column with a row's change kind (`+I`, `-U`, `+U`, `-D`). With it, a step over an upserted table reads the last change
             of each key; without it, the keys of changed rows are computed again. None if rows have no kinds.
     """
@@ -160,7 +161,8 @@ class ByKey(Reads):
     Args:
         key: the columns of the key, with the same names in every input; empty for all rows.
         through: the row key: columns that identify a row that can move from one key to another. Every key that such a row ever had is
-            read again, with every row of these keys. The changes of an upserted table name both keys by themselves.
+            read again, with every row of these keys. Over an upserted table it has no effect, because its changes name the old and the
+            new key.
         change: the column with a row's change kind; rows of tables are read as `+I`. None if rows have no kinds.
         ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
         ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing

@@ -20,7 +20,7 @@ TimeKind = Literal["event", "processing"]
 DAY_MS = 86_400_000
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 _WORDS = {"millisecond": "ms", "msec": "ms", "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d", "week": "w"}
-_WRITTEN = re.compile(r"\s*([+-]?\d{1,18})\s*([a-z]+)\s*", re.IGNORECASE)
+_DURATION = re.compile(r"\s*([+-]?\d{1,18})\s*([a-z]+)\s*", re.IGNORECASE)
 
 
 def duration_ms(value: Duration, parameter: str) -> int:
@@ -42,7 +42,7 @@ def duration_ms(value: Duration, parameter: str) -> int:
         return value
     if isinstance(value, timedelta):
         return _from_timedelta(value, parameter)
-    written = _WRITTEN.fullmatch(value) if isinstance(value, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    written = _DURATION.fullmatch(value) if isinstance(value, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     word = written[2].lower() if written else ""
     unit = _UNITS.get(word) or _UNITS.get(_WORDS.get(word.removesuffix("s"), ""))
     if written is None or unit is None:
@@ -51,7 +51,11 @@ def duration_ms(value: Duration, parameter: str) -> int:
 
 
 def length_ms(value: Duration, parameter: str) -> int:
-    """Read a duration of zero or more, in milliseconds."""
+    """Read a duration of zero or more, in milliseconds.
+
+    Raises:
+        DurationError: the value is not a duration, is finer than 1 ms, or is negative.
+    """
     length = duration_ms(value, parameter)
     if length < 0:
         raise DurationError.negative(parameter, value)
@@ -59,7 +63,12 @@ def length_ms(value: Duration, parameter: str) -> int:
 
 
 def positive_ms(value: Duration, parameter: str) -> int:
-    """Read a duration of more than zero, in milliseconds."""
+    """Read a duration of more than zero, in milliseconds.
+
+    Raises:
+        DurationError: the value is not a duration, or is finer than 1 ms.
+        WindowError: the duration is zero or negative.
+    """
     length = duration_ms(value, parameter)
     if length <= 0:
         raise WindowError.empty(parameter, value)
@@ -83,9 +92,9 @@ def timestamp(epoch_ms: Column) -> Column:
     return F.timestamp_millis(epoch_ms)
 
 
-def instant(epoch_ms: int, beside: Column) -> Column:
+def instant(epoch_ms: int, column: Column) -> Column:
     """One instant as a timestamp, for use with a timestamp column; null where the column is (see `columns.parameter`)."""
-    return timestamp(parameter(epoch_ms, millis(beside)))
+    return timestamp(parameter(epoch_ms, millis(column)))
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ class TopK:
         own = [c for c in each.columns if c not in (RESULT_TIME, FINAL_AT)]
         if each.isStreaming:
             return self._streamed(each.select(*own))
-        within = Window.partitionBy(*self.window_key).orderBy(*[o.by() for o in self._total(own)])
+        within = Window.partitionBy(*self.window_key).orderBy(*[o.by() for o in self._total_order(own)])
         ranked = each.select(*own, F.row_number().over(within).alias(RANK), *seen).withColumns(self._windows.times())
         return ranked.where(F.col(RANK) <= self.k)
 
@@ -166,9 +166,9 @@ class TopK:
         """The ranks of a stream's windows, each of which is collected, sorted and cut when it ends."""
         spark_streaming.check_results(rows, type(self).__name__)
         group = (WINDOW_START, WINDOW_END, *names(self.by))
-        order = [o for o in self._total(rows.columns) if o.column not in group]
-        held = F.collect_list(F.struct(*[c for c in rows.columns if c not in group]))
-        first = F.slice(F.array_sort(held, lambda a, b: spark_streaming.compared(a, b, order)), 1, self.k)
+        order = [o for o in self._total_order(rows.columns) if o.column not in group]
+        rows_of_group = F.collect_list(F.struct(*[c for c in rows.columns if c not in group]))
+        first = F.slice(F.array_sort(rows_of_group, lambda a, b: spark_streaming.compared(a, b, order)), 1, self.k)
         ranked = rows.groupBy(*group).agg(first.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_INDEX, _FIRST))
         unpacked = [F.col(c) if c in group else F.col(f"{_FIRST}.`{c}`") for c in rows.columns]
         return ranked.select(*unpacked, (F.col(_INDEX) + 1).alias(RANK)).withColumns(times_of_end())
@@ -184,7 +184,7 @@ class TopK:
         own = [F.col(c).alias(SOURCE_WINDOW.get(c, c)) for c in plain(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
         return self._windows.assign(rows).select(*own, *window_bounds())
 
-    def _total(self, columns: Sequence[str]) -> list[Ordering]:
+    def _total_order(self, columns: Sequence[str]) -> list[Ordering]:
         """The order, completed by all other columns."""
         decided = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END}
         ties = [c for c in (SEQ, ARRIVAL) if c in columns] + [c for c in columns if c not in (SEQ, ARRIVAL)]

@@ -60,9 +60,9 @@ class TopN:
         change: the column with a row's change kind.
         improving: promise that a row that replaces another always comes before it in the order, and that no row is deleted. Only with
             `unique_key`. A step that finds the promise broken is refused, and says how many keys break it. The promise is not needed
-            for a count, a maximum or a sum of what a row rule keeps from being negative, if the input is an `Aggregate` of the pipeline:
-            see `rises`.
-        ttl: how long a partition lives after its newest row; None for no limit.
+            for a count, a maximum, or a sum of values that a row rule keeps from being negative, if the input is an `Aggregate` of the
+            pipeline: see `rises`.
+        ttl: how long the rows of a partition count after its newest row; None for no limit.
         ttl_by: whether `ttl` is `event` time, by the watermark, or `processing` time, by the ledger's clock.
         after_ttl: whether to `keep` or to `retract` the rows of an expired partition.
         strategy: how a step computes the result: `append`, `update` or `retract`; None for the cheapest strategy that is right for the

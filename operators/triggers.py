@@ -1,7 +1,7 @@
 """Triggers: when a window that is still open shows an early result.
 
 An early result stays as it is until the trigger fires again for its window, or the window is final. A trigger is evaluated once in each
-advance, after its steps: what it would have shown before its last firing in an advance is not shown.
+advance, after its steps. If it would have fired several times during the advance, only the last result is shown.
 """
 
 import re
@@ -45,7 +45,7 @@ class Trigger(Protocol):
     """
 
     def fires(self, now: Moment, before: Moment) -> Column | bool:
-        """Whether a window shows its present result.
+        """Whether a window shows its current result.
 
         Args:
             now: the window at this advance.
@@ -72,9 +72,9 @@ class EveryStep:
 class EveryRows:
     """Shows a window at the advance in which the number of its rows reaches the next multiple of `rows` since it was last shown.
 
-    Flink's `CountTrigger` fires within a micro-batch, once for each multiple. A window without a result, as one of an inner join may be,
-    is not shown; it is shown with its first result if it has had `rows` rows by then. If a window has no result any more, because its rows
-    have found a match in an anti join, its early result is removed at once.
+    Flink's `CountTrigger` fires within a micro-batch, once for each multiple. A window can have rows but no result, for example in an inner
+    join. It is then shown with its first result, if it has reached `rows` rows by then. A window can also lose its results, for example in
+    an anti join whose rows have found matches. Its early results are then removed at once.
 
     Args:
         rows: the number, at least 1.

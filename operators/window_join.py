@@ -57,8 +57,9 @@ class WindowJoin(WindowedOperator):
             `result_time` or `final_at`.
         right_prefix: the same for the right side.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
-        evictor: which rows of a key and window are joined, of both sides together; None for all. It reads the sides' rows as `left` and
-            `right`, of which one is null. A row that it removes is in no result, also not as an unmatched row.
+        evictor: which rows of a key and window are joined, of both sides together; None for all. For each row it reads the columns
+            `left` and `right`: one has the row of its side, and the other is null. A row that it removes is in no result, also not as an
+            unmatched row.
         early: when a window that is still open shows its results so far, in `early/<asset>`; None for never. An unmatched row of an open
             window may still find a match. The results do not depend on it.
 

@@ -79,7 +79,7 @@ class WindowedAggregate(WindowedOperator):
 
     def __post_init__(self) -> None:
         _ = self.lateness
-        _ = self._values
+        _ = self._aggregates
         check_distinct([*self.key, *self.aggregates, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *self.shown_columns])
 
     @property
@@ -88,7 +88,7 @@ class WindowedAggregate(WindowedOperator):
         return names(self.by)
 
     @cached_property
-    def _values(self) -> Aggregates:
+    def _aggregates(self) -> Aggregates:
         return Aggregates.read(self.aggregates)
 
     @property
@@ -145,21 +145,21 @@ class WindowedAggregate(WindowedOperator):
         unsupported = {"allowed_lateness": self.lateness.ms, "evictor": self.evictor, "early": self.early}
         window = spark_streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unsupported)
         each = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
-        results = each.agg(*self._values.plain_columns())
+        results = each.agg(*self._aggregates.plain_columns())
         return results.select(*self.key, *spark_streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
 
     @property
     def _merges_panes(self) -> bool:
-        return isinstance(self.window, Tumbling) or self._values.are_mergeable
+        return isinstance(self.window, Tumbling) or self._aggregates.are_mergeable
 
     def _by_pane(self, rows: DataFrame, window: Aligned) -> DataFrame:
-        """Aggregate each row once, in its pane; then merge panes. Rows that not all of their windows accepted have panes of their own."""
+        """Aggregate each row once, in its pane; then merge panes. Rows that some of their windows did not accept have separate panes."""
         paned = in_panes(rows, window, self.time, self.lateness)
-        panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*self._values.columns(paned))
+        panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*self._aggregates.columns(paned))
         windowed = in_windows(panes, window)
         if isinstance(window, Tumbling):
             return windowed
-        merged = self._values.typed(self._values.merged(panes), panes.schema)
+        merged = self._aggregates.typed(self._aggregates.merged(panes), panes.schema)
         return windowed.groupBy(*self.key, WINDOW).agg(*merged)
 
     def _by_row(self, rows: DataFrame, evictor: Evictor | None, *, counted: bool = False) -> DataFrame:
@@ -168,4 +168,4 @@ class WindowedAggregate(WindowedOperator):
         if counted:
             each = each.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*group)))
         each = each if evictor is None else evictor.keep(each, group, self.time)
-        return each.groupBy(*group).agg(*self._values.columns(each), *([F.max(_SEEN).alias(ROWS_SEEN)] if counted else []))
+        return each.groupBy(*group).agg(*self._aggregates.columns(each), *([F.max(_SEEN).alias(ROWS_SEEN)] if counted else []))

@@ -98,7 +98,7 @@ class Tumbling(_Shifted):
 
 @dataclass(frozen=True, kw_only=True)
 class Sliding(_Shifted):
-    """Windows of one size, one of which starts at every `slide`: a row is in each `[s, s + size)` with `s <= t < s + size`.
+    """Windows of one size, of which one starts every `slide`: a row is in each window `[s, s + size)` with `s <= t < s + size`.
 
     If `slide` is longer than `size`, there are gaps between the windows, and a row in a gap is in no window.
 
@@ -264,7 +264,7 @@ class Session:
 
     @property
     def lookback(self) -> int:
-        """How far before its end rows decide where a session is cut, in ms."""
+        """How far before the end of a session rows can decide where it is cut, in ms."""
         return 2 * self.longest_ms + self.gap_ms
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructType
 
-from operators._support.order_independent import rewritten
+from operators._support.order_independent import rewrite_aggregates
 from operators._support.sql_tokens import Token, calls_of, tokens_of
 from operators.errors import OperatorError
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
@@ -140,7 +140,7 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
         return [*_read_words([token for token in self._tokens if token.is_code])]
 
     def _dependence(self, word: _Word) -> str | None:
-        """What the value depends on through a word, and what to write instead; None if the word is harmless."""
+        """What a word makes the value depend on, and what to write instead; None if the word is harmless."""
         if word.name in _FIRST_ROW_READ and word.is_call:
             return f"{_ROW_ORDER}; in place of {word.name} use min_by(v, struct(event_time, seq, arrival)), or max_by"
         if word.name in _IN_ORDER_READ and word.is_call and not {*_ORDER_INDEPENDENT} & {*word.inside} and not self._has_within_group:
@@ -178,7 +178,7 @@ class Aggregates:
         return all(expression.merge_function for expression in self.expressions.values())
 
     def changes_only(self, columns: Sequence[str]) -> bool:
-        """Whether every row that changes a result changes one of some of its columns."""
+        """Whether each row that changes a result changes at least one of the given columns."""
         with_every_row = (self.expressions[name].changes_with_every_row for name in columns if name in self.expressions)
         return any(with_every_row) or (self.are_mergeable and {*self.expressions} <= {*columns})
 
@@ -193,13 +193,13 @@ class Aggregates:
 
     def columns(self, rows: DataFrame) -> list[Column]:
         """The aggregates of rows; none depends on the order of the rows (see `order_independent`)."""
-        given = {name: expression.sql for name, expression in self.expressions.items()}
-        return [F.expr(sql).alias(name) for name, sql in rewritten(given, rows).items()]
+        sql_by_name = {name: expression.sql for name, expression in self.expressions.items()}
+        return [F.expr(sql).alias(name) for name, sql in rewrite_aggregates(sql_by_name, rows).items()]
 
     def merged(self, partial: DataFrame) -> list[Column]:
         """The aggregates of partial results, which have the names of the aggregates; none depends on the order of the rows."""
-        given = {name: f"{expression.merge_function}(`{name}`)" for name, expression in self.expressions.items()}
-        return [F.expr(sql) for sql in rewritten(given, partial).values()]
+        sql_by_name = {name: f"{expression.merge_function}(`{name}`)" for name, expression in self.expressions.items()}
+        return [F.expr(sql) for sql in rewrite_aggregates(sql_by_name, partial).values()]
 
     def check_merged_sums(self, schema: StructType) -> None:
         """Raise `OperatorError` if a sum that is merged certainly adds doubles; other sums are found when rows are aggregated."""
@@ -230,7 +230,7 @@ def check_depends_on_rows_only(parameter: str, sql: str) -> None:
 
 
 def _other_dependence(word: _Word) -> str | None:
-    """What a value depends on through a word besides the rows, and what to write instead; None if the word is harmless."""
+    """What a word makes a value depend on in addition to the rows, and what to write instead; None if the word is harmless."""
     if word.name in CHANCE | FILES | SESSION and word.is_call:
         return f"{_OTHER_THAN_ROWS}, as {word.name} does"
     if word.name in CLOCK and (word.is_call or word.name.startswith("current_")):

@@ -19,7 +19,7 @@ from operators.steps import Append, ByKey, ByTimeRange, NewRows, Upsert
 from operators.triggers import ROWS_SEEN
 
 Keep = Literal["first", "last"]
-By = Literal["event_time", "arrival"]
+RowOrder = Literal["event_time", "arrival"]
 _ROW = temporary("row")
 
 
@@ -34,10 +34,10 @@ class RowChoice:
     """
 
     keep: Keep
-    order: By
+    order: RowOrder
     time: str
 
-    def of_each(self, rows: DataFrame, group: Sequence[str]) -> DataFrame:
+    def select(self, rows: DataFrame, group: Sequence[str]) -> DataFrame:
         """The row that is kept of each group; by event time, rows with a null time are dropped."""
         choose = F.min_by if self.keep == "first" else F.max_by
         kept = F.struct(*rows.columns)
@@ -82,14 +82,14 @@ class StreamDeduplication:
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """`event_time <= watermark` for first rows by event time, else never."""
-        return F.coalesce(event_time <= watermark, F.lit(False)) if self._is_decided else F.lit(False)
+        return F.coalesce(event_time <= watermark, F.lit(False)) if self._is_final_behind_watermark else F.lit(False)
 
     def late_before(self, watermark: int) -> int:
         """The time after the watermark for first rows by event time, else `NEVER_LATE`."""
-        return watermark + 1 if self._is_decided else NEVER_LATE
+        return watermark + 1 if self._is_final_behind_watermark else NEVER_LATE
 
     @property
-    def _is_decided(self) -> bool:
+    def _is_final_behind_watermark(self) -> bool:
         """Whether a key's row is final once the watermark has passed it."""
         return (self.choice.keep, self.choice.order) == ("first", "event_time")
 
@@ -98,17 +98,17 @@ class StreamDeduplication:
         raise OperatorError("Deduplicate without a `window` decides lateness row by row: call `late`")
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
-        """Never: null."""
+        """When a row is final: null, because it may always be replaced."""
         [rows] = frames
         return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, F.lit(None).cast("timestamp").alias(FINALIZED_AT))
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key."""
-        return self.choice.of_each(self.ttl.current(self.key, rows) if self.ttl else rows, self.key)
+        return self.choice.select(self.ttl.current(self.key, rows) if self.ttl else rows, self.key)
 
     def so_far(self, rows: DataFrame) -> DataFrame:
         """Raise `OperatorError`: there are no windows."""
-        raise OperatorError("Deduplicate without a `window` has no open windows: its table has the present row of each key")
+        raise OperatorError("Deduplicate without a `window` has no open windows: its table has the current row of each key")
 
 
 @dataclass(frozen=True)
@@ -159,14 +159,14 @@ class WindowDeduplication:
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key and window, with the window and its times."""
-        return self._kept(self.windows.assign(rows), plain(rows).columns)
+        return self._with_windows(self.windows.assign(rows), plain(rows).columns)
 
     def so_far(self, rows: DataFrame) -> DataFrame:
         """The same, with the number of rows of the key in the window."""
         counted = F.count("*").over(Window.partitionBy(*self.key, WINDOW))
-        return self._kept(self.windows.assign(rows).withColumn(ROWS_SEEN, counted), plain(rows).columns, ROWS_SEEN)
+        return self._with_windows(self.windows.assign(rows).withColumn(ROWS_SEEN, counted), plain(rows).columns, ROWS_SEEN)
 
-    def _kept(self, each: DataFrame, own: Sequence[str], *seen: str) -> DataFrame:
-        kept = self.choice.of_each(each, (*self.key, WINDOW))
+    def _with_windows(self, each: DataFrame, own: Sequence[str], *seen: str) -> DataFrame:
+        kept = self.choice.select(each, (*self.key, WINDOW))
         named = [F.col(c).alias(name) for c, name in zip(own, self.own_columns(own), strict=True)]
         return kept.select(*named, *window_bounds(), *seen, *window_times(self.windows.window))

@@ -16,12 +16,12 @@ LEVELS = range(-5, 4)
 LARGEST = 2.0 ** (BITS * (LEVELS.stop))
 """The values whose sum is exact are smaller than this."""
 _MASK = (1 << BITS) - 1
-_ENOUGH = 1 << (3 * BITS)
+_SIGNIFICANT = 1 << (3 * BITS)
 """With a number this large, a double's 53 bits and the digit after them are known."""
 
 
 def exact_sum(value: str, condition: str | None = None) -> str:
-    """SQL of the sum of the doubles that an expression gives for the rows of a group; null if none is not null.
+    """SQL of the sum of the doubles that an expression gives for the rows of a group; null if all are null.
 
     Args:
         value: SQL of a double.
@@ -30,7 +30,7 @@ def exact_sum(value: str, condition: str | None = None) -> str:
     where = f" AND ({condition})" if condition else ""
     finite = f"abs({value}) < {_double(LARGEST)}"
     chunks = [f"sum({_chunk(value, level)}) FILTER (WHERE {finite}{where})" for level in LEVELS]
-    others = f"sum({value}) FILTER (WHERE NOT ({_checked(value, finite)}){where})"
+    others = f"sum({value}) FILTER (WHERE NOT ({_is_addable(value, finite)}){where})"
     parts = f"named_struct('n', count({value}) FILTER (WHERE {finite}{where}), 's', array({', '.join(chunks)}), 'o', {others})"
     total = f"if(g.n = 0, g.o, {_rounded('g.s')} + coalesce(g.o, 0D))"
     return f"transform(array({parts}), g -> {total})[0]"
@@ -42,7 +42,7 @@ def _chunk(value: str, level: int) -> str:
     return f"try_cast(({value} % {_double(above)} - {value} % {_double(weight)}) / {_double(weight)} AS BIGINT)"
 
 
-def _checked(value: str, finite: str) -> str:
+def _is_addable(value: str, finite: str) -> str:
     """SQL of whether a double is small enough; it raises an error if it is finite and too large."""
     infinite = f"isnan({value}) OR abs({value}) = double('infinity')"
     return f"CASE WHEN {finite} THEN true WHEN {infinite} THEN false WHEN {value} IS NULL THEN true ELSE raise_error('{NO_EXACT_SUM}') END"
@@ -53,7 +53,7 @@ def _rounded(sums: str) -> str:
     digits = f"transform(array({_digits(sums)}), d -> if(d[0] < 0, {_digits(f'transform({sums}, c -> -c)')}, d))[0]"
     sign = f"if({_digits(sums)}[0] < 0, -1D, 1D)"
     leading = (
-        f"aggregate({digits}, named_struct('m', cast(0 AS DECIMAL(38, 0)), 'cut', 0), (s, digit) -> if(s.m >= {_ENOUGH}BD, "
+        f"aggregate({digits}, named_struct('m', cast(0 AS DECIMAL(38, 0)), 'cut', 0), (s, digit) -> if(s.m >= {_SIGNIFICANT}BD, "
         f"named_struct('m', s.m, 'cut', s.cut + 1), "
         f"named_struct('m', cast(s.m * {1 << BITS}BD + digit AS DECIMAL(38, 0)), 'cut', s.cut)))"
     )

@@ -63,9 +63,9 @@ class JoinColumns:
             for c in own
             if c not in self.key
         ]
-        found = (*self.key, *payload, *self.added)
-        check_distinct(found, "choose other `left_prefix` / `right_prefix`, or rename the input columns")
-        return found
+        columns_of_both = (*self.key, *payload, *self.added)
+        check_distinct(columns_of_both, "choose other `left_prefix` / `right_prefix`, or rename the input columns")
+        return columns_of_both
 
     def payload(self, left: DataFrame, right: DataFrame) -> list[str]:
         """The result's columns other than the key and those that it adds."""

@@ -14,7 +14,7 @@ _ON_TIME = -(1 << 62)
 """Below every watermark."""
 
 
-def late_by(frame: DataFrame, at: Column, lateness: Lateness) -> Column:
+def watermark_if_late(frame: DataFrame, at: Column, lateness: Lateness) -> Column:
     """The watermark before a late row's batch, less the allowed lateness, in epoch ms; for other rows a number below every watermark.
 
     Args:
@@ -28,7 +28,7 @@ def late_by(frame: DataFrame, at: Column, lateness: Lateness) -> Column:
     return F.when(at < mark, mark).otherwise(F.lit(_ON_TIME))
 
 
-def are_joined(left_at: Column, right_at: Column, left_mark: Column, right_mark: Column, interval: Interval) -> Column:
+def are_joined(left_at: Column, right_at: Column, left_watermark: Column, right_watermark: Column, interval: Interval) -> Column:
     """Whether the row that arrived first could still be matched when the other one arrived.
 
     The later of two watermarks belongs to the row that arrived last. With equal watermarks the order of arrival is not known, and one of
@@ -37,10 +37,10 @@ def are_joined(left_at: Column, right_at: Column, left_mark: Column, right_mark:
     Args:
         left_at: the left event time, in epoch ms.
         right_at: the right event time, in epoch ms.
-        left_mark: `late_by` of the left row.
-        right_mark: `late_by` of the right row.
+        left_watermark: `watermark_if_late` of the left row.
+        right_watermark: `watermark_if_late` of the right row.
         interval: the join's bounds.
     """
-    left_was_last = (left_mark >= right_mark) & (right_at + interval.backward >= left_mark)
-    right_was_last = (right_mark >= left_mark) & (left_at + interval.forward >= right_mark)
+    left_was_last = (left_watermark >= right_watermark) & (right_at + interval.backward >= left_watermark)
+    right_was_last = (right_watermark >= left_watermark) & (left_at + interval.forward >= right_watermark)
     return left_was_last | right_was_last

@@ -1,6 +1,6 @@
 """Which rows of a join's inputs are in a result with a row of the other input.
 
-Rows are distinguished by a hash of all their columns. Equal rows of an input match the same rows, so they need not be.
+A row's id is a hash of all its columns. Equal rows of an input have the same id, which is right: they match the same rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,20 +13,20 @@ from operators.columns import comparable
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, plain
 
 ROW_ID = "matched_row_id"
-"""A column that inputs have while their rows are matched; an operator refuses columns with the prefix of temporary ones."""
+"""The column with a row's id while rows are matched. It has no temporary name, because operators refuse inputs with such columns."""
 
 
-def finality(frames: Sequence[DataFrame], times: Sequence[str], final_at: Callable[[int, Column], Column], *kept: str) -> DataFrame:
+def finality(frames: Sequence[DataFrame], times: Sequence[str], final_at: Callable[[int, Column], Column], *columns: str) -> DataFrame:
     """When the rows of a join's inputs are final: `WHICH`, `EVENT_TIME`, `FINALIZED_AT` and the columns to keep.
 
     Args:
         frames: the rows of each input.
         times: the event time of each input, a timestamp column.
         final_at: returns when a row of an input with an event time is final.
-        kept: further columns of the frames.
+        columns: further columns of the frames.
     """
     rows = [
-        frame.select(F.lit(which).alias(WHICH), EVENT_TIME, final_at(which, F.col(time)).alias(FINALIZED_AT), *kept)
+        frame.select(F.lit(which).alias(WHICH), EVENT_TIME, final_at(which, F.col(time)).alias(FINALIZED_AT), *columns)
         for which, (frame, time) in enumerate(zip(frames, times, strict=True))
     ]
     return reduce(DataFrame.unionByName, rows)
@@ -61,5 +61,5 @@ def with_matched(rows: DataFrame, ids: DataFrame) -> DataFrame:
         rows: `WHICH`, `EVENT_TIME`, `FINALIZED_AT` and `ROW_ID`.
         ids: `WHICH` and `ROW_ID`.
     """
-    found = rows.join(ids.withColumn(MATCHED, F.lit(True)), [WHICH, ROW_ID], "left")
-    return found.select(WHICH, EVENT_TIME, FINALIZED_AT, F.coalesce(MATCHED, F.lit(False)).alias(MATCHED))
+    rows_with_match = rows.join(ids.withColumn(MATCHED, F.lit(True)), [WHICH, ROW_ID], "left")
+    return rows_with_match.select(WHICH, EVENT_TIME, FINALIZED_AT, F.coalesce(MATCHED, F.lit(False)).alias(MATCHED))

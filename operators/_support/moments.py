@@ -4,7 +4,7 @@ The values are gathered in one array for each group, so that a group must fit in
 Spark's functions of the same names, with null in place of a division by zero.
 """
 
-_OF_ONE = {
+_ONE_COLUMN_SQL = {
     "var_pop": "try_divide({2}, size(l))",
     "var_samp": "try_divide({2}, greatest(size(l) - 1, 0))",
     "stddev_pop": "sqrt(try_divide({2}, size(l)))",
@@ -12,8 +12,8 @@ _OF_ONE = {
     "skewness": "try_divide(sqrt(size(l)) * {3}, sqrt({2} * {2} * {2}))",
     "kurtosis": "try_divide(size(l) * {4}, {2} * {2}) - 3D",
 }
-_SAME = {"stddev": "stddev_samp", "std": "stddev_samp", "variance": "var_samp"}
-_OF_TWO = {
+_SYNONYMS = {"stddev": "stddev_samp", "std": "stddev_samp", "variance": "var_samp"}
+_TWO_COLUMNS_SQL = {
     "covar_pop": "try_divide({yx}, size(l))",
     "covar_samp": "try_divide({yx}, greatest(size(l) - 1, 0))",
     "corr": "if(size(l) < 2, null, try_divide({yx}, sqrt({yy} * {xx})))",
@@ -26,8 +26,8 @@ _OF_TWO = {
     "regr_intercept": "m.y - try_divide({yx}, {xx}) * m.x",
     "regr_r2": "if({xx} = 0, null, if({yy} = 0, 1D, try_divide({yx} * {yx}, {xx} * {yy})))",
 }
-OF_ONE_COLUMN = frozenset({*_OF_ONE, *_SAME})
-OF_TWO_COLUMNS = frozenset(_OF_TWO)
+OF_ONE_COLUMN = frozenset({*_ONE_COLUMN_SQL, *_SYNONYMS})
+OF_TWO_COLUMNS = frozenset(_TWO_COLUMNS_SQL)
 
 
 def sorted_sum(value: str, condition: str | None, *, is_distinct: bool) -> str:
@@ -50,7 +50,7 @@ def moment(function: str, value: str, condition: str | None, *, is_distinct: boo
         is_distinct: whether equal values count once.
     """
     powers = [f"aggregate(l, 0D, (a, v) -> a + {' * '.join(['(v - m)'] * n)})" for n in range(5)]
-    result = _OF_ONE[_SAME.get(function, function)].format(*powers)
+    result = _ONE_COLUMN_SQL[_SYNONYMS.get(function, function)].format(*powers)
     return _with_mean(_sorted(value, condition, is_distinct), _mean("l", "v"), result)
 
 
@@ -67,7 +67,7 @@ def moment_of_two(function: str, y: str, x: str, condition: str | None) -> str:
     known = f"({y}) IS NOT NULL AND ({x}) IS NOT NULL" + (f" AND ({condition})" if condition else "")
     products = {a + b: f"aggregate(l, 0D, (a, v) -> a + (v.{a} - m.{a}) * (v.{b} - m.{b}))" for a, b in ("yx", "yy", "xx")}
     means = f"named_struct('y', {_mean('l', 'v.y')}, 'x', {_mean('l', 'v.x')})"
-    return _with_mean(_sorted(pairs, known, is_distinct=False), means, _OF_TWO[function].format(**products))
+    return _with_mean(_sorted(pairs, known, is_distinct=False), means, _TWO_COLUMNS_SQL[function].format(**products))
 
 
 def _sorted(value: str, condition: str | None, is_distinct: bool) -> str:

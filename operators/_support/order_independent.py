@@ -40,7 +40,7 @@ _SMALL = (ByteType, ShortType, IntegerType)
 _EXACT_WORD, _EXACT_CHARACTERS = re.compile(r"[0-9]+"), frozenset("+-*(),")
 
 
-def rewritten(aggregates: Mapping[str, str], rows: DataFrame) -> dict[str, str]:
+def rewrite_aggregates(aggregates: Mapping[str, str], rows: DataFrame) -> dict[str, str]:
     """The SQL of aggregates, changed so that their values do not depend on the order of the rows.
 
     Args:
@@ -48,15 +48,18 @@ def rewritten(aggregates: Mapping[str, str], rows: DataFrame) -> dict[str, str]:
         rows: the rows that are aggregated, for the types of their columns.
     """
     aggregates = {name: without_comments(sql) for name, sql in aggregates.items()}
-    found = {name: [*calls_of(sql, _REWRITTEN)] for name, sql in aggregates.items()}
-    types = _Types.of([call for calls in found.values() for call in calls], rows)
-    return {name: _replaced(aggregates[name], [(call, _independent(call, types)) for call in calls]) for name, calls in found.items()}
+    calls_by_name = {name: [*calls_of(sql, _REWRITTEN)] for name, sql in aggregates.items()}
+    types = _Types.of([call for calls in calls_by_name.values() for call in calls], rows)
+    return {
+        name: _replace_calls(aggregates[name], [(call, _replacement(call, types)) for call in calls])
+        for name, calls in calls_by_name.items()
+    }
 
 
-def _replaced(sql: str, calls: Sequence[tuple[Call, str | None]]) -> str:
+def _replace_calls(sql: str, calls: Sequence[tuple[Call, str | None]]) -> str:
     """SQL with some calls replaced; None leaves a call as it is."""
-    for call, other in reversed(calls):
-        sql = sql if other is None else f"{sql[: call.start]}{other}{sql[call.end :]}"
+    for call, replacement in reversed(calls):
+        sql = sql if replacement is None else f"{sql[: call.start]}{replacement}{sql[call.end :]}"
     return sql
 
 
@@ -90,10 +93,10 @@ def _is_exact(text: str, schema: StructType) -> bool:
     )
 
 
-def _independent(call: Call, types: _Types) -> str | None:
+def _replacement(call: Call, types: _Types) -> str | None:
     """The SQL that replaces a call; None to leave it."""
     if call.function in moments.OF_TWO_COLUMNS:
-        return _of_two_columns(call)
+        return _statistic_of_two(call)
     if call.function in _CHOICES:
         return _choice(call, types)
     if len(call.arguments) != 1:
@@ -127,7 +130,7 @@ def _average(call: Call, value: str, kind: DataType | None) -> str | None:
     return f"try_divide({total}, count({_quantifier(call)}{value}){_filter(call)})"
 
 
-def _of_two_columns(call: Call) -> str | None:
+def _statistic_of_two(call: Call) -> str | None:
     if len(call.arguments) != 2 or call.is_distinct:
         return None
     y, x = map(_as_double, call.arguments)

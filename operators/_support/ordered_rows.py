@@ -20,4 +20,4 @@ def in_order(order: str, row: str) -> Column:
         return F.when(one[_ORDER] < other[_ORDER], -1).when(one[_ORDER] > other[_ORDER], 1).otherwise(0)
 
     ordered = F.when(F.col(row).isNotNull(), F.struct(F.col(order).alias(_ORDER), F.col(row).alias(_ROW)))
-    return F.transform(F.array_sort(F.collect_list(ordered), compare), lambda found: found[_ROW])
+    return F.transform(F.array_sort(F.collect_list(ordered), compare), lambda element: element[_ROW])

@@ -18,14 +18,14 @@ def pane_of(window: Aligned, time: Column) -> Column:
 
 
 def in_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness) -> DataFrame:
-    """Rows with their `PANE` and with `CLOSED`: windows that end at or before it did not accept the row.
+    """Rows with their `PANE` and with `CLOSED`: a window whose last millisecond is at or before `CLOSED` did not accept the row.
 
     `CLOSED` is the watermark before the row's batch less the allowed lateness, in epoch ms. It is null if every window of the row
-    accepted it, and always where the rows have no `WATERMARK`. Rows with a null time are dropped.
+    accepted it, and for rows without `WATERMARK`. Rows with a null time are dropped.
     """
     paned = rows.where(F.col(time).isNotNull()).withColumn(PANE, pane_of(window, millis(F.col(time))))
-    before = lateness.closed_up_to(millis(F.col(WATERMARK))) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
-    return paned.withColumn(CLOSED, F.when(before >= F.col(PANE) + window.pane - 1, before)).drop(WATERMARK)
+    closed_up_to = lateness.closed_up_to(millis(F.col(WATERMARK))) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
+    return paned.withColumn(CLOSED, F.when(closed_up_to >= F.col(PANE) + window.pane - 1, closed_up_to)).drop(WATERMARK)
 
 
 def in_windows(paned: DataFrame, window: Aligned) -> DataFrame:

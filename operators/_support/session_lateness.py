@@ -20,11 +20,11 @@ _FORMER, _CLOSED, _LATE, _MOVED = (temporary(name) for name in ("former", "close
 def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, watermark: int) -> DataFrame:
     """Decide as Flink does: a batch's rows first merge with the sessions that are still open, then the merged session is late or not.
 
-    A row that such a session accepts is late all the same if `Session.longest` cuts the merged session before it, and the part that
-    holds the row has closed. A closed session stays as it is, even if an accepted row lies within its gap: its rows are pinned to it.
+    A row that such a session accepts is nevertheless late if `Session.longest` cuts the merged session before the row, and the part with
+    the row has closed. A closed session stays as it is, even if an accepted row lies within its gap: its rows are pinned to it.
 
     Args:
-        rows: the rows of all inputs up to and including the batch, without those decided late before: the columns of a group, `TIME`
+        rows: the rows of all inputs up to and including the batch, without rows that are known to be late: the columns of a group, `TIME`
             (timestamp), `WHICH`, `seq`, `arrival`, `SESSION` and `NEW`.
         session: the session window.
         lateness: the allowed lateness.
@@ -55,7 +55,7 @@ def _rows_of_behind_keys(rows: DataFrame, group: Sequence[str], watermark: int) 
 
 
 def _pinned(kept: DataFrame, group: Sequence[str]) -> DataFrame:
-    """The rows of closed sessions of which an accepted row changes at least one row's session."""
+    """The rows of the closed sessions that accepted rows would change, each with the session to which it is pinned."""
     is_moved: Column = F.max(F.col(WINDOW) != F.col(_FORMER)).over(Window.partitionBy(*group, _FORMER))
     moved = kept.where(_CLOSED).withColumn(_MOVED, is_moved).where(_MOVED)
     return moved.select(WHICH, SEQ, ARRIVAL, F.col(_FORMER).alias(SESSION))

@@ -67,23 +67,23 @@ class SharedWindows:
         each = assign_shared_windows(sides, self.window, self.lateness, (*self.key, UNMATCHABLE))
         if counted:
             each = each.withColumn(SEEN, F.count("*").over(Window.partitionBy(*self.key, WINDOW)))
-        return each if self.evictor is None else self._kept(each, self.evictor)
+        return each if self.evictor is None else self._evict(each, self.evictor)
 
     def _side(self, frame: DataFrame, which: int, has_positions: bool) -> DataFrame:
         """A side's rows as structs, with the values that order them."""
         own, time = plain(frame), self.times[which]
         ties = tie_breakers(own)
         row = [F.struct(time, *ties).alias(ORDERS[which]), F.struct(*own.columns).alias(ROWS[which])]
-        evicted_by = self._ties(ties, which, has_positions) if self.evictor else []
-        return frame.select(*key_group(self.key, which), F.col(time).alias(TIME), *lateness_columns(frame), *row, *evicted_by)
+        evictor_order = self._evictor_order(ties, which, has_positions) if self.evictor else []
+        return frame.select(*key_group(self.key, which), F.col(time).alias(TIME), *lateness_columns(frame), *row, *evictor_order)
 
-    def _ties(self, ties: Sequence[Column], which: int, has_positions: bool) -> list[Column]:
+    def _evictor_order(self, ties: Sequence[Column], which: int, has_positions: bool) -> list[Column]:
         """The columns by which an evictor orders rows of equal time, of both sides together."""
         if has_positions:
             return [F.col(SEQ), F.struct(F.col(ARRIVAL), F.lit(which)).alias(ARRIVAL)]
         return [F.lit(which).alias(_SIDE), *[tie.alias(temporary(f"{SIDES[which]}_{n}")) for n, tie in enumerate(ties)]]
 
-    def _kept(self, each: DataFrame, evictor: Evictor) -> DataFrame:
+    def _evict(self, each: DataFrame, evictor: Evictor) -> DataFrame:
         """The rows that an evictor keeps; it sees the rows of the sides as the columns `left` and `right`."""
         named: dict[str, str] = dict(zip(ROWS, SIDES, strict=True))
         kept = evictor.keep(each.withColumnsRenamed(named), (*self.key, UNMATCHABLE, WINDOW), TIME)

@@ -6,7 +6,8 @@ still differs in these points:
 
 - Its watermark starts at 1970-01-01: on a side with a watermark, earlier rows are dropped as late.
 - Without a watermark on both sides an inner join is correct, and keeps every row in its state forever.
-- An unmatched row with a null key is emitted at once; any other, once the watermark has passed the time in which it could match.
+- An unmatched row with a null key is emitted at once. Any other unmatched row is emitted when the watermark has passed the time in which
+  it could match.
 - Several joins of the same streams in one query can share their shuffles. A join that shares both never removes state, so that its
   unmatched rows are never emitted: set spark.sql.exchange.reuse to false, or start one query for each join.
 """
@@ -38,8 +39,8 @@ def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: st
     Args:
         left: the left frame.
         right: the right frame.
-        left_time: its event time.
-        right_time: its event time.
+        left_time: the event time of the left frame, a timestamp column.
+        right_time: the event time of the right frame, a timestamp column.
         how: the kind of the join.
         unsupported: parameters for which Spark has no equivalent, by name; legal for streams if they are false.
 
@@ -125,8 +126,8 @@ def opaque(condition: Column) -> Column:
 def within(left: Column, right: Column, interval: Interval) -> Column:
     """The bounds as interval arithmetic on the raw times: the only form from which Spark infers when it can remove state.
 
-    Two times floored to 1 ms can be nearer by almost 1 ms than the raw times, so these bounds are that much wider. The join also has
-    the exact bounds as a condition.
+    The distance of two times that are floored to 1 ms can be almost 1 ms smaller than that of the raw times, so these bounds are 999 µs
+    wider. The join also has the exact bounds as a condition.
     """
     slack = timedelta(microseconds=999)
     lower = F.lit(timedelta(milliseconds=interval.lower) - slack)
@@ -135,7 +136,7 @@ def within(left: Column, right: Column, interval: Interval) -> Column:
 
 
 def check_windows(rows: DataFrame, time: str, window: object, operator: str, **unsupported: object) -> Sliding | Tumbling:
-    """The window, if Spark's own windows on a stream give the static call's results in append mode.
+    """Check a windowed operator on a stream: returns the window, if Spark's own windows give the static call's results in append mode.
 
     Args:
         rows: a streaming frame.

@@ -70,7 +70,7 @@ def tokens_of(sql: str) -> list[Token]:
 
 
 def without_comments(sql: str) -> str:
-    """An expression without its comments, which could hide what is put after them."""
+    """An expression without its comments: SQL that is appended to a comment would be part of it."""
     for token in reversed(tokens_of(sql)):
         sql = f"{sql[: token.start]} {sql[token.end :]}" if token.kind == "comment" else sql
     return sql
@@ -81,9 +81,9 @@ def calls_of(sql: str, functions: frozenset[str]) -> Iterator[Call]:
     tokens = [token for token in tokens_of(sql) if token.kind != "comment"]
     n = 0
     while n < len(tokens):
-        if _opens_call(tokens, n, functions) and (close := _closing(tokens, n + 1)) is not None:
-            found, n = _call(sql, tokens, n, close)
-            yield found
+        if _opens_call(tokens, n, functions) and (close := _closing_bracket(tokens, n + 1)) is not None:
+            call, n = _read_call(sql, tokens, n, close)
+            yield call
         else:
             n += 1
 
@@ -93,7 +93,7 @@ def _opens_call(tokens: Sequence[Token], n: int, functions: frozenset[str]) -> b
     return is_name and n + 1 < len(tokens) and tokens[n + 1].text == "(" and (n == 0 or tokens[n - 1].text != ".")
 
 
-def _call(sql: str, tokens: Sequence[Token], first: int, close: int) -> tuple[Call, int]:
+def _read_call(sql: str, tokens: Sequence[Token], first: int, close: int) -> tuple[Call, int]:
     """The call whose name and closing bracket are the tokens of two indexes; and the index of the token after it."""
     inner = tokens[first + 2 : close]
     quantifier = inner[0].name if inner and inner[0].is_code and inner[0].name in ("distinct", "all") else ""
@@ -102,18 +102,18 @@ def _call(sql: str, tokens: Sequence[Token], first: int, close: int) -> tuple[Ca
     ends = [*commas, tokens[close].start]
     starts = [start, *[comma + 1 for comma in commas]]
     arguments = tuple(sql[a:b].strip() for a, b in zip(starts, ends, strict=True)) if inner else ()
-    condition, last = _filter(sql, tokens, close)
+    condition, last = _read_filter(sql, tokens, close)
     return Call(tokens[first].name, arguments, quantifier == "distinct", condition, tokens[first].start, tokens[last].end), last + 1
 
 
-def _filter(sql: str, tokens: Sequence[Token], close: int) -> tuple[str | None, int]:
+def _read_filter(sql: str, tokens: Sequence[Token], close: int) -> tuple[str | None, int]:
     """The condition of a FILTER clause after a closing bracket, and the index of the last token of the call."""
     names = [token.name for token in tokens[close + 1 : close + 4]]
-    end = _closing(tokens, close + 2) if names == ["filter", "(", "where"] else None
+    end = _closing_bracket(tokens, close + 2) if names == ["filter", "(", "where"] else None
     return (None, close) if end is None else (sql[tokens[close + 3].end : tokens[end].start].strip(), end)
 
 
-def _closing(tokens: Sequence[Token], opening: int) -> int | None:
+def _closing_bracket(tokens: Sequence[Token], opening: int) -> int | None:
     """The index of the bracket that closes the one at an index."""
     depth = 0
     for n in range(opening, len(tokens)):

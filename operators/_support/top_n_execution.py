@@ -18,7 +18,7 @@ _RANK, _BALANCE, _FROM_NEWEST = (temporary(name) for name in ("rank", "balance",
 
 
 def rank_all(query: TopNQuery, rows: DataFrame) -> DataFrame:
-    """The Top-N of all rows, from nothing."""
+    """The Top-N of all rows, without earlier results."""
     known = of_known_change(query, rows)
     if query.ttl is None:
         return _ranked(query, _in_force(query, _with_last_rank(query, known, query.partition)))
@@ -82,7 +82,7 @@ def check_rows(query: TopNQuery, rows: DataFrame) -> None:
 
 
 def _with_last_rank(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> DataFrame:
-    """Rows with the last rank of their group, which is its first row's, if a column holds it."""
+    """Rows with `LAST_RANK`, if the last rank is a column: its value in the first row of the group. Else the rows unchanged."""
     if not isinstance(query.last, str):
         return rows
     arrived = Window.partitionBy(*group).orderBy(*row_tie_breakers(plain(rows))).rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -98,10 +98,10 @@ def _in_force(query: TopNQuery, rows: DataFrame) -> DataFrame:
 
 
 def _not_taken_back(rows: DataFrame, change: str) -> DataFrame:
-    """Of equal rows, the newest that remain after each row that was taken back removed the oldest of them.
+    """The rows that were not taken back: each retraction removes the oldest of the rows that are equal to it, so the newest remain.
 
-    A row is not taken back if none is present at that moment. With a balance of additions less removals after each change, the number
-    of rows that remain is the last balance less the smallest balance below zero.
+    A retraction is ignored if there is no equal row at that moment. With a balance of additions less retractions after each change, the
+    number of rows that remain is the last balance less the smallest balance below zero.
     """
     ignored = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, *ADDED)
     equal = Window.partitionBy(*[comparable(F.col(f"`{f.name}`"), f.dataType) for f in rows.schema.fields if f.name not in ignored])
@@ -116,7 +116,7 @@ def _not_taken_back(rows: DataFrame, change: str) -> DataFrame:
 
 
 def _ranked(query: TopNQuery, rows: DataFrame) -> DataFrame:
-    """The rows with a rank that is asked for."""
+    """The rows whose rank is from the first to the last rank to show."""
     order = [o.by() for o in query.order]
     ties = [c.asc_nulls_first() for c in row_tie_breakers(rows)] if query.function == "row_number" else []
     function = {"row_number": F.row_number, "rank": F.rank, "dense_rank": F.dense_rank}[query.function]

@@ -68,7 +68,7 @@ class TopNQuery:
         return self._why_not_keep_the_first_rows() or (self._why_not_append() if strategy == "append" else self._why_not_update())
 
     def explain(self, used: Strategy, is_pinned: bool) -> str:
-        """The strategy that is used and what it costs, then why each other strategy is not, one a line."""
+        """The strategy that is used and what it costs, then a line for each other strategy, which says why it is not used."""
         others = [f"not {strategy}: {why}" for strategy in get_args(Strategy) if (why := self.why_not(strategy))]
         known = [f"rows only move up: {self.rises}"] if self.rises and used == "update" else []
         return "\n".join([f"{used}{' (pinned)' if is_pinned else ''}: {_COST[used]}", *known, *others])

@@ -24,7 +24,7 @@ ADDED = (LAST_RANK, GENERATION, IS_CURRENT)
 _FROM_NEWEST, _BY_KEY, _MOVES_BACK, _BEFORE = (temporary(name) for name in ("from_newest", "by_key", "moves_back", "before"))
 _RANK, _IS_LAST = (temporary(name) for name in ("rank", "is_last"))
 _Columns = Callable[[str], Column]
-"""Returns the column of a name, of one of two rows that are compared."""
+"""Returns a column by its name, for one of the two rows that are compared."""
 
 
 def row_tie_breakers(rows: DataFrame) -> list[Column]:
@@ -94,9 +94,9 @@ def _may_lose_a_tie(query: TopNQuery) -> bool:
 
 
 def _with_last(query: TopNQuery, kept: DataFrame) -> DataFrame:
-    """The kept rows, and if rows can lose ties, whether a row that is not kept may be equal to it in the order.
+    """The kept rows; if rows can lose ties, with `_IS_LAST`: whether a row that is not kept may be equal to this one in the order.
 
-    That is so for the rows that are equal to the last one of a partition in which all ranks are taken.
+    That is possible only in a partition in which all ranks are taken, for the rows that are equal to the last one.
     """
     if not _may_lose_a_tie(query):
         return kept
@@ -114,7 +114,7 @@ def _is_behind(order: Sequence[Ordering], new: _Columns, old: _Columns, if_equal
         order: the order.
         new: returns a column of the new row.
         old: returns a column of the old row.
-        if_equal: whether it does so if both are equal in the order.
+        if_equal: the result for rows that are equal in the order.
     """
     behind = if_equal
     for o in reversed(order):

@@ -46,7 +46,7 @@ def lateness_columns(frame: DataFrame) -> list[str]:
     return [c for c in (WATERMARK, SESSION) if c in frame.columns]
 
 
-def is_missed(window: AnyWindow, event_time: Column, watermark: Column, lateness: Lateness) -> Column:
+def all_windows_closed(window: AnyWindow, event_time: Column, watermark: Column, lateness: Lateness) -> Column:
     """Whether all windows of a row had closed: `last end - 1 ms + lateness <= watermark`; false for a row in a gap between windows.
 
     For sessions this treats the row as the only one of its session; another session may still accept it.
@@ -55,7 +55,7 @@ def is_missed(window: AnyWindow, event_time: Column, watermark: Column, lateness
     return F.coalesce(lateness.has_closed(last, millis(watermark)), F.lit(False))
 
 
-def missed_before(window: Aligned, watermark: int, lateness: Lateness) -> int | None:
+def all_windows_closed_before(window: Aligned, watermark: int, lateness: Lateness) -> int | None:
     """The time (epoch ms) before which `is_missed` holds; None if there are gaps between windows, whose rows are not late."""
     if window.period > window.longest:
         return None

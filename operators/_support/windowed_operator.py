@@ -11,11 +11,11 @@ from operators._support.panes import WINDOW
 from operators._support.session_lateness import lateness_decisions
 from operators._support.session_windows import TIME
 from operators._support.window_assignment import (
+    all_windows_closed,
+    all_windows_closed_before,
     assign_shared_windows,
-    is_missed,
     last_final_at,
     lateness_columns,
-    missed_before,
     reads_windows,
 )
 from operators.columns import WINDOW_END, WINDOW_START
@@ -79,11 +79,11 @@ class WindowedOperator:
 
         For sessions, whether the row would be late as the only one of its session; `lateness_decisions` gives the decision.
         """
-        return is_missed(self.window, event_time, watermark, self.lateness)
+        return all_windows_closed(self.window, event_time, watermark, self.lateness)
 
     def late_before(self, watermark: int) -> int | None:
         """The time before which all windows of a row had closed (see `BoundsLateness`); None for sessions, or if there are gaps."""
-        return None if isinstance(self.window, Session) else missed_before(self.window, watermark, self.lateness)
+        return None if isinstance(self.window, Session) else all_windows_closed_before(self.window, watermark, self.lateness)
 
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The columns that group the rows of input `which`, with the same names for all inputs, and the input's event time."""
@@ -93,7 +93,7 @@ class WindowedOperator:
         """Decide which rows of a batch are late for sessions, where they may join older rows (see `DecidesLateness`)."""
         if not isinstance(self.window, Session):
             raise OperatorError(f"{type(self).__name__} over {type(self.window).__name__} decides lateness row by row: call `late`")
-        inputs = [self._grouped(frame, which, *_batch_position(frame), NEW) for which, frame in enumerate(frames)]
+        inputs = [self._grouping_columns(frame, which, *_batch_position(frame), NEW) for which, frame in enumerate(frames)]
         return lateness_decisions(reduce(DataFrame.unionByName, inputs), self.window, self.lateness, watermark)
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
@@ -102,7 +102,7 @@ class WindowedOperator:
 
     def _finality(self, frames: Sequence[DataFrame], *more: str) -> DataFrame:
         """The rows of `finalized_at`, with some of the frames' columns."""
-        inputs = [self._grouped(frame, which, EVENT_TIME, *more) for which, frame in enumerate(frames)]
+        inputs = [self._grouping_columns(frame, which, EVENT_TIME, *more) for which, frame in enumerate(frames)]
         if isinstance(self.window, Session):
             group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME, *more)]
             each = assign_shared_windows(inputs, self.window, self.lateness, group)
@@ -110,7 +110,7 @@ class WindowedOperator:
         rows = reduce(DataFrame.unionByName, [frame.select(WHICH, EVENT_TIME, TIME, *more) for frame in inputs])
         return rows.select(WHICH, EVENT_TIME, last_final_at(self.window, F.col(TIME)).alias(FINALIZED_AT), *more)
 
-    def _grouped(self, frame: DataFrame, which: int, *more: Column | str) -> DataFrame:
+    def _grouping_columns(self, frame: DataFrame, which: int, *more: Column | str) -> DataFrame:
         """The columns that decide a row's windows: its group, its time, and the session that it was assigned to before."""
         group, time = self.groups(frame, which)
         session = [c for c in lateness_columns(frame) if c == SESSION]

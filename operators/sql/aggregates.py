@@ -45,7 +45,7 @@ def _aggregates_in(tree: Tree) -> list[Tree]:
 
 @dataclass
 class _Plan:
-    """The parts of an aggregation, as they are found.
+    """Collects the parts of an aggregation.
 
     Args:
         scope: the rows.
@@ -134,7 +134,7 @@ def _several(clause: str) -> SqlError:
 
 
 def _window_column(scope: Scope, tree: Tree, windows: AnyWindow | None) -> str | None:
-    """The window's column that an expression is; None for another expression."""
+    """The name of the window's column that an expression reads; None for another expression."""
     if windows is None or not isinstance(tree, exp.Column):
         return None
     column = scope.resolve(tree).column
@@ -212,7 +212,7 @@ def _computed(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:
 
 
 def _of_key(plan: _Plan, node: Tree, in_windows: bool) -> str | None:
-    """The column of the result that an expression is, if it is a key or a column of the window."""
+    """The result's column for an expression that is a key or a column of the window; None for another expression."""
     if isinstance(node, exp.Column):
         item = plan.scope.resolve(node)
         window = item.column if in_windows and item.column in WINDOW_COLUMNS else None

@@ -17,7 +17,7 @@ from operators.sql.scope import Scope
 
 _RESERVED = (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME)
 _FILTERED = "right"
-"""The kind of join whose conditions on the right side are not applied before it: which version is valid does not depend on them."""
+"""Conditions on the right side are handled as in a right join: not before the join, because they do not decide which version is valid."""
 
 
 def as_of_join(found: Conditions, how: str, at: Tree, wanted: Wanted) -> Scope:

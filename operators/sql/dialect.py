@@ -17,7 +17,7 @@ Tree = Any
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 TABLE, DESCRIPTOR = "TABLE", "DESCRIPTOR"
 _OF_SPARK_TOO = ("TIMESTAMPDIFF", "TIMESTAMPADD")
-"""Functions that Spark has with the same arguments, and sqlglot with others."""
+"""Functions that have the same arguments in Spark and in Flink, but would get other ones from sqlglot."""
 
 
 def _inherited(table: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The error for SQL that Tidemark does not take."""
+"""The error for SQL that Tidemark cannot plan."""
 
 from typing import Self
 
@@ -17,7 +17,7 @@ class SqlError(OperatorError):
 
     @classmethod
     def unreadable(cls, text: str, error: Exception) -> Self:
-        """A text is no statement."""
+        """A text cannot be parsed as a statement."""
         [why, *_] = str(error).splitlines() or [""]
         return cls(f"{shortened(text)!r} cannot be parsed: {why.rstrip('.')}")
 

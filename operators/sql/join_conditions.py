@@ -1,4 +1,4 @@
-"""The conditions of a join, sorted by what they are to an operator: keys, windows, bounds of the times, and others."""
+"""The conditions of a join by their role for the operator: keys, windows, bounds of the times, and others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -168,7 +168,7 @@ def _tighter(known: Bound | None, new: Bound, sign: int) -> Bound:
 
 
 def sort_conditions(left: Scope, right: Scope, conditions: Sequence[Tree]) -> Conditions:
-    """Conditions of a join by what they are: equal windows first, since bounds have no meaning beside them."""
+    """The conditions of a join by their role. Equal windows are read first, because a join in windows has no bounds of the times."""
     found = Conditions((left, right))
     for one in sorted(conditions, key=lambda c: not any(column.name in (WINDOW_START, WINDOW_END) for column in c.find_all(exp.Column))):
         found.add(one)

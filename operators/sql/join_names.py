@@ -1,4 +1,4 @@
-"""The columns that each side of a join has before it, and where the query's names are found in its result."""
+"""The columns of each side before a join, and the column of the join's result for each name in the query."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

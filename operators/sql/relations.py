@@ -136,13 +136,13 @@ class Select(_Over):
 
 @dataclass(frozen=True)
 class Windowed(_Same):
-    """Rows, once for each of their windows, which an operator makes: the result of a windowing table function.
+    """The result of a windowing table function: rows, once for each of their windows. The operator that reads it assigns the windows.
 
     Args:
         of: the rows.
         window: the windows.
         time: the column with a row's event time.
-        partition: the columns of each of whose values the rows form sessions of their own; empty for other windows.
+        partition: the columns that separate sessions: a session has rows with equal values in them; empty for other windows.
     """
 
     of: "Relation"
@@ -197,6 +197,7 @@ class Apply:
         columns: the columns of the result.
         times: the columns of the result that are event times.
         windows: the windows of the rows, if each is the result of one.
+        arrivals: see `Input`.
     """
 
     operator: Operator
@@ -247,7 +248,7 @@ def applied(relation: Relation) -> Apply | None:
 
 
 def windows_of(relation: Relation) -> AnyWindow | None:
-    """The windows of which the rows are results, if the columns `window_start` and `window_end` are those of the windows."""
+    """The windows whose results the rows are, if they have the columns `window_start` and `window_end` of these windows; else None."""
     found = applied(relation)
     return found.windows if found and {WINDOW_START, WINDOW_END} <= {*relation.columns} else None
 

@@ -27,7 +27,7 @@ class Scope:
         relation: the rows.
         tables: for each name of a table, its visible columns, each with its value over the relation.
         conditions: the conditions of WHERE that the FROM clause has not used.
-        coalesced: by the texts of two columns, the value that COALESCE of both has: a key of an outer join.
+        coalesced: the keys of an outer join: the value of COALESCE of two columns, by their texts.
     """
 
     relation: Relation
@@ -129,7 +129,7 @@ def texts_of_coalesce(tree: Tree) -> frozenset[str] | None:
 
 
 def replace_outermost(tree: Tree, replaced: Callable[[Tree], Tree]) -> Tree:
-    """A copy of a tree in which nodes are replaced, from the outside in; what is below a replaced node is not looked at."""
+    """A copy of a tree in which nodes are replaced, from the outside in; nodes below a replaced node are not visited."""
     made = replaced(tree)
     if made is not tree:
         return made

@@ -1,4 +1,4 @@
-"""A text as a list of statements, each by its kind."""
+"""Splits a text into statements, and recognizes the kind of each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Insert:
 
 @dataclass(frozen=True)
 class Explain:
-    """A question how a query is computed.
+    """An EXPLAIN statement, which asks how a query is computed.
 
     Args:
         query: the tree of the query.

@@ -63,7 +63,7 @@ def items_of(scope: Scope, listed: Sequence[Selected]) -> list[Item]:
 
 
 def numbered(items: Sequence[Item]) -> list[Item]:
-    """Items with different names: of several with one name, the others get a number, as in Flink."""
+    """Items with different names: of several with the same name, all but the first get a number, as in Flink."""
     found: list[Item] = []
     for item in items:
         found.append(replace(item, name=free(item.name, [i.name for i in found])))

@@ -26,7 +26,7 @@ class Column:
         is_required: whether it is NOT NULL.
         comment: its comment.
         expression: the value of a computed column, in Spark SQL.
-        metadata: for METADATA, the name of the part of a record that it has.
+        metadata: for METADATA, the name of the part of a record that the column contains.
     """
 
     name: str

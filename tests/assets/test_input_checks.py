@@ -69,7 +69,7 @@ REFUSED = [
     pytest.param(
         AsOfJoin(on="k"),
         ("l", "total"),
-        "'total' keeps only the present row of each key, and AsOfJoin looks up earlier ones: read the source of the versions",
+        "'total' keeps only the current row of each key, and AsOfJoin looks up earlier ones: read the source of the versions",
         id="versions of an upserted table",
     ),
     pytest.param(
