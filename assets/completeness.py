@@ -40,11 +40,11 @@ class Completeness:
         return {side for given in (self.warn_below, self.error_below) if isinstance(given, Mapping) for side in given}
 
     def of_side(self, side: str) -> "Completeness":
-        """What is required of one side, and of no other."""
+        """The requirement for one side alone; no share is required of the others."""
         return Completeness(warn_below={side: _of_side(self.warn_below, side)}, error_below={side: _of_side(self.error_below, side)})
 
     def severity(self, side: str, share: float) -> str | None:
-        """What a share of matched rows is: `error`, `warning`, or None if it is enough."""
+        """The severity of a side's share of matched rows: `error`, `warning`, or None if the share is sufficient."""
         if share < _of_side(self.error_below, side):
             return "error"
         return "warning" if share < _of_side(self.warn_below, side) else None
@@ -61,7 +61,7 @@ class Completeness:
 
 
 def completeness_of(parameter: str, given: Any) -> Completeness:
-    """A threshold as given to a pipeline: a share that is a warning, or a `Completeness`.
+    """Read the parameter of a pipeline: a share below which a day is a warning, or a `Completeness`.
 
     Raises:
         ContractError: it is neither.

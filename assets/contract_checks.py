@@ -95,8 +95,8 @@ def check_columns(own: Sequence[StructField], names: Sequence[str]) -> None:
         if legal := column_fault(column.name):
             raise ContractError.bad_value("schema", column.name, legal)
         _check_type(column)
-    if (again := first_twice(names)) is not None:
-        raise ContractError.twice(again)
+    if (duplicate := first_twice(names)) is not None:
+        raise ContractError.twice(duplicate)
 
 
 def _check_type(column: StructField) -> None:
@@ -105,8 +105,8 @@ def _check_type(column: StructField) -> None:
         raise ContractError.bad_value("schema", f"{column.name} {column.dataType.simpleString()}", legal)
     for struct in nested_fields(column.dataType):
         names = struct.fieldNames()
-        if (again := first_twice(names)) is not None:
-            raise ContractError.twice(f"{column.name}.{again}")
+        if (duplicate := first_twice(names)) is not None:
+            raise ContractError.twice(f"{column.name}.{duplicate}")
         for name in names:
             if legal := column_fault(name, nested=True):
                 raise ContractError.bad_value("schema", f"{column.name}.{name}", legal)
@@ -153,9 +153,9 @@ def check_options(options: Mapping[str, object], of: str) -> None:
         if name in ("sep", "delimiter") and not (isinstance(value, str) and _SEPARATOR.fullmatch(value)):
             legal = "one or more characters that end no line for 'sep' or 'delimiter'; a backslash is written twice"
             raise ContractError.bad_value("options", {option: value}, legal)
-        if name in ("quote", "escape") and not _is_letter_or_none(value):
+        if name in ("quote", "escape") and not _is_one_character_or_none(value):
             raise ContractError.bad_value("options", {option: value}, "one character that ends no line, or none, for 'quote' and 'escape'")
 
 
-def _is_letter_or_none(value: object) -> bool:
+def _is_one_character_or_none(value: object) -> bool:
     return isinstance(value, str) and value not in _LINE_ENDS and (not value or (len(value) == 1 and ord(value) < 0x10000))

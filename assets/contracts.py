@@ -104,8 +104,8 @@ class SourceContract:
             not nullable must have a value. At most 1,000 columns, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with
             `_`; no two may differ in case alone, and none may be `seq`, `arrival`, `event_time`
             or `event_time_raw` in any case.
-        event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises on
-            bad input stops the ingest: use `try_` functions. `ingested_at`, if no column has that name, is processing time: all rows
+        event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises an error for
+            a row stops the ingest: use `try_` functions. `ingested_at`, if no column has that name, is processing time: all rows
             of a batch have the time at which the batch was ingested, so none is ever late.
         watermark: how the watermark is computed.
         unique_key: the columns that identify an event; a second row with the same key is a duplicate. Empty to ingest every row.
@@ -243,10 +243,10 @@ class DerivedAsset:
             cannot be filtered: a deleted or updated row could remain in the result.
         shape: a pure function from the operator's result to the table's rows; it must keep the operator's own columns.
         description: what the table contains.
-        columns: descriptions of the table's columns. A column that comes from one of an input has the description of that one.
+        columns: descriptions of the table's columns. By default a column has the description of the input's column from which it comes.
         group: the asset's group in Dagster.
-        version: the version of code that the engine cannot compare: that of `shape`, and of a user's own operator. A table that was made
-            with another version is refused until it is rebuilt.
+        version: the version of the code that the engine cannot compare: `shape`, and an operator of your own. A table that was made with
+            another version is refused until it is rebuilt.
         owners: the owners of the asset in Dagster: mail addresses, or `team:NAME`.
         tags: its tags in Dagster.
     """

@@ -96,10 +96,10 @@ def _by_spark(ddl: str) -> StructType | None:
     if SparkSession.getActiveSession() is None:
         return None
     try:
-        found = StructType.fromDDL(ddl)
+        schema = StructType.fromDDL(ddl)
     except PySparkException:
         return None
-    return found if isinstance(found, StructType) else None
+    return schema if isinstance(schema, StructType) else None
 
 
 class _Reader:
@@ -108,11 +108,11 @@ class _Reader:
     def __init__(self, ddl: str) -> None:
         self._tokens, at, end = list[str](), 0, len(ddl.rstrip())
         while at < end:
-            found = _TOKEN.match(ddl, at, end)
-            if found is None:
+            token = _TOKEN.match(ddl, at, end)
+            if token is None:
                 raise _NotValidError(ddl)
-            self._tokens.append(next(group for group in found.groups() if group is not None))
-            at = found.end()
+            self._tokens.append(next(group for group in token.groups() if group is not None))
+            at = token.end()
         self._at = 0
 
     def schema(self) -> StructType:
@@ -123,7 +123,7 @@ class _Reader:
 
     def _fields(self, *, colon: bool) -> list[StructField]:
         fields = [self._field(colon=colon)]
-        while self._skips(","):
+        while self._accept(","):
             fields.append(self._field(colon=colon))
         return fields
 
@@ -131,12 +131,12 @@ class _Reader:
         """A column, or a struct's field, whose type may follow a colon."""
         name = self._name()
         if colon:
-            self._skips(":")
+            self._accept(":")
         kind, nullable, metadata = self._type(), True, {}
-        if self._skips("not"):
+        if self._accept("not"):
             self._expect("null")
             nullable = False
-        if self._skips("comment"):
+        if self._accept("comment"):
             metadata = {"comment": self._text()}
         return StructField(name, kind, nullable, metadata)
 
@@ -152,17 +152,17 @@ class _Reader:
         if name not in ("array", "map", "struct"):
             raise _UnknownTypeError(self._tokens[self._at - 1])
         self._expect("<")
-        made: DataType
+        kind: DataType
         if name == "struct":
-            made = StructType(self._fields(colon=True))
+            kind = StructType(self._fields(colon=True))
         elif name == "array":
-            made = ArrayType(self._type())
+            kind = ArrayType(self._type())
         else:
             key = self._type()
             self._expect(",")
-            made = MapType(key, self._type())
+            kind = MapType(key, self._type())
         self._expect(">")
-        return made
+        return kind
 
     def _decimal(self) -> DecimalType:
         sizes = self._sizes(0, 2)
@@ -174,9 +174,9 @@ class _Reader:
     def _sizes(self, least: int, most: int) -> list[int]:
         """Numbers in parentheses, separated by commas."""
         sizes = list[int]()
-        if self._skips("("):
+        if self._accept("("):
             sizes.append(self._number())
-            while self._skips(","):
+            while self._accept(","):
                 sizes.append(self._number())
             self._expect(")")
         if not least <= len(sizes) <= most:
@@ -209,11 +209,11 @@ class _Reader:
         self._at += 1
         return self._tokens[self._at - 1]
 
-    def _skips(self, word: str) -> bool:
-        found = self._at < len(self._tokens) and self._tokens[self._at].lower() == word
-        self._at += found
-        return found
+    def _accept(self, word: str) -> bool:
+        is_next = self._at < len(self._tokens) and self._tokens[self._at].lower() == word
+        self._at += is_next
+        return is_next
 
     def _expect(self, word: str) -> None:
-        if not self._skips(word):
+        if not self._accept(word):
             raise _NotValidError(word)

@@ -1,8 +1,8 @@
-"""Derives from the input of a Top-N that a row which replaces another one comes before it, so that a step need not read older rows.
+"""Derives from the input of a Top-N that its rows only move up: a row that replaces another one comes before it in the order.
 
-A count never falls, nor does a maximum, nor a sum of what a row rule keeps from being negative. If a `TopN` ranks the rows of an
-`Aggregate` table by such columns, its rows only move up. If that does not hold for a step after all (the table upstream was repaired,
-or rows were ingested before the rule existed), the engine finds it and computes the step from all rows.
+A step then need not read older rows. A count, a maximum, and a sum of values that a row rule keeps from being negative never fall. If a
+`TopN` ranks the rows of an `Aggregate` table by such columns, its rows only move up. That may not hold for a step if the upstream table
+was repaired, or if rows were ingested before the rule existed. The engine detects this and computes the step from all rows.
 """
 
 import re
@@ -24,18 +24,18 @@ def with_known_order(table: DerivedAsset, tables: Mapping[str, DerivedAsset], so
         tables: all tables, by name.
         sources: the sources, by name.
     """
-    top, of = table.operator, tables.get(table.inputs[0])
-    if not isinstance(top, TopN) or top.improving or not top.change or of is None or table.prepare:
+    top, upstream = table.operator, tables.get(table.inputs[0])
+    if not isinstance(top, TopN) or top.improving or not top.change or upstream is None or table.prepare:
         return table
-    if not isinstance(of.operator, Aggregate) or of.shape or {*top.key} != {*of.operator.key}:
+    if not isinstance(upstream.operator, Aggregate) or upstream.shape or {*top.key} != {*upstream.operator.key}:
         return table
-    if not {*of.inputs} <= {*sources}:  # rows of a table may be corrected or deleted
+    if not {*upstream.inputs} <= {*sources}:  # rows of a table may be corrected or deleted
         return table
-    why = _rises(top, of.operator, _never_negative(of, sources))
-    return replace(table, operator=replace(top, rises=f"in {of.name!r}, {why}")) if why else table
+    why = _why_rows_rise(top, upstream.operator, _never_negative(upstream, sources))
+    return replace(table, operator=replace(top, rises=f"in {upstream.name!r}, {why}")) if why else table
 
 
-def _rises(top: TopN, totals: Aggregate, never_negative: Collection[str]) -> str:
+def _why_rows_rise(top: TopN, totals: Aggregate, never_negative: Collection[str]) -> str:
     """Why the rows of a ranking only move up; empty if they might not."""
     values = [order for order in top.order if order.column not in totals.key]  # the columns of the key are those of the same row
     reasons = [totals.moves(o.column, never_negative, is_descending=o.descending, nulls_first=o.nulls_first) for o in values]
@@ -46,9 +46,9 @@ def _rises(top: TopN, totals: Aggregate, never_negative: Collection[str]) -> str
     return ", ".join(reasons) if is_total or top.function == "rank" or changes_rank else ""
 
 
-def _never_negative(of: DerivedAsset, sources: Mapping[str, SourceContract]) -> Sequence[str]:
+def _never_negative(upstream: DerivedAsset, sources: Mapping[str, SourceContract]) -> Sequence[str]:
     """The columns of a table's source that a row rule keeps from being negative."""
-    [source] = of.inputs
-    rules = [] if of.prepare else [rule for rule in sources[source].rules if rule.action != "warn"]
-    found = [_RULE.fullmatch(rule.condition) for rule in rules]
-    return [match[1].lower() for match in found if match]
+    [source] = upstream.inputs
+    rules = [] if upstream.prepare else [rule for rule in sources[source].rules if rule.action != "warn"]
+    matches = [_RULE.fullmatch(rule.condition) for rule in rules]
+    return [match[1].lower() for match in matches if match]

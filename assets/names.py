@@ -27,7 +27,7 @@ _NOT_STORED = (NullType, CalendarIntervalType, DayTimeIntervalType, YearMonthInt
 
 
 def name_fault(name: object) -> str | None:
-    """What a legal name of a source or a table is; None if the name is legal."""
+    """A description of the legal names of sources and tables, for an error; None if the name is legal."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         return f"a letter, then letters a to z, digits and '_', at most {LONGEST_NAME}: it names folders and tables"
     if name.lower() in RESERVED:
@@ -36,7 +36,7 @@ def name_fault(name: object) -> str | None:
 
 
 def column_fault(name: str, *, nested: bool = False) -> str | None:
-    """What a legal name of a column is; None if the name is legal.
+    """A description of the legal names of columns, for an error; None if the name is legal.
 
     Args:
         name: the name.

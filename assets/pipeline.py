@@ -38,11 +38,12 @@ class Pipeline:
             late. A number is a share below which a day is a warning; a `Completeness` has shares by side and severity. One value for
             all tables holds for interval and as-of joins of sources; by default 0.5. Other joins only report their shares, unless they
             are named.
-        freshness: how long a table may wait to reflect rows of its sources, such as `"10 minutes"`, from when it could; a table that waits
-            longer fails its check `fresh`. By the name of a table, or one limit for all tables; None, or a table without one, for no limit.
+        freshness: how long a table may take to reflect rows of its sources, such as `"10 minutes"`, from the time at which an advance could
+            show them; a table that takes longer fails its check `fresh`. One limit for all tables, or limits by the name of a table; None
+            for no limit, which a table without a name in the mapping has too.
         first_day: the first daily partition, such as `"2026-01-01"`. None for the first day of the year of the oldest event in the lake.
         last_day: the last day of the events, for data that are complete. The daily partitions end with the last day on which a result of
-            such an event can become final. Runs of Dagster finalize no later results. None for partitions up to the present day.
+            such an event can become final. Runs of Dagster finalize no later results. None for partitions up to the current day.
 
     Raises:
         ContractError: a name is used twice or is unknown, tables read each other in a circle, or an operator does not accept the columns
@@ -74,8 +75,8 @@ class Pipeline:
     def __post_init__(self) -> None:
         if not self.sources:
             raise ContractError.bad_value("sources", self.sources, "at least one source")
-        object.__setattr__(self, "sources", _values("sources", self.sources, SourceContract))
-        object.__setattr__(self, "tables", _values("tables", self.tables, DerivedAsset))
+        object.__setattr__(self, "sources", _checked_values("sources", self.sources, SourceContract))
+        object.__setattr__(self, "tables", _checked_values("tables", self.tables, DerivedAsset))
         object.__setattr__(self, "tables", tuple(checked_tables(self.sources_by_name, self.tables_by_name).values()))
         self._check_completeness()
         self._check_freshness()
@@ -131,9 +132,9 @@ class Pipeline:
         Raises:
             ContractError: there is no source or table with a name.
         """
-        found = self.suites() if callable(self.suites) else self.suites
-        self.check_suites(found)
-        return found
+        suites = self.suites() if callable(self.suites) else self.suites
+        self.check_suites(suites)
+        return suites
 
     def check_suites(self, names: Iterable[str]) -> None:
         """Raise `ContractError` if there is no source or table with one of the names."""
@@ -170,13 +171,13 @@ class Pipeline:
 
     @property
     def ahead_ms(self) -> int:
-        """How far `final_at` may be ahead of the wall clock, in ms: a source's future skew, and `final_after_ms`."""
+        """How far `final_at` may be ahead of the wall clock, in ms: the largest future skew of a source plus `final_after_ms`."""
         skews = [length_ms(s.future_skew, "future_skew") for s in self.sources if s.future_skew is not None]
         return max(skews, default=0) + self.final_after_ms
 
     @property
     def final_after_ms(self) -> int:
-        """How far a result's `final_at` may be after its events, in ms: the lookbacks of consecutive operators."""
+        """How far a result's `final_at` may be after its events, in ms: the sum of the lookbacks of operators that read each other."""
         after_event: dict[str, int] = {}
         for table in self.tables:
             before = max(after_event.get(name, 0) for name in table.inputs)
@@ -187,19 +188,19 @@ class Pipeline:
 def _check_day(parameter: str, day: object) -> None:
     legal = f"a day, YYYY-MM-DD, from {EARLIEST_DAY} to {LATEST_DAY}; each day is a partition"
     try:
-        found = date.fromisoformat(day)  # pyright: ignore[reportArgumentType]
+        parsed = date.fromisoformat(day)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):
         raise ContractError.bad_value(parameter, day, legal) from None
-    if str(found) != day or not EARLIEST_DAY <= found <= LATEST_DAY:
+    if str(parsed) != day or not EARLIEST_DAY <= parsed <= LATEST_DAY:
         raise ContractError.bad_value(parameter, day, legal)
 
 
-def _values(parameter: str, values: Sequence[Any], kind: type) -> tuple[Any, ...]:
+def _checked_values(parameter: str, values: Sequence[Any], kind: type) -> tuple[Any, ...]:
     """The values as a tuple, if each is of a kind and has a name of its own."""
     for value in values:
         if not isinstance(value, kind):
             raise ContractError.bad_value(parameter, value, f"a list of {kind.__name__} values")
     names = [value.name for value in values]
-    if (again := first_twice(names)) is not None:
-        raise ContractError.bad_value(parameter, again, "names that differ in more than case; rename one of the two")
+    if (duplicate := first_twice(names)) is not None:
+        raise ContractError.bad_value(parameter, duplicate, "names that differ in more than case; rename one of the two")
     return tuple(values)

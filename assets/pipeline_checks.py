@@ -27,24 +27,25 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
 
     Raises:
         ContractError: two of them have the same name, an input does not exist, tables read each other in a circle, a table prepares
-            what is none of its inputs, an operator cannot read the kind of one of its inputs, does not accept their columns or reads one
-            that they do not have, a table describes a column that it does not have, or a result has a column that its changelog adds.
+            a name that is not an input, an operator cannot read the kind of one of its inputs, does not accept their columns or reads a
+            column that they do not have, a table describes a column that it does not have, or a result has a column that its changelog
+            adds.
     """
     for name, named in [*sources.items(), *tables.items()]:
         if name != named.name:
             raise ContractError.bad_value("name", name, f"{named.name!r}, the name of the source or table under this key")
-    if (again := first_twice([*sources, *tables])) is not None:
-        raise ContractError.bad_value("name", again, "names of sources and tables that differ in more than case; rename one of the two")
+    if (duplicate := first_twice([*sources, *tables])) is not None:
+        raise ContractError.bad_value("name", duplicate, "names of sources and tables that differ in more than case; rename one of the two")
     ordered = in_order(sources, tables)
     known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
     for name, table in ordered.items():
         check_inputs(table, tables)
-        with _naming(table):
+        with _naming_table(table):
             _check_preparations(table, ordered, known)
         _check_kind_column(table, ordered, known)
         _check_rows_of_tables(table, ordered, known)
-        columns = _columns(table, ordered, known)
-        with _naming(table):
+        columns = _result_columns(table, ordered, known)
+        with _naming_table(table):
             _check_expressions(table, ordered, known)
             _check_types(table, sources)
         if columns is None:
@@ -65,12 +66,12 @@ def columns_of_tables(sources: Mapping[str, SourceContract], ordered: Mapping[st
         ordered: the tables as `checked_tables` returns them.
     """
     known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
-    found: dict[str, Sequence[str]] = {}
+    columns_by_table: dict[str, Sequence[str]] = {}
     for name, table in ordered.items():
-        columns = _columns(table, ordered, known)
+        columns = _result_columns(table, ordered, known)
         if columns is not None:
-            found[name], known[name] = columns, _readable(table, columns)
-    return found
+            columns_by_table[name], known[name] = columns, _readable(table, columns)
+    return columns_by_table
 
 
 def _readable(table: DerivedAsset, columns: Sequence[str]) -> Sequence[str]:
@@ -86,7 +87,7 @@ def in_order(sources: Mapping[str, SourceContract], assets: Mapping[str, Derived
     """
     ordered: dict[str, DerivedAsset] = {}
 
-    def put(name: str, readers: Sequence[str]) -> None:
+    def visit(name: str, readers: Sequence[str]) -> None:
         if name in readers:
             circle = " -> ".join([*readers[readers.index(name) :], name])
             raise ContractError.bad_value(
@@ -99,16 +100,16 @@ def in_order(sources: Mapping[str, SourceContract], assets: Mapping[str, Derived
             legal = f"names of sources and tables: {', '.join([*sources, *assets])}"
             raise ContractError.bad_value("inputs", name, f"{legal}; {readers[-1]!r} reads it{did_you_mean(name, others)}")
         for of in assets[name].inputs:
-            put(of, [*readers, name])
+            visit(of, [*readers, name])
         ordered[name] = assets[name]
 
     for name in assets:
-        put(name, [])
+        visit(name, [])
     return ordered
 
 
 @contextmanager
-def _naming(table: DerivedAsset) -> Iterator[None]:
+def _naming_table(table: DerivedAsset) -> Iterator[None]:
     """Put the name of the table before a contract error: a pipeline can have the same parameter and value in several tables."""
     try:
         yield
@@ -117,13 +118,13 @@ def _naming(table: DerivedAsset) -> Iterator[None]:
 
 
 def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
-    """Raise if a table prepares what is none of its inputs, or if a preparation reads an unknown column."""
+    """Raise if a table prepares a name that is not an input, or if a preparation reads an unknown column."""
     for name, preparation in table.prepare.items():
         if name not in table.inputs:
             legal = f"names of the table's inputs: {', '.join(table.inputs)}{did_you_mean(name, table.inputs)}"
             raise ContractError.bad_value("prepare", name, legal)
         if name in known:
-            preparation.check(known[name], repr(name), _added(table, tables.get(name)))
+            preparation.check(known[name], repr(name), _engine_columns(table, tables.get(name)))
 
 
 def _check_described(table: DerivedAsset, columns: Sequence[str]) -> None:
@@ -150,7 +151,7 @@ def _check_expressions(table: DerivedAsset, tables: Mapping[str, DerivedAsset], 
         return
     columns, operator = table.columns_read(source, known[source]), cast(Any, table.operator)
     of = repr(source) + (" as prepared" if table.prepare else "")
-    added = [*_added(table, tables.get(source)), *filter(None, [operator.reads.change])]
+    added = [*_engine_columns(table, tables.get(source)), *filter(None, [operator.reads.change])]
     by, order = getattr(operator, "by", ()), getattr(operator, "order", ())
     check_columns_exist("by", [by] if isinstance(by, str) else by, columns, of, added)
     check_columns_exist("order_by", [] if isinstance(order, str) else [o.column for o in order], columns, of, added)
@@ -168,7 +169,7 @@ def _check_types(table: DerivedAsset, sources: Mapping[str, SourceContract]) -> 
             raise ContractError(str(error)) from error
 
 
-def _columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
+def _result_columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
     """The columns of an asset's rows; None if they are known only from its rows.
 
     Raises:
@@ -176,17 +177,17 @@ def _columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Map
     """
     if not isinstance(asset.operator, NamesColumns) or not all(name in known for name in asset.inputs):
         return None
-    read = [[*asset.columns_read(name, known[name]), *_added(asset, assets.get(name))] for name in asset.inputs]
+    read = [[*asset.columns_read(name, known[name]), *_engine_columns(asset, assets.get(name))] for name in asset.inputs]
     try:
-        found = asset.operator.result_columns(*read)
+        columns = asset.operator.result_columns(*read)
     except OperatorError as error:
         legal = f"inputs whose columns the operator of {asset.name!r} accepts: {error}"
         raise ContractError.bad_value("inputs", asset.inputs, legal) from error
-    return None if asset.shape else found
+    return None if asset.shape else columns
 
 
-def _added(reader: DerivedAsset, of: DerivedAsset | None) -> list[str]:
-    """The columns that the engine adds to an input's own: to a source's (None), to final results', or to an upserted table's."""
+def _engine_columns(reader: DerivedAsset, of: DerivedAsset | None) -> list[str]:
+    """The columns that the engine adds to those of an input: of a source (`of` is None), of final results, or of an upserted table."""
     if of is None:
         return [EVENT_TIME, SEQ, ARRIVAL]
     kind = [*filter(None, [reader.operator.reads.change])]
@@ -199,7 +200,7 @@ def _check_rows_of_tables(asset: DerivedAsset, assets: Mapping[str, DerivedAsset
     for name in asset.inputs:
         if name not in assets or name not in known:
             continue
-        columns = [*asset.columns_read(name, known[name]), *_added(asset, assets[name])]
+        columns = [*asset.columns_read(name, known[name]), *_engine_columns(asset, assets[name])]
         if asset.operator.reads.closes_ranges and EVENT_TIME not in columns:
             way_out = f"let {name!r} have it, for example as an aggregate: {EVENT_TIME}: max({EVENT_TIME})"
             legal = f"tables whose rows have an {EVENT_TIME!r}, by which {kind} reads them; {way_out}"

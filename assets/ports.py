@@ -148,7 +148,7 @@ class ViewsPort(Protocol):
     """Reads the lake's tables; see `platform_defs.engine.operations.views.Views`."""
 
     def naming_lost_files(self) -> AbstractContextManager[None]:
-        """While a frame of a table is computed: an error of Spark over a missing or damaged data file names table, file and way out."""
+        """A context in which frames of tables are computed: an error for a missing or damaged file names table, file and way out."""
         ...
 
     def table(self, name: str) -> DataFrame:

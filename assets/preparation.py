@@ -18,7 +18,7 @@ from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 ALL = "*"
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
-_OF_SEVERAL_ROWS = (exp.AggFunc, exp.Window, exp.Query, exp.DerivedTable)
+_MULTI_ROW = (exp.AggFunc, exp.Window, exp.Query, exp.DerivedTable)
 _GENERATORS = {"inline", "inline_outer", "json_tuple", "stack", "variant_explode", "variant_explode_outer", "window", "session_window"}
 _NONDETERMINISTIC = CHANCE | CLOCK | FILES | SESSION
 _DETERMINISTIC = (
@@ -75,7 +75,7 @@ class Preparation:
             check_sql("where", self.where)
             _check_row_by_row("where", self.where, self._condition)
             if isinstance(self._condition, exp.Alias | exp.Star):
-                raise _no_sql("where", self.where)
+                raise _invalid_sql("where", self.where)
         for item in self._items:
             _check_row_by_row("select", item.sql, item.tree)
             if not isinstance(item.tree, exp.Star):
@@ -90,17 +90,17 @@ class Preparation:
         Raises:
             ContractError: two columns have the same name.
         """
-        found: list[tuple[str, str]] = []
+        selected: list[tuple[str, str]] = []
         for item in self._items:
             if isinstance(item.tree, exp.Star):
                 excluded = {folded(name) for name in item.excluded}
-                found += [(name, _quoted(name)) for name in of if folded(name) not in excluded]
+                selected += [(name, _quoted(name)) for name in of if folded(name) not in excluded]
             else:
-                found.append((item.tree.alias_or_name, item.sql))
-        if (again := first_twice([name for name, _ in found])) is not None:
-            legal = f"each column once; write * EXCEPT ({again}) to replace a column of the input"
-            raise ContractError.bad_value("select", again, legal)
-        return dict(found)
+                selected.append((item.tree.alias_or_name, item.sql))
+        if (duplicate := first_twice([name for name, _ in selected])) is not None:
+            legal = f"each column once; write * EXCEPT ({duplicate}) to replace a column of the input"
+            raise ContractError.bad_value("select", duplicate, legal)
+        return dict(selected)
 
     def lineage(self, of: Sequence[str], added: Sequence[str] = ()) -> dict[str, list[str]]:
         """For each column that the operator reads, the input's columns that its SQL reads.
@@ -136,7 +136,7 @@ class Preparation:
 
     @cached_property
     def _items(self) -> list[_Item]:
-        return [_item(sql) for sql in _split(self.select)]
+        return [_read_item(sql) for sql in _split(self.select)]
 
 
 def _split(select: str) -> Iterator[str]:
@@ -154,10 +154,10 @@ def _tokens(select: str) -> list[Token]:
     try:
         return sqlglot.tokenize(select, dialect="spark")
     except SqlglotError as error:
-        raise _no_sql("select", select) from error
+        raise _invalid_sql("select", select) from error
 
 
-def _item(sql: str) -> _Item:
+def _read_item(sql: str) -> _Item:
     item = _Item(sql, _expression("select", sql))
     others = [name for name, value in item.tree.args.items() if value and not name.startswith("except")]
     if isinstance(item.tree, exp.Star) and others:
@@ -171,14 +171,14 @@ def _expression(parameter: str, sql: str) -> exp.Expr:
     try:
         tree = sqlglot.parse_one(f"SELECT {sql}", dialect="spark")
     except SqlglotError as error:
-        raise _no_sql(parameter, sql) from error
+        raise _invalid_sql(parameter, sql) from error
     clauses = [clause for clause, value in tree.args.items() if value and clause != "expressions"]
     if clauses or len(tree.expressions) != 1:
-        raise _no_sql(parameter, sql)
+        raise _invalid_sql(parameter, sql)
     return tree.expressions[0]
 
 
-def _no_sql(parameter: str, sql: str) -> ContractError:
+def _invalid_sql(parameter: str, sql: str) -> ContractError:
     legal = "SQL over the input's columns: a condition for `where`, and for `select` a list such as 'id AS order_id, amount'"
     return ContractError.bad_value(parameter, sql, legal)
 
@@ -186,7 +186,7 @@ def _no_sql(parameter: str, sql: str) -> ContractError:
 def _check_row_by_row(parameter: str, sql: str, tree: exp.Expr) -> None:
     """Raise unless an expression reads one row, and has the same value each time."""
     for node in tree.walk():
-        if isinstance(node, _OF_SEVERAL_ROWS) or _names(node) & _GENERATORS:
+        if isinstance(node, _MULTI_ROW) or _function_names(node) & _GENERATORS:
             legal = "expressions over one row, that give one row: no aggregates, window functions, generators or subqueries"
             raise ContractError.bad_value(parameter, sql, legal)
         if _is_nondeterministic(node):
@@ -207,12 +207,12 @@ def _is_nondeterministic(node: exp.Expr) -> bool:
         return _TIME_OF_THE_CLOCK.fullmatch(node.name) is not None
     if isinstance(node, exp.StrToUnix):  # unix_timestamp() of no argument
         return node.this is None
-    if type(node).__name__.startswith("Current") or any(name.startswith("current_") for name in _names(node)):
+    if type(node).__name__.startswith("Current") or any(name.startswith("current_") for name in _function_names(node)):
         return True
-    return bool(_names(node) & _NONDETERMINISTIC)
+    return bool(_function_names(node) & _NONDETERMINISTIC)
 
 
-def _names(node: exp.Expr) -> set[str]:
+def _function_names(node: exp.Expr) -> set[str]:
     """The names of a function in SQL; none for another expression."""
     if isinstance(node, exp.Anonymous):
         return {node.name.lower()}

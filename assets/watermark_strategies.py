@@ -71,7 +71,7 @@ class BatchExpression:
 
     def __post_init__(self) -> None:
         check_sql("watermark", self.watermark)
-        if not _aggregates(self.watermark):
+        if not _may_aggregate(self.watermark):
             legal = "SQL with an aggregate function, such as max(event_time), over a batch; for watermarks in rows use Punctuated"
             raise ContractError.bad_value("watermark", self.watermark, legal)
 
@@ -101,10 +101,10 @@ class BatchStatistics:
 
 @runtime_checkable
 class WatermarkGenerator(Protocol):
-    """A watermark generator of one's own, with the place of Flink's `WatermarkGenerator`.
+    """A watermark generator of your own, which corresponds to Flink's `WatermarkGenerator`.
 
-    It is called once for each batch with rows, after them, so it corresponds to `onPeriodicEmit`. It has no state: the watermark before the
-    batch and the newest event time are given, and a batch that was killed and tried again must get the same watermark.
+    It is called once after each batch with rows, like `onPeriodicEmit`. It must not keep state, because a batch that was killed and is
+    tried again must get the same watermark; the watermark before the batch and the newest event time are given.
     """
 
     def on_batch(self, batch: BatchStatistics) -> int | None:
@@ -128,11 +128,11 @@ class Generated:
     @cached_property
     def made(self) -> WatermarkGenerator:
         """The generator itself."""
-        found = _named(self.generator) if isinstance(self.generator, str) else self.generator
-        found = found() if isinstance(found, type) else found
-        if not isinstance(found, WatermarkGenerator):
+        generator = _imported(self.generator) if isinstance(self.generator, str) else self.generator
+        generator = generator() if isinstance(generator, type) else generator
+        if not isinstance(generator, WatermarkGenerator):
             raise ContractError.bad_value("generator", self.generator, "an object with a method `on_batch(batch)`")
-        return found
+        return generator
 
 
 NO_DISORDER = BoundedOutOfOrderness("0 ms")
@@ -167,7 +167,7 @@ class Alignment:
         return length_ms(self.max_drift, "max_drift")
 
 
-def _aggregates(expression: str) -> bool:
+def _may_aggregate(expression: str) -> bool:
     """Whether an expression may aggregate: it calls a function, or the parser does not understand it, which is left to Spark."""
     try:
         tree = sqlglot.parse_one(expression, dialect="spark")
@@ -176,7 +176,7 @@ def _aggregates(expression: str) -> bool:
     return tree.find(exp.AggFunc, exp.Anonymous) is not None
 
 
-def _named(text: str) -> object:
+def _imported(text: str) -> object:
     """The object that `package.module:name` names."""
     module, _, name = text.partition(":")
     legal = "a WatermarkGenerator, or the name of one, 'package.module:name'"

@@ -71,7 +71,7 @@ def event_time_asset(
         worker: does the tables' work.
         completeness: the least shares of matched rows among the matched, unmatched and late ones, by day and side.
     """
-    worker.add(derived, partial(_work, derived, sources))
+    worker.add(derived, partial(_advance_and_account, derived, sources))
     joins, names_rows = is_join(derived), isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=LAW_BY_ROW if names_rows else LAW_BY_WINDOW)]
     specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=IN_DAYS_DESCRIPTION))
@@ -96,27 +96,27 @@ def event_time_asset(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
         selected = first, last = days_of(context)
-        rebuilt = _rebuilt(engine, derived.name, first, last) if config.rebuild else {}
-        done = worker.do(context, engine, derived.name, selected)
-        accounts, closed_to = done.accounts, engine.pending.described(derived.name)["closed_to"]
+        rebuilt = _rebuild(engine, derived.name, first, last) if config.rebuild else {}
+        advanced = worker.do(context, engine, derived.name, selected)
+        accounts, closed_to = advanced.accounts, engine.pending.described(derived.name)["closed_to"]
         is_final = {day: closed_to is not None and closed_to >= day_end(day) for day in days_from(first, last)}
-        _add_days(context, derived.name, done, is_final)
-        law = law_check(done)
-        _log(context, law, accounts, {a.day for a in accounts if not a.holds})
-        checks = [law, _in_days(engine.pending.event_times(derived.name), days)]
-        checks.append(_finalized(context, is_final, closed_to))
-        checks += [_completeness(context, done.matches, completeness)] if joins else []
-        yield dg.MaterializeResult(metadata={**done.metadata, **rebuilt}, check_results=checks)
+        _add_days(context, derived.name, advanced, is_final)
+        law = law_check(advanced)
+        _log_law(context, law, accounts, {a.day for a in accounts if not a.holds})
+        checks = [law, _event_times_check(engine.pending.event_times(derived.name), days)]
+        checks.append(_days_finalized_check(context, is_final, closed_to))
+        checks += [_completeness_check(context, advanced.matches, completeness)] if joins else []
+        yield dg.MaterializeResult(metadata={**advanced.metadata, **rebuilt}, check_results=checks)
 
     return table
 
 
-def _rebuilt(engine: EnginePort, name: str, first: date, last: date) -> dict[str, Any]:
+def _rebuild(engine: EnginePort, name: str, first: date, last: date) -> dict[str, Any]:
     rebuilt = engine.rebuild(name, first, last)
     return {"rebuilt": day_range(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
 
 
-def _work(derived: DerivedAsset, sources: Sequence[str], engine: EnginePort, days: Days | None) -> Advanced:
+def _advance_and_account(derived: DerivedAsset, sources: Sequence[str], engine: EnginePort, days: Days | None) -> Advanced:
     """Advance the table to the end of the last day, and account for the rows that this finalizes."""
     assert days is not None, "the asset has partitions"
     first, last = days
@@ -126,10 +126,10 @@ def _work(derived: DerivedAsset, sources: Sequence[str], engine: EnginePort, day
     differences = engine.accounts.count_differences(derived.name, finalized)
     engine.accounts.record(derived.name, accounts, differences, finalized)
     metadata = _metadata(engine, derived) | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
-    return Advanced(metadata, accounts, differences, _matches(engine, derived, sources, accounts, finalized))
+    return Advanced(metadata, accounts, differences, _matched_rows(engine, derived, sources, accounts, finalized))
 
 
-def _matches(
+def _matched_rows(
     engine: EnginePort, derived: DerivedAsset, sources: Sequence[str], accounts: Sequence[AccountPort], days: Days
 ) -> Sequence[MatchesPort]:
     """The matched rows of a join, which its accounts have if its results name rows of sources; none for other tables."""
@@ -141,7 +141,7 @@ def _matches(
 
 
 def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
-    """The first day with rows that a run finalizes: it closes every open range, also before its own first day."""
+    """The first day with rows that a run finalizes. A run closes every open range, also those before its own first day."""
     closed_to, times = engine.pending.described(derived.name)["closed_to"], engine.pending.event_times(derived.name)
     oldest = closed_to if closed_to is not None else times[0] if times else None
     start = first if oldest is None else min(first, day_of(oldest + 1))
@@ -176,11 +176,11 @@ def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:
     return {(side, term): sum(getattr(a, term) for a in accounts if a.side == side) for side in names for term in TERMS}
 
 
-def _add_days(context: dg.AssetExecutionContext, name: str, done: Advanced, is_final: Mapping[date, bool]) -> None:
+def _add_days(context: dg.AssetExecutionContext, name: str, advanced: Advanced, is_final: Mapping[date, bool]) -> None:
     """Add to each day's materialisation whether the day is finalized, its account, and the shares of a join's matched rows."""
     for day, passed in is_final.items():
-        own, matched = [a for a in done.accounts if a.day == day], [m for m in done.matches if m.day == day]
-        context.add_asset_metadata({"finalized": passed, **_sum(own), **shares(matched)}, asset_key=name, partition_key=str(day))
+        own, matched = [a for a in advanced.accounts if a.day == day], [m for m in advanced.matches if m.day == day]
+        context.add_asset_metadata({"finalized": passed, **_terms(own), **shares(matched)}, asset_key=name, partition_key=str(day))
 
 
 def law_check(advanced: Advanced) -> dg.AssetCheckResult:
@@ -193,9 +193,9 @@ def law_check(advanced: Advanced) -> dg.AssetCheckResult:
         severity=dg.AssetCheckSeverity.ERROR,
         description=_law_sentence(broken, advanced.count_differences),
         metadata={
-            "broken": dg.MetadataValue.json([_row(a) for a in broken[:10]]),
+            "broken": dg.MetadataValue.json([_account_row(a) for a in broken[:10]]),
             "days": len({a.day for a in accounts}),
-            **_sum(accounts),
+            **_terms(accounts),
         },
     )
 
@@ -211,29 +211,29 @@ def _law_sentence(broken: Sequence[AccountPort], differences: Mapping[tuple[str,
     return "; ".join(parts) or "every row is accounted for"
 
 
-def _in_days(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
+def _event_times_check(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
     """Report events outside the partitions, by the ledger's times: results of earlier ones are in no partition, later ones stay open."""
-    known, found = range_of(days), list[str]()
-    if times is not None and (known is None or times[0] < day_start(known[0])):
-        found.append("some events are before the first daily partition: their results are in the table, but in no partition")
-    if times is not None and (known is None or times[1] > day_end(known[1])):
-        found.append(
+    partitions, problems = range_of(days), list[str]()
+    if times is not None and (partitions is None or times[0] < day_start(partitions[0])):
+        problems.append("some events are before the first daily partition: their results are in the table, but in no partition")
+    if times is not None and (partitions is None or times[1] > day_end(partitions[1])):
+        problems.append(
             "some events are after the last daily partition: no run of Dagster finalizes their results until their days are partitions"
         )
     return dg.AssetCheckResult(
         check_name=IN_DAYS,
-        passed=not found,
+        passed=not problems,
         severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(found) or "all events are in the daily partitions",
+        description="; ".join(problems) or "all events are in the daily partitions",
         metadata={
             "oldest_event_time": moment(times[0] if times else None),
             "newest_event_time": moment(times[1] if times else None),
-            "days": day_range(known or ()),
+            "days": day_range(partitions or ()),
         },
     )
 
 
-def _finalized(context: dg.AssetExecutionContext, is_final: Mapping[date, bool], closed_to: int | None) -> dg.AssetCheckResult:
+def _days_finalized_check(context: dg.AssetExecutionContext, is_final: Mapping[date, bool], closed_to: int | None) -> dg.AssetCheckResult:
     """Whether the days of a run are finalized, and for each day up to when it is: Dagster shows a day as materialised in any case."""
     shown: dict[str, dg.MetadataValue] = {"finalized_up_to": moment(closed_to)}
     remaining = [day for day, passed in is_final.items() if not passed]
@@ -252,26 +252,28 @@ def _not_finalized(remaining: Sequence[date]) -> str:
     return f"{day_range(remaining)} {'is' if len(remaining) == 1 else 'are'} not finalized"
 
 
-def _completeness(context: dg.AssetExecutionContext, matches: Sequence[MatchesPort], required: Completeness) -> dg.AssetCheckResult:
+def _completeness_check(context: dg.AssetExecutionContext, matches: Sequence[MatchesPort], required: Completeness) -> dg.AssetCheckResult:
     """The check of a join's completeness, logged for each day of the run, and for each other day that fails."""
-    result, failed = completeness_result(matches, required), {found.day for found in poor_days(matches, required)}
+    result, failed = completeness_result(matches, required), {match.day for match in poor_days(matches, required)}
     first, last = days_of(context)
-    days = sorted({found.day for found in matches if first <= found.day <= last or found.day in failed})
-    log_days(context, result, {str(d): (d not in failed, rows_of_day([found for found in matches if found.day == d])) for d in days})
+    days = sorted({match.day for match in matches if first <= match.day <= last or match.day in failed})
+    log_days(context, result, {str(d): (d not in failed, rows_of_day([match for match in matches if match.day == d])) for d in days})
     return result
 
 
-def _log(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, accounts: Sequence[AccountPort], failed: set[date]) -> None:
+def _log_law(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, accounts: Sequence[AccountPort], failed: set[date]) -> None:
     """Log a check's result for each day of the run, and for each other day that failed: a run also accounts for earlier days."""
     first, last = days_of(context)
     days = sorted({a.day for a in accounts if first <= a.day <= last or a.day in failed})
-    by_day = {str(day): (day not in failed, {"rows": dg.MetadataValue.json([_row(a) for a in accounts if a.day == day])}) for day in days}
+    by_day = {
+        str(day): (day not in failed, {"rows": dg.MetadataValue.json([_account_row(a) for a in accounts if a.day == day])}) for day in days
+    }
     log_days(context, result, by_day)
 
 
-def _row(account: AccountPort) -> dict[str, Any]:
+def _account_row(account: AccountPort) -> dict[str, Any]:
     return {"side": account.side, "day": str(account.day), **{term: getattr(account, term) for term in TERMS}}
 
 
-def _sum(accounts: Sequence[AccountPort]) -> dict[str, int]:
+def _terms(accounts: Sequence[AccountPort]) -> dict[str, int]:
     return {f"{term} {side}": n for (side, term), n in _totals(accounts).items()}

@@ -29,20 +29,20 @@ def completeness_spec(derived: DerivedAsset, required: Completeness) -> dg.Asset
 def completeness_result(matches: Sequence[MatchesPort], required: Completeness) -> dg.AssetCheckResult:
     """The result over all sides and days of a run.
 
-    It is an error if a share is below one that is required as an error, else a warning. Its metadata have the share of each side over all
-    days, the worst side and day, the sides and days that fail, and the trend: the share of each day and side.
+    A failure is an error if a share is below `error_below`, else a warning. The metadata have the share of each side over all days, the
+    worst side and day, the sides and days that fail, and the trend: the share of each day and side.
     """
     poor = poor_days(matches, required)
-    kinds = {required.severity(found.side, found.completeness) for found in poor}
-    worst = min(matches, key=lambda found: found.completeness, default=None)
+    kinds = {required.severity(match.side, match.completeness) for match in poor}
+    worst = min(matches, key=lambda match: match.completeness, default=None)
     return dg.AssetCheckResult(
         check_name=COMPLETENESS,
         passed=not poor,
         severity=_SEVERITIES["error" if "error" in kinds else "warning"],
         description=_sentence(poor) if poor else "no side has too few matched rows on any day",
         metadata={
-            "worst": _named(worst) if worst else "no rows",
-            "poor": dg.MetadataValue.json([_row(found) for found in poor[:10]]),
+            "worst": _described(worst) if worst else "no rows",
+            "poor": dg.MetadataValue.json([_match_row(match) for match in poor[:10]]),
             "trend": _trend(matches),
             **shares(matches),
         },
@@ -51,42 +51,42 @@ def completeness_result(matches: Sequence[MatchesPort], required: Completeness) 
 
 def poor_days(matches: Sequence[MatchesPort], required: Completeness) -> list[MatchesPort]:
     """The sides and days with too few matched rows."""
-    return [found for found in matches if required.severity(found.side, found.completeness)]
+    return [match for match in matches if required.severity(match.side, match.completeness)]
 
 
 def shares(matches: Sequence[MatchesPort]) -> dict[str, float]:
     """The share of matched rows of each side over all of its days, as metadata that Dagster plots."""
-    found = dict[str, float]()
-    for side in sorted({one.side for one in matches}):
-        own = [one for one in matches if one.side == side]
-        matched, rows = sum(one.matched for one in own), sum(one.matched + one.unmatched + one.late for one in own)
-        found[f"completeness {side}"] = round(matched / rows, 4) if rows else 1.0
-    return found
+    shares_by_side = dict[str, float]()
+    for side in sorted({match.side for match in matches}):
+        own = [match for match in matches if match.side == side]
+        matched, rows = sum(match.matched for match in own), sum(match.matched + match.unmatched + match.late for match in own)
+        shares_by_side[f"completeness {side}"] = round(matched / rows, 4) if rows else 1.0
+    return shares_by_side
 
 
 def rows_of_day(matches: Sequence[MatchesPort]) -> dict[str, Any]:
     """The metadata of a day's result: its rows, and the shares."""
-    return {"rows": dg.MetadataValue.json([_row(found) for found in matches]), **shares(matches)}
+    return {"rows": dg.MetadataValue.json([_match_row(match) for match in matches]), **shares(matches)}
 
 
 def _sentence(poor: Sequence[MatchesPort]) -> str:
-    return f"too few rows are matched: {listed([_named(found) for found in poor])}"
+    return f"too few rows are matched: {listed([_described(match) for match in poor])}"
 
 
-def _named(found: MatchesPort) -> str:
-    late = f", {found.late:,} of them late" if found.late else ""
-    rows = found.matched + found.unmatched + found.late
-    return f"{found.side} on {found.day} ({found.completeness:.1%} of {rows:,}{late})"
+def _described(match: MatchesPort) -> str:
+    late = f", {match.late:,} of them late" if match.late else ""
+    rows = match.matched + match.unmatched + match.late
+    return f"{match.side} on {match.day} ({match.completeness:.1%} of {rows:,}{late})"
 
 
 def _trend(matches: Sequence[MatchesPort]) -> dg.TableMetadataValue:
     columns = [dg.TableColumn(name, kind) for name, kind in (("day", "date"), ("side", "string"), ("completeness", "float"))]
     counts = [dg.TableColumn(term, "int") for term in ("matched", "unmatched", "late")]
-    ordered = sorted(matches, key=lambda found: (found.day, found.side))
-    records = [dg.TableRecord({name: _row(found)[name] for name in (c.name for c in [*columns, *counts])}) for found in ordered]
+    ordered = sorted(matches, key=lambda match: (match.day, match.side))
+    records = [dg.TableRecord({name: _match_row(match)[name] for name in (c.name for c in [*columns, *counts])}) for match in ordered]
     return dg.MetadataValue.table(records, dg.TableSchema([*columns, *counts]))
 
 
-def _row(found: MatchesPort) -> dict[str, Any]:
-    counts = {"matched": found.matched, "unmatched": found.unmatched, "late": found.late}
-    return {"day": str(found.day), "side": found.side, "completeness": round(found.completeness, 4), **counts}
+def _match_row(match: MatchesPort) -> dict[str, Any]:
+    counts = {"matched": match.matched, "unmatched": match.unmatched, "late": match.late}
+    return {"day": str(match.day), "side": match.side, "completeness": round(match.completeness, 4), **counts}

@@ -14,9 +14,9 @@ def topic_key(table: str) -> dg.AssetKey:
     return dg.AssetKey(["kafka", table])
 
 
-def published_metadata(done: PublishedPort) -> dict[str, str | int]:
+def published_metadata(publication: PublishedPort) -> dict[str, str | int]:
     """The metadata of a topic's materialisation."""
-    return {"topic": done.topic, "step": done.step, "steps": done.steps, "records": done.records}
+    return {"topic": publication.topic, "step": publication.step, "steps": publication.steps, "records": publication.records}
 
 
 def topic_asset(derived: DerivedAsset, topic: str) -> dg.AssetsDefinition:
@@ -42,7 +42,7 @@ def topic_asset(derived: DerivedAsset, topic: str) -> dg.AssetsDefinition:
         metadata={"topic": topic},
     )
     def published(engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.MaterializeResult]:
-        done = engine.views.publish_to_topic(derived.name)
-        yield dg.MaterializeResult(metadata=published_metadata(done))
+        publication = engine.views.publish_to_topic(derived.name)
+        yield dg.MaterializeResult(metadata=published_metadata(publication))
 
     return published

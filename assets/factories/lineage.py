@@ -33,17 +33,17 @@ def column_descriptions(engine: EnginePort, derived: DerivedAsset, columns: Sequ
         columns: its columns.
     """
     traced = [column for column in columns if _has_values_of_an_input(derived, column)]
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for which, name in reversed([*enumerate(derived.inputs)]):  # the first input's description replaces that of the others
         if name in engine.assets:
-            found |= _of_table(engine, derived, which, traced)
+            descriptions |= _descriptions_from_table(engine, derived, which, traced)
         else:
-            found |= _of_source(engine, derived, engine.sources[name], traced)
-    return found | dict(derived.columns)
+            descriptions |= _descriptions_from_source(engine, derived, engine.sources[name], traced)
+    return descriptions | dict(derived.columns)
 
 
 def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
-    """Whether a column that has the name of an input's column has its values too: it is not computed by an aggregate or a function."""
+    """Whether a column with the name of an input's column also has the values of that column: no aggregate or function computes it."""
     operator: Any = derived.operator
     if derived.shape is not None:
         return False
@@ -52,7 +52,7 @@ def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
     return column not in getattr(getattr(operator, "of", operator), "aggregates", {})
 
 
-def _of_table(engine: EnginePort, derived: DerivedAsset, which: int, columns: Sequence[str]) -> dict[str, str]:
+def _descriptions_from_table(engine: EnginePort, derived: DerivedAsset, which: int, columns: Sequence[str]) -> dict[str, str]:
     """The descriptions of columns of an input that is a table: under the same name, or below the prefix that a join gives it."""
     prefix = getattr(derived.operator, ("left_prefix", "right_prefix")[min(which, 1)], "")
     own = {column: column.removeprefix(prefix) for column in columns}
@@ -61,25 +61,25 @@ def _of_table(engine: EnginePort, derived: DerivedAsset, which: int, columns: Se
     return {column: text for column, name in own.items() if (text := known.get(column) or known.get(name))}
 
 
-def _of_source(engine: EnginePort, derived: DerivedAsset, source: SourceContract, columns: Sequence[str]) -> dict[str, str]:
+def _descriptions_from_source(engine: EnginePort, derived: DerivedAsset, source: SourceContract, columns: Sequence[str]) -> dict[str, str]:
     """The descriptions of columns that are computed from one column of a source."""
     comments = {field.name: field.metadata.get("comment") for field in source.struct.fields}
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for column in columns:
-        of = {dep.column_name for dep in _deps(engine, derived, column) if dep.asset_key == event_key(source.name)}
-        texts = [comments.get(name) or COLUMN_DESCRIPTIONS.get(name) for name in of]
+        origins = {dep.column_name for dep in _column_deps(engine, derived, column) if dep.asset_key == event_key(source.name)}
+        texts = [comments.get(name) or COLUMN_DESCRIPTIONS.get(name) for name in origins]
         if len(texts) == 1 and texts[0]:
-            found[column] = texts[0]
-    return found
+            descriptions[column] = texts[0]
+    return descriptions
 
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:
-    """The lineage of the result's columns that come from an input's column: under the same name, or under the name that a join gives it."""
-    return dg.TableColumnLineage({column: found for column in columns if (found := _deps(engine, derived, column))})
+    """The lineage of the result's columns that come from a column of an input, with its name or with the name that a join gives it."""
+    return dg.TableColumnLineage({column: deps for column in columns if (deps := _column_deps(engine, derived, column))})
 
 
-def _deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.TableColumnDep]:
-    found: list[dg.TableColumnDep] = []
+def _column_deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.TableColumnDep]:
+    all_deps: list[dg.TableColumnDep] = []
     read = {name: _columns_read(derived, engine.sources[name]) for name in derived.inputs if name in engine.sources}
     for which, name in enumerate(derived.inputs):
         others = {c for n in read if n != name for c in read[n]} | {*_ENGINE_COLUMNS}
@@ -87,11 +87,11 @@ def _deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.Tab
         deps = [
             dep
             for c, of in read.get(name, {}).items()
-            if column == _named(derived, c, which, c in others) or (unknown and column == _named(derived, c, which, True))
+            if column == _result_name(derived, c, which, c in others) or (unknown and column == _result_name(derived, c, which, True))
             for dep in of
         ]
-        found += [dg.TableColumnDep(event_key(name), dep) for dep in deps]
-    return found
+        all_deps += [dg.TableColumnDep(event_key(name), dep) for dep in deps]
+    return all_deps
 
 
 def _columns_read(derived: DerivedAsset, source: SourceContract) -> dict[str, list[str]]:
@@ -102,7 +102,7 @@ def _columns_read(derived: DerivedAsset, source: SourceContract) -> dict[str, li
     return columns | {column: [column] for column in _ENGINE_COLUMNS}
 
 
-def _named(derived: DerivedAsset, column: str, which: int, shared: bool) -> str | None:
+def _result_name(derived: DerivedAsset, column: str, which: int, shared: bool) -> str | None:
     """The result's name of a column of input `which`; None if the result has no column of this input."""
     name = derived.operator.traced(column)[which] if isinstance(derived.operator, TracesInputs) else column
     return name if shared or name is None else column

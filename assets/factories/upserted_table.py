@@ -33,7 +33,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
         sources: which of its inputs are sources; the others are derived assets.
         worker: does the tables' work.
     """
-    worker.add(derived, partial(_work, derived))
+    worker.add(derived, partial(_advance_and_account, derived))
     promises = isinstance(derived.operator, TopN) and derived.operator.improving
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=HANDLED)]
     specs += [dg.AssetCheckSpec(PROMISE, asset=derived.name, description=PROMISED)] if promises else []
@@ -54,10 +54,10 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
         rebuilt = engine.rebuild(derived.name) if config.rebuild else None
-        done = worker.do(context, engine, derived.name, None)
+        advanced = worker.do(context, engine, derived.name, None)
         repaired = {} if rebuilt is None else {"changes_repaired": rebuilt.missing + rebuilt.extra}
-        checks = [law_check(done), *([promise_check(derived.name, done.metadata.get(MOVED_BACK, 0))] if promises else [])]
-        yield dg.MaterializeResult(metadata={**done.metadata, **repaired}, check_results=checks)
+        checks = [law_check(advanced), *([promise_check(derived.name, advanced.metadata.get(MOVED_BACK, 0))] if promises else [])]
+        yield dg.MaterializeResult(metadata={**advanced.metadata, **repaired}, check_results=checks)
 
     return table
 
@@ -65,10 +65,10 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
 def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
     """Whether the rows of a Top-N keep the promise `improving`.
 
-    A step that could give a wrong ranking is refused, so a broken promise of rows that are not kept is a warning.
+    A step that could give a wrong ranking is refused. So a promise that is broken only for rows that are not kept is a warning.
 
     Args:
-        table: the table.
+        table: the name of the table.
         keys: the number of keys that break the promise.
     """
     way_out = f'set `strategy="retract"` for {table!r}, which needs no promise and no rebuild'
@@ -81,7 +81,7 @@ def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
     )
 
 
-def _work(derived: DerivedAsset, engine: EnginePort, _: Days | None) -> Advanced:
+def _advance_and_account(derived: DerivedAsset, engine: EnginePort, _: Days | None) -> Advanced:
     """Handle the rows that arrived since the last step, and account for all rows."""
     steps = list(engine.steps(derived.name))
     metadata: dict[str, Any] = {"steps": len(steps), "changes": sum(s.rows for s in steps)}
