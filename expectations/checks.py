@@ -19,7 +19,7 @@ from assets.factories.pool import SPARK
 from assets.factories.sentences import from_to
 from assets.ports import EnginePort, LogPort
 from expectations.finding import Finding, Row, check_name
-from expectations.new_rows import CHECKED, FULL, checked, checked_to, of_new_rows
+from expectations.new_rows import CHECKED, FULL, passed_batches, passed_record, select_row_checks
 from expectations.validation import validate
 
 NO_TABLE = frozenset(
@@ -45,7 +45,7 @@ def suite_checks(
 
     Args:
         asset_key: the asset.
-        table: its table, as `engine.table` names it.
+        table: its table, as `engine.views.table` names it.
         suite: the expectations; their names differ.
         day_column: a timestamp column; a run over partitions checks the rows of its days (UTC) only.
         source: the source whose event log the table is; a run checks the rows of new batches only, see `expectations.new_rows`.
@@ -59,20 +59,20 @@ def suite_checks(
 
     @dg.multi_asset_check(name=named, specs=specs, can_subset=True, compute_kind="greatexpectations", pool=SPARK)
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
-        wanted = {name: e for name, e in expectations.items() if dg.AssetCheckKey(asset_key, name) in context.selected_asset_check_keys}
+        selected = {name: e for name, e in expectations.items() if dg.AssetCheckKey(asset_key, name) in context.selected_asset_check_keys}
         days = run_days(context.run.tags) if day_column else None
         if source is None:
-            found = findings(engine, table, list(wanted.values()), day_column=day_column, days=days, sample=sample)
+            outcome = findings(engine, table, list(selected.values()), day_column=day_column, days=days, sample=sample)
         else:
             is_full = FULL in context.run.tags
-            known = (lambda of, log: {}) if is_full else partial(checked_to, context.instance, asset_key)
-            found = log_findings(engine, source, list(wanted.values()), known, sample=sample)
-        if found is None:
-            yield from (_absent(asset_key, name, e) for name, e in wanted.items())
+            known = (lambda of, log: {}) if is_full else partial(passed_batches, context.instance, asset_key)
+            outcome = log_findings(engine, source, list(selected.values()), known, sample=sample)
+        if outcome is None:
+            yield from (_no_rows_result(asset_key, name, e) for name, e in selected.items())
             return
         yield from (
-            _result(asset_key, wanted[name], finding, found, {"days": from_to(*days)} if days else found.new_rows(wanted[name]))
-            for name, finding in found.by_check.items()
+            _result(asset_key, selected[name], finding, outcome, {"days": from_to(*days)} if days else outcome.new_rows(selected[name]))
+            for name, finding in outcome.by_check.items()
         )
 
     return checks
@@ -80,7 +80,7 @@ def suite_checks(
 
 @dataclass(frozen=True)
 class Findings:
-    """What the expectations of a table found.
+    """The findings of the expectations of a table.
 
     Args:
         by_check: the findings, by check name.
@@ -101,7 +101,7 @@ class Findings:
             return {}
         start, head = self.starts[name], self.log.head
         batches = from_to(start + 1, head) if start < head else "none is new"
-        return {"batches": batches, CHECKED: checked(expectation, self.log, head if self.by_check[name].passed else start)}
+        return {"batches": batches, CHECKED: passed_record(expectation, self.log, head if self.by_check[name].passed else start)}
 
 
 def findings(
@@ -117,12 +117,12 @@ def findings(
     frame = _table(engine, table)
     if frame is None:
         return None
-    frame = frame.where(_within(day_column, days)) if day_column and days else frame
+    frame = frame.where(_is_in_days(day_column, days)) if day_column and days else frame
     with engine.views.naming_lost_files():
-        found = validate(frame, expectations, sample)
-        if any(finding.error for finding in found.values()):  # Great Expectations does not raise Spark's errors; a second read does
+        by_check = validate(frame, expectations, sample)
+        if any(finding.error for finding in by_check.values()):  # Great Expectations does not raise Spark's errors; a second read does
             frame.write.format("noop").mode("overwrite").save()
-    return Findings(found, frame.schema)
+    return Findings(by_check, frame.schema)
 
 
 def log_findings(
@@ -145,16 +145,16 @@ def log_findings(
     log = engine.views.log(source)
     if log is None:
         return None
-    of_rows = of_new_rows(expectations, log.schema)
+    of_rows = select_row_checks(expectations, log.schema)
     passed = known(of_rows, log)
     starts = {check_name(e): passed.get(check_name(e), 0) for e in of_rows}
-    found: dict[str, Finding] = {}
+    by_check: dict[str, Finding] = {}
     with engine.views.naming_lost_files():
         for start in {starts.get(check_name(e), 0) for e in expectations}:  # a check that keeps failing starts earlier than the others
-            found |= validate(log.rows(start), [e for e in expectations if starts.get(check_name(e), 0) == start], sample)
-        if any(finding.error for finding in found.values()):  # Great Expectations does not raise Spark's errors; a second read does
+            by_check |= validate(log.rows(start), [e for e in expectations if starts.get(check_name(e), 0) == start], sample)
+        if any(finding.error for finding in by_check.values()):  # Great Expectations does not raise Spark's errors; a second read does
             log.rows(0).write.format("noop").mode("overwrite").save()
-    return Findings({name: found[name] for name in map(check_name, expectations)}, log.schema, log, starts)
+    return Findings({name: by_check[name] for name in map(check_name, expectations)}, log.schema, log, starts)
 
 
 def _spec(asset_key: dg.AssetKey, name: str, expectation: Expectation, blocking: bool) -> dg.AssetCheckSpec:
@@ -178,12 +178,12 @@ def _table(engine: EnginePort, table: str) -> DataFrame | None:
     return frame
 
 
-def _within(column: str, days: Days) -> Any:
+def _is_in_days(column: str, days: Days) -> Any:
     first, end = (datetime(d.year, d.month, d.day, tzinfo=UTC) for d in (days[0], days[1] + timedelta(days=1)))
     return (F.col(column) >= F.lit(first)) & (F.col(column) < F.lit(end))
 
 
-def _absent(asset_key: dg.AssetKey, name: str, expectation: Expectation) -> dg.AssetCheckResult:
+def _no_rows_result(asset_key: dg.AssetKey, name: str, expectation: Expectation) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset_key,
         check_name=name,
@@ -195,7 +195,7 @@ def _absent(asset_key: dg.AssetKey, name: str, expectation: Expectation) -> dg.A
 
 
 def _result(
-    asset_key: dg.AssetKey, expectation: Expectation, finding: Finding, found: Findings, rows: Mapping[str, Any]
+    asset_key: dg.AssetKey, expectation: Expectation, finding: Finding, outcome: Findings, rows: Mapping[str, Any]
 ) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset_key,
@@ -203,7 +203,7 @@ def _result(
         passed=finding.passed,
         severity=dg.AssetCheckSeverity.ERROR if finding.error else _severity(expectation),
         description=finding.description,
-        metadata={**_metadata(expectation, finding, found.schema), **rows},
+        metadata={**_metadata(expectation, finding, outcome.schema), **rows},
     )
 
 
@@ -213,11 +213,11 @@ def _metadata(expectation: Expectation, finding: Finding, schema: StructType) ->
     if finding.evaluated is not None:
         metadata |= {"evaluated_rows": finding.evaluated, "unexpected_count": finding.unexpected, "unexpected_percent": finding.percent}
     if finding.sample:
-        metadata["failing_rows"] = _shown(finding.sample, schema)
+        metadata["failing_rows"] = _failing_rows(finding.sample, schema)
     return metadata
 
 
-def _shown(rows: Sequence[Row], schema: StructType) -> dg.TableMetadataValue:
+def _failing_rows(rows: Sequence[Row], schema: StructType) -> dg.TableMetadataValue:
     columns = [dg.TableColumn(field.name, field.dataType.simpleString()) for field in schema.fields]
     records = [dg.TableRecord({f.name: _plain(row[f.name], f.dataType) for f in schema.fields}) for row in rows]
     return dg.MetadataValue.table(records, dg.TableSchema(columns))

@@ -35,7 +35,7 @@ class JoinedRowsByDay(TableMetricProvider):
         column, side, day = (metric_value_kwargs[key] for key in ("column", "side_column", "day_column"))
         own = rows if side is None else rows.where(F.col(f"`{side}`").isNotNull())
         by_day = own.groupBy(F.col(f"`{day}`").cast("date").alias("day")).agg(F.count("*"), F.count(F.col(f"`{column}`")))
-        return {str(found): [count, joined] for found, count, joined in by_day.where("day IS NOT NULL").collect()}
+        return {str(date): [count, joined] for date, count, joined in by_day.where("day IS NOT NULL").collect()}
 
 
 class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
@@ -72,11 +72,13 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
         self, execution_engine: ExecutionEngine | None = None, runtime_configuration: dict[str, Any] | None = None
     ) -> Any:
         """The metric, with the columns that it reads."""
-        found = super().get_validation_dependencies(execution_engine, runtime_configuration)
+        dependencies = super().get_validation_dependencies(execution_engine, runtime_configuration)
         values = {"column": self.column, "side_column": self.side_column, "day_column": self.day_column}
-        domain = found.metric_configurations[_METRIC].metric_domain_kwargs
-        found.set_metric_configuration(_METRIC, MetricConfiguration(_METRIC, metric_domain_kwargs=domain, metric_value_kwargs=values))
-        return found
+        domain = dependencies.metric_configurations[_METRIC].metric_domain_kwargs
+        dependencies.set_metric_configuration(
+            _METRIC, MetricConfiguration(_METRIC, metric_domain_kwargs=domain, metric_value_kwargs=values)
+        )
+        return dependencies
 
     def _validate(
         self,

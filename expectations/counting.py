@@ -42,12 +42,12 @@ Types = Mapping[str, DataType]
 
 @dataclass(frozen=True)
 class Counting:
-    """The rows whose numbers decide an expectation; each condition is SQL.
+    """The rows whose number decides whether an expectation holds; each condition is SQL.
 
     Args:
         evaluated: the condition of the evaluated rows.
-        base: the condition of the rows of which the unexpected ones are a share.
-        unexpected: the condition of the unexpected rows; of an expectation with a key, of the rows among which a key must occur once.
+        base: the condition of the rows to whose number the unexpected ones are compared.
+        unexpected: the condition of the unexpected rows. For an expectation with a key: of the rows among which a key must occur once.
         key: the columns that must be unique together, in alphabetical order; empty for an expectation on single rows.
         mostly: the smallest share of `base` that is as expected, if the expectation holds.
     """
@@ -69,12 +69,12 @@ def counting(expectation: Expectation, types: Types) -> Counting | None:
     translate = _TRANSLATE.get(type(expectation))  # a subclass may mean something else
     if translate is None:
         return None
-    of: Any = expectation
-    rows = _row_condition(of, types)
-    if rows is None or not isinstance(of.mostly, int | float):
+    untyped: Any = expectation
+    rows = _row_condition(untyped, types)
+    if rows is None or not isinstance(untyped.mostly, int | float):
         return None
-    found = translate(of, rows, types)
-    return found and replace(found, mostly=float(of.mostly))
+    translated = translate(untyped, rows, types)
+    return translated and replace(translated, mostly=float(untyped.mostly))
 
 
 def column_types(schema: StructType) -> dict[str, DataType]:
@@ -87,40 +87,48 @@ def column_types(schema: StructType) -> dict[str, DataType]:
     return {f.name: f.dataType for f in fields if isinstance(f.dataType, PLAIN)}
 
 
-def _row_condition(of: Any, types: Types) -> str | None:
+def _row_condition(expectation: Any, types: Types) -> str | None:
     """The condition of the rows that the expectation is about; None if only Great Expectations can evaluate it."""
-    condition = of.row_condition
-    if of.batch_id is not None or of.condition_parser is not None or of.windows:
+    condition = expectation.row_condition
+    if expectation.batch_id is not None or expectation.condition_parser is not None or expectation.windows:
         return None
     if condition is None:
         return ALL
     if type(condition) is not NullityCondition or condition.column.name not in types:
         return None
-    return _null(condition.column.name) if condition.is_null else _value(condition.column.name)
+    return _is_null(condition.column.name) if condition.is_null else _is_not_null(condition.column.name)
 
 
-def _not_null(of: Any, rows: str, types: Types) -> Counting | None:
-    return Counting(rows, rows, _and(rows, _null(of.column))) if of.column in types else None
+def _not_null(expectation: Any, rows: str, types: Types) -> Counting | None:
+    return Counting(rows, rows, _and(rows, _is_null(expectation.column))) if expectation.column in types else None
 
 
-def _between(of: Any, rows: str, types: Types) -> Counting | None:
-    bounds = [b for b in (of.min_value, of.max_value) if b is not None]
-    if not isinstance(types.get(of.column), NumericType) or not all(isinstance(b, float) and math.isfinite(b) for b in bounds):
+def _between(expectation: Any, rows: str, types: Types) -> Counting | None:
+    bounds = [b for b in (expectation.min_value, expectation.max_value) if b is not None]
+    if not isinstance(types.get(expectation.column), NumericType) or not all(isinstance(b, float) and math.isfinite(b) for b in bounds):
         return None
-    if bounds != sorted(bounds) or not isinstance(of.strict_min, bool) or not isinstance(of.strict_max, bool):
+    if bounds != sorted(bounds) or not isinstance(expectation.strict_min, bool) or not isinstance(expectation.strict_max, bool):
         return None
-    least = [] if of.min_value is None else [f"`{of.column}` {'>' if of.strict_min else '>='} {of.min_value!r}D"]
-    most = [] if of.max_value is None else [f"`{of.column}` {'<' if of.strict_max else '<='} {of.max_value!r}D"]
-    base = _and(rows, _value(of.column))
+    least = (
+        []
+        if expectation.min_value is None
+        else [f"`{expectation.column}` {'>' if expectation.strict_min else '>='} {expectation.min_value!r}D"]
+    )
+    most = (
+        []
+        if expectation.max_value is None
+        else [f"`{expectation.column}` {'<' if expectation.strict_max else '<='} {expectation.max_value!r}D"]
+    )
+    base = _and(rows, _is_not_null(expectation.column))
     return Counting(rows, base, _and(base, f"NOT ({_and(*least, *most)})"))
 
 
-def _in_set(of: Any, rows: str, types: Types) -> Counting | None:
-    values = _literals(of.value_set, types.get(of.column)) if isinstance(of.value_set, list) else None
+def _in_set(expectation: Any, rows: str, types: Types) -> Counting | None:
+    values = _literals(expectation.value_set, types.get(expectation.column)) if isinstance(expectation.value_set, list) else None
     if not values:
         return None
-    base = _and(rows, _value(of.column))
-    return Counting(rows, base, _and(base, f"`{of.column}` NOT IN ({', '.join(values)})"))
+    base = _and(rows, _is_not_null(expectation.column))
+    return Counting(rows, base, _and(base, f"`{expectation.column}` NOT IN ({', '.join(values)})"))
 
 
 def _literals(values: list[Any], kind: DataType | None) -> list[str] | None:
@@ -131,32 +139,32 @@ def _literals(values: list[Any], kind: DataType | None) -> list[str] | None:
     return None
 
 
-def _greater(of: Any, rows: str, types: Types) -> Counting | None:
+def _greater(expectation: Any, rows: str, types: Types) -> Counting | None:
     ignored = {"both_values_are_missing": " AND ", "either_value_is_missing": " OR ", "neither": None}
-    if not _comparable(types.get(of.column_A), types.get(of.column_B)) or of.or_equal not in (None, True, False):
+    if not _comparable(types.get(expectation.column_A), types.get(expectation.column_B)) or expectation.or_equal not in (None, True, False):
         return None
-    if not isinstance(of.ignore_row_if, str) or of.ignore_row_if not in ignored:
+    if not isinstance(expectation.ignore_row_if, str) or expectation.ignore_row_if not in ignored:
         return None
-    base = _and(rows, _kept([of.column_A, of.column_B], ignored[of.ignore_row_if]))
-    a, b = f"`{of.column_A}`", f"`{of.column_B}`"
-    return Counting(rows, base, _and(base, f"NOT ({a} >= {b} OR {a} <=> {b})" if of.or_equal else f"NOT ({a} > {b})"))
+    base = _and(rows, _not_ignored([expectation.column_A, expectation.column_B], ignored[expectation.ignore_row_if]))
+    a, b = f"`{expectation.column_A}`", f"`{expectation.column_B}`"
+    return Counting(rows, base, _and(base, f"NOT ({a} >= {b} OR {a} <=> {b})" if expectation.or_equal else f"NOT ({a} > {b})"))
 
 
 def _comparable(a: DataType | None, b: DataType | None) -> bool:
     return a is not None and (a == b or (isinstance(a, NumericType) and isinstance(b, NumericType)))
 
 
-def _unique(of: Any, rows: str, types: Types) -> Counting | None:
-    base = _and(rows, _value(of.column))
-    return Counting(rows, base, base, key=(of.column,)) if of.column in types else None
+def _unique(expectation: Any, rows: str, types: Types) -> Counting | None:
+    base = _and(rows, _is_not_null(expectation.column))
+    return Counting(rows, base, base, key=(expectation.column,)) if expectation.column in types else None
 
 
-def _compound(of: Any, rows: str, types: Types) -> Counting | None:
+def _compound(expectation: Any, rows: str, types: Types) -> Counting | None:
     ignored = {"all_values_are_missing": " AND ", "any_value_is_missing": " OR ", "never": None}
-    key = sorted(set(of.column_list))
-    if not set(key) <= set(types) or len(key) != len(of.column_list):
+    key = sorted(set(expectation.column_list))
+    if not set(key) <= set(types) or len(key) != len(expectation.column_list):
         return None
-    base = _and(rows, _kept(key, ignored[of.ignore_row_if]))
+    base = _and(rows, _not_ignored(key, ignored[expectation.ignore_row_if]))
     return Counting(rows, base, base, key=tuple(key))
 
 
@@ -170,17 +178,17 @@ _TRANSLATE: dict[type[Expectation], Callable[[Any, str, Types], Counting | None]
 }
 
 
-def _null(column: str) -> str:
+def _is_null(column: str) -> str:
     return f"`{column}` IS NULL"
 
 
-def _value(column: str) -> str:
+def _is_not_null(column: str) -> str:
     return f"`{column}` IS NOT NULL"
 
 
-def _kept(columns: list[str], ignored: str | None) -> str:
+def _not_ignored(columns: list[str], ignored: str | None) -> str:
     """The rows that `ignore_row_if` keeps; `ignored` joins the conditions of the columns that are null."""
-    return ALL if ignored is None else f"NOT ({ignored.join(map(_null, columns))})"
+    return ALL if ignored is None else f"NOT ({ignored.join(map(_is_null, columns))})"
 
 
 def _and(*conditions: str) -> str:

@@ -17,9 +17,9 @@ from operators.top_k import RANK
 from operators.top_n import TopN
 
 PASSED_STATE = "passed_state"
-"""The metadata key of the check of the changelog: the newest state of the table that was equal to its changelog, all steps applied."""
+"""The metadata key of the check of the changelog: the newest state of the table that was equal to its changelog with all steps applied."""
 FOLDS, GAPS, AT_MOST_N = "changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n"
-_WHY = {
+_DESCRIPTIONS = {
     FOLDS: "Applying the changelog to an empty table must give the table: readers of the changelog rely on this.",
     GAPS: "The ranks of a partition have no gaps; a gap means that a row was lost.",
     AT_MOST_N: "A partition has at most N ranks.",
@@ -47,42 +47,44 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(
         name=f"{derived.name}_board",
-        specs=[dg.AssetCheckSpec(name, asset=key, description=_WHY[name]) for name in names],
+        specs=[dg.AssetCheckSpec(name, asset=key, description=_DESCRIPTIONS[name]) for name in names],
         compute_kind="spark",
         pool=SPARK,
     )
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
         is_full = FULL in context.run.tags
-        known = None if is_full else last_recorded(context.instance, dg.AssetCheckKey(key, FOLDS), PASSED_STATE)
-        found = engine.views.newest(derived.name, known)
-        if found is None:
+        passed_state = None if is_full else last_recorded(context.instance, dg.AssetCheckKey(key, FOLDS), PASSED_STATE)
+        snapshot = engine.views.newest(derived.name, passed_state)
+        if snapshot is None:
             yield from (dg.AssetCheckResult(check_name=n, asset_key=key, passed=True, description="no rows yet") for n in names)
             return
         with engine.views.naming_lost_files():
-            counted = count_failing(found.table, top, [name for name in names if name != FOLDS])
+            counted = count_failing(snapshot.table, top, [name for name in names if name != FOLDS])
         for name in names:
             is_fold = name == FOLDS
-            wrong = differing_rows(found.table, found.changelog, emits.key) if is_fold else partitions_failing(found.table, top, name)
+            failing = (
+                differing_rows(snapshot.table, snapshot.changelog, emits.key) if is_fold else partitions_failing(snapshot.table, top, name)
+            )
             with engine.views.naming_lost_files():
-                shown = [str(row.asDict()) for row in wrong.limit(5).collect()] if counted.get(name, 1) else []
+                sample = [str(row.asDict()) for row in failing.limit(5).collect()] if counted.get(name, 1) else []
             yield dg.AssetCheckResult(
                 check_name=name,
                 asset_key=key,
-                passed=not shown,
-                description="; ".join(shown) or "no violation",
+                passed=not sample,
+                description="; ".join(sample) or "no violation",
                 metadata={
-                    "partitions_or_rows_wrong": counted.get(name) or (wrong.count() if shown else 0),
-                    **(_fold_metadata(found, known, passed=not shown) if is_fold else {}),
+                    "partitions_or_rows_wrong": counted.get(name) or (failing.count() if sample else 0),
+                    **(_fold_metadata(snapshot, passed_state, passed=not sample) if is_fold else {}),
                 },
             )
 
     return checks
 
 
-def _fold_metadata(found: UpsertedPort, known: Mapping[str, Any] | None, *, passed: bool) -> dict[str, Any]:
+def _fold_metadata(snapshot: UpsertedPort, passed_state: Mapping[str, Any] | None, *, passed: bool) -> dict[str, Any]:
     """The step after which the changelog was read, and the last state of the table that equals its changelog, for the next run."""
-    state = found.state if passed and found.state else known
-    return {"after_step": found.since, **({PASSED_STATE: dg.MetadataValue.json(dict(state))} if state else {})}
+    state = snapshot.state if passed and snapshot.state else passed_state
+    return {"after_step": snapshot.since, **({PASSED_STATE: dg.MetadataValue.json(dict(state))} if state else {})}
 
 
 def differing_rows(table: DataFrame, changelog: DataFrame, key: tuple[str, ...]) -> DataFrame:

@@ -25,8 +25,8 @@ _MOST_RUNS = 20
 """How many runs are searched for the last evaluation; a run that failed before it has none."""
 
 
-def of_new_rows(expectations: Sequence[Expectation], schema: StructType) -> list[Expectation]:
-    """Select the expectations that hold for a log if they hold for the rows of each of its batches.
+def select_row_checks(expectations: Sequence[Expectation], schema: StructType) -> list[Expectation]:
+    """Select the expectations that hold for a whole log if they hold for each of its batches.
 
     These are expectations of single rows that no row may violate, and of uniqueness within a batch.
     """
@@ -35,12 +35,12 @@ def of_new_rows(expectations: Sequence[Expectation], schema: StructType) -> list
     return [e for e, c in countings if c is not None and c.mostly == 1 and (not c.key or SEQ in c.key)]
 
 
-def checked(expectation: Expectation, log: LogPort, to: int) -> dg.JsonMetadataValue:
+def passed_record(expectation: Expectation, log: LogPort, to: int) -> dg.JsonMetadataValue:
     """Make the record that the rows of a log have passed an expectation up to a batch; 0 if none is known to have passed."""
     return dg.MetadataValue.json({"log": log.id, "expectation": _described(expectation), "to": to, "time": log.time_of(to)})
 
 
-def checked_to(instance: dg.DagsterInstance, key: dg.AssetKey, expectations: Sequence[Expectation], log: LogPort) -> dict[str, int]:
+def passed_batches(instance: dg.DagsterInstance, key: dg.AssetKey, expectations: Sequence[Expectation], log: LogPort) -> dict[str, int]:
     """Read the last batch up to which the rows of a log have passed, by check name; 0 if none has.
 
     Args:
@@ -49,8 +49,10 @@ def checked_to(instance: dg.DagsterInstance, key: dg.AssetKey, expectations: Seq
         expectations: the expectations.
         log: the log.
     """
-    found = {check_name(e): (e, last_recorded(instance, dg.AssetCheckKey(key, check_name(e)), CHECKED) or {}) for e in expectations}
-    return {name: record["to"] if record and record == checked(e, log, record["to"]).value else 0 for name, (e, record) in found.items()}
+    records = {check_name(e): (e, last_recorded(instance, dg.AssetCheckKey(key, check_name(e)), CHECKED) or {}) for e in expectations}
+    return {
+        name: record["to"] if record and record == passed_record(e, log, record["to"]).value else 0 for name, (e, record) in records.items()
+    }
 
 
 def last_recorded(instance: dg.DagsterInstance, key: dg.AssetCheckKey, name: str) -> dict[str, Any] | None:
@@ -58,8 +60,8 @@ def last_recorded(instance: dg.DagsterInstance, key: dg.AssetCheckKey, name: str
     records = instance.event_log_storage.get_asset_check_execution_history(key, limit=_MOST_RUNS)
     evaluations = [r.evaluation for r in records if isinstance(r.evaluation, dg.AssetCheckEvaluation)]  # a run that began has another event
     recorded = evaluations[0].metadata.get(name) if evaluations else None
-    found = recorded.value if isinstance(recorded, dg.JsonMetadataValue) else None
-    return found if isinstance(found, dict) else None
+    value = recorded.value if isinstance(recorded, dg.JsonMetadataValue) else None
+    return value if isinstance(value, dict) else None
 
 
 def _described(expectation: Expectation) -> dict[str, Any]:

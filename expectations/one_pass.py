@@ -62,9 +62,9 @@ def _count(frame: DataFrame, countings: Sequence[Counting]) -> Counts:
     names = {condition: f"{_COUNT}{i}" for i, condition in enumerate(conditions)}
     counted = [F.expr(f"count_if({condition})").alias(name) for condition, name in names.items()]
     keys = list(dict.fromkeys(c.key for c in countings if c.key))
-    wanted = list(dict.fromkeys([(condition, ()) for condition in conditions] + [(c.unexpected, c.key) for c in countings]))
-    totals = _by_key(frame, keys, counted).agg(*_totals(wanted, names, keys)) if keys else frame.agg(*counted)
-    return {key: value or 0 for key, value in zip(wanted, totals.collect()[0], strict=True)}  # a sum over no keys is null
+    counted_pairs = list(dict.fromkeys([(condition, ()) for condition in conditions] + [(c.unexpected, c.key) for c in countings]))
+    totals = _by_key(frame, keys, counted).agg(*_totals(counted_pairs, names, keys)) if keys else frame.agg(*counted)
+    return {key: value or 0 for key, value in zip(counted_pairs, totals.collect()[0], strict=True)}  # a sum over no keys is null
 
 
 def _by_key(frame: DataFrame, keys: Sequence[tuple[str, ...]], counted: Sequence[Column]) -> DataFrame:
@@ -74,10 +74,14 @@ def _by_key(frame: DataFrame, keys: Sequence[tuple[str, ...]], counted: Sequence
     return frame.groupingSets(list(map(list, keys)), *_columns(keys)).agg(F.grouping_id().alias(_SET), *counted)
 
 
-def _totals(wanted: Sequence[tuple[str, tuple[str, ...]]], names: Mapping[str, str], keys: Sequence[tuple[str, ...]]) -> list[Column]:
-    """For each condition its rows; with a key, only those whose key occurs in several. The first grouping set has each row once."""
-    filters = [f"{_SET} = {_set_id(key or keys[0], keys)}" + (f" AND {names[condition]} > 1" if key else "") for condition, key in wanted]
-    return [F.expr(f"sum({names[condition]}) FILTER (WHERE {f})") for (condition, _), f in zip(wanted, filters, strict=True)]
+def _totals(
+    counted_pairs: Sequence[tuple[str, tuple[str, ...]]], names: Mapping[str, str], keys: Sequence[tuple[str, ...]]
+) -> list[Column]:
+    """The rows of each condition; with a key, those whose key occurs more than once. The first grouping set has each row once."""
+    filters = [
+        f"{_SET} = {_set_id(key or keys[0], keys)}" + (f" AND {names[condition]} > 1" if key else "") for condition, key in counted_pairs
+    ]
+    return [F.expr(f"sum({names[condition]}) FILTER (WHERE {f})") for (condition, _), f in zip(counted_pairs, filters, strict=True)]
 
 
 def _columns(keys: Sequence[tuple[str, ...]]) -> list[str]:
@@ -85,5 +89,5 @@ def _columns(keys: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _set_id(key: tuple[str, ...], keys: Sequence[tuple[str, ...]]) -> int:
-    """Spark's `grouping_id` of a key: a bit for each column of all keys, the first one highest, that is 1 if the key lacks the column."""
+    """Spark's `grouping_id` of a key. It has a bit for each column of all keys, the first one highest; the bit is 1 if the key lacks it."""
     return int("".join("0" if column in key else "1" for column in _columns(keys)), 2)

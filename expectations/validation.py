@@ -33,15 +33,15 @@ def validate(frame: DataFrame, expectations: Sequence[Expectation], sample: int 
     Returns:
         The findings, by check name.
     """
-    found = one_pass.evaluate(frame, expectations)
+    findings = one_pass.evaluate(frame, expectations)
     batch = cache(partial(batch_of, frame))  # a data context takes longer than the one query, so it is made only if it is needed
-    others = [e for e in expectations if check_name(e) not in found]
+    others = [e for e in expectations if check_name(e) not in findings]
     if others:
-        found |= run(batch(), others, {"partial_unexpected_count": 0})
-    failed = [e for e in expectations if not found[check_name(e)].passed and found[check_name(e)].unexpected]
+        findings |= run(batch(), others, {"partial_unexpected_count": 0})
+    failed = [e for e in expectations if not findings[check_name(e)].passed and findings[check_name(e)].unexpected]
     if failed and sample:
-        found |= run(batch(), failed, {"partial_unexpected_count": sample, "include_unexpected_rows": True})
-    return {name: found[name] for name in map(check_name, expectations)}
+        findings |= run(batch(), failed, {"partial_unexpected_count": sample, "include_unexpected_rows": True})
+    return {name: findings[name] for name in map(check_name, expectations)}
 
 
 def batch_of(frame: DataFrame) -> Batch:
@@ -66,14 +66,14 @@ def run(batch: Batch, expectations: Sequence[Expectation], result_format: dict[s
 
 
 def _finding(result: ExpectationValidationResult) -> Finding:
-    found = result.result
+    values = result.result
     return Finding(
         passed=bool(result.success),
-        evaluated=found.get("element_count"),
-        unexpected=found.get("unexpected_count") or 0,
-        percent=found.get("unexpected_percent") or 0.0,
-        observed=found.get("observed_value"),
-        sample=tuple(found.get("unexpected_rows") or ()),
+        evaluated=values.get("element_count"),
+        unexpected=values.get("unexpected_count") or 0,
+        percent=values.get("unexpected_percent") or 0.0,
+        observed=values.get("observed_value"),
+        sample=tuple(values.get("unexpected_rows") or ()),
         error=_error(result.exception_info or {}),
     )
 

@@ -24,30 +24,30 @@ from operators import (
 )
 
 VISIT = Session(gap="10 minutes", longest="4 hours")
-MORNING = Cumulative(size="1 day", step="1 hour")
+DAY_BY_HOUR = Cumulative(size="1 day", step="1 hour")
 SIMILAR = DeltaEvictor("abs(row.amount - last.amount)", 20)
 HALF_HOUR, HOUR = Tumbling(size="30 minutes"), Tumbling(size="1 hour")
-_SOONER = BoundedOutOfOrderness("5 minutes")
+_WATERMARK = BoundedOutOfOrderness("5 minutes")
 
 clicks = SourceContract(
     name="clicks",
     schema="click_id STRING NOT NULL, user STRING, page STRING, clicked_at TIMESTAMP",
     event_time="clicked_at",
-    watermark=_SOONER,
+    watermark=_WATERMARK,
     unique_key=("click_id",),
 )
 orders = SourceContract(
     name="orders",
     schema="order_id STRING NOT NULL, user STRING, amount DECIMAL(8,2), ordered_at TIMESTAMP",
     event_time="ordered_at",
-    watermark=_SOONER,
+    watermark=_WATERMARK,
     unique_key=("order_id",),
 )
 payments = SourceContract(
     name="payments",
     schema="payment_id STRING NOT NULL, order_id STRING, paid DECIMAL(8,2), paid_at TIMESTAMP",
     event_time="paid_at",
-    watermark=_SOONER,
+    watermark=_WATERMARK,
     unique_key=("payment_id",),
 )
 
@@ -85,7 +85,7 @@ TABLES = [
     DerivedAsset(
         name="orders_today",
         inputs=("orders",),
-        operator=WindowedAggregate(window=MORNING, aggregates={"orders": "count(*)", "amount": "sum(amount)"}, early=EveryRows(2)),
+        operator=WindowedAggregate(window=DAY_BY_HOUR, aggregates={"orders": "count(*)", "amount": "sum(amount)"}, early=EveryRows(2)),
         description="Orders since midnight, at the end of every hour with an order in it or before it.",
     ),
     DerivedAsset(

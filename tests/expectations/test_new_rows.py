@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from expectations import suite_checks, table_suites
 from expectations.finding import check_name
-from expectations.new_rows import FULL, of_new_rows
+from expectations.new_rows import FULL, select_row_checks
 from platform_defs.engine import Engine
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
@@ -200,4 +200,4 @@ def test_the_expectations_of_the_shops_logs_are_checked_on_new_rows() -> None:
     assert len(logs) == 5
     for of in logs:
         names = {check_name(e) for e in of.suite.expectations}
-        assert {check_name(e) for e in of_new_rows(of.suite.expectations, columns)} == names
+        assert {check_name(e) for e in select_row_checks(of.suite.expectations, columns)} == names
