@@ -1,18 +1,16 @@
 """Write the recorded results as tables between the markers of docs/explanation/benchmarks.md, and as plots."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import median, quantiles
-from typing import Any
+from statistics import median
 
 from benchmarks import results
-from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, WINDOW_MS, Contender
-from benchmarks.plan import WARM_STEPS
+from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, Contender
+from benchmarks.growth import age, backlog, growth, hot_items_growth
+from benchmarks.markdown import NOT_MEASURED, joined, joined_numbers, number, rounded, table
 from benchmarks.results import Record, medians, slope, successful
-from benchmarks.steps import PARTS, SECONDS, curve, step_seconds
-
-NOT_MEASURED = "Not measured."
+from benchmarks.steps import PARTS, SECONDS
 
 
 class ReportError(ValueError):
@@ -88,7 +86,7 @@ def _contenders(records: Sequence[Record], kind: str, contenders: Sequence[Conte
     notes = [_ingest_note(records, kind), _step_note(records, kind)]
     flink_note = [] if successful(records, kind, contender="flink") else ["", "Flink was skipped: its benchmark was not set up."]
     failures = [
-        f"- {r['cell']['contender']} at {_count(r['cell']['rows'])}: {r['failed'].splitlines()[0]}" for r in records if "failed" in r
+        f"- {r['cell']['contender']} at {rounded(r['cell']['rows'])}: {r['failed'].splitlines()[0]}" for r in records if "failed" in r
     ]
     return "\n".join([table(header, lines), "", *notes, *flink_note, *(["", "Failed:", "", *failures] if failures else [])])
 
@@ -100,16 +98,16 @@ def _contender_line(records: Sequence[Record], kind: str, contender: Contender, 
     cost = [medians(records, kind, name, figure) for figure in ("wall_s", "cpu_s", "peak_mb")]
     return [
         contender.title,
-        _joined(_count(r) for r in seconds),
-        _joined(map(str, sorted(set(runs)))),
-        _number(slope(seconds, tables)),
-        *map(_joined_numbers, [seconds, *cost]),
+        joined(rounded(r) for r in seconds),
+        joined(map(str, sorted(set(runs)))),
+        number(slope(seconds, tables)),
+        *map(joined_numbers, [seconds, *cost]),
     ]
 
 
 def _ingest_note(records: Sequence[Record], kind: str) -> str:
     ingest = medians(records, kind, "catch_up", "outcome", "ingest_s")
-    return f"Ingest of all rows as one micro-batch, before the catch-up: {_joined_numbers(ingest) or '-'} s."
+    return f"Ingest of all rows as one micro-batch, before the catch-up: {joined_numbers(ingest) or '-'} s."
 
 
 def _step_note(records: Sequence[Record], kind: str) -> str:
@@ -118,7 +116,7 @@ def _step_note(records: Sequence[Record], kind: str) -> str:
     seconds = {
         part: [median(lap.get(part, 0.0) for lap in r["outcome"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS
     }
-    parts = ", ".join(f"{PARTS[part]} {_joined(map(_number, values)) or '-'} s" for part, values in seconds.items())
+    parts = ", ".join(f"{PARTS[part]} {joined(map(number, values)) or '-'} s" for part, values in seconds.items())
     return f"Median times of a micro-batch in the last run, without the first: {parts}."
 
 
@@ -148,32 +146,13 @@ def _changes(records: Sequence[Record], contender: Contender) -> str:
     """Changes per input row. Flink counts them in its counting sink, Tidemark in the changelog."""
     outcomes = {r["cell"]["rows"]: r["outcome"] for r in successful(records, "top_bids", contender=contender.name)}
     counts = {rows: outcome.get("changes", outcome.get("found")) for rows, outcome in sorted(outcomes.items())}
-    return _joined(_number(count / rows) for rows, count in counts.items() if count is not None)
+    return joined(number(count / rows) for rows, count in counts.items() if count is not None)
 
 
 def top_bids_targets(records: Sequence[Record]) -> str:
     """The targets of top bids, and whether they are met."""
     slopes = {c.name: slope(medians(records, "top_bids", c.name, *SECONDS), tables=1) for c in TOP_BIDS}
     return table(("target", "at most", "measured", ""), [_ratio_line(slopes, *target) for target in TOP_BIDS_RATIOS])
-
-
-def hot_items_growth(records: Sequence[Record]) -> str:
-    """How the cost of hot items grows, as three tables."""
-    parts = {
-        "Bids": ("bids_rows", "bids", lambda cell: _count(cell["rows"])),
-        "Auctions": ("bids_keys", "auctions (at most)", lambda cell: _count(cell["keys"])),
-        "Overlap": ("bids_overlap", "windows per bid", lambda cell: str(-(-WINDOW_MS // cell["options"]["slide_ms"]))),
-    }
-    return "\n\n".join(f"### {title}\n\n{_hot_items_table(records, *part)}" for title, part in parts.items())
-
-
-def _hot_items_table(records: Sequence[Record], kind: str, header: str, label: Callable[[Mapping[str, Any]], str]) -> str:
-    runs = successful(records, kind)
-    lines = [
-        [label(r["cell"]), _number(s := r["outcome"]["seconds"]), _number(s / (r["cell"]["rows"] / 1e6)), _number(r["peak_mb"])]
-        for r in runs
-    ]
-    return table((header, "step, s", "s/M rows", "peak, MiB"), lines)
 
 
 RATIOS = (
@@ -199,123 +178,8 @@ def _ratio_line(slopes: Mapping[str, float | None], ours: str, theirs: str, limi
 
 def _target_line(title: str, measured: float | None, limit: float, unit: str) -> list[str]:
     if measured is None:
-        return [title, f"{_number(limit)}{unit}", "not measured", ""]
-    return [title, f"{_number(limit)}{unit}", f"{_number(measured)}{unit}", "met" if measured <= limit else "**missed**"]
-
-
-def growth(records: Sequence[Record]) -> str:
-    """How the cost of the join grows, as four tables."""
-    parts = {
-        "Rows (catch-up)": _rows_table,
-        "Keys (catch-up)": _keys_table,
-        "Bounds (ten micro-batches)": _bounds_table,
-        "Rows per micro-batch": _batches_table,
-    }
-    return "\n\n".join(f"### {title}\n\n{part(records)}" for title, part in parts.items())
-
-
-def _rows_table(records: Sequence[Record]) -> str:
-    seconds, peak = medians(records, "rows", "catch_up", *SECONDS), medians(records, "rows", "catch_up", "peak_mb")
-    lines = [[_count(n), _number(s), _number(s / (2 * n / 1e6)), _number(peak[n])] for n, s in seconds.items()]
-    return table(("rows per table", "step, s", "s/M rows", "peak, MiB"), lines)
-
-
-def _keys_table(records: Sequence[Record]) -> str:
-    lines = [
-        [
-            _count(r["cell"]["keys"]),
-            _count(r["cell"]["rows"] // r["cell"]["keys"]),
-            _number(r["outcome"]["seconds"]),
-            _count(r["outcome"]["found"]),
-        ]
-        for r in successful(records, "keys")
-    ]
-    return table(("keys", "rows per key and table", "step, s", "pairs"), lines)
-
-
-def _bounds_table(records: Sequence[Record]) -> str:
-    def line(record: Record) -> list[str]:
-        steps = [sum(lap.values()) for lap in record["outcome"]["steps"][WARM_STEPS:]]
-        minutes, outcome = record["cell"]["within_ms"] // 60_000, record["outcome"]
-        return [f"{minutes}", _number(outcome["seconds"]), _number(median(steps)), _count(outcome["found"])]
-
-    lines = [line(r) for r in sorted(successful(records, "bounds"), key=lambda r: r["cell"]["within_ms"])]
-    return table(("upper bound, min", "job, s", "micro-batch, s", "pairs"), lines)
-
-
-def _batches_table(records: Sequence[Record]) -> str:
-    header = ("rows per micro-batch", "step, s", *(f"{title}, s" for title in PARTS.values()), "rows/s")
-    lines = [[_count(p.rows), *map(_number, (p.step_s, *p.parts_s)), f"{p.rows / p.step_s:,.0f}"] for p in curve(records)]
-    return table(header, lines)
-
-
-def age(records: Sequence[Record]) -> str:
-    """How step time and file counts change over many small steps."""
-    runs = successful(records, "age")
-    if not runs:
-        return NOT_MEASURED
-    outcome, cell = runs[-1]["outcome"], runs[-1]["cell"]
-    seconds = step_seconds(runs[-1])
-    group_size = max(1, -(-len(seconds) // 10))
-    lines = [_age_line(seconds[n : n + group_size], n, outcome["files"]) for n in range(0, len(seconds), group_size)]
-    names = [name for name in (outcome["files"][-1] if outcome["files"] else {}) if name != "step"]
-    size = _count(round(2 * (cell["rows"] - cell["first"]) / (cell["batches"] - 1)))
-    header = ("steps", "median, s", "90th percentile, s", *(f"files in {name}" for name in names))
-    return f"{_count(len(seconds))} micro-batches of {size} rows, after one of {_count(2 * cell['first'])} rows.\n\n{table(header, lines)}"
-
-
-def _age_line(seconds: Sequence[float], begin: int, files: Sequence[Mapping[str, int]]) -> list[str]:
-    worst = quantiles(seconds, n=10, method="inclusive")[-1] if len(seconds) > 1 else seconds[0]
-    counted = [f for f in files if f["step"] <= begin + len(seconds) + 1]
-    counts = [str(count) for name, count in (counted[-1] if counted else {}).items() if name != "step"]
-    return [f"{begin + 1} to {begin + len(seconds)}", _number(median(seconds)), _number(worst), *counts]
-
-
-def backlog(records: Sequence[Record]) -> str:
-    """Peak memory by the size of the backlog, with one heap."""
-    lines = [_backlog_line(r) for r in sorted(successful(records, "backlog"), key=lambda r: r["cell"]["rows"])]
-    if not lines:
-        return NOT_MEASURED
-    return table(("rows, both tables", "heap", "`max_step`", "steps", "advance, s", "s/M rows", "ingest, s", "peak, MiB"), lines)
-
-
-def _backlog_line(record: Record) -> list[str]:
-    cell, outcome, rows = record["cell"], record["outcome"], 2 * record["cell"]["rows"]
-    cost = [outcome["seconds"], outcome["seconds"] / (rows / 1e6), outcome["ingest_s"], record["peak_mb"]]
-    return [_count(rows), cell["heap"], _count(cell["options"]["max_step"]), str(outcome["steps"]), *map(_number, cost)]
-
-
-def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, or a sentence if it has no lines."""
-    body = ["| " + " | ".join(line) + " |" for line in lines]
-    rule = "|".join(["---", *["---:"] * (len(header) - 1)])
-    return "\n".join([f"| {' | '.join(header)} |", f"|{rule}|", *body]) if body else NOT_MEASURED
-
-
-def _joined_numbers(by_rows: Mapping[int, float]) -> str:
-    return _joined(_number(value) for value in by_rows.values())
-
-
-def _joined(values: Iterable[str]) -> str:
-    return " / ".join(values)
-
-
-def _number(value: float | None) -> str:
-    """A number with three significant digits, or its whole integer part; integers are not rounded."""
-    if value is None:
-        return "-"
-    if isinstance(value, int):
-        return f"{value:,}"
-    digits = 3 if value < 0.1 else 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:,.{digits}f}"
-
-
-def _count(value: int) -> str:
-    """A number of rows with a unit if it is round: 5 M, 300 k, 74,976."""
-    for unit, size in (("M", 1_000_000), ("k", 1_000)):
-        if value >= size and value % (size // 10) == 0:
-            return f"{value / size:g} {unit}"
-    return f"{value:,}"
+        return [title, f"{number(limit)}{unit}", "not measured", ""]
+    return [title, f"{number(limit)}{unit}", f"{number(measured)}{unit}", "met" if measured <= limit else "**missed**"]
 
 
 Section = Callable[[Sequence[Record]], str]
