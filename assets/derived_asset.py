@@ -1,0 +1,109 @@
+"""The definition of a derived asset, as a value that is checked when it is created."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from assets.contract_checks import ContractError, check_name, check_owners, check_tags
+from assets.preparation import Preparation
+from operators.contract import Operator
+from operators.engine_columns import EVENT_TIME
+from operators.steps import NewRows
+
+CHANGELOGS = "changelog"
+"""The folder of the lake that holds the changelogs of upserted tables."""
+
+
+def _times(operator: Operator) -> list[tuple[str, str]]:
+    """The event-time parameters of an operator of closed ranges, each with the column that it names; for `Consecutive`, those of `of`."""
+    first = getattr(operator, "of", operator)
+    named = {name: getattr(first, name, None) for name in ("time", "left_time", "right_time")}
+    return [(name, column) for name, column in named.items() if isinstance(column, str)] if operator.reads.closes_ranges else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class DerivedAsset:
+    """A table that one operator computes from sources or other derived tables.
+
+    Args:
+        name: the table's name, by the same rules as a source's.
+        inputs: names of sources or derived assets, in the order of the operator's inputs.
+        operator: the operator.
+        prepare: for an input's name, what is done to its rows before the operator reads them; see `Preparation`. Rows with change kinds
+            cannot be filtered: a deleted or updated row could remain in the result.
+        shape: a pure function from the operator's result to the table's rows; it must keep the operator's own columns.
+        description: what the table contains.
+        columns: descriptions of the table's columns. By default a column has the description of the input's column from which it comes.
+        group: the asset's group in Dagster.
+        version: the version of the code that the engine cannot compare: `shape`, and an operator of your own. A table that was made with
+            another version is refused until it is rebuilt.
+        owners: the owners of the asset in Dagster: mail addresses, or `team:NAME`.
+        tags: its tags in Dagster.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    operator: Operator
+    prepare: Mapping[str, Preparation] = field(default_factory=dict)
+    shape: Callable[[DataFrame], DataFrame] | None = None
+    description: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    group: str = "tables"
+    version: str = ""
+    owners: Sequence[str] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        check_owners(self.owners)
+        check_tags(self.tags)
+        if len(self.inputs) != len(self.operator.inputs):
+            raise ContractError.bad_value(
+                "inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}"
+            )
+        self._check_preparations()
+        for time, column in _times(self.operator):
+            if column != EVENT_TIME:
+                legal = f"{EVENT_TIME!r}, which the engine reads and accounts for rows by; set the source's `event_time` to that column"
+                raise ContractError.bad_value(time, column, legal)
+        if self.shape and isinstance(self.operator.reads, NewRows):
+            legal = f"None: {type(self.operator).__name__} merges new rows into the table's rows, which a shape would change"
+            raise ContractError.bad_value("shape", self.shape, legal)
+
+    def _check_preparations(self) -> None:
+        for name, preparation in self.prepare.items():
+            if not isinstance(preparation, Preparation):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ContractError.bad_value("prepare", preparation, "Preparation(where=..., select=...)")
+            if preparation.where is not None and self.operator.reads.change is not None:
+                legal = f"no condition for {name!r}, whose rows have change kinds: filter them where they are made"
+                raise ContractError.bad_value("where", preparation.where, legal)
+
+    def columns_read(self, name: str, columns: Sequence[str]) -> Sequence[str]:
+        """The columns of an input that the operator reads.
+
+        Args:
+            name: the input's name.
+            columns: the input's own columns.
+        """
+        return [*self.prepare[name].columns(columns)] if name in self.prepare else columns
+
+    def rows(self, *frames: DataFrame) -> DataFrame:
+        """The table's rows for complete input."""
+        result = self.operator(*frames)
+        return self.shape(result) if self.shape else result
+
+    @property
+    def changelog(self) -> str:
+        """The changelog's path in the lake, for an operator that upserts."""
+        return f"{CHANGELOGS}/{self.name}"
+
+    @property
+    def decisions(self) -> str:
+        """The path of the recorded lateness decisions in the lake, for an operator that decides lateness batch by batch."""
+        return f"verdicts/{self.name}"
+
+    @property
+    def early(self) -> str:
+        """The path of the early results in the lake, for an operator that shows the content of open windows."""
+        return f"early/{self.name}"
