@@ -101,18 +101,14 @@ def test_the_dashboard_shows_every_metric_that_an_operator_acts_on(exported: dic
         "ledger_batches_total",
         "scrape_seconds",
         "source_active_timestamp_seconds",
-        "source_ahead_seconds",
         "source_event_timestamp_seconds",
-        "source_waits_for_info",
         "source_watermark_timestamp_seconds",
         "step_seconds_count",
         "step_seconds_sum",
         "table_account_timestamp_seconds",
         "table_failure_timestamp_seconds",
         "table_finalized_timestamp_seconds",
-        "table_held_back_seconds",
         "table_steps_total",
-        "table_waits_for_info",
         "table_watermark_timestamp_seconds",
     }
 
