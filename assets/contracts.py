@@ -25,6 +25,7 @@ from assets.derived_asset import CHANGELOGS, DerivedAsset
 from assets.expressions import check_expression
 from assets.names import first_twice
 from assets.preparation import Preparation
+from assets.shape import Shape
 from assets.watermark_strategies import (
     NO_DISORDER,
     STRATEGIES,
@@ -58,6 +59,7 @@ __all__ = [
     "Preparation",
     "Punctuated",
     "RowRule",
+    "Shape",
     "SourceContract",
     "WatermarkGenerator",
 ]

@@ -7,7 +7,8 @@ from pyspark.sql import DataFrame
 
 from assets.contract_checks import ContractError, check_name, check_owners, check_tags
 from assets.preparation import Preparation
-from operators.contract import Operator
+from assets.shape import Shape
+from operators.contract import Operator, TracesInputs
 from operators.engine_columns import EVENT_TIME
 from operators.steps import NewRows
 
@@ -32,7 +33,8 @@ class DerivedAsset:
         operator: the operator.
         prepare: for an input's name, what is done to its rows before the operator reads them; see `Preparation`. Rows with change kinds
             cannot be filtered: a deleted or updated row could remain in the result.
-        shape: a pure function from the operator's result to the table's rows; it must keep the operator's own columns.
+        shape: which results are in the table, and which columns are computed from them (`Shape`); or a pure Python function from the
+            operator's result to the table's rows, which must keep the operator's own columns.
         description: what the table contains.
         columns: descriptions of the table's columns. By default a column has the description of the input's column from which it comes.
         group: the asset's group in Dagster.
@@ -46,7 +48,7 @@ class DerivedAsset:
     inputs: tuple[str, ...]
     operator: Operator
     prepare: Mapping[str, Preparation] = field(default_factory=dict)
-    shape: Callable[[DataFrame], DataFrame] | None = None
+    shape: Shape | Callable[[DataFrame], DataFrame] | None = None
     description: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
     group: str = "tables"
@@ -67,8 +69,16 @@ class DerivedAsset:
             if column != EVENT_TIME:
                 legal = f"{EVENT_TIME!r}, which the engine reads and accounts for rows by; set the source's `event_time` to that column"
                 raise ContractError.bad_value(time, column, legal)
-        if self.shape and isinstance(self.operator.reads, NewRows):
-            legal = f"None: {type(self.operator).__name__} merges new rows into the table's rows, which a shape would change"
+        self._check_shape()
+
+    def _check_shape(self) -> None:
+        kind = type(self.operator).__name__
+        if isinstance(self.shape, Shape):
+            if self.shape.where is not None and isinstance(self.operator, TracesInputs):
+                legal = f"None for {kind}: its results account for the rows of its inputs; filter its inputs by `prepare`"
+                raise ContractError.bad_value("where", self.shape.where, legal)
+        elif self.shape and isinstance(self.operator.reads, NewRows):
+            legal = f"a Shape: {kind} merges new rows into the table's rows, which a function could change"
             raise ContractError.bad_value("shape", self.shape, legal)
 
     def _check_preparations(self) -> None:
@@ -90,8 +100,16 @@ class DerivedAsset:
 
     def rows(self, *frames: DataFrame) -> DataFrame:
         """The table's rows for complete input."""
-        result = self.operator(*frames)
-        return self.shape(result) if self.shape else result
+        return self.shaped(self.operator(*frames))
+
+    def shaped(self, results: DataFrame) -> DataFrame:
+        """The table's rows for results of the operator."""
+        return self.shape(results) if self.shape else results
+
+    @property
+    def has_every_result(self) -> bool:
+        """Whether the table has each result of the operator, so that it can be continued from its rows."""
+        return self.shape is None or (isinstance(self.shape, Shape) and self.shape.where is None)
 
     @property
     def changelog(self) -> str:

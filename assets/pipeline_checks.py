@@ -10,6 +10,7 @@ from assets.expressions import check_columns_exist, check_expression
 from assets.input_checks import check_inputs
 from assets.known_order import with_known_order
 from assets.names import first_twice, folded
+from assets.shape import Shape
 from operators.aggregate import Aggregate
 from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.columns import FINAL_AT, RESULT_TIME
@@ -183,7 +184,22 @@ def _result_columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], kno
     except OperatorError as error:
         legal = f"inputs whose columns the operator of {asset.name!r} accepts: {error}"
         raise ContractError.bad_value("inputs", asset.inputs, legal) from error
-    return None if asset.shape else columns
+    return _shaped_columns(asset, columns)
+
+
+def _shaped_columns(asset: DerivedAsset, results: Sequence[str]) -> Sequence[str] | None:
+    """The columns of an asset's rows; None if a function makes them of the results.
+
+    Raises:
+        ContractError: the shape reads a column that results do not have, or adds one that they have.
+    """
+    if not isinstance(asset.shape, Shape):
+        return None if asset.shape else results
+    with _naming_table(asset):
+        asset.shape.check(results, f"the results of {asset.name!r}", ())
+        if (duplicate := first_twice([*results, *asset.shape.added])) is not None:
+            raise ContractError.bad_value("select", duplicate, f"names that are no column of the operator's results: {', '.join(results)}")
+    return [*results, *asset.shape.added]
 
 
 def _engine_columns(reader: DerivedAsset, of: DerivedAsset | None) -> list[str]:

@@ -130,6 +130,11 @@ class Preparation:
                 check_expression("select", item.sql, columns, of, added)
                 _check_bare_names("select", item.sql, item.tree, columns)
 
+    @property
+    def excluded(self) -> list[str]:
+        """The columns that `* EXCEPT (...)` leaves out."""
+        return [name for item in self._items for name in item.excluded]
+
     @cached_property
     def _condition(self) -> exp.Expr:
         return _expression("where", self.where or "")

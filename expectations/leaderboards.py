@@ -40,7 +40,7 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
         raise OperatorError(f"{derived.name} is append-only; leaderboard checks need an upserted table")
     names = [
         FOLDS,
-        *([GAPS] if isinstance(top, TopN) and top.with_rank else []),
+        *([GAPS] if isinstance(top, TopN) and top.with_rank and derived.has_every_result else []),
         *([AT_MOST_N] if isinstance(top, TopN) and (top.with_rank or top.function == "row_number") else []),
     ]
     key = dg.AssetKey(derived.name)

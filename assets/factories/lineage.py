@@ -9,6 +9,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from assets.factories.keys import event_key
 from assets.factories.metadata import COLUMN_DESCRIPTIONS, table_schema
 from assets.ports import EnginePort
+from assets.shape import Shape
 from operators.columns import names
 from operators.contract import TracesInputs
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
@@ -45,7 +46,7 @@ def column_descriptions(engine: EnginePort, derived: DerivedAsset, columns: Sequ
 def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
     """Whether a column with the name of an input's column also has the values of that column: no aggregate or function computes it."""
     operator: Any = derived.operator
-    if derived.shape is not None:
+    if derived.shape is not None and column not in _unshaped(derived, [column]):
         return False
     if hasattr(operator, "rows"):  # the function of a coGroup
         return column in names(operator.on)
@@ -75,7 +76,13 @@ def _descriptions_from_source(engine: EnginePort, derived: DerivedAsset, source:
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:
     """The lineage of the result's columns that come from a column of an input, with its name or with the name that a join gives it."""
-    return dg.TableColumnLineage({column: deps for column in columns if (deps := _column_deps(engine, derived, column))})
+    own = _unshaped(derived, columns) if isinstance(derived.shape, Shape) else columns
+    return dg.TableColumnLineage({column: deps for column in own if (deps := _column_deps(engine, derived, column))})
+
+
+def _unshaped(derived: DerivedAsset, columns: Sequence[str]) -> list[str]:
+    """The columns that the table's shape does not change."""
+    return [column for column in columns if isinstance(derived.shape, Shape) and column not in derived.shape.added]
 
 
 def _column_deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.TableColumnDep]:

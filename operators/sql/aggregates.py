@@ -96,6 +96,9 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     for one in groups:
         if one not in bounds:
             _add_key(plan, one, listed)
+    for one in listed:  # before the expressions over aggregates, whose own names would come first
+        if one.name != "*" and _is_of_aggregates(one.tree):
+            plan.aggregate(one.tree, one.name)
     items = [_item(plan, one, bool(bounds)) for one in listed]
     having = _having(plan, tree.args.get("having"), bool(bounds))
     rows = _rows(plan, windowed)
@@ -179,16 +182,16 @@ def _item(plan: _Plan, one: Selected, in_windows: bool) -> Item:
     if one.tree.find(exp.Window):
         way_out = "rank the rows of a subquery: SELECT ..., ROW_NUMBER() OVER (...) AS n FROM (SELECT ... GROUP BY ...)"
         raise SqlError.refused("OVER in a query with GROUP BY", "each query is one operator", way_out)
-    inner = _aggregates_in(one.tree)
-    if inner and not _outside(one.tree, inner):
+    if _is_of_aggregates(one.tree):
         return Item.of_column(plan.aggregate(one.tree, one.name), one.name)
     return _computed(plan, one.tree, one.name, in_windows)
 
 
-def _outside(tree: Tree, inner: Sequence[Tree]) -> bool:
-    """Whether an expression reads columns outside of its aggregates."""
+def _is_of_aggregates(tree: Tree) -> bool:
+    """Whether an expression reads aggregates alone, so that it is an aggregate itself."""
+    inner = _aggregates_in(tree)
     within = {id(c) for one in inner for c in one.find_all(exp.Column)}
-    return any(id(c) not in within for c in tree.find_all(exp.Column))
+    return bool(inner) and all(id(c) in within for c in tree.find_all(exp.Column))
 
 
 def _computed(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:

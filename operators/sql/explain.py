@@ -8,7 +8,7 @@ from operators.aggregate import Aggregate
 from operators.consecutive import Consecutive
 from operators.contract import Operator
 from operators.sql.durations import words
-from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed
+from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed, upserts
 from operators.steps import ByKey, ByTimeRange, Emits, NewRows
 from operators.top_n import TopN
 
@@ -59,7 +59,9 @@ def _selection(relation: Select, name: str) -> Iterator[str]:
     changed = [i.name if i.column == i.name else f"{i.sql} AS {i.name}" for i in relation.items]
     has_changes = any(i.column != i.name for i in relation.items)
     parts = [f"select {', '.join(changed)}"] if has_changes else []
-    parts += [f"where {relation.where}"] if relation.where else []
+    if relation.where:
+        reads = "; a step reads every row of the keys of its new rows" if isinstance(relation.of, Apply) and upserts(relation) else ""
+        parts += [f"where {relation.where}{reads}"]
     yield first
     yield from _indented(iter(parts))
     yield from rest

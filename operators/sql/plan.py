@@ -10,7 +10,7 @@ from operators.sql.errors import SqlError
 from operators.sql.names import find, found
 from operators.sql.planner import Planner
 from operators.sql.ranking import ranks_of
-from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, applied, select, walk
+from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, applied, select, upserts, walk
 from operators.sql.script import CreateView, Explain, Insert, Query, read_script
 from operators.sql.tables import CreateTable
 
@@ -126,9 +126,10 @@ class _Script:
     def _register(self, name: str, relation: Relation) -> None:
         if find(name, self._tables):
             raise SqlError.refused(f"a second table {name!r}", "each table and view has a name of its own", "rename one of the two")
-        if isinstance(relation, Select) and isinstance(relation.of, Apply):
+        if isinstance(relation, Select) and isinstance(relation.of, Apply) and not (relation.where and upserts(relation)):
             relation = replace(relation, of=Named(name, relation.of))  # what reads the view selects from the operator's own result
-        self._tables[name] = Named(name, relation) if isinstance(relation, Apply) else relation
+        is_made = isinstance(relation, Apply) or (isinstance(relation, Select) and isinstance(relation.of, Apply))
+        self._tables[name] = Named(name, relation) if is_made else relation
 
     def _query(self, tree: Tree) -> Relation:
         return Planner(self._tables).query(tree)

@@ -1,6 +1,6 @@
 """ROW_NUMBER with a limit: Top-N, window Top-N, deduplication and window deduplication."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -247,9 +247,18 @@ def _rises(of: Relation, top: TopN) -> str:
     below = applied(of)
     if below is None or not isinstance(below.operator, Aggregate) or any(upserts(one) for one in below.inputs):
         return ""
+    if any(isinstance(one, Select) and one.where for one in _above(below, of)):  # a row that stops to match is deleted
+        return ""
     names = {i.name: i.column or "" for i in of.items} if isinstance(of, Select) else {c: c for c in of.columns}
     values = [order for order in top.order if order.column not in of.key]
     moves = below.operator.moves
     reasons = [moves(names[o.column], (), is_descending=o.descending, nulls_first=o.nulls_first) for o in values]
     is_total = {*of.key} <= {*top.partition, *(order.column for order in top.order)}
     return ", ".join(reasons) if values and all(reasons) and is_total else ""
+
+
+def _above(below: Relation, top: Relation) -> Iterator[Relation]:
+    """A relation and those below it, up to another one, which is below all of them."""
+    while top is not below:
+        yield top
+        [top] = top.inputs

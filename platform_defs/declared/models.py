@@ -55,8 +55,8 @@ OPERATORS = (
 KEYS = "legal: keys that are text; YAML may read on, yes and no as true and false, so write them in quotes"
 _PROTOCOLS: dict[Any, tuple[type, ...]] = {Operator: OPERATORS, Trigger: TRIGGERS, Evictor: EVICTORS}
 """The specifications of each protocol that YAML can name; one of a user's own is Python."""
-_NOT_DECLARED = {"shape", "rises"}
-"""Parameters that are Python functions, or that follow from the pipeline."""
+_NOT_DECLARED = {"rises"}
+"""Parameters that follow from the pipeline."""
 
 
 class Strict(BaseModel):
@@ -169,7 +169,8 @@ def _union(parts: Sequence[Any]) -> Any:
     of_duration = [int, timedelta] if timedelta in parts else []
     kinds: list[Any] = [part for part in parts if dataclasses.is_dataclass(part)]
     protocols = [part for part in parts if getattr(part, "_is_protocol", False) and part not in _PROTOCOLS]  # of Python objects
-    others = [_type(part) for part in parts if part not in (*kinds, *of_duration, *protocols, StructType)]
+    functions = [part for part in parts if get_origin(part) is Callable]
+    others = [_type(part) for part in parts if part not in (*kinds, *of_duration, *protocols, *functions, StructType)]
     others += [Literal[0]] if of_duration else []
     return reduce(or_, [*others, *([one_of(kinds)] if len(kinds) > 1 else map(model_of, kinds))])
 

@@ -7,14 +7,15 @@ from typing import Any, cast
 import sqlglot
 from sqlglot import exp
 
-from assets.contracts import DerivedAsset, Preparation
+from assets.contracts import DerivedAsset, Preparation, Shape
+from assets.expressions import columns_read
 from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import Operator
+from operators.contract import Operator, TracesInputs
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.sql.errors import SqlError
-from operators.sql.names import column_sql
+from operators.sql.names import column_sql, find
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
 from operators.top_n import TopN
 
@@ -46,9 +47,10 @@ class SqlTables:
             ContractError: the asset is not legal.
         """
         if name not in self.made:
-            self._make(name, *_result(name, relation))
+            self._make(name, relation)
 
-    def _make(self, name: str, apply: Apply, needed: Sequence[str] | None) -> None:
+    def _make(self, name: str, relation: Relation) -> None:
+        apply, needed, shape = _result(name, relation)
         inputs, prepare = list[str](), dict[str, Preparation]()
         for which, below in zip(apply.operator.inputs, apply.inputs, strict=True):
             of, preparation = self._input(f"{name}_{which}", below, needed if len(apply.inputs) > 1 else None)
@@ -63,7 +65,9 @@ class SqlTables:
         if isinstance(operator, TopN) and any(map(upserts, apply.inputs)):
             operator = replace(operator, change=_CHANGE)
         description = self.descriptions.get(name, "")
-        self.made[name] = DerivedAsset(name=name, inputs=tuple(inputs), operator=operator, prepare=prepare, description=description)
+        self.made[name] = DerivedAsset(
+            name=name, inputs=tuple(inputs), operator=operator, prepare=prepare, shape=shape, description=description
+        )
 
     def _input(self, name: str, relation: Relation, needed: Sequence[str] | None) -> tuple[str, Preparation | None]:
         """The name of an input, and what is done to its rows.
@@ -82,9 +86,9 @@ class SqlTables:
                 known = of.name
                 self.add(known, of.of)
             case Apply():
-                known = name
-                if known not in self.made:
-                    self._make(known, of, None)
+                known, below = name, relation if _filters_upserts(relation) else of
+                self.add(known, below)
+                relation = Named(known, below) if below is relation else relation
             case _:
                 raise AssertionError(of)  # a selection of a selection is one selection, and windows are in operators
         if not isinstance(relation, Select) or (isinstance(of, Apply | Named) and upserts(of) and _is_part(relation)):
@@ -99,7 +103,7 @@ class SqlTables:
 
     def _preparation(self, selection: Select, needed: Sequence[str] | None) -> Preparation | None:
         of = selection.of
-        own = {*self.stored[of.name]} if isinstance(of, Input) else {c for c in of.columns if _origin(of, c) not in (RESULT_TIME, FINAL_AT)}
+        own = {*self.stored[of.name]} if isinstance(of, Input) else {c for c in of.columns if not _is_result_time(of, c)}
         items = [i for i in selection.items if not (i.column in of.times and needed is not None and i.name not in needed)]
         items = [i for i in items if not (i.column in (RESULT_TIME, FINAL_AT) and i.name == i.column)]
         columns = [c for c in of.columns if c in own]
@@ -116,28 +120,37 @@ def select_all(relation: Relation) -> Relation:
     return relation if isinstance(relation, Select) else Select(relation, tuple(Item.of_column(c) for c in relation.columns))
 
 
-def _result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] | None]:
-    """The operator of a table, and the columns that the query selects of its result."""
+def _result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] | None, Shape | None]:
+    """The operator of a table, the columns that the query reads of its result, and what is made of the result."""
     if isinstance(relation, Apply):
-        return relation, None
+        return relation, None, None
     if not isinstance(relation, Select) or not isinstance(relation.of, Apply):
         why = "each table is the result of an operator, and the query only selects"
         raise SqlError.refused(f"INSERT INTO {name}", why, "write CREATE VIEW: a selection is a part of the tables that read it")
-    if relation.where is not None:
-        why = f"a table has all results of its operator, and {relation.where} filters them"
-        raise SqlError.refused(f"INSERT INTO {name}", why, "filter them where they are read: in a query of a table that reads this one")
-    for item in relation.items:
-        if item.column != item.name and (item.column, item.name) != (RESULT_TIME, WINDOW_TIME):
-            raise _changed(name, item)
-    return relation.of, relation.columns
+    if relation.where is not None and isinstance(relation.of.operator, TracesInputs):
+        why = f"the results of a join account for its rows, and {relation.where} filters them"
+        way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
+        raise SqlError.refused(f"INSERT INTO {name}", why, way_out)
+    added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
+    for item in added:
+        if find(item.name, relation.of.columns):
+            why = f"the operator's result has a column {item.name}, which the table keeps"
+            raise SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", why, "give it another name with AS")
+    read = [c for sql in [*(i.sql for i in relation.items), *filter(None, [relation.where])] for c in columns_read(sql)]
+    if not added and relation.where is None:
+        return relation.of, read, None
+    select = ", ".join(["*", *(f"{item.sql} AS {column_sql(item.name)}" for item in added)])
+    return relation.of, read, Shape(where=relation.where, select=select)
 
 
-def _changed(name: str, item: Item) -> SqlError:
-    if item.column is not None:
-        way_out = f"write AS {column_sql(item.column)}, or rename the column in a query that reads the table"
-        return SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", f"the operator's column is {item.column}", way_out)
-    why = "a table has the columns of its operator, and this one is computed from them"
-    return SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", why, "compute it where the table is read")
+def _is_window_time(item: Item) -> bool:
+    """Whether a column is the time of a window's result, which tables have as `result_time`."""
+    return (item.column, item.name) == (RESULT_TIME, WINDOW_TIME)
+
+
+def _filters_upserts(relation: Relation) -> bool:
+    """Whether rows that replace each other are filtered, which is done where they are made: a row may stop to match."""
+    return isinstance(relation, Select) and relation.where is not None and upserts(relation)
 
 
 def _is_part(selection: Select) -> bool:
@@ -192,6 +205,11 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
             return _is_event_time(relation.inputs[0], name)  # these keep the event time of their rows
         case _:
             return name == RESULT_TIME
+
+
+def _is_result_time(relation: Relation, name: str) -> bool:
+    """Whether a column is the time of results that their readers have as the event time, so that it is no column of their input."""
+    return name in (RESULT_TIME, FINAL_AT) or (name == WINDOW_TIME and _origin(relation, name) == RESULT_TIME)
 
 
 def _origin(relation: Relation, name: str) -> str | None:

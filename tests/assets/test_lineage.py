@@ -4,7 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from assets.contracts import DerivedAsset, Preparation, SourceContract
+from assets.contracts import DerivedAsset, Preparation, Shape, SourceContract
 from assets.factories.lineage import column_descriptions, column_lineage
 from assets.factories.metadata import COLUMN_DESCRIPTIONS
 from operators import Consecutive, IntervalJoin, TopK, Tumbling, WindowedAggregate
@@ -68,6 +68,9 @@ def test_a_column_has_its_own_description_or_that_of_the_column_it_comes_from():
         "pair_event_time": COLUMN_DESCRIPTIONS["event_time"],
     }
     assert column_descriptions(engine, shaped, ["id", "value"]) == {}
+    added = replace(pairs, name="added", shape=Shape(select="*, upper(id) AS k"))
+    assert column_descriptions(engine, added, ["id", "k"]) == {"id": "the key"}
+    assert [*column_lineage(engine, added, ["id", "k"]).deps_by_column] == ["id"]
 
 
 def test_the_description_of_a_joined_key_is_that_of_the_first_input():

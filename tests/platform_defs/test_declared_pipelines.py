@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 from dagster_dg_cli.cli import cli
 
-from assets.contracts import BoundedOutOfOrderness, ContractError, DerivedAsset, Preparation, Punctuated, RowRule, SourceContract
+from assets.contracts import BoundedOutOfOrderness, ContractError, DerivedAsset, Preparation, Punctuated, RowRule, Shape, SourceContract
 from assets.pipeline import Pipeline
 from expectations.finding import check_name
 from operators import (
@@ -70,6 +70,7 @@ tables:
   - name: counts
     inputs: [l]
     prepare: {l: {where: v > 0, select: "k AS id, v"}}
+    shape: {where: n > 1, select: "*, n * 2 AS twice"}
     operator:
       windowed_aggregate:
         by: [id]
@@ -126,7 +127,13 @@ def test_every_kind_of_parameter_can_be_written():
             group="joins",
             version="2",
         ),
-        DerivedAsset(name="counts", inputs=("l",), prepare={"l": Preparation(where="v > 0", select="k AS id, v")}, operator=counts),
+        DerivedAsset(
+            name="counts",
+            inputs=("l",),
+            prepare={"l": Preparation(where="v > 0", select="k AS id, v")},
+            operator=counts,
+            shape=Shape(where="n > 1", select="*, n * 2 AS twice"),
+        ),
         DerivedAsset(name="newest", inputs=("l",), operator=Deduplicate(by="k", keep="last")),
         DerivedAsset(name="board", inputs=("r",), operator=TopN(by="k", order_by=("v DESC", "ts"), rank_end=3, ttl="1 day")),
     )
@@ -134,10 +141,10 @@ def test_every_kind_of_parameter_can_be_written():
     assert (made.completeness, made.first_day, made.last_day) == ({"joined": 0.75}, "2026-03-01", "2026-03-04")
 
 
-@pytest.mark.parametrize("kind", [SourceContract, DerivedAsset, Preparation, *OPERATORS, TimeEvictor, EveryInterval], ids=name_of)
+@pytest.mark.parametrize("kind", [SourceContract, DerivedAsset, Preparation, Shape, *OPERATORS, TimeEvictor, EveryInterval], ids=name_of)
 def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None:
     fields = {name.rstrip("_"): field for name, field in model_of(kind).model_fields.items()}
-    assert {*fields} == {field.name for field in dataclasses.fields(kind) if field.init} - {"shape", "rises"}
+    assert {*fields} == {field.name for field in dataclasses.fields(kind) if field.init} - {"rises"}
     assert all(field.description for field in fields.values())
     assert model_of(kind).__doc__
 

@@ -20,7 +20,7 @@ from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.advance.session_lateness import decide_lateness
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
-from platform_defs.engine.advance.upserts import MergedRows, RecomputedKeys
+from platform_defs.engine.advance.upserts import MergedRows, RecomputedKeys, recomputed
 from platform_defs.engine.ingest.uncommitted import require_logs
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, progress
@@ -84,6 +84,8 @@ class Advance:
         """How the rows of the asset's steps are computed."""
         reads = self.asset.operator.reads
         if isinstance(reads, NewRows):
+            if not self.asset.has_every_result:  # new rows cannot be merged into results that the table does not have
+                return recomputed(self.reading, self.asset, reads)
             return MergedRows(self.reading, self.asset, reads)
         if isinstance(reads, ByKey):
             return RecomputedKeys(self.reading, self.asset, reads)

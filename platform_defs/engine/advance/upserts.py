@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from assets.contracts import DerivedAsset
 from operators.changelog import difference
 from operators.columns import keys_of, of_keys
 from operators.contract import PROMISE_BROKEN, Incremental, Promised
@@ -15,7 +16,7 @@ from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.inputs.reader import Span
+from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.small_queries import count, kept
 from platform_defs.engine.ledger.columns import pc
 
@@ -48,7 +49,7 @@ class MergedRows(Strategy):
         current = self._current(table, new)
         if before.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
             current = kept(current)
-        return difference(current, operator.fold(current, *new), key=self.key)
+        return difference(self.asset.shaped(current), self.asset.shaped(operator.fold(current, *new)), key=self.key)
 
     def step(self, before: Progress, after: Progress) -> int:
         """Compute and commit the step.
@@ -68,7 +69,7 @@ class MergedRows(Strategy):
         return self._recomputed.step(before, after)
 
     def _current(self, table: UpsertedTable, new: Sequence[DataFrame]) -> DataFrame:
-        """The current rows that new rows may change."""
+        """The current rows that new rows may change, with the operator's columns."""
         return table.current_of(self.asset.operator(*new), keys_of(new, self._affected_by))
 
     def _count_moving_back(self, operator: Promised, before: Progress, after: Progress) -> int:
@@ -78,11 +79,20 @@ class MergedRows(Strategy):
     @property
     def _affected_by(self) -> tuple[str, ...]:
         """The columns that decide which rows a new row may change."""
-        return self.key if self.reads.touches is None else self.reads.touches
+        return _affected_by(self.asset, self.reads)
 
     @property
     def _recomputed(self) -> "RecomputedKeys":
-        return RecomputedKeys(self.reading, self.asset, ByKey(self._affected_by, change=self.reads.change))
+        return recomputed(self.reading, self.asset, self.reads)
+
+
+def recomputed(reading: Reading, asset: DerivedAsset, reads: NewRows) -> "RecomputedKeys":
+    """The strategy that gives the same rows as `MergedRows` from all rows of the affected keys, without the table's own rows."""
+    return RecomputedKeys(reading, asset, ByKey(_affected_by(asset, reads), change=reads.change))
+
+
+def _affected_by(asset: DerivedAsset, reads: NewRows) -> tuple[str, ...]:
+    return asset.operator.emits.key if reads.touches is None else reads.touches
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from assets.contracts import DerivedAsset, Preparation
+from assets.contracts import DerivedAsset, Preparation, Shape
 from operators.contract import ASIDE
 from operators.errors import DurationError
 from operators.timing import Duration, duration_ms
@@ -26,8 +26,13 @@ def identity_of(asset: DerivedAsset) -> str:
     operator = {_OPERATOR: parts.pop(_TYPE), _PARAMETERS: parts, "inputs": [*asset.inputs]}
     hidden = {"version": asset.version} if asset.version else {}
     prepared = {name: _parameters(Preparation, _fields_of(how), None) for name, how in asset.prepare.items()}
-    others = {"prepare": {name: how for name, how in prepared.items() if how}, "shape": bool(asset.shape)}
+    others = {"prepare": {name: how for name, how in prepared.items() if how}, "shape": _shape(asset)}
     return json.dumps(operator | hidden | {name: value for name, value in others.items() if value}, sort_keys=True)
+
+
+def _shape(asset: DerivedAsset) -> Any:
+    """The parameters of a shape; of a function only whether there is one."""
+    return _parameters(Shape, _fields_of(asset.shape), None) if isinstance(asset.shape, Shape) else bool(asset.shape)
 
 
 def differences(stored: str, asset: DerivedAsset) -> list[str]:

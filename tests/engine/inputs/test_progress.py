@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from assets.contracts import DerivedAsset
+from assets.contracts import DerivedAsset, Shape
 from operators import Deduplicate, IntervalJoin, Sliding, TopK, Tumbling, WindowedAggregate
 from operators.contract import Operator
 from platform_defs.engine.inputs.identity import differences, identity_of
@@ -63,7 +63,10 @@ CHANGED = [
     pytest.param(join(how="inner"), ['how was "full", and is not set'], id="a parameter that is the default now"),
     pytest.param(join(inputs=("r", "l")), ['inputs was ["l", "r"], and is ["r", "l"]'], id="swapped inputs"),
     pytest.param(replace(join(), version="2"), ['version was not set, and is "2"'], id="a version"),
-    pytest.param(replace(join(), shape=lambda rows: rows), ["shape was not set, and is true"], id="a shape"),
+    pytest.param(replace(join(), shape=lambda rows: rows), ["shape was not set, and is true"], id="a function as shape"),
+    pytest.param(
+        replace(join(), shape=Shape(select="*, k AS key")), ['shape was not set, and is {"select": "*, k AS key"}'], id="another shape"
+    ),
 ]
 
 

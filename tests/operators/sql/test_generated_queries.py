@@ -142,19 +142,53 @@ def a_ranking(rng: random.Random) -> str:
     return f"SELECT k, v, s{rng.choice(['', ', n'])} FROM ({inner}) WHERE {limit}"
 
 
+VALUES = [
+    "COUNT(*) AS c",
+    "SUM(v) AS s",
+    "SUM(v) + COUNT(*) AS m",
+    "MAX(id) - MIN(id) AS r",
+    "COUNT(*) FILTER (WHERE v > 1) AS f",
+    "CONCAT(k, ':', SUM(v)) AS label",
+    "CASE WHEN k = 'x' THEN COUNT(*) ELSE MIN(id) END AS w",
+]
+OF_KEYS = ["COALESCE(k, 'none') AS named", "k AS again"]
+HAVING = [
+    "COUNT(*) > 1",
+    "SUM(v) > 2 AND MAX(id) > 3",
+    "COUNT(*) < 4 OR k = 'y'",
+    "k <> 'x' AND SUM(v) BETWEEN 1 AND 9",
+    "k IN ('x', 'z')",
+    "NOT (SUM(v) > 3 AND COUNT(*) FILTER (WHERE v > 1) = 1)",
+    "MAX(v) - MIN(v) > COUNT(*) - 2",
+]
+
+
 def an_aggregate(rng: random.Random) -> str:
+    """An aggregate, whose columns and condition are computed from the key and from aggregates that the list may not have."""
     by = rng.choice([["k"], ["k", "v"], ["UPPER(k)"]])
-    values = rng.sample(
-        ["COUNT(*) AS c", "SUM(v) AS s", "SUM(v) + COUNT(*) AS m", "MAX(id) - MIN(id) AS r", "COUNT(*) FILTER (WHERE v > 1) AS f"], 2
-    )
-    having = rng.choice(["", " HAVING COUNT(*) > 1", " HAVING SUM(v) > 2 AND MAX(id) > 3"])
+    values, conditions = ([t for t in of if by[0] == "k" or not re.search(r"\bk\b", t)] for of in (VALUES, HAVING))
+    values = [*rng.sample(values, 2), *(rng.sample(OF_KEYS, rng.randrange(2)) if by[0] == "k" else [])]
+    rng.shuffle(values)
+    having = rng.choice(["", *(f" HAVING {one}" for one in conditions)])
     where = rng.choice(["", " WHERE v > 1"])
     source = rng.choice(["a", "(SELECT id, k, v FROM a WHERE id > 2)", "(SELECT id + 1 AS id, k, v FROM (SELECT * FROM a WHERE v < 4))"])
     return f"SELECT {', '.join([f'{by[0]} AS g', *by[1:], *values])} FROM {source}{where} GROUP BY {', '.join(by)}{having}"
 
 
+def over_an_aggregate(rng: random.Random) -> str:
+    """A filtered aggregate that another query reads: a Top-N, an aggregate of the results, or a condition and computed columns."""
+    having = rng.choice(["", *(f" HAVING {one}" for one in HAVING)])
+    inner = f"SELECT k, v, SUM(id) AS s, COUNT(*) AS n, CONCAT(k, v) AS label FROM a GROUP BY k, v{having}"
+    if rng.random() < 0.4:
+        rank = f"ROW_NUMBER() OVER (PARTITION BY k ORDER BY s {rng.choice(['', 'DESC'])}, v) AS place"
+        return f"SELECT k, label, s - n AS rest, place FROM (SELECT *, {rank} FROM ({inner})) WHERE place <= 2 AND n < 4"
+    if rng.random() < 0.5:
+        return f"SELECT k AS g, SUM(s) AS total, MAX(label) AS last FROM ({inner}) WHERE n > 0 GROUP BY k HAVING SUM(n) > 1"
+    return f"SELECT label AS l, s / n AS mean, k FROM ({inner}) WHERE s > {rng.randrange(20)}"
+
+
 HAS_SEMI_JOINS = "semi" in get_args(How)
-MADE = [a_join, an_as_of_join, a_ranking, an_aggregate, *([a_semi_join] if HAS_SEMI_JOINS else [])]
+MADE = [a_join, an_as_of_join, a_ranking, an_aggregate, over_an_aggregate, *([a_semi_join] if HAS_SEMI_JOINS else [])]
 
 
 def test_a_semi_join_within_an_interval_is_that_of_the_operator():
