@@ -1,7 +1,7 @@
 """The factory of derived assets with daily partitions: partitions, checks, metadata and lineage from one definition."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from assets.factories.sentences import count, day_range, listed, sides_and_days
 from assets.factories.work import Advanced, Worker
 from assets.ports import TERMS, AccountPort, EnginePort, MatchesPort
 from operators.contract import TracesInputs
-from operators.timing import DAY_MS
+from operators.steps import FOREVER
 
 LAW, IN_DAYS, FINALIZED = "conservation_law", "event_times_in_partitions", "days_finalized"
 LAW_BY_ROW = "Every accepted row is exactly one of matched, unmatched, pending, late or filtered."
@@ -141,17 +141,17 @@ def _matched_rows(
 
 
 def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
-    """The first day with rows that a run finalizes. A run closes every open range, also those before its own first day."""
-    closed_to, times = engine.pending.described(derived.name)["closed_to"], engine.pending.event_times(derived.name)
-    oldest = closed_to if closed_to is not None else times[0] if times else None
-    start = first if oldest is None else min(first, day_of(oldest + 1))
-    return max(start, date.min + _lookback(derived)) - _lookback(derived)
+    """The first day with rows that a run finalizes. A run closes every open range, also before its own first day, and corrects closed ones.
 
-
-def _lookback(derived: DerivedAsset) -> timedelta:
-    """How far before a day of `final_at` the rows of its results may be, in whole days."""
+    A row is finalized at most its lookback and the output delay after its event time, so the last ms of a day may be finalized on the next.
+    """
     reads = derived.operator.reads
-    return timedelta(days=-(-reads.longest_lookback // DAY_MS))
+    before = reads.longest_lookback + reads.watermark_delay
+    corrected = reads.lateness if reads.lateness < FOREVER else 0  # a full account counts rows that are joined however late they are
+    closed_to, times = engine.pending.described(derived.name)["closed_to"], engine.pending.event_times(derived.name)
+    if closed_to is None:
+        return day_of(min(day_start(first) - before, times[0])) if times else day_of(day_start(first) - before)
+    return day_of(min(day_start(first), closed_to + 1 - corrected) - before)
 
 
 def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class Engine:
     rows: Sequence[DayAccount] = tuple(DayAccount("l", day, accepted=1, matched=1) for day in _DAYS_WITH_ROWS)
     differences: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     advanced: list[tuple[str, int | None]] = field(default_factory=list)
+    accounted: list[tuple[date, date] | None] = field(default_factory=list)
 
     @property
     def accounts(self) -> "Engine":
@@ -44,6 +45,7 @@ class Engine:
         return []
 
     def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
+        self.accounted.append(days)
         return [*self.rows]
 
     def matches(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
@@ -134,6 +136,29 @@ def test_the_materialisation_of_a_day_shows_whether_the_day_is_finalized() -> No
     }
     assert made["2026-03-01"]["accepted l"].value == 1
     assert made["2026-03-02"]["closed_to"].value == (START + DAY + HOUR) / 1000
+
+
+@pytest.mark.parametrize(
+    ("closed_to", "upper", "lateness", "accounted"),
+    [
+        (None, "0 ms", 0, date(2026, 3, 1)),
+        (START + DAY - 1, "0 ms", 0, date(2026, 3, 1)),
+        (START + DAY, "0 ms", 0, date(2026, 3, 2)),
+        (START + DAY + HOUR - 1, "1 hour", 0, date(2026, 3, 1)),
+        (START + DAY + HOUR, "1 hour", 0, date(2026, 3, 2)),
+        (START + DAY + HOUR, "1 hour", "1 hour", date(2026, 3, 1)),
+    ],
+)
+def test_a_run_accounts_for_the_days_of_the_rows_that_it_finalizes(
+    closed_to: int | None, upper: str, lateness: Any, accounted: date
+) -> None:
+    """A result is final 1 ms after its time: the row of the last ms of a day is finalized when the watermark has reached the next day."""
+    fake = Engine((START, START + 2 * DAY), closed_to)
+    asset = join("pairs", lower="0 ms", upper=upper, allowed_lateness=lateness)
+    table = event_time_asset(asset, sources=["l", "r"], days=DAYS, worker=ParallelWork())
+    engine: Any = fake
+    assert dg.materialize([table], tags=range_tags("2026-03-03", "2026-03-03"), resources={"engine": engine}).success
+    assert fake.accounted == [(accounted, date(2026, 3, 3))]
 
 
 def test_a_range_of_days_is_limited_to_existing_partitions() -> None:

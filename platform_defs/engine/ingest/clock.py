@@ -84,8 +84,20 @@ def waiting_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], wai
     return [name for name, of in waits.items() if any(_must_move(last, contracts[name], wait, now) for wait in of)]
 
 
+def may_be_pending(last: Mapping[str, SourceEntry], source: str, waits: Sequence[Wait]) -> bool:
+    """Whether results may be pending until the watermark of a source that follows the clock is raised, by the newest row of each source."""
+    found = [newest + wait.longest for wait in waits if (newest := _newest(last, wait)) is not None]
+    row = last.get(source)
+    return bool(found) and (row is None or row.watermark is None or row.watermark < max(found))
+
+
+def _newest(last: Mapping[str, SourceEntry], wait: Wait) -> int | None:
+    """The newest event time of the sources of a table."""
+    return max((t for name in wait.sources if name in last and (t := last[name].max_event_time) is not None), default=None)
+
+
 def _must_move(last: Mapping[str, SourceEntry], contract: SourceContract, wait: Wait, now: int) -> bool:
-    newest = max((t for name in wait.sources if name in last and (t := last[name].max_event_time) is not None), default=None)
+    newest = _newest(last, wait)
     if newest is None:
         return False
     row, target, needed = last.get(contract.name), mark_at(contract, now), newest + wait.longest

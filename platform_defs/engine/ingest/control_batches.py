@@ -6,7 +6,7 @@ A control batch that would change nothing is not written, so that a control call
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from platform_defs.engine.ingest.clock import Wait, clock_rows, follows_clock, mark_at, waiting_sources
+from platform_defs.engine.ingest.clock import Wait, clock_rows, follows_clock, mark_at, may_be_pending, waiting_sources
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted
@@ -47,8 +47,8 @@ class Signals(LedgerWriter):
             sources: the sources whose input has ended; None for all.
 
         Returns:
-            The batch; None if the sources have no events, or if each has reached that watermark and none is idle. For a source with
-            processing time each call gives a batch, as the clock has moved on.
+            The batch; None if the sources have no events, or if each has reached that watermark and none is idle. A source with processing
+            time need not reach it if no result of its tables can be pending, however far the clock has moved on.
         """
         ending = self.contracts if sources is None else sources
         last = self.ledger.last()
@@ -83,11 +83,12 @@ class Signals(LedgerWriter):
         if unknown:
             raise IngestError.no_source(unknown[0], self.contracts)
         with self.lake.writer("ledger"):
-            batch, last = self._begin(), self.ledger.last()
+            batch, last, done = self._begin(), self.ledger.last(), set[str]()
             if kind == "drain":
                 on_clock = {name: mark_at(self.contracts[name], batch.now) for name in given if follows_clock(self.contracts[name])}
                 given = {name: min(mark, on_clock.get(name, mark)) for name, mark in given.items()}
-            if all(_has_reached(last.get(name), mark) for name, mark in given.items()):
+                done |= {name for name in on_clock if name in last and not may_be_pending(last, name, self.waits.get(name, ()))}
+            if all(name in done or _has_reached(last.get(name), mark) for name, mark in given.items()):
                 return None
             return self._commit(batch, tuple(_raised(last.get(name), name, mark, batch, kind) for name, mark in given.items()))
 

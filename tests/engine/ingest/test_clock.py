@@ -157,6 +157,22 @@ def test_a_drain_raises_processing_time_to_the_clock_only(engine: Engine, clock:
     assert mark > last + 10 * MINUTE
 
 
+def test_a_repeated_drain_writes_a_batch_only_while_a_result_may_be_pending(engine: Engine, clock: Clock) -> None:
+    last, signals = _rows_of_clock(engine), _signals(engine)
+    assert signals.drain(_REACH) is not None
+    clock.pass_ms(MINUTE)
+    assert signals.drain(_REACH) is not None, "the join's row waits for 10 minutes"
+    assert _mark(engine) == engine.ledger.last()["c"].ingested_at - 1
+    clock.pass_ms(10 * MINUTE)
+    assert signals.drain(_REACH) is not None
+    assert (_mark(engine) or 0) >= last + 10 * MINUTE
+    for _ in range(2):
+        clock.pass_ms(1_000)
+        assert signals.drain(_REACH) is None
+    _rows_of_clock(engine)
+    assert signals.drain(_REACH) is not None
+
+
 def test_a_drain_of_tables_raises_their_own_sources_only(engine: Engine) -> None:
     commit_batch(engine, {name: {"watermark": START, "max_event_time": START + at} for name, at in {"s": HOUR, "l": 1, "r": 2}.items()})
     drained = {row.source: row.watermark for row in _drain(engine, ["others"]) or () if row.kind == "drain"}
