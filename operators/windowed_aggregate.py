@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -15,11 +15,14 @@ from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, plain
+from operators.errors import OperatorError
 from operators.evictors import Evictor
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import Aligned, AnyWindow, Session, Tumbling
 
+GROUPING_ID = "grouping_id"
+"""The column of a result that says which grouping set it belongs to."""
 _SEEN = temporary("rows_seen")
 
 
@@ -61,6 +64,9 @@ class WindowedAggregate(WindowedOperator):
         evictor: which rows of a window count; None for all of them.
         early: when a window that is still open shows an early result, in `early/<asset>`; None for never. The results do not depend on
             it.
+        grouping_sets: some of the key columns each, as SQL's GROUPING SETS: one result for each set, its key and its window, in which
+            the other key columns are null. `grouping_id` (bigint) says which set a result belongs to: its bits are those of the key
+            columns, the first column the highest, 1 for a column that is left out. Not for sessions, nor with early results.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -76,11 +82,25 @@ class WindowedAggregate(WindowedOperator):
     allowed_lateness: Duration = 0
     evictor: Evictor | None = None
     early: Trigger | None = field(default=None, metadata={ASIDE: True})
+    grouping_sets: Sequence[Sequence[str]] | None = None
 
     def __post_init__(self) -> None:
         _ = self.lateness
         _ = self._aggregates
-        check_distinct([*self.key, *self.aggregates, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *self.shown_columns])
+        check_distinct([*self.key, *self._added, WINDOW_START, WINDOW_END, *self.aggregates, RESULT_TIME, FINAL_AT, *self.shown_columns])
+        if self.grouping_sets is not None:
+            self._check_sets(self.grouping_sets)
+
+    def _check_sets(self, sets: Sequence[Sequence[str]]) -> None:
+        legal = f"different lists of some of the columns of `by`, which are {', '.join(self.key) or 'none'}"
+        masks = [{*one} for one in sets]
+        is_text = any(isinstance(one, str) for one in sets)
+        if not sets or is_text or any(not one <= {*self.key} or masks.count(one) > 1 for one in masks):
+            raise OperatorError.bad_value("grouping_sets", sets, legal)
+        if isinstance(self.window, Session):
+            raise OperatorError.bad_value("grouping_sets", sets, "None for sessions, which are those of one key: make a table for each set")
+        if self.early is not None:
+            raise OperatorError.bad_value("early", self.early, "None with `grouping_sets`")
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -97,13 +117,17 @@ class WindowedAggregate(WindowedOperator):
         return ("rows",)
 
     @property
+    def _added(self) -> tuple[str, ...]:
+        return () if self.grouping_sets is None else (GROUPING_ID,)
+
+    @property
     def result_key(self) -> tuple[str, ...]:
-        """One result for each key and window."""
-        return (*self.key, WINDOW_START, WINDOW_END)
+        """One result for each key and window, and for each grouping set."""
+        return (*self.key, *self._added, WINDOW_START, WINDOW_END)
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
-        return (*self.key, WINDOW_START, WINDOW_END, *self.aggregates, RESULT_TIME, FINAL_AT)
+        return (*self.key, *self._added, WINDOW_START, WINDOW_END, *self.aggregates, RESULT_TIME, FINAL_AT)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Aggregate a frame.
@@ -113,13 +137,15 @@ class WindowedAggregate(WindowedOperator):
                 aggregation, to be written in append mode).
 
         Returns:
-            The key columns, `window_start` and `window_end` (timestamp, the end excluded), the aggregates with their own types,
-            `result_time` and `final_at` (timestamp).
+            The key columns, `grouping_id` (bigint) if there are grouping sets, `window_start` and `window_end` (timestamp, the end
+            excluded), the aggregates with their own types, `result_time` and `final_at` (timestamp).
         """
         [rows] = frames
         self._check(rows)
         if rows.isStreaming:
             return self._streamed(rows)
+        if self.grouping_sets is not None:
+            return reduce(DataFrame.union, [self._of_set(rows, one) for one in self.grouping_sets])
         by_row = self.evictor or not self._merges_panes
         results = self._by_row(rows, self.evictor) if isinstance(self.window, Session) or by_row else self._by_pane(rows, self.window)
         return results.select(*self.key, *window_bounds(), *self.aggregates, *window_times(self.window))
@@ -133,6 +159,13 @@ class WindowedAggregate(WindowedOperator):
         results = self._by_row(rows, self.evictor, counted=True)
         return results.select(*self.key, *window_bounds(), *self.aggregates, ROWS_SEEN, *window_times(self.window))
 
+    def _of_set(self, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """The results of a grouping set."""
+        results = replace(self, by=tuple(columns), grouping_sets=None)(rows)
+        keys = [F.col(f"`{c}`") if c in columns else F.lit(None).cast(rows.select(f"`{c}`").schema[0].dataType).alias(c) for c in self.key]
+        left_out = sum(1 << n for n, c in enumerate(reversed(self.key)) if c not in columns)
+        return results.select(*keys, F.lit(left_out).cast("bigint").alias(GROUPING_ID), *results.columns[len(columns) :])
+
     def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
         """The key, and the time."""
         return [F.col(c) for c in self.key], self.time
@@ -142,7 +175,12 @@ class WindowedAggregate(WindowedOperator):
         check_time(plain(rows), self.time, "time")
 
     def _streamed(self, rows: DataFrame) -> DataFrame:
-        unsupported = {"allowed_lateness": self.lateness.ms, "evictor": self.evictor, "early": self.early}
+        unsupported = {
+            "allowed_lateness": self.lateness.ms,
+            "evictor": self.evictor,
+            "early": self.early,
+            "grouping_sets": self.grouping_sets,
+        }
         window = spark_streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unsupported)
         each = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
         results = each.agg(*self._aggregates.plain_columns())

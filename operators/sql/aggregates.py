@@ -9,16 +9,15 @@ from sqlglot import exp
 from operators.aggregate import Aggregate
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
-from operators.sql.dialect import WINDOW_FUNCTIONS, Tree, spark
+from operators.sql.dialect import Tree, spark
 from operators.sql.errors import SqlError
+from operators.sql.grouping import GROUPING, grouping, groups_of
 from operators.sql.names import find, free
 from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, select, windows_of
 from operators.sql.scope import Scope, over_refused, replace_outermost
 from operators.sql.select_list import Selected, numbered, selected
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import AnyWindow, Session, Tumbling
-
-_SEVERAL = {"grouping_sets": "GROUPING SETS", "cube": "CUBE", "rollup": "ROLLUP"}
 
 
 def is_aggregate(tree: Tree) -> bool:
@@ -33,7 +32,7 @@ def _aggregates_in(tree: Tree) -> list[Tree]:
     def visit(node: Any) -> None:
         if isinstance(node, exp.Window | exp.Query):
             return
-        if isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup):
+        if isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup) and not isinstance(node, GROUPING):
             found.append(node)
             return
         for child in node.iter_expressions():
@@ -53,6 +52,7 @@ class _Plan:
         keys: the key columns of the operator, by their SQL over the rows.
         added: key columns that are no columns of the rows.
         aggregates: the aggregates by name.
+        sets: the key columns of each grouping set; None if there is one key.
     """
 
     scope: Scope
@@ -60,6 +60,7 @@ class _Plan:
     keys: dict[str, str] = field(default_factory=dict[str, str])
     added: list[Item] = field(default_factory=list[Item])
     aggregates: dict[str, str] = field(default_factory=dict[str, str])
+    sets: tuple[tuple[str, ...], ...] | None = None
 
     def aggregate(self, tree: Tree, name: str) -> str:
         """The name of an aggregate, which is added if there is no equal one."""
@@ -84,10 +85,10 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     """The rows of a query with GROUP BY or aggregates.
 
     Raises:
-        SqlError: there are several grouping sets, or rows in windows are not grouped by their window.
+        SqlError: there are grouping sets without windows, or rows in windows are not grouped by their window.
         OperatorError: the operator refuses a parameter.
     """
-    groups, listed = _groups(tree), selected(tree.expressions)
+    groups, sets, listed = *groups_of(tree), selected(tree.expressions)
     windowed = scope.relation if isinstance(scope.relation, Windowed) else None
     windows = windowed.window if windowed else windows_of(scope.relation)
     bounds = [one for one in groups if _window_column(scope, one, windows)]
@@ -96,6 +97,8 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     for one in groups:
         if one not in bounds:
             _add_key(plan, one, listed)
+    if sets is not None:
+        plan.sets = _named_sets(plan, sets, bounds)
     for one in listed:  # before the expressions over aggregates, whose own names would come first
         if one.name != "*" and _is_of_aggregates(one.tree):
             plan.aggregate(one.tree, one.name)
@@ -106,34 +109,17 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     return select(made, numbered(items), having)
 
 
-def _groups(tree: Tree) -> list[Tree]:
-    group = tree.args.get("group")
-    if group is None:
-        return []
-    for name, clause in _SEVERAL.items():
-        if group.args.get(name):
-            raise _several(clause)
-    for one in group.expressions:
-        if isinstance(one, exp.GroupingSets | exp.Cube | exp.Rollup):
-            raise _several({exp.GroupingSets: "GROUPING SETS", exp.Cube: "CUBE", exp.Rollup: "ROLLUP"}[type(one)])
-        if isinstance(one, exp.Anonymous) and str(one.this).upper() in WINDOW_FUNCTIONS:
-            way_out = f"write FROM TABLE({one.this}(TABLE t, DESCRIPTOR(ts), ...)) GROUP BY window_start, window_end"
-            raise SqlError.refused(f"GROUP BY {one.this}(...)", "it is the old form of a window, which Flink has deprecated", way_out)
-    return [_by_position(g, tree.expressions) for g in group.expressions]
+def _named_sets(plan: _Plan, sets: Sequence[Sequence[Tree]], bounds: Sequence[Tree]) -> tuple[tuple[str, ...], ...]:
+    """The key columns of each grouping set.
 
-
-def _by_position(group: Tree, listed: Sequence[Tree]) -> Tree:
-    """The expression of a group, which may be given by its position in the SELECT list."""
-    if not isinstance(group, exp.Literal) or group.is_string:
-        return group
-    if not group.name.isdecimal() or not 1 <= int(group.name) <= len(listed):
-        raise SqlError.refused(f"GROUP BY {group.name}", "it is no position in the SELECT list", f"legal: 1 to {len(listed)}, or a column")
-    return listed[int(group.name) - 1].unalias()
-
-
-def _several(clause: str) -> SqlError:
-    way_out = "write a statement for each set; a column that a set leaves out can be a constant of its SELECT list"
-    return SqlError.refused(clause, "an operator has one key, and a table one meaning of its rows", way_out)
+    Raises:
+        SqlError: the sets are not those of windows.
+    """
+    if not bounds or any(bound not in one for bound in bounds for one in sets):
+        why = "only the results of windows have several keys, and each is of one window"
+        way_out = "write GROUP BY window_start, window_end, GROUPING SETS (...), or a statement for each set"
+        raise SqlError.refused("GROUPING SETS, CUBE or ROLLUP without windows", why, way_out)
+    return tuple(tuple(plan.keys[plan.scope.item(key, "").sql] for key in one if key not in bounds) for one in sets)
 
 
 def _window_column(scope: Scope, tree: Tree, windows: AnyWindow | None) -> str | None:
@@ -199,6 +185,8 @@ def _computed(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:
     inner = {id(one): one for one in _aggregates_in(tree)}
 
     def column(node: Any) -> Any:
+        if isinstance(node, GROUPING):
+            return grouping(node, [_key_of(plan, key) for key in node.expressions], tuple(plan.keys.values()), plan.sets)
         if id(node) in inner:
             return exp.column(exp.to_identifier(plan.aggregate(node, f"value_{len(plan.aggregates)}"), quoted=True))
         found = _of_key(plan, node, in_windows)
@@ -225,6 +213,14 @@ def _of_key(plan: _Plan, node: Tree, in_windows: bool) -> str | None:
     if isinstance(node, exp.Expr) and not isinstance(node, exp.Literal) and [*node.find_all(exp.Column)] and not _aggregates_in(node):
         return plan.keys.get(spark(plan.scope.over(node)))
     return None
+
+
+def _key_of(plan: _Plan, tree: Tree) -> str:
+    """The key column that an argument of GROUPING is."""
+    name = plan.keys.get(plan.scope.item(tree, "").sql)
+    if name is None:
+        raise _not_grouped(tree, in_windows=True)
+    return name
 
 
 def _not_grouped(column: Tree, in_windows: bool) -> SqlError:
@@ -254,7 +250,7 @@ def _windowed(plan: _Plan, windowed: Windowed | None, windows: AnyWindow, rows: 
     if not plan.aggregates:
         plan.aggregates["rows_in_window"] = "COUNT(*)"
     time = windowed.time if windowed else RESULT_TIME
-    operator = WindowedAggregate(by=by, window=windows, aggregates=plan.aggregates, time=time)
+    operator = WindowedAggregate(by=by, window=windows, aggregates=plan.aggregates, time=time, grouping_sets=plan.sets)
     return Apply(operator, (rows,), operator.result_columns(rows.columns), (RESULT_TIME,), windows)
 
 

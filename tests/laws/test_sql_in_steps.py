@@ -71,6 +71,11 @@ QUERIES = {
         FROM TABLE(HOP(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '2' MINUTE, INTERVAL '4' MINUTE))
         GROUP BY item, window_start, window_end HAVING COUNT(*) < 4 AND item <> 'd'
     """,
+    "by_set": """
+        SELECT window_start, item, price, GROUPING_ID(item, price) AS level, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '2' MINUTE))
+        GROUP BY window_start, window_end, CUBE (item, price) HAVING COUNT(*) > 1
+    """,
     "small": """
         SELECT item AS name, SUM(price) AS spent, CONCAT(item, '/', COUNT(*)) AS label FROM orders GROUP BY item HAVING SUM(price) < 60
     """,

@@ -13,7 +13,9 @@ from pyspark.sql import functions as F
 from operators import (
     ColumnError,
     CountEvictor,
+    EveryStep,
     OperatorError,
+    Session,
     Sliding,
     TimeEvictor,
     Tumbling,
@@ -177,3 +179,27 @@ def test_an_evictor_that_keeps_nothing_is_refused() -> None:
         CountEvictor(0)
     with pytest.raises(WindowError, match="`within` is 0; legal: a duration of more than zero"):
         TimeEvictor(0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grouping_sets": ()}, r"`grouping_sets` is \(\); legal: different lists of some of the columns of `by`, which are k, v"),
+        ({"grouping_sets": ("k", "v")}, "legal: different lists"),
+        ({"grouping_sets": (("k",), ("w",))}, "legal: different lists"),
+        ({"grouping_sets": (("k", "v"), ("v", "k"))}, "legal: different lists"),
+        ({"grouping_sets": ((),), "window": Session(gap="1 s")}, "legal: None for sessions, which are those of one key"),
+        ({"grouping_sets": ((),), "early": EveryStep()}, "`early` is .* legal: None with `grouping_sets`"),
+        ({"grouping_sets": ((),), "aggregates": {"grouping_id": "count(*)"}}, "grouping_id"),
+    ],
+)
+def test_grouping_sets_that_have_no_meaning_are_refused(changes: dict[str, Any], message: str):
+    given = {"by": ("k", "v"), "window": Tumbling(size="1 s"), "aggregates": {"n": "count(*)"}}
+    with pytest.raises(OperatorError, match=message):
+        WindowedAggregate(**given | changes)
+
+
+def test_a_result_of_a_grouping_set_has_its_own_key():
+    made = WindowedAggregate(by=("k", "v"), window=Tumbling(size="1 s"), aggregates={"n": "count(*)"}, grouping_sets=(("k",), ()))
+    assert made.emits.key == ("k", "v", "grouping_id", "window_start", "window_end")
+    assert made.result_columns(["k", "v"]) == (*made.emits.key, "n", "result_time", "final_at")

@@ -82,6 +82,23 @@ def test_windows_joins_and_aggregates_are_nested(frames: dict[str, DataFrame]):
     assert found == [(0, 2, 3500), (15, 1, 3000)]
 
 
+def test_grouping_sets_are_those_of_spark(spark: SparkSession, frames: dict[str, DataFrame]):
+    """A null key is an ordinary key: only `grouping_id` tells it from a key that a set leaves out."""
+    orders = frames["orders"].selectExpr("nullif(currency, 'usd') AS currency", "price % 20 AS kind", "price", "ordered_at")
+    values = "currency, kind, GROUPING(currency) AS g, GROUPING_ID({}) AS id, SUM(price) AS total, COUNT(*) AS n"
+    clauses = ["GROUPING SETS ((currency), ())", "ROLLUP (currency, kind)", "CUBE (currency, kind)"]
+    windowed = "FROM TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '15' MINUTES) GROUP BY window_start, window_end"
+    orders.createOrReplaceTempView("orders_of_sets")
+    for clause in clauses:
+        has_kind = "kind" in clause
+        listed = values.format("currency, kind") if has_kind else values.format("currency").replace("kind, ", "")
+        found = rows({"orders": orders}, f"SELECT window_start, {listed} {windowed}, {clause}")
+        of_spark = "FROM (SELECT *, window(ordered_at, '15 minutes').start AS w FROM orders_of_sets) WHERE w IS NOT NULL"
+        wanted = spark.sql(f"SELECT w, {listed} {of_spark} GROUP BY w, {clause}").collect()
+        assert sorted(map(str, found)) == sorted(str(tuple(row)) for row in wanted), clause
+    spark.catalog.dropTempView("orders_of_sets")
+
+
 def test_columns_are_those_of_the_query(frames: dict[str, DataFrame]):
     assert operators.sql("SELECT v AS `a b`, t FROM seen WHERE arrival = 0", frames).columns == ["a b", "t"]
     assert operators.sql("SELECT * FROM seen", frames).columns == frames["seen"].columns

@@ -1,0 +1,91 @@
+"""The expressions of GROUP BY: one key, or those of grouping sets."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+
+import sqlglot
+from sqlglot import exp
+
+from operators.sql.dialect import WINDOW_FUNCTIONS, Tree, spark
+from operators.sql.errors import SqlError
+from operators.windowed_aggregate import GROUPING_ID
+
+GROUPING = (exp.Grouping, exp.GroupingId)
+"""The functions that say which keys a result leaves out."""
+_SETS = (exp.GroupingSets, exp.Cube, exp.Rollup)
+
+
+def groups_of(tree: Tree) -> tuple[list[Tree], list[list[Tree]] | None]:
+    """The expressions of GROUP BY, each once, and those of each grouping set; None for one key.
+
+    Several of GROUPING SETS, CUBE and ROLLUP give each combination of their sets, with the other expressions in each.
+
+    Raises:
+        SqlError: an expression has no counterpart.
+    """
+    group = tree.args.get("group")
+    if group is None:
+        return [], None
+    for one in group.expressions:
+        if isinstance(one, exp.Anonymous) and str(one.this).upper() in WINDOW_FUNCTIONS:
+            way_out = f"write FROM TABLE({one.this}(TABLE t, DESCRIPTOR(ts), ...)) GROUP BY window_start, window_end"
+            raise SqlError.refused(f"GROUP BY {one.this}(...)", "it is the old form of a window, which Flink has deprecated", way_out)
+    clauses = [*_sets(group, tree.expressions)]
+    sets = [[column for part in chosen for column in part] for chosen in product(*clauses)]
+    found: list[Tree] = []
+    for column in (column for one in sets for column in one):
+        found += [] if column in found else [column]
+    has_sets = any(isinstance(one, _SETS) for one in group.expressions) or any(group.args.get(name) for name in _CLAUSES)
+    return found, [_distinct(one) for one in sets] if has_sets else None
+
+
+_CLAUSES = ("grouping_sets", "cube", "rollup")
+"""Where the parser puts clauses that it does not put among the expressions."""
+
+
+def _distinct(columns: Sequence[Tree]) -> list[Tree]:
+    return [column for n, column in enumerate(columns) if column not in columns[:n]]
+
+
+def _sets(group: Tree, listed: Sequence[Tree]) -> Iterator[list[list[Tree]]]:
+    """The sets of each part of GROUP BY; a plain expression has one set."""
+    for one in [*group.expressions, *(clause for name in _CLAUSES for clause in group.args.get(name) or ())]:
+        yield _expanded(one) if isinstance(one, _SETS) else [[_by_position(one, listed)]]
+
+
+def _expanded(clause: Tree) -> list[list[Tree]]:
+    """The sets of GROUPING SETS, CUBE or ROLLUP."""
+    if isinstance(clause, exp.GroupingSets):
+        return [found for one in clause.expressions for found in (_expanded(one) if isinstance(one, _SETS) else [_columns(one)])]
+    parts, last = [_columns(one) for one in clause.expressions], len(clause.expressions)
+    if isinstance(clause, exp.Rollup):
+        chosen = [parts[:number] for number in range(last, -1, -1)]
+    else:
+        chosen = [[*some] for number in range(last, -1, -1) for some in combinations(parts, number)]
+    return [[column for part in some for column in part] for some in chosen]
+
+
+def _columns(tree: Tree) -> list[Tree]:
+    """The expressions in brackets, or one without."""
+    return [*tree.expressions] if isinstance(tree, exp.Tuple) else [tree.unnest()]
+
+
+def _by_position(group: Tree, listed: Sequence[Tree]) -> Tree:
+    """The expression of a group, which may be given by its position in the SELECT list."""
+    if not isinstance(group, exp.Literal) or group.is_string:
+        return group
+    if not group.name.isdecimal() or not 1 <= int(group.name) <= len(listed):
+        raise SqlError.refused(f"GROUP BY {group.name}", "it is no position in the SELECT list", f"legal: 1 to {len(listed)}, or a column")
+    return listed[int(group.name) - 1].unalias()
+
+
+def grouping(call: Tree, columns: Sequence[str], keys: Sequence[str], sets: object) -> Tree:
+    """GROUPING or GROUPING_ID of some key columns over the column `grouping_id` of a result: a bit for each, the first one the highest.
+
+    Raises:
+        SqlError: there are no grouping sets.
+    """
+    if sets is None:
+        raise SqlError.refused(f"{spark(call)} without grouping sets", "each result has every key", "leave it out: it is 0")
+    bits = [f"((shiftright({GROUPING_ID}, {len(keys) - 1 - keys.index(c)}) & 1) * {1 << n})" for n, c in enumerate(reversed(columns))]
+    return sqlglot.parse_one(f"({' + '.join(reversed(bits))})", dialect="spark")
