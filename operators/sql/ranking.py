@@ -247,7 +247,7 @@ def _rises(of: Relation, top: TopN) -> str:
     below = applied(of)
     if below is None or not isinstance(below.operator, Aggregate) or any(upserts(one) for one in below.inputs):
         return ""
-    if any(isinstance(one, Select) and one.where for one in _above(below, of)):  # a row that stops to match is deleted
+    if any(isinstance(one, Select) and one.where for one in _above(below, of)):  # a row that no longer matches is deleted
         return ""
     names = {i.name: i.column or "" for i in of.items} if isinstance(of, Select) else {c: c for c in of.columns}
     values = [order for order in top.order if order.column not in of.key]

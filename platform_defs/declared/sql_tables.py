@@ -149,7 +149,7 @@ def _is_window_time(item: Item) -> bool:
 
 
 def _filters_upserts(relation: Relation) -> bool:
-    """Whether rows that replace each other are filtered, which is done where they are made: a row may stop to match."""
+    """Whether rows that replace each other are filtered, which is done where they are made: a row may no longer match."""
     return isinstance(relation, Select) and relation.where is not None and upserts(relation)
 
 

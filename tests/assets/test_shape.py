@@ -55,7 +55,7 @@ def test_a_function_is_refused_where_new_rows_are_merged():
 
 @pytest.mark.parametrize(("shape", "is_known"), [(Shape(select="*, n + 1 AS m"), True), (Shape(where="n < 9"), False)])
 def test_rows_of_a_filtered_table_do_not_only_move_up(shape: Shape, is_known: bool):
-    """A count never falls, but a row that stops to match is deleted."""
+    """A count never falls, but a row that no longer matches is deleted."""
     top = DerivedAsset(name="top", inputs=("t",), operator=TopN(order_by="n DESC", rank_end=2, unique_key="k", change="kind"))
     made = pipeline(COUNTS, shape, top)
     tables = {table.name: table for table in made.tables}

@@ -58,7 +58,7 @@ WINDOWED = WindowedAggregate(by="k", window=TWO, aggregates={"n": "count(*)", "s
 JOIN = IntervalJoin(on="k", lower="-2 minutes", upper="3 minutes", how="full")
 OUTER = replace(JOIN, allowed_lateness="5 minutes")
 BOTH, ALONE = "count_if(left_v IS NOT NULL AND right_v IS NOT NULL)", "count_if(left_v IS NULL OR right_v IS NULL)"
-# Corrections let results match these conditions, and stop to match.
+# Corrections let results match these conditions, and no longer match.
 SOME, NOT_THREE = Shape(where="both + alone <> 4", select="*, both + alone AS results"), Shape(where="best <> 3")
 OF_SOURCES = [
     _asset("windows", WINDOWED, "l"),

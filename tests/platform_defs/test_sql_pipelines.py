@@ -245,7 +245,7 @@ def test_a_rank_and_the_columns_of_a_join_can_have_any_name_and_expression():
 
 @pytest.mark.parametrize("view", ["CREATE VIEW big AS {}", "INSERT INTO big {}", ""])
 def test_a_top_n_reads_the_table_of_a_filtered_aggregate(view: str):
-    """A row that stops to match is deleted from the table, and so from the ranking."""
+    """A row that no longer matches is deleted from the table, and so from the ranking."""
     having = f"{GROUPED} HAVING COUNT(*) < 9"
     rank = f"SELECT *, ROW_NUMBER() OVER (ORDER BY n DESC, seller) AS place FROM {'big' if view else f'({having})'}"
     big, best = pipeline(*filter(None, [view.format(having), f"INSERT INTO best SELECT seller, n FROM ({rank}) WHERE place <= 3"])).tables
