@@ -37,13 +37,14 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
     changes = count(steps_of(reading, asset, 0, now.step))
     rows_in = sum(_rows_in(advance, of) for of in reading.inputs_of(asset))
     ends = _rank_ends(advance, operator, now) if isinstance(operator, TopN) and isinstance(operator.rank_end, str) else (0, 0)
+    reads_inputs = isinstance(operator.reads, ByKey) or not asset.has_every_result
     return {
         "rows": rows,
         "partitions": partitions,
         "changes_out": changes,
         "rows_in": rows_in,
         "changes_per_row": round(changes / rows_in, 3) if rows_in else 0.0,
-        "rows_held": sum(_rows_held(advance, of, now) for of in reading.inputs_of(asset)) if isinstance(operator.reads, ByKey) else rows,
+        "rows_held": sum(_rows_held(advance, of, now) for of in reading.inputs_of(asset)) if reads_inputs else rows,
         "invalid_rank_ends": ends[0],
         "rows_with_other_rank_end": ends[1],
         **_moved_back(advance, operator, now),
