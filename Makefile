@@ -124,7 +124,7 @@ bench-growth: bench-setup ## measure how cost grows with rows, keys, bounds, mic
 bench-latency: setup-kafka setup-broker bench-setup ## measure the time from a record in Kafka to a table's row and to a sink's record (ARGS="--rates 100")
 	@$(BIN)/python -m benchmarks latency $(ARGS) && $(BIN)/python -m benchmarks report-live
 
-soak: setup-kafka setup-broker bench-setup ## run a stream from Kafka to Kafka, kill the broker, check lake, topics, memory and files (SOAK_MINUTES, SOAK_RATE)
+soak: setup-kafka setup-broker bench-setup ## stream from Kafka to Kafka on a Spark cluster, kill job, broker and workers, check lake, topics, memory and files (SOAK_MINUTES, SOAK_RATE, ARGS="--kill job,broker --seed 8")
 	@$(BIN)/python -m benchmarks soak --minutes $(SOAK_MINUTES) --rate $(SOAK_RATE) $(ARGS)
 
 bench-setup: setup

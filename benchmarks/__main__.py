@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +29,7 @@ SIZES, SLOW_SIZES, BACKLOGS, PARTITIONS = [1_000_000, 5_000_000], [200_000, 1_00
 ALL_CONTENDERS: list[str] = []
 RATES = [100.0, 1_000.0, 5_000.0]
 ENGINES = ["tidemark", "spark"]
+KILL = "job,broker,worker"
 
 
 @app.command()
@@ -201,19 +202,27 @@ def scaling(
 def soak(
     minutes: Annotated[float, typer.Option(help="For how long events are sent.", min=0.5)] = 30.0,
     rate: Annotated[float, typer.Option(help="Events in a second.", min=1)] = 5_000.0,
-    kill_every: Annotated[float, typer.Option(help="Average seconds between two kills of the broker.", min=5)] = 120.0,
-    seed: Annotated[int, typer.Option(help="Seed of the kills.")] = 7,
-    heap: Annotated[str, typer.Option(help="Heap of the stream.")] = "2g",
+    kill: Annotated[str, typer.Option(help="What is killed: some of job, broker, worker, separated by commas; '' for nothing.")] = KILL,
+    kill_every: Annotated[float, typer.Option(help="Average seconds between two kills.", min=5)] = 120.0,
+    seed: Annotated[int, typer.Option(help="Seed of the kills: the same seed gives the same kinds at the same seconds.")] = 7,
+    workers: Annotated[int, typer.Option(help="Spark workers of one core each; 0 for a stream in one process.", min=0)] = 2,
+    heap: Annotated[str, typer.Option(help="Heap of the stream's driver.")] = "1536m",
+    executor_memory: Annotated[str, typer.Option(help="Heap of each worker's executor.")] = "1g",
     work: Work = WORK,
-    cores: Cores = 2,
+    cores: Annotated[int, typer.Option(help="Cores of a stream without workers.", min=1)] = 2,
 ) -> None:
-    """Run a stream from Kafka to Kafka at a steady rate, kill the broker at random moments, and check lake, topics, memory and files.
+    """Run a stream from Kafka to Kafka at a steady rate on a Spark cluster of this machine, kill job, broker and workers at random moments.
 
-    The figures are in soak.json, the samples in soak.csv; `report-live` writes them into the docs.
+    It checks lake, topics, memory and files. The figures are in soak.json, the samples in soak.csv; `report-live` writes the docs.
     """
-    from benchmarks.live.soak import Soak, run
+    from benchmarks.live.soak import Soak, SoakError, run
 
-    wanted = Soak(work=work / "soak", minutes=minutes, rate=rate, kill_every_s=kill_every, seed=seed, heap=heap, cores=cores)
+    kinds: Any = tuple(kind.strip() for kind in kill.split(",") if kind.strip())
+    sizes = {"heap": heap, "executor_memory": executor_memory, "cores": cores, "workers": workers}
+    try:
+        wanted = Soak(work=work / "soak", minutes=minutes, rate=rate, kill=kinds, kill_every_s=kill_every, seed=seed, **sizes)
+    except SoakError as error:
+        raise typer.BadParameter(str(error)) from None
     found = run(wanted, print)
     print(json.dumps({name: value for name, value in found.items() if name != "samples"}, indent=1))
     if found["problems"]:

@@ -36,11 +36,11 @@ def draw(records: Sequence[Record], folder: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def figure(path: Path, width: float, height: float, axes: int) -> Iterator[list[Axes]]:
-    """A figure with axes side by side, which is saved when the block ends."""
+def figure(path: Path, width: float, height: float, columns: int, rows: int = 1) -> Iterator[list[Axes]]:
+    """A figure with axes side by side, or below each other, which is saved when the block ends."""
     with mpl.rc_context(STYLE):
-        drawn, grid = plt.subplots(1, axes, figsize=(width, height), squeeze=False)
-        yield list(grid[0])
+        drawn, grid = plt.subplots(rows, columns, figsize=(width, height), squeeze=False)
+        yield [*grid.flat]
         drawn.tight_layout()
         drawn.savefig(path, metadata={"Date": None, "Creator": None})
         plt.close(drawn)

@@ -63,6 +63,17 @@ def commits(table: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[dic
         yield at, rows
 
 
+def steps(table: Path) -> list[tuple[int, int]]:
+    """The time of the commit of each step of a table, in epoch ms, and the newest batch in it; of an upserted table, give the changelog."""
+    found = list[tuple[int, int]]()
+    for log in sorted((table / "_delta_log").glob("*.json")):
+        for line in log.read_text().splitlines():
+            progress = json.loads(json.loads(line).get("commitInfo", {}).get("userMetadata") or "{}").get("progress")
+            if progress:
+                found.append((log.stat().st_mtime_ns // 1_000_000, progress["seq"]))
+    return found
+
+
 def epoch_ms(time: str | datetime) -> int:
     """An instant as epoch ms."""
     moment = datetime.fromisoformat(time) if isinstance(time, str) else time

@@ -1,8 +1,10 @@
 """Write the results of the live benchmarks into docs/explanation/benchmarks.md, and the plot of the soak."""
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.report import replace_section
@@ -33,28 +35,72 @@ def _cell(summary: Mapping[str, float]) -> str:
 
 
 def write_soak(found: Mapping[str, Any], docs: Path) -> None:
-    """Replace the table of the soak, draw its plot, and write its samples as CSV beside it."""
+    """Replace the tables of the soak, draw its plot, and write its samples as CSV beside it."""
     soak, samples = found["soak"], found["samples"]
     last, hours = samples[-1], samples[-1]["seconds"] / 3600
+    workers = f", {soak['workers']} workers of one core" if soak["workers"] else ""
     rows = {
-        "rate, and for how long": f"{soak['rate']:,.0f} events/s for {soak['minutes']:g} min",
+        "rate, and for how long": f"{soak['rate']:,.0f} events/s for {soak['minutes']:g} min{workers}",
         "events acknowledged by the broker": f"{found['acked']:,}",
-        "kills of the broker": f"{len(found['kills'])}",
+        "kills; starts of the stream after it had ended by itself": f"{len(found['kills'])}; {len(found['ended'])}",
         "batches; steps of `windows`; of `totals`": "; ".join(f"{found['steps'][name]:,}" for name in ("ledger", "windows", "totals")),
-        "growth of the live heap, first third to last": _times(found, "live_mb"),
-        "growth of the JVM's resident memory outside the heap": _times(found, "outside_mb"),
-        "growth of the Python process's resident memory": _times(found, "python_mb"),
-        "growth of the data files in the newest versions": _times(found, "files"),
+        "events behind the broker, in seconds of the rate: median; most": _behind(samples, soak["rate"]),
+        **{f"{title}: median; most, MiB": _sizes(samples, name) for name, title in _MEMORY.items()},
+        **{f"growth of {title}": f"{found['growth'][name]:.2f} times" for name, title in _GROWTH.items()},
         "files on disk, added in an hour": f"{(last['on_disk'] - samples[0]['on_disk']) / hours:,.0f}",
         "problems": "; ".join(found["problems"]) or "none",
     }
     table = ["| | |", "|---|---:|", *(f"| {name} | {value} |" for name, value in rows.items())]
     plot(found, docs / "images" / PLOT)
-    _replace(docs, "soak", "\n".join([f"![Soak](../images/{PLOT})", "", *table, "", _machine(found)]))
+    body = [f"![Soak](../images/{PLOT})", "", *table, "", *_kills(found["kills"]), "", *_on_disk(found["on_disk"]), "", _machine(found)]
+    _replace(docs, "soak", "\n".join(body))
 
 
-def _times(found: Mapping[str, Any], name: str) -> str:
-    return f"{found['growth'][name]:.2f} times" if name in found["growth"] else "not recorded"
+_MEMORY = {
+    "jvm_mb": "resident memory of the driver's JVM",
+    "python_mb": "of its Python process",
+    "executors_mb": "of both executors",
+    "live_mb": "live heap of the driver",
+}
+_GROWTH = {
+    "live_mb": "the live heap in the longest life of the stream, first third to last",
+    "outside_mb": "the JVM's resident memory outside the heap, in the same life",
+    "python_mb": "the Python process's resident memory, in the same life",
+    "live_mb over lives": "the live heap from early lives to late ones, at the same age",
+    "python_mb over lives": "the Python process's resident memory, from early lives to late ones",
+    "files": "the data files in the newest versions",
+}
+
+
+def _behind(samples: Sequence[Mapping[str, Any]], rate: float) -> str:
+    behind = [(sample["acked"] - sample["accepted"]) / rate for sample in samples]
+    return f"{median(behind):.1f}; {max(behind):.1f}"
+
+
+def _sizes(samples: Sequence[Mapping[str, Any]], name: str) -> str:
+    known = [sample[name] for sample in samples if sample[name] is not None]
+    return f"{median(known):,.0f}; {max(known):,.0f}" if known else "not measured"
+
+
+def _kills(kills: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A table of the kills by kind."""
+    lines = ["| killed | times | until it is back, s: median; most | until the next step, s: median; most |", "|---|---:|---:|---:|"]
+    for kind in dict.fromkeys(kill["kind"] for kill in kills):
+        of_kind = [kill for kill in kills if kill["kind"] == kind]
+        lines.append(f"| {kind} | {len(of_kind)} | {_seconds(of_kind, 'back_s')} | {_seconds(of_kind, 'step_s')} |")
+    return lines
+
+
+def _seconds(kills: Sequence[Mapping[str, Any]], name: str) -> str:
+    known = [kill[name] for kill in kills if kill[name] is not None]
+    return f"{median(known):.1f}; {max(known):.1f}" if known else "none"
+
+
+def _on_disk(tables: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A table of the files below the folder of each table by kind."""
+    kinds = list(dict.fromkeys(kind for kinds in tables.values() for kind in kinds))
+    lines = [f"| files of | {' | '.join(kinds)} |", f"|---|{'---:|' * len(kinds)}"]
+    return [*lines, *(f"| `{table}` | {' | '.join(f'{of.get(kind, 0):,}' for kind in kinds)} |" for table, of in tables.items())]
 
 
 def write_samples(samples: Sequence[Mapping[str, Any]], file: Path) -> None:
@@ -65,25 +111,36 @@ def write_samples(samples: Sequence[Mapping[str, Any]], file: Path) -> None:
         writer.writerows(samples)
 
 
+_COLORS = {"job": "#c0392b", "broker": "#7d8790", "worker": "#8e44ad"}
+
+
 def plot(found: Mapping[str, Any], path: Path) -> None:
-    """Events behind, memory and files over time, with the kills of the broker."""
+    """Events behind, memory and files over time, with the kills by kind."""
     from benchmarks.plots import OTHERS, OURS, figure  # only the plots need matplotlib
 
     samples, minutes = found["samples"], [sample["seconds"] / 60 for sample in found["samples"]]
-    with figure(path, 9, 2.8, 3) as (behind, memory, files):
+    lines = {
+        "jvm_mb": ("JVM", OTHERS),
+        "executors_mb": ("executors", "#3c9d5b"),
+        "live_mb": ("live heap", OURS),
+        "python_mb": ("Python", "#d98a29"),
+    }
+    with figure(path, 9, 6.4, 1, 3) as (behind, memory, files):
         behind.plot(minutes, [(s["acked"] - s["accepted"]) / found["soak"]["rate"] for s in samples], color=OURS)
         behind.set(ylabel="ledger behind the broker, s")
-        for name, label, color in (("jvm_mb", "JVM", OTHERS), ("live_mb", "live heap", OURS), ("python_mb", "Python", "#d98a29")):
-            known = [(at, s[name]) for at, s in zip(minutes, samples, strict=True) if s[name] is not None]
-            memory.plot([at for at, _ in known], [value for _, value in known], label=label, color=color)
+        for name, (label, color) in lines.items():
+            memory.plot(minutes, [math.nan if s[name] is None else s[name] for s in samples], label=label, color=color)
         memory.set(ylabel="MiB")
-        memory.legend(frameon=False, loc="center right")  # between the JVM's memory and the others
+        memory.legend(frameon=False, loc="upper left", ncols=4)
         files.plot(minutes, [s["files"] for s in samples], color=OURS)
-        files.set(ylabel="data files, newest versions")
+        files.set(ylabel="data files, newest versions", xlabel="min")
         for axes in (behind, memory, files):
-            axes.set(xlabel="min", ylim=(0, None))
+            axes.set(xlim=(0, max(minutes)), ylim=(0, None))
             for kill in found["kills"]:
-                axes.axvline(kill / 60, color=OTHERS, linewidth=0.7, linestyle=":")
+                axes.axvline(kill["seconds"] / 60, color=_COLORS[kill["kind"]], linewidth=0.9, linestyle=":")
+        for kind in dict.fromkeys(kill["kind"] for kill in found["kills"]):
+            behind.plot([], [], color=_COLORS[kind], linestyle=":", label=f"{kind} killed")
+        behind.legend(frameon=False, loc="upper left", ncols=3)
 
 
 def _machine(found: Mapping[str, Any]) -> str:

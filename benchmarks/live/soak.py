@@ -1,29 +1,47 @@
-"""The soak: a steady rate of events through Kafka for half an hour, while the broker is killed at random moments."""
+"""The soak: a steady rate of events through Kafka for half an hour, while job, broker and workers are killed at random moments."""
 
 import json
-import random
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.live import verdict
+from benchmarks.live.cluster import Cluster, cluster
+from benchmarks.live.flat import growths, not_flat
+from benchmarks.live.kills import KINDS, Kill, Killer, Kind, plan, with_recovery
+from benchmarks.live.observed import steps
+from benchmarks.live.pipeline import EVENTS
+from benchmarks.live.processes import Sending, until
 from benchmarks.live.quiet import QuietReports
 from benchmarks.live.report import write_samples
-from benchmarks.live.samples import Sample, Sampler, growth
-from benchmarks.live.world import Sending, StreamProcess, World, streaming, until
+from benchmarks.live.samples import Sample, Sampler, files_by_kind
+from benchmarks.live.world import World, streaming
 from benchmarks.results import machine
-from platform_defs.setup.broker import Broker, running
+from platform_defs.engine import Engine
+from platform_defs.setup.broker import running
 
-MOST_GROWTH = {"outside_mb": 1.15, "python_mb": 1.15, "live_mb": 1.15, "files": 1.5}
-"""How much each measure may grow from the first third of the samples to the last."""
-MOST_BEHIND_S = 20.0
-"""How far the ledger may be behind the broker, in seconds of the rate, half a minute or longer after a kill."""
-_QUIET_S = 30.0
+_QUIET_S = 45.0
+"""No kill is made in the last seconds."""
 _CAUGHT_UP_S = 300.0
+
+
+class SoakError(ValueError):
+    """A soak that cannot be run."""
+
+    @classmethod
+    def no_workers(cls, workers: int) -> "SoakError":
+        """Workers are to be killed, and there is none, or no other one."""
+        return cls(f"`workers` is {workers}, and `kill` names worker; legal: 2 or more workers, or kinds of kills without worker")
+
+    @classmethod
+    def unknown(cls, kind: str) -> "SoakError":
+        """A kind of kills that does not exist."""
+        return cls(f"`kill` names {kind!r}; legal: {', '.join(KINDS)}, separated by commas")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +54,13 @@ class Soak:
         rate: events in a second.
         keys: the number of keys.
         every: the interval of the stream.
-        kill_every_s: the average time between two kills of the broker, in seconds.
+        kill: the kinds of kills.
+        kill_every_s: the average time between two kills, in seconds.
         sample_s: the time between two samples, in seconds.
-        heap: the heap of the stream.
-        cores: the cores of the stream.
+        heap: the heap of the stream's driver.
+        cores: the cores of the stream without workers.
+        workers: the workers of the cluster, of one core each; 0 for a stream in one process.
+        executor_memory: the heap of the executor of each worker.
         seed: the seed of the kills.
     """
 
@@ -48,11 +69,35 @@ class Soak:
     rate: float = 5_000.0
     keys: int = 200
     every: str = "1 second"
+    kill: tuple[Kind, ...] = KINDS
     kill_every_s: float = 120.0
     sample_s: float = 10.0
-    heap: str = "2g"
+    heap: str = "1536m"
     cores: int = 2
+    workers: int = 2
+    executor_memory: str = "1g"
     seed: int = 7
+
+    def __post_init__(self) -> None:
+        for kind in self.kill:
+            if kind not in KINDS:
+                raise SoakError.unknown(kind)
+        if "worker" in self.kill and self.workers < 2:
+            raise SoakError.no_workers(self.workers)
+
+    @property
+    def spark(self) -> dict[str, str]:
+        """Options of Spark for the cluster; none without one."""
+        if not self.workers:
+            return {}
+        return {
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": self.executor_memory,
+            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
+            "spark.shuffle.io.maxRetries": "1",  # of a worker that was killed; Spark then computes its part of the shuffle again
+            "spark.shuffle.io.retryWait": "100ms",
+            "spark.sql.leafNodeDefaultParallelism": "2",
+        }
 
 
 def run(soak: Soak, note: Callable[[str], None]) -> dict[str, Any]:
@@ -65,67 +110,80 @@ def run(soak: Soak, note: Callable[[str], None]) -> dict[str, Any]:
     shutil.rmtree(soak.work, ignore_errors=True)
     soak.work.mkdir(parents=True)
     with running(soak.work / "broker") as broker:
-        world = World(soak.work, broker)
-        world.create_topics()
-        with streaming(world, soak.every, soak.heap, soak.cores) as stream:
-            sending = world.produce(soak.rate, soak.minutes * 60, soak.keys)
-            try:
-                samples, kills = _watch(soak, world, stream, sending, note)
-            finally:
-                sending.end()
-            acked, sampler = sending.wait()["acked"], Sampler(world, stream)
-            until(lambda: sampler.accepted >= acked, _CAUGHT_UP_S, 1.0)
+        with _workers(soak) as workers:
+            world = World(soak.work, broker, workers, soak.spark)
+            world.create_topics()
+            samples, killer, acked = _sent(soak, world, note)
         engine = world.engine()
+        on_disk = files_by_kind(world.lake)
         verdict.finish(engine, QuietReports())
-        wrong = [*verdict.problems(engine, acked), *not_flat(samples, kills, soak.rate)]
-        warnings = [line for line in stream.lines if "warning" in line.lower()]
+        kills = with_recovery(killer.made, _begun(engine), _steps(engine, world.lake))
+        wrong = [*verdict.problems(engine, acked), *not_flat(samples, kills, soak.rate), *_unrecovered(kills)]
     found = {"soak": {**asdict(soak), "work": str(soak.work)}, "machine": machine(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
-    found |= {"acked": acked, "kills": kills, "growth": {name: round(growth(samples, name), 3) for name in MOST_GROWTH}}
-    found |= {"steps": _steps(engine), "warnings": len(warnings), "problems": wrong, "samples": [sample.as_dict() for sample in samples]}
+    found |= {"acked": acked, "kills": [kill.as_dict() for kill in kills], "ended": killer.ended, "on_disk": on_disk}
+    found |= {"growth": {name: round(value, 3) for name, value in growths(samples).items()}, "steps": _numbers(engine)}
+    found |= {"problems": wrong, "samples": [sample.as_dict() for sample in samples]}
     (soak.work / "soak.json").write_text(json.dumps(found, indent=1))
     write_samples(found["samples"], soak.work / "soak.csv")
     return found
 
 
-def _watch(
-    soak: Soak, world: World, stream: StreamProcess, sending: Sending, note: Callable[[str], None]
-) -> tuple[list[Sample], list[float]]:
-    """Take samples and kill the broker until all events are sent; returns the samples, and the times of the kills."""
-    chance, sampler, samples, kills = random.Random(soak.seed), Sampler(world, stream), list[Sample](), list[float]()
-    began = time.monotonic()
-    next_kill, last_kill = chance.uniform(0.5, 1.5) * soak.kill_every_s, soak.minutes * 60 - _QUIET_S
+@contextmanager
+def _workers(soak: Soak) -> Iterator[Cluster | None]:
+    if not soak.workers:
+        yield None
+        return
+    with cluster(soak.work / "cluster", soak.workers, memory=soak.executor_memory) as started:
+        yield started
+
+
+def _sent(soak: Soak, world: World, note: Callable[[str], None]) -> tuple[list[Sample], Killer, int]:
+    """Send all events while the stream runs, and wait until they are ingested; returns the samples, the kills, and the number of events."""
+    with streaming(world, soak.every, soak.heap, soak.cores) as stream:
+        planned = plan(soak.kill, soak.kill_every_s, soak.minutes * 60 - _QUIET_S, soak.seed)
+        killer, sampler = Killer(world, stream, planned, soak.seed, note), Sampler(world, stream)
+        sending = world.produce(soak.rate, soak.minutes * 60, soak.keys)
+        try:
+            samples = _watch(soak, sampler, killer, sending, note)
+        finally:
+            sending.end()
+        acked = sending.wait()["acked"]
+        began = time.monotonic()
+
+        def is_ingested() -> bool:
+            killer.look(soak.minutes * 60 + time.monotonic() - began)
+            return sampler.accepted >= acked
+
+        until(is_ingested, _CAUGHT_UP_S, 1.0)
+    return samples, killer, acked
+
+
+def _watch(soak: Soak, sampler: Sampler, killer: Killer, sending: Sending, note: Callable[[str], None]) -> list[Sample]:
+    """Take samples and make the kills until all events are sent."""
+    samples, began = list[Sample](), time.monotonic()
     while sending.process.poll() is None:
-        stream.require_running()
         samples.append(sampler.take(sending.counts["acked"]))
         note(f"{samples[-1]}")
         while (passed := time.monotonic() - began) < len(samples) * soak.sample_s and sending.process.poll() is None:
-            if next_kill <= passed < last_kill:
-                note(f"kill at {passed:.0f} s; back after {_killed(world.broker):.1f} s")
-                kills.append(round(passed, 1))
-                next_kill = passed + chance.uniform(0.5, 1.5) * soak.kill_every_s
+            killer.look(passed)
             time.sleep(0.1)
-    return samples, kills
+    return samples
 
 
-def _killed(broker: Broker) -> float:
-    """Kill the broker and start it again; returns the seconds that it was away."""
-    began = time.monotonic()
-    broker.kill()
-    broker.start()
-    return time.monotonic() - began
+def _begun(engine: Engine) -> list[tuple[int, int]]:
+    """When each batch with rows was begun, in epoch ms, and its number."""
+    return [(row.ingested_at, row.seq) for entry in engine.ledger.entries() for row in entry if row.source == EVENTS and row.kind == "rows"]
 
 
-def not_flat(samples: Sequence[Sample], kills: Sequence[float], rate: float) -> list[str]:
-    """What grows, and when the stream was too far behind."""
-    grown = {name: growth(samples, name) for name in MOST_GROWTH}
-    found = [f"{name} has grown {grown[name]:.2f} times; legal: {most} times" for name, most in MOST_GROWTH.items() if grown[name] > most]
-    for sample in samples:
-        is_quiet = all(not 0 <= sample.seconds - at < _QUIET_S for at in (0.0, *kills))
-        behind_s = (sample.acked - sample.accepted) / rate
-        if is_quiet and behind_s > MOST_BEHIND_S:
-            found.append(f"the ledger is {behind_s:.0f} s behind at {sample.seconds:.0f} s; legal: {MOST_BEHIND_S:.0f} s")
-    return found
+def _steps(engine: Engine, lake: Path) -> dict[str, list[tuple[int, int]]]:
+    """The time of the commit of each step, in epoch ms, and the newest batch in it, by table."""
+    tables = {asset.name: asset.changelog if asset.operator.emits.upserts else asset.name for asset in engine.assets.values()}
+    return {name: steps(lake / table) for name, table in tables.items()}
 
 
-def _steps(engine: Any) -> dict[str, int]:
+def _unrecovered(kills: Sequence[Kill]) -> list[str]:
+    return [f"no step followed the kill of the {kill.kind} at {kill.seconds:.0f} s" for kill in kills if kill.step_s is None]
+
+
+def _numbers(engine: Engine) -> dict[str, int]:
     return {"ledger": engine.ledger.head} | {name: engine.pending.progress(name).step for name in engine.assets}

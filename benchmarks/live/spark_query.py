@@ -4,7 +4,6 @@
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.live.pipeline import BOUND_MS, EVENTS, WINDOWS, clicks, windows
-from benchmarks.live.world import StreamProcess, World, until
-from platform_defs.settings import PROJECT, Settings
+from benchmarks.live.processes import StreamProcess, until
+from benchmarks.live.world import World
+from platform_defs.settings import Settings
 from platform_defs.spark.session import session
 
 _STARTED = "the queries run"
@@ -45,11 +45,9 @@ def _rows(spark: SparkSession, address: str) -> DataFrame:
 @contextmanager
 def spark_streaming(world: World, every: str, heap: str, cores: int) -> Iterator[StreamProcess]:
     """The queries in a process of their own, until the block ends."""
-    log, settings = world.root / "spark.log", world.settings(heap, cores)
-    argument = {"settings": settings, "address": world.broker.address, "root": str(world.root), "every": every}
+    argument = {"settings": world.settings(heap, cores), "address": world.broker.address, "root": str(world.root), "every": every}
     command = [sys.executable, "-m", "benchmarks.live.spark_query", json.dumps(argument)]
-    with log.open("ab") as out:
-        made = StreamProcess(subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=out, stderr=out), log)
+    made = StreamProcess(command, world.root / "spark.log").start()
 
     def is_started() -> bool:
         made.require_running()

@@ -1,22 +1,20 @@
-"""The parts of a live benchmark: the folders, the broker, and the processes of the producer and of the stream."""
+"""The parts of a live benchmark: the folders, the broker, the cluster, and the processes of the producer and of the stream."""
 
-import json
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
+from benchmarks.live.cluster import Cluster
 from benchmarks.live.pipeline import EVENTS, TOTALS, WINDOWS, pipeline
+from benchmarks.live.processes import Sending, StreamProcess, until
 from benchmarks.live.producer import Order
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
@@ -25,7 +23,6 @@ from platform_defs.setup.broker import Broker
 
 PARTITIONS = 3
 _STARTED_S = 180.0
-_ENDED_S = 120.0
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 
 
@@ -36,10 +33,19 @@ class World:
     Args:
         root: the folder of everything.
         broker: the broker.
+        cluster: the cluster on which the stream runs; None for one process.
+        spark: further options of Spark for the stream.
     """
 
     root: Path
     broker: Broker
+    cluster: Cluster | None = None
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lake(self) -> Path:
+        """The folder of the lake."""
+        return self.root / "lake"
 
     def create_topics(self, *names: str, **more: Mapping[str, str]) -> None:
         """Create the topic of the events and those of the sinks; their records have the broker's time.
@@ -59,112 +65,56 @@ class World:
         """The file of connections."""
         sinks = {WINDOWS: {"topic": WINDOWS}, TOTALS: {"topic": TOTALS}}
         source = {"options": {"subscribe": EVENTS}}
-        return {"kafka": {"options": {"kafka.bootstrap.servers": self.broker.address}, "sources": {EVENTS: source}, "sinks": sinks}}
+        kafka = {"options": {"kafka.bootstrap.servers": self.broker.address}, "sources": {EVENTS: source}, "sinks": sinks}
+        return {"kafka": kafka}
 
     def settings(self, heap: str, cores: int) -> dict[str, str]:
-        """The settings of an engine on the lake; the file of connections is written."""
-        file = self.root / "connections.yaml"
-        file.write_text(yaml.safe_dump(self.connections), "utf-8")
+        """The settings of an engine of one process on the lake; the file of connections is written."""
         return {
-            "lake": str(self.root / "lake"),
+            "lake": str(self.lake),
             "landing": str(self.root / "landing"),
-            "connections": str(file),
+            "connections": self._written("connections.yaml", self.connections),
             "session_file": str(self.root / "session.json"),
             "driver_memory": heap,
             "spark_master": f"local[{cores}]",
         }
 
     def environment(self, heap: str, cores: int) -> dict[str, str]:
-        """The variables of a process that works on the lake."""
+        """The variables of a process that works on the lake, on the cluster if there is one."""
         own = self.settings(heap, cores) | {"pipeline": "benchmarks.live.pipeline:pipeline"}
+        if self.cluster is not None:
+            own |= {"spark_master": self.cluster.master, "shared_folders": "true", "shuffle_partitions": "2"}
+        if self.spark:
+            own["connections"] = self._written("connections-of-the-stream.yaml", self.connections | {"spark": dict(self.spark)})
         return {**{f"TIDEMARK_{name.upper()}": value for name, value in own.items()}, "PYTHONPATH": str(PROJECT)}
+
+    def _written(self, name: str, content: Mapping[str, Any]) -> str:
+        file = self.root / name
+        file.write_text(yaml.safe_dump(dict(content)), "utf-8")
+        return str(file)
 
     def engine(self, connect: Callable[[], SparkSession] | None = None) -> Engine:
         """An engine on the lake in this process; it starts a session when it needs one."""
         return make_engine(Settings(**self.settings("2g", 2)), pipeline, connect)  # pyright: ignore[reportArgumentType]
 
-    def produce(self, rate: float, seconds: float, keys: int, first_id: int = 0) -> "Sending":
+    def produce(self, rate: float, seconds: float, keys: int, first_id: int = 0) -> Sending:
         """Start a producer."""
         progress = self.root / f"sent-{first_id}.json"
         order = Order(self.broker.address, EVENTS, PARTITIONS, rate, seconds, keys, first_id, str(progress))
         command = [sys.executable, "-m", "benchmarks.live.producer", order.as_json()]
         return Sending(subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.DEVNULL), progress)
 
-
-@dataclass
-class Sending:
-    """A producer's process, and the file of its counts."""
-
-    process: "subprocess.Popen[bytes]"
-    progress: Path
-
-    @property
-    def counts(self) -> dict[str, Any]:
-        """The events that were sent, and those that the broker has acknowledged."""
-        return json.loads(self.progress.read_text()) if self.progress.exists() else {"sent": 0, "acked": 0, "failed": 0, "ended": False}
-
-    def wait(self) -> dict[str, Any]:
-        """Wait for its end; returns its counts."""
-        code = self.process.wait()
-        if code or not self.counts["ended"]:
-            raise RuntimeError(f"the producer ended with {code}: {self.counts}")
-        return self.counts
-
-    def end(self) -> None:
-        """End the process."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
-
-@dataclass
-class StreamProcess:
-    """A process of `tidemark ingest --every`, with its log.
-
-    Args:
-        process: the process.
-        log: the file of its output.
-    """
-
-    process: "subprocess.Popen[bytes]"
-    log: Path
-
-    @property
-    def jvm(self) -> psutil.Process:
-        """Its JVM."""
-        [found] = [child for child in psutil.Process(self.process.pid).children(recursive=True) if child.name() == "java"]
-        return found
-
-    def require_running(self) -> None:
-        """Raise if it has ended."""
-        if (code := self.process.poll()) is not None:
-            raise RuntimeError(f"the stream ended with {code}; its log ends with:\n" + "\n".join(self.lines[-15:]))
-
-    @property
-    def lines(self) -> list[str]:
-        """Its output."""
-        return self.log.read_text(errors="replace").splitlines()
-
-    def end(self) -> None:
-        """End it with SIGTERM, as a service manager does."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(_ENDED_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        self.process.wait()
+    def stream(self, every: str, heap: str, cores: int) -> StreamProcess:
+        """Start a process of `tidemark ingest --every`."""
+        command = [str(Path(sys.executable).with_name("tidemark")), "ingest", "--every", every]
+        variables = [f"{name}={value}" for name, value in self.environment(heap, cores).items()]
+        return StreamProcess(["env", *variables, *command], self.root / "stream.log").start()
 
 
 @contextmanager
 def streaming(world: World, every: str, heap: str, cores: int) -> Iterator[StreamProcess]:
     """A stream in a process of its own, until the block ends."""
-    log = world.root / "stream.log"
-    command = [str(Path(sys.executable).with_name("tidemark")), "ingest", "--every", every]
-    command = ["env", *(f"{name}={value}" for name, value in world.environment(heap, cores).items()), *command]
-    with log.open("ab") as out:
-        process = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-    made = StreamProcess(process, log)
+    made = world.stream(every, heap, cores)
     try:
         engine = world.engine()
         until(lambda: _is_started(made, engine), _STARTED_S)
@@ -177,16 +127,3 @@ def _is_started(stream: StreamProcess, engine: Engine) -> bool:
     """Whether a stream holds its lock, which it takes when its JVM runs."""
     stream.require_running()
     return engine.ingestion.busy() is not None
-
-
-def until(condition: Callable[[], bool], seconds: float, poll_s: float = 0.2) -> None:
-    """Wait until a condition is true.
-
-    Raises:
-        TimeoutError: it is not true in time.
-    """
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(f"{condition} is not true after {seconds:.0f} s")
-        time.sleep(poll_s)

@@ -53,7 +53,8 @@ def test_rows_that_a_compaction_moves_are_not_new(tmp_path: Path) -> None:
 
 
 MACHINE = {"cores": 2, "cpu": "a CPU", "memory_gib": 8, "commit": "abc", "versions": {"pyspark": "4.1.3"}}
-SAMPLE = {"acked": 100, "accepted": 90, "jvm_mb": 900, "outside_mb": 400, "python_mb": 300, "live_mb": None, "files": 40, "on_disk": 99}
+MEMORY = {"jvm_mb": 900, "outside_mb": 400, "python_mb": 300, "live_mb": None, "executors_mb": 800}
+SAMPLE = {"acked": 100, "accepted": 90, "life": 0, "age_s": 5.0, **MEMORY, "files": 40, "on_disk": 99}
 
 
 def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
@@ -66,14 +67,25 @@ def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
     one = {"window to table": cell, "window to topic": cell, "upsert to table": {"n": 0}, "upsert to topic": cell}
     found = {"machine": MACHINE, "at": "2026-11-25T00:00:00"}
     write_latency(found | {"latency": {"rates": [100.0]}, "found": {"tidemark": {"100": one}}}, tmp_path)
-    samples = [SAMPLE | {"seconds": seconds} for seconds in (0.0, 1_800.0)]
-    growth = dict.fromkeys(("live_mb", "outside_mb", "python_mb", "files"), 1.0)
+    samples = [SAMPLE | {"seconds": seconds, "live_mb": live} for seconds, live in ((0.0, None), (1_800.0, 150))]
+    memory = ("live_mb", "outside_mb", "python_mb")
+    growth = dict.fromkeys([*memory, *[f"{name} over lives" for name in memory], "files"], 1.0)
+    kills = [
+        {"kind": "job", "seconds": 60.0, "back_s": 9.0, "step_s": 21.0},
+        {"kind": "job", "seconds": 160.0, "back_s": 7.0, "step_s": 18.0},
+        {"kind": "worker", "seconds": 90.0, "back_s": None, "step_s": 2.5},
+    ]
+    soak = {"soak": {"rate": 10.0, "minutes": 30, "workers": 2}, "samples": samples, "growth": growth, "kills": kills, "ended": [99.0]}
+    on_disk = {"ledger": {"commits": 3, "data": 3}, "windows": {"data": 2, "checksums": 1}}
     steps = {"ledger": 3, "windows": 2, "totals": 2}
-    soak = {"soak": {"rate": 10.0, "minutes": 30}, "samples": samples, "growth": growth, "steps": steps}
-    write_soak(found | soak | {"acked": 100, "kills": [60.0], "problems": []}, tmp_path)
+    write_soak(found | soak | {"acked": 100, "steps": steps, "on_disk": on_disk, "problems": []}, tmp_path)
     text = page.read_text()
     assert "| Tidemark, closed window, in the Delta table | 1.23 / 4.00 |" in text
     assert "| problems | none |" in text
+    assert "| job | 2 | 8.0; 9.0 | 19.5; 21.0 |" in text
+    assert "| worker | 1 | none | 2.5; 2.5 |" in text
+    assert "| files of | commits | data | checksums |" in text
+    assert "| `windows` | 0 | 2 | 1 |" in text
     assert (tmp_path / "images" / "bench-soak.svg").exists()
     write_samples(samples, tmp_path / "soak.csv")
     assert json.dumps((tmp_path / "soak.csv").read_text().splitlines()[0]).count(",") == len(samples[0]) - 1

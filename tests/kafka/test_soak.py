@@ -1,18 +1,22 @@
-"""A short soak: a steady producer, a stream with both kinds of sinks, and a broker that is killed; `make soak` runs half an hour."""
+"""A short soak: a steady producer, a stream with both kinds of sinks, whose process is killed, and a broker that is killed.
+
+`make soak` runs half an hour, on a cluster whose workers are killed too.
+"""
 
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.live import verdict
 from benchmarks.live.pipeline import EVENTS
+from benchmarks.live.processes import until
 from benchmarks.live.quiet import QuietReports
-from benchmarks.live.samples import Sample, growth
-from benchmarks.live.soak import not_flat
-from benchmarks.live.world import World, until
+from benchmarks.live.soak import Soak, run
+from benchmarks.live.world import World, streaming
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.setup.broker import Broker
 from platform_defs.stream.run import StreamRun
@@ -37,13 +41,16 @@ class _UntilEnded(QuietReports):
             raise _Ended
 
 
-def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_broker_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_job_and_the_broker_are_killed(spark: SparkSession, tmp_path: Path) -> None:
     broker = Broker(tmp_path / "broker").start()
     try:
         world = World(tmp_path, broker)
         world.create_topics()
-        engine = world.engine(lambda: spark)
-        sending, errors = world.produce(RATE, SECONDS, KEYS), list[BaseException]()
+        engine, errors = world.engine(lambda: spark), list[BaseException]()
+        with streaming(world, "500 milliseconds", "1g", 2) as job:
+            sending = world.produce(RATE, SECONDS, KEYS)
+            until((world.lake / engine.sources[EVENTS].log).exists, WAIT_S, 0.05)
+            job.kill()  # in a batch
 
         def ended() -> bool:
             counts = sending.counts
@@ -57,7 +64,6 @@ def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_broker_is_killed
 
         thread = threading.Thread(target=stream)
         thread.start()
-        until(lambda: sending.counts["acked"] > RATE * SECONDS / 4, WAIT_S, 0.05)
         broker.kill()
         time.sleep(0.5)
         broker.start()
@@ -71,26 +77,10 @@ def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_broker_is_killed
         broker.kill()
 
 
-def _sample(seconds: float, **changes: float) -> Sample:
-    normal = {
-        "acked": seconds * 10,
-        "accepted": seconds * 10,
-        "jvm_mb": 900,
-        "outside_mb": 400,
-        "python_mb": 300,
-        "live_mb": 150,
-        "files": 40,
-        "on_disk": 99,
-    }
-    return Sample(seconds=seconds, **{**normal, **changes})  # pyright: ignore[reportArgumentType]
-
-
-def test_the_soak_finds_what_grows_and_a_stream_that_is_behind() -> None:
-    level = [_sample(n * 10) for n in range(60)]
-    assert not_flat(level, [], 10.0) == []
-    leak = [_sample(n * 10, live_mb=150 + 4 * n) for n in range(60)]
-    assert growth(leak, "live_mb") > 1.2
-    assert [problem.split(" has")[0] for problem in not_flat(leak, [], 10.0)] == ["live_mb"]
-    behind = [*level[:30], _sample(300, accepted=2_500), *level[31:]]
-    assert not_flat(behind, [], 10.0) == ["the ledger is 50 s behind at 300 s; legal: 20 s"]
-    assert not_flat(behind, [290.0], 10.0) == [], "a broker that was just killed"
+@pytest.mark.soak
+@pytest.mark.cluster
+def test_nothing_is_lost_or_doubled_when_job_broker_and_workers_are_killed(tmp_path: Path) -> None:
+    small = {"heap": "1g", "executor_memory": "512m"}
+    found = run(Soak(work=tmp_path / "soak", minutes=2, rate=400.0, keys=20, kill_every_s=22, **small), lambda _: None)
+    assert {kill["kind"] for kill in found["kills"]} == {"job", "broker", "worker"}
+    assert [problem for problem in found["problems"] if "has grown" not in problem] == []

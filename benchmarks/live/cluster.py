@@ -1,0 +1,147 @@
+"""A standalone Spark cluster of small processes on this machine, whose workers can be killed and cannot see the driver's folders."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import which
+
+import psutil
+import pyspark
+
+from platform_defs.setup.java import find_java
+from platform_defs.setup.ports import HOST, free_ports, is_open
+
+SPARK = Path(pyspark.__file__).parent
+SMALL_JVM = ("-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
+_WAIT_S = 60
+
+
+def hides_folders() -> bool:
+    """Whether a process on this machine may hide folders from another one that it starts."""
+    return which("unshare") is not None and subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
+
+
+@dataclass
+class Cluster:
+    """A master and its workers.
+
+    Args:
+        folder: the folder for the workers' files and logs.
+        hidden: folders that the workers see empty, if `hides_folders`.
+        memory: the memory of a worker for its executors.
+        port: the master's port.
+    """
+
+    folder: Path
+    hidden: Sequence[Path] = ()
+    memory: str = "1g"
+    port: int = 0
+    _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _workers: list[int] = field(default_factory=list)
+
+    @property
+    def master(self) -> str:
+        """The URI for `TIDEMARK_SPARK_MASTER`."""
+        return f"spark://{HOST}:{self.port}"
+
+    @property
+    def workers(self) -> Sequence[int]:
+        """The process ids of the workers that were started and not killed here, the oldest first."""
+        return self._workers
+
+    @property
+    def executors(self) -> list[psutil.Process]:
+        """The processes of the workers' executors."""
+        found = list[psutil.Process]()
+        for worker in self._workers:
+            with suppress(psutil.NoSuchProcess):
+                found += psutil.Process(worker).children()
+        return found
+
+    def start_master(self) -> None:
+        """Start the master, and wait until it answers."""
+        self.port, ui = free_ports(2)
+        self._start("master.Master", [], ["--host", HOST, "--port", str(self.port), "--webui-port", str(ui)])
+        _wait(lambda: is_open(self.port), f"the master did not start: {self._log('master.Master')}")
+
+    def start_worker(self) -> int:
+        """Start a worker of one core, and wait until the master has it; returns its process id."""
+        [ui] = free_ports(1)
+        before = self._log("master.Master").count("Registering worker")
+        hide = ["unshare", "--mount", "sh", "-c", f'{_hiding(self.hidden)} exec "$@"', "sh"] if self.hidden and hides_folders() else []
+        own = ["--cores", "1", "--memory", self.memory, "--work-dir", str(self.folder / "work")]
+        process = self._start("worker.Worker", hide, ["--host", HOST, "--webui-port", str(ui), *own, self.master])
+        _wait(
+            lambda: self._log("master.Master").count("Registering worker") > before,
+            f"the worker did not register: {self._log('worker.Worker')}",
+        )
+        self._workers.append(process.pid)
+        return process.pid
+
+    def kill_worker(self, pid: int) -> None:
+        """Kill a worker with its executors, as the end of a machine does."""
+        kill_with_children(pid)
+        self._workers.remove(pid)
+
+    def end(self) -> None:
+        """Kill all processes, with the executors."""
+        for process in reversed(self._started):
+            kill_with_children(process.pid)
+            process.wait(_WAIT_S)
+
+    def _start(self, role: str, before: Sequence[str], arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
+        java = find_java()
+        own = {"SPARK_HOME": SPARK, "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": java, "SPARK_LOCAL_DIRS": self.folder / "local"}
+        environment = ["env", *(f"{name}={value}" for name, value in own.items())]
+        command = [*environment, *before, f"{java}/bin/java", *SMALL_JVM, "-cp", f"{SPARK}/jars/*", f"org.apache.spark.deploy.{role}"]
+        with (self.folder / f"{role}.log").open("ab") as log:
+            process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log, cwd=self.folder)
+        self._started.append(process)
+        return process
+
+    def _log(self, role: str) -> str:
+        return (self.folder / f"{role}.log").read_text()
+
+
+class ClusterNotStarted(RuntimeError):
+    """A process of the cluster did not start in time."""
+
+
+@contextmanager
+def cluster(folder: Path, workers: int = 2, hidden: Sequence[Path] = (), memory: str = "1g") -> Iterator[Cluster]:
+    """A cluster that runs while the block does."""
+    folder.mkdir(parents=True)
+    made = Cluster(folder, hidden, memory)
+    try:
+        made.start_master()
+        for _ in range(workers):
+            made.start_worker()
+        yield made
+    finally:
+        made.end()
+
+
+def kill_with_children(pid: int) -> None:
+    """Kill a process and those that it has started, as the end of a machine does."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in [process, *process.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                os.kill(one.pid, signal.SIGKILL)
+
+
+def _hiding(folders: Iterable[Path]) -> str:
+    return "".join(f"mount -t tmpfs -o size=1m none '{folder}' && " for folder in folders)
+
+
+def _wait(is_so: Callable[[], bool], what_failed: str) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise ClusterNotStarted(what_failed)
+        time.sleep(0.05)

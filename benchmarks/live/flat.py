@@ -1,0 +1,80 @@
+"""Whether memory and files stay level during a soak, and whether the stream keeps up."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+from benchmarks.live.kills import Kill, Kind
+from benchmarks.live.samples import Sample
+
+MEMORY = ("live_mb", "outside_mb", "python_mb")
+MOST_GROWTH, MOST_FILES = 1.15, 1.5
+"""How much the memory of the stream, and the data files, may grow from the first third of the samples to the last."""
+MOST_BEHIND_S = 20.0
+"""How far the ledger may be behind the broker, in seconds of the rate, when the time for a recovery is over."""
+QUIET_S: dict[Kind, float] = {"broker": 30.0, "worker": 45.0, "job": 75.0}
+"""The time for a recovery from a kill, until the records that wait are read too."""
+WARM_UP_S = 360.0
+"""The warm-up, at most half of the run: Spark's Kafka connector keeps idle consumers, and what they have fetched, for five minutes."""
+
+
+def longest_life(samples: Sequence[Sample]) -> list[Sample]:
+    """The samples of the process of the stream that has run the longest."""
+    longest = max(samples, key=lambda sample: sample.age_s, default=None)
+    return [] if longest is None else [sample for sample in samples if sample.life == longest.life]
+
+
+def growth(samples: Sequence[Sample], name: str) -> float:
+    """How much a measure has grown: the median of its last third over that of its first third, without the warm-up.
+
+    Args:
+        samples: the samples of one process, or of the lake, in order.
+        name: the measure.
+    """
+    began = samples[0].seconds if samples else 0.0
+    warm_up_s = min(WARM_UP_S, (samples[-1].seconds - began) / 2) if samples else 0.0
+    values = [value for s in samples if s.seconds - began >= warm_up_s and (value := getattr(s, name)) is not None]
+    third = max(1, len(values) // 3)
+    return median(values[-third:]) / max(1e-9, median(values[:third])) if values else 1.0
+
+
+def growth_over_lives(samples: Sequence[Sample], name: str) -> float:
+    """How much more a process of the stream takes that starts late than one that starts early, at the same age in minutes.
+
+    It is the median over the ages that both the first half of the processes and the second half reached; 1 if there is none.
+
+    Args:
+        samples: all samples.
+        name: the measure.
+    """
+    by_age, last = defaultdict[int, tuple[list[float], list[float]]](lambda: ([], [])), max((s.life for s in samples), default=0)
+    for sample in samples:
+        if sample.age_s >= 60 and (value := getattr(sample, name)) is not None:
+            by_age[int(sample.age_s // 60)][2 * sample.life > last].append(value)
+    both = [median(late) / max(1e-9, median(early)) for early, late in by_age.values() if early and late]
+    return median(both) if both else 1.0
+
+
+def growths(samples: Sequence[Sample]) -> dict[str, float]:
+    """How much each measure has grown: memory in the longest life of the stream, and from life to life; files in the whole run."""
+    longest = longest_life(samples)
+    in_life = {name: growth(longest, name) for name in MEMORY}
+    return in_life | {f"{name} over lives": growth_over_lives(samples, name) for name in MEMORY} | {"files": growth(samples, "files")}
+
+
+def not_flat(samples: Sequence[Sample], kills: Sequence[Kill], rate: float) -> list[str]:
+    """What grows, and when the stream was too far behind."""
+    legal = {name: MOST_FILES if name == "files" else MOST_GROWTH for name in growths(samples)}
+    grown = growths(samples)
+    found = [f"{name} has grown {grown[name]:.2f} times; legal: {most} times" for name, most in legal.items() if grown[name] > most]
+    for sample in samples:
+        behind_s = (sample.acked - sample.accepted) / rate
+        if behind_s > MOST_BEHIND_S and _is_quiet(sample, kills):
+            found.append(f"the ledger is {behind_s:.0f} s behind at {sample.seconds:.0f} s; legal: {MOST_BEHIND_S:.0f} s")
+    return found
+
+
+def _is_quiet(sample: Sample, kills: Sequence[Kill]) -> bool:
+    """Whether every recovery has ended; the start is one too."""
+    waits = [(0.0, QUIET_S["job"]), *((kill.seconds, QUIET_S[kill.kind]) for kill in kills)]
+    return all(not 0 <= sample.seconds - at < wait for at, wait in waits)

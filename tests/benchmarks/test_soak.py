@@ -1,0 +1,126 @@
+"""The plan of a soak's kills, the time of recoveries, and what must stay level, with numbers made by hand. No test starts a process."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from benchmarks.live.flat import growth, growth_over_lives, longest_life, not_flat
+from benchmarks.live.kills import KINDS, Kill, plan, with_recovery
+from benchmarks.live.observed import steps
+from benchmarks.live.samples import Sample, files_by_kind
+from benchmarks.live.soak import Soak, SoakError
+
+START_MS = 1_800_000_000_000
+
+
+def _sample(seconds: float, **changes: float) -> Sample:
+    memory = {"jvm_mb": 900, "outside_mb": 400, "python_mb": 300, "live_mb": 150, "executors_mb": 800}
+    normal = {"acked": seconds * 10, "accepted": seconds * 10, "life": 0, "age_s": seconds, "files": 40, "on_disk": 99}
+    return Sample(seconds=seconds, **{**memory, **normal, **changes})  # pyright: ignore[reportArgumentType]
+
+
+LEVEL = [_sample(n * 10) for n in range(60)]
+
+
+def test_the_soak_finds_what_grows_and_a_stream_that_is_behind() -> None:
+    assert not_flat(LEVEL, [], 10.0) == []
+    leak = [_sample(n * 10, live_mb=150 + 4 * n) for n in range(60)]
+    assert growth(leak, "live_mb") > 1.2
+    assert [problem.split(" has")[0] for problem in not_flat(leak, [], 10.0)] == ["live_mb"]
+    behind = [*LEVEL[:30], _sample(300, accepted=2_500), *LEVEL[31:]]
+    assert not_flat(behind, [], 10.0) == ["the ledger is 50 s behind at 300 s; legal: 20 s"]
+    assert not_flat(behind, [Kill("broker", 290.0, 0)], 10.0) == [], "a broker that was just killed"
+    assert len(not_flat(behind, [Kill("broker", 250.0, 0)], 10.0)) == 1
+    assert not_flat(behind, [Kill("job", 250.0, 0)], 10.0) == [], "a job takes longer to start again"
+
+
+def _lives(live_mb: float) -> list[Sample]:
+    """Four lives of 150 s; each takes `live_mb` more than the one before, at any age."""
+    return [
+        _sample(150 * life + age, life=life, age_s=age, live_mb=150 + live_mb * life + age / 2)
+        for life in range(4)
+        for age in range(0, 150, 10)
+    ]
+
+
+def test_memory_that_grows_with_each_start_is_found_at_the_same_age() -> None:
+    assert growth_over_lives(_lives(0), "live_mb") == 1.0
+    assert growth_over_lives(_lives(30), "live_mb") == pytest.approx((150 + 75 + 52) / (150 + 15 + 52), rel=0.05)
+    assert growth_over_lives(LEVEL, "live_mb") == 1.0, "one life"
+    assert {sample.life for sample in longest_life([*_lives(0), _sample(700, life=2, age_s=400)])} == {2}
+
+
+def test_a_seed_gives_the_same_kills_with_each_kind_once_in_a_round() -> None:
+    planned = plan(KINDS, 100, 1_800, 7)
+    assert planned == plan(KINDS, 100, 1_800, 7) != plan(KINDS, 100, 1_800, 8)
+    assert {kill.kind for kill in planned[:3]} == {kill.kind for kill in planned[3:6]} == {*KINDS}
+    between = [late.seconds - early.seconds for early, late in pairwise(planned)]
+    assert all(49.9 <= seconds <= 150.1 for seconds in between)
+    assert planned[-1].seconds < 1_800
+    assert {kill.kind for kill in plan(["broker"], 100, 1_800, 7)} == {"broker"}
+    assert plan([], 100, 1_800, 7) == []
+
+
+BEGUN = [(START_MS + 1_000 * second, second + 1) for second in range(0, 60, 2)]
+"""A batch every two seconds; its number is one more than its second."""
+
+
+@pytest.mark.parametrize(
+    ("kill", "expected"),
+    [
+        (Kill("job", 10, START_MS + 10_500), 4.5),  # the batch of second 12, committed in 14 and 15
+        (Kill("broker", 10, START_MS + 10_500, back_s=4.0), 8.5),  # the batch of second 16
+        (Kill("worker", 10, START_MS + 10_500, back_s=4.0), 4.5),  # the other workers go on
+        (Kill("job", 59, START_MS + 59_000), None),
+    ],
+    ids=["job", "broker", "worker", "no batch after it"],
+)
+def test_a_recovery_ends_when_every_table_has_a_batch_that_was_begun_after_the_kill(kill: Kill, expected: float | None) -> None:
+    tables = {"windows": [(at + 2_000, batch) for at, batch in BEGUN], "totals": [(at + 3_000, batch) for at, batch in BEGUN]}
+    assert [one.step_s for one in with_recovery([kill], BEGUN, tables)] == [expected]
+    assert with_recovery([kill], BEGUN, {**tables, "late": []})[0].step_s is None
+
+
+def test_steps_are_read_from_the_commits_of_a_table(tmp_path: Path) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    metadata = [{"progress": {"step": 1, "seq": 4}}, {}, {"progress": {"step": 2, "seq": 9}}]
+    for version, of_commit in enumerate(metadata):
+        (log / f"{version:020}.json").write_text(json.dumps({"commitInfo": {"userMetadata": json.dumps(of_commit)}}) + '\n{"add": {}}\n')
+    assert [batch for _, batch in steps(tmp_path)] == [4, 9]
+
+
+def test_files_are_counted_by_table_and_kind(tmp_path: Path) -> None:
+    names = [
+        "_locks/a.lock",
+        "events/clicks/_delta_log/00000000000000000000.json",
+        "events/clicks/_delta_log/.00000000000000000000.json.crc",
+        "events/clicks/_delta_log/00000000000000000020.checkpoint.parquet",
+        "events/clicks/commit-7/part-0.parquet",
+        "events/clicks/commit-7/.part-0.parquet.crc",
+        "totals/part-1.parquet",
+        "totals/_change_data/cdc-1.parquet",
+        "totals/deletion_vector_1.bin",
+    ]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert files_by_kind(tmp_path) == {
+        "_locks": {"data": 1},
+        "events/clicks": {"commits": 1, "checksums": 2, "checkpoints": 1, "data": 1},
+        "totals": {"data": 1, "change data": 1, "deletion vectors": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"workers": 1}, r"`workers` is 1, and `kill` names worker; legal: 2 or more workers"),
+        ({"kill": ("job", "disk")}, r"`kill` names 'disk'; legal: job, broker, worker"),
+    ],
+)
+def test_a_soak_that_cannot_be_run_is_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(SoakError, match=message):
+        Soak(work=tmp_path, **changes)  # pyright: ignore[reportArgumentType]
