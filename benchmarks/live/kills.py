@@ -98,7 +98,7 @@ class Killer:
     """The seconds at which the stream had ended by itself, and was started again."""
 
     def __post_init__(self) -> None:
-        self._chance, self._engine = random.Random(self.seed), self.world.engine()
+        self._chance, self._engine, self._asked_s = random.Random(self.seed), self.world.engine(), 0.0
 
     def look(self, passed_s: float) -> None:
         """Make the kill whose time has come, and start the stream again if it has ended by itself.
@@ -140,7 +140,10 @@ class Killer:
             self.ended.append(round(passed_s, 1))
             self.stream.start()
         last = next((n for n in reversed(range(len(self.made))) if self.made[n].kind == "job"), None)
-        if last is not None and self.made[last].back_s is None and self._engine.ingestion.busy() is not None:
+        if last is None or self.made[last].back_s is not None or passed_s < self._asked_s + 1:
+            return
+        self._asked_s = passed_s  # not more often: a writer waits while its lock is looked at
+        if self._engine.ingestion.busy() is not None:
             self.made[last] = replace(self.made[last], back_s=_since(self.made[last]))
 
 

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
@@ -11,6 +12,7 @@ from pyarrow.fs import FileSelector, PyFileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from platform_defs.engine.lake.data_files import COMMIT_FOLDER
 from platform_defs.engine.lake.interrupts import to_its_end
 from platform_defs.engine.lake.root import LakeRoot
 from platform_defs.faults import point
@@ -63,7 +65,9 @@ class MaintainedTables(LakeRoot):
         return self._vacuumed(spark, table, hours, " DRY RUN").where(F.col("path").rlike(r"\.[^/]*$")).count()  # it lists folders too
 
     def vacuum(self, spark: SparkSession, table: str, hours: int | None) -> None:
-        """Delete the files that `unneeded` counts. Spark does it for a table with deletion vectors, which deltalake would delete.
+        """Delete the files that `unneeded` counts, and on a disk the folders that are empty then.
+
+        Spark does it for a table with deletion vectors, which deltalake would delete.
 
         A full vacuum deletes every file below the folder that the table's log does not list, even the log of another table. If there
         is another table, only files in the table's own log are deleted, and none for a table with deletion vectors.
@@ -74,11 +78,20 @@ class MaintainedTables(LakeRoot):
             delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=not holds_tables(delta))
         elif not holds_tables(delta):
             self._vacuumed(spark, table, hours)
+        if self.is_local:
+            _delete_empty_folders(Path(self.path(table)))
 
     def _vacuumed(self, spark: SparkSession, table: str, hours: int | None, how: str = "") -> DataFrame:
         spark.conf.set(_RETENTION_CONF, str(hours is None).lower())
         retain = "" if hours is None else f" RETAIN {hours} HOURS"
         return spark.sql(f"VACUUM delta.`{self.path(table).replace('`', '``')}`{retain}{how}")
+
+
+def _delete_empty_folders(table: Path) -> None:
+    """Delete the folders of commits without files, which deltalake leaves: there would be more of them with each commit."""
+    for folder in table.glob(f"{COMMIT_FOLDER}*"):
+        with suppress(OSError):  # it has files
+            folder.rmdir()
 
 
 def has_vectors(delta: DeltaTable) -> bool:

@@ -18,6 +18,8 @@ from pyspark.sql import DataFrame
 from platform_defs.engine.lake.small_queries import fetched, is_arrow_type, planned
 from platform_defs.paths import is_local
 
+COMMIT_FOLDER = "commit-"
+"""The start of the name of the folder with the files of one commit."""
 _NO_MARKER_FILES = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 _LONGEST_BOUND = 32
 _AFTER_ALL = "\U0010ffff"
@@ -30,7 +32,7 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str], options: di
     The rows of a small query are fetched and written as one file, which takes a third of the time of a write by Spark.
     A column whose name differs from the table's only in case gets the table's name.
     """
-    folder, names = f"commit-{uuid.uuid4().hex}", {c.lower(): c for c in columns}
+    folder, names = f"{COMMIT_FOLDER}{uuid.uuid4().hex}", {c.lower(): c for c in columns}
     rows = frame.toDF(*[names.get(c.lower(), c) for c in frame.columns])
     few = fetched(rows) if is_arrow_type(rows.schema) else None
     if few is None:
