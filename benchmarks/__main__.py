@@ -12,6 +12,7 @@ from benchmarks import plan
 from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, Contender
 from benchmarks.contenders.flink import is_set_up
 from benchmarks.plan import Bench, Cell
+from platform_defs.engine.lake.interrupts import ends_in_order
 from platform_defs.settings import HOME, PROJECT
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -223,7 +224,8 @@ def soak(
         wanted = Soak(work=work / "soak", minutes=minutes, rate=rate, kill=kinds, kill_every_s=kill_every, seed=seed, **sizes)
     except SoakError as error:
         raise typer.BadParameter(str(error)) from None
-    found = run(wanted, print)
+    with ends_in_order():  # the stream is in a process group of its own
+        found = run(wanted, print)
     print(json.dumps({name: value for name, value in found.items() if name != "samples"}, indent=1))
     if found["problems"]:
         raise SystemExit("\n".join(["problems:", *found["problems"]]))

@@ -52,7 +52,17 @@ def write_soak(found: Mapping[str, Any], docs: Path) -> None:
     }
     table = ["| | |", "|---|---:|", *(f"| {name} | {value} |" for name, value in rows.items())]
     plot(found, docs / "images" / PLOT)
-    body = [f"![Soak](../images/{PLOT})", "", *table, "", *_kills(found["kills"]), "", *_on_disk(found["on_disk"]), "", _machine(found)]
+    body = [
+        f"![Soak](../images/{PLOT})",
+        "",
+        *table,
+        "",
+        *_kills(found["kills"]),
+        "",
+        *_on_disk(found["on_disk"], found["maintained"]),
+        "",
+        _machine(found),
+    ]
     _replace(docs, "soak", "\n".join(body))
 
 
@@ -96,11 +106,14 @@ def _seconds(kills: Sequence[Mapping[str, Any]], name: str) -> str:
     return f"{median(known):.1f}; {max(known):.1f}" if known else "none"
 
 
-def _on_disk(tables: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """A table of the files below the folder of each table by kind."""
-    kinds = list(dict.fromkeys(kind for kinds in tables.values() for kind in kinds))
-    lines = [f"| files of | {' | '.join(kinds)} |", f"|---|{'---:|' * len(kinds)}"]
-    return [*lines, *(f"| `{table}` | {' | '.join(f'{of.get(kind, 0):,}' for kind in kinds)} |" for table, of in tables.items())]
+def _on_disk(tables: Mapping[str, Mapping[str, int]], maintained: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A table of the files below the folder of each table by kind, at the end and after maintenance."""
+    kinds = list(dict.fromkeys(kind for of in tables.values() for kind in of))
+    lines = [f"| files of, at the end / after maintenance | {' | '.join(kinds)} |", f"|---|{'---:|' * len(kinds)}"]
+    for table, of in tables.items():
+        after = maintained.get(table, {})
+        lines.append(f"| `{table}` | {' | '.join(f'{of.get(kind, 0):,} / {after.get(kind, 0):,}' for kind in kinds)} |")
+    return lines
 
 
 def write_samples(samples: Sequence[Mapping[str, Any]], file: Path) -> None:

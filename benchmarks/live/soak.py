@@ -24,9 +24,10 @@ from benchmarks.live.world import World, streaming
 from benchmarks.results import machine
 from platform_defs.engine import Engine
 from platform_defs.setup.broker import running
+from platform_defs.spark.session import LOGGING
 
 _QUIET_S = 45.0
-"""No kill is made in the last seconds."""
+"""No kill is made in the last seconds, at most a quarter of the time."""
 _CAUGHT_UP_S = 300.0
 
 
@@ -93,7 +94,7 @@ class Soak:
         return {
             "spark.driver.host": "127.0.0.1",
             "spark.executor.memory": self.executor_memory,
-            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
+            "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC -Dlog4j2.configurationFile={LOGGING.as_uri()}",
             "spark.shuffle.io.maxRetries": "1",  # of a worker that was killed; Spark then computes its part of the shuffle again
             "spark.shuffle.io.retryWait": "100ms",
             "spark.sql.leafNodeDefaultParallelism": "2",
@@ -119,8 +120,10 @@ def run(soak: Soak, note: Callable[[str], None]) -> dict[str, Any]:
         verdict.finish(engine, QuietReports())
         kills = with_recovery(killer.made, _begun(engine), _steps(engine, world.lake))
         wrong = [*verdict.problems(engine, acked), *not_flat(samples, kills, soak.rate), *_unrecovered(kills)]
+        engine.maintain(retention_hours=0)
+        kept = files_by_kind(world.lake)
     found = {"soak": {**asdict(soak), "work": str(soak.work)}, "machine": machine(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
-    found |= {"acked": acked, "kills": [kill.as_dict() for kill in kills], "ended": killer.ended, "on_disk": on_disk}
+    found |= {"acked": acked, "kills": [kill.as_dict() for kill in kills], "ended": killer.ended, "on_disk": on_disk, "maintained": kept}
     found |= {"growth": {name: round(value, 3) for name, value in growths(samples).items()}, "steps": _numbers(engine)}
     found |= {"problems": wrong, "samples": [sample.as_dict() for sample in samples]}
     (soak.work / "soak.json").write_text(json.dumps(found, indent=1))
@@ -140,7 +143,7 @@ def _workers(soak: Soak) -> Iterator[Cluster | None]:
 def _sent(soak: Soak, world: World, note: Callable[[str], None]) -> tuple[list[Sample], Killer, int]:
     """Send all events while the stream runs, and wait until they are ingested; returns the samples, the kills, and the number of events."""
     with streaming(world, soak.every, soak.heap, soak.cores) as stream:
-        planned = plan(soak.kill, soak.kill_every_s, soak.minutes * 60 - _QUIET_S, soak.seed)
+        planned = plan(soak.kill, soak.kill_every_s, soak.minutes * 60 - min(_QUIET_S, soak.minutes * 15), soak.seed)
         killer, sampler = Killer(world, stream, planned, soak.seed, note), Sampler(world, stream)
         sending = world.produce(soak.rate, soak.minutes * 60, soak.keys)
         try:

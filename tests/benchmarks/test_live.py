@@ -78,14 +78,16 @@ def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
     soak = {"soak": {"rate": 10.0, "minutes": 30, "workers": 2}, "samples": samples, "growth": growth, "kills": kills, "ended": [99.0]}
     on_disk = {"ledger": {"commits": 3, "data": 3}, "windows": {"data": 2, "checksums": 1}}
     steps = {"ledger": 3, "windows": 2, "totals": 2}
-    write_soak(found | soak | {"acked": 100, "steps": steps, "on_disk": on_disk, "problems": []}, tmp_path)
+    write_soak(
+        found | soak | {"acked": 100, "steps": steps, "on_disk": on_disk, "maintained": {"ledger": {"data": 1}}, "problems": []}, tmp_path
+    )
     text = page.read_text()
     assert "| Tidemark, closed window, in the Delta table | 1.23 / 4.00 |" in text
     assert "| problems | none |" in text
     assert "| job | 2 | 8.0; 9.0 | 19.5; 21.0 |" in text
     assert "| worker | 1 | none | 2.5; 2.5 |" in text
-    assert "| files of | commits | data | checksums |" in text
-    assert "| `windows` | 0 | 2 | 1 |" in text
+    assert "| files of, at the end / after maintenance | commits | data | checksums |" in text
+    assert "| `ledger` | 3 / 0 | 3 / 1 | 0 / 0 |" in text
     assert (tmp_path / "images" / "bench-soak.svg").exists()
     write_samples(samples, tmp_path / "soak.csv")
     assert json.dumps((tmp_path / "soak.csv").read_text().splitlines()[0]).count(",") == len(samples[0]) - 1
