@@ -1,18 +1,20 @@
 """Whether memory and files stay level during a soak, and whether the stream keeps up."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from benchmarks.live.kills import Kill, Kind
 from benchmarks.live.samples import Sample
 
-MEMORY = ("live_mb", "outside_mb", "python_mb")
+MEMORY = ("live_mb", "python_mb")
 MOST_GROWTH, MOST_FILES = 1.15, 1.5
 """How much the memory of the stream, and the data files, may grow from the first third of the samples to the last."""
+OUTSIDE_MB, OUTSIDE_EXECUTOR_MB = 1_024, 512
+"""How much resident memory the driver's JVM, and that of an executor, may have beside their heaps."""
 MOST_BEHIND_S = 20.0
 """How far the ledger may be behind the broker, in seconds of the rate, when the time for a recovery is over."""
-QUIET_S: dict[Kind, float] = {"broker": 30.0, "worker": 45.0, "job": 75.0}
+QUIET_S: dict[Kind, float] = {"broker": 45.0, "worker": 60.0, "job": 90.0}
 """The time for a recovery from a kill, until the records that wait are read too."""
 WARM_UP_S = 360.0
 """The warm-up, at most half of the run: Spark's Kafka connector keeps idle consumers, and what they have fetched, for five minutes."""
@@ -62,11 +64,25 @@ def growths(samples: Sequence[Sample]) -> dict[str, float]:
     return in_life | {f"{name} over lives": growth_over_lives(samples, name) for name in MEMORY} | {"files": growth(samples, "files")}
 
 
-def not_flat(samples: Sequence[Sample], kills: Sequence[Kill], rate: float) -> list[str]:
-    """What grows, and when the stream was too far behind."""
-    legal = {name: MOST_FILES if name == "files" else MOST_GROWTH for name in growths(samples)}
+def mebibytes(size: str) -> int:
+    """A size as Spark and Java write it, such as `1g` or `1536m`, in MiB."""
+    return int(size[:-1]) * {"m": 1, "g": 1024}[size[-1]]
+
+
+def not_flat(samples: Sequence[Sample], kills: Sequence[Kill], rate: float, most_mb: Mapping[str, float]) -> list[str]:
+    """What grows, what takes too much memory, and when the stream was too far behind.
+
+    Args:
+        samples: all samples.
+        kills: the kills.
+        rate: events in a second.
+        most_mb: the most memory, by the name of the measure.
+    """
     grown = growths(samples)
+    legal = {name: MOST_FILES if name == "files" else MOST_GROWTH for name in grown}
     found = [f"{name} has grown {grown[name]:.2f} times; legal: {most} times" for name, most in legal.items() if grown[name] > most]
+    peaks = {name: max((value for s in samples if (value := getattr(s, name)) is not None), default=0) for name in most_mb}
+    found += [f"{name} was {peaks[name]:,.0f}; legal: {most:,.0f}" for name, most in most_mb.items() if peaks[name] > most]
     for sample in samples:
         behind_s = (sample.acked - sample.accepted) / rate
         if behind_s > MOST_BEHIND_S and _is_quiet(sample, kills):

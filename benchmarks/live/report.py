@@ -74,7 +74,6 @@ _MEMORY = {
 }
 _GROWTH = {
     "live_mb": "the live heap in the longest life of the stream, first third to last",
-    "outside_mb": "the JVM's resident memory outside the heap, in the same life",
     "python_mb": "the Python process's resident memory, in the same life",
     "live_mb over lives": "the live heap from early lives to late ones, at the same age",
     "python_mb over lives": "the Python process's resident memory, from early lives to late ones",

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.live import verdict
 from benchmarks.live.cluster import Cluster, cluster
-from benchmarks.live.flat import growths, not_flat
+from benchmarks.live.flat import OUTSIDE_EXECUTOR_MB, OUTSIDE_MB, growths, mebibytes, not_flat
 from benchmarks.live.kills import KINDS, Kill, Killer, Kind, plan, with_recovery
 from benchmarks.live.observed import steps
 from benchmarks.live.pipeline import EVENTS
@@ -87,6 +87,12 @@ class Soak:
             raise SoakError.no_workers(self.workers)
 
     @property
+    def most_mb(self) -> dict[str, float]:
+        """The most resident memory of the driver's JVM, and of all executors, in MiB."""
+        executors = self.workers * (mebibytes(self.executor_memory) + OUTSIDE_EXECUTOR_MB)
+        return {"jvm_mb": mebibytes(self.heap) + OUTSIDE_MB} | ({"executors_mb": executors} if self.workers else {})
+
+    @property
     def spark(self) -> dict[str, str]:
         """Options of Spark for the cluster; none without one."""
         if not self.workers:
@@ -119,7 +125,7 @@ def run(soak: Soak, note: Callable[[str], None]) -> dict[str, Any]:
         on_disk = files_by_kind(world.lake)
         verdict.finish(engine, QuietReports())
         kills = with_recovery(killer.made, _begun(engine), _steps(engine, world.lake))
-        wrong = [*verdict.problems(engine, acked), *not_flat(samples, kills, soak.rate), *_unrecovered(kills)]
+        wrong = [*verdict.problems(engine, acked), *not_flat(samples, kills, soak.rate, soak.most_mb), *_unrecovered(kills)]
         engine.maintain(retention_hours=0)
         kept = files_by_kind(world.lake)
     found = {"soak": {**asdict(soak), "work": str(soak.work)}, "machine": machine(), "at": datetime.now(UTC).isoformat(timespec="seconds")}

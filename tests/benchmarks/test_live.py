@@ -68,7 +68,7 @@ def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
     found = {"machine": MACHINE, "at": "2026-11-25T00:00:00"}
     write_latency(found | {"latency": {"rates": [100.0]}, "found": {"tidemark": {"100": one}}}, tmp_path)
     samples = [SAMPLE | {"seconds": seconds, "live_mb": live} for seconds, live in ((0.0, None), (1_800.0, 150))]
-    memory = ("live_mb", "outside_mb", "python_mb")
+    memory = ("live_mb", "python_mb")
     growth = dict.fromkeys([*memory, *[f"{name} over lives" for name in memory], "files"], 1.0)
     kills = [
         {"kind": "job", "seconds": 60.0, "back_s": 9.0, "step_s": 21.0},

@@ -21,19 +21,22 @@ def _sample(seconds: float, **changes: float) -> Sample:
     return Sample(seconds=seconds, **{**memory, **normal, **changes})  # pyright: ignore[reportArgumentType]
 
 
+MOST_MB = {"jvm_mb": 2_000, "executors_mb": 3_000}
 LEVEL = [_sample(n * 10) for n in range(60)]
 
 
 def test_the_soak_finds_what_grows_and_a_stream_that_is_behind() -> None:
-    assert not_flat(LEVEL, [], 10.0) == []
+    assert not_flat(LEVEL, [], 10.0, MOST_MB) == []
     leak = [_sample(n * 10, live_mb=150 + 4 * n) for n in range(60)]
     assert growth(leak, "live_mb") > 1.2
-    assert [problem.split(" has")[0] for problem in not_flat(leak, [], 10.0)] == ["live_mb"]
+    assert [problem.split(" has")[0] for problem in not_flat(leak, [], 10.0, MOST_MB)] == ["live_mb"]
+    large = [*LEVEL[:30], _sample(300, jvm_mb=2_100), *LEVEL[31:]]
+    assert not_flat(large, [], 10.0, MOST_MB) == ["jvm_mb was 2,100; legal: 2,000"]
     behind = [*LEVEL[:30], _sample(300, accepted=2_500), *LEVEL[31:]]
-    assert not_flat(behind, [], 10.0) == ["the ledger is 50 s behind at 300 s; legal: 20 s"]
-    assert not_flat(behind, [Kill("broker", 290.0, 0)], 10.0) == [], "a broker that was just killed"
-    assert len(not_flat(behind, [Kill("broker", 250.0, 0)], 10.0)) == 1
-    assert not_flat(behind, [Kill("job", 250.0, 0)], 10.0) == [], "a job takes longer to start again"
+    assert not_flat(behind, [], 10.0, MOST_MB) == ["the ledger is 50 s behind at 300 s; legal: 20 s"]
+    assert not_flat(behind, [Kill("broker", 260.0, 0)], 10.0, MOST_MB) == [], "a broker that was just killed"
+    assert len(not_flat(behind, [Kill("broker", 255.0, 0)], 10.0, MOST_MB)) == 1
+    assert not_flat(behind, [Kill("job", 250.0, 0)], 10.0, MOST_MB) == [], "a job takes longer to start again"
 
 
 def _lives(live_mb: float) -> list[Sample]:
@@ -112,6 +115,11 @@ def test_files_are_counted_by_table_and_kind(tmp_path: Path) -> None:
         "events/clicks": {"commits": 1, "checksums": 2, "checkpoints": 1, "data": 1},
         "totals": {"data": 1, "change data": 1, "deletion vectors": 1},
     }
+
+
+def test_the_legal_memory_follows_from_the_heaps(tmp_path: Path) -> None:
+    assert Soak(work=tmp_path, heap="1536m", executor_memory="1g").most_mb == {"jvm_mb": 2_560, "executors_mb": 3_072}
+    assert Soak(work=tmp_path, heap="2g", workers=0, kill=("job",)).most_mb == {"jvm_mb": 3_072}
 
 
 @pytest.mark.parametrize(
