@@ -123,6 +123,7 @@ def write_samples(samples: Sequence[Mapping[str, Any]], file: Path) -> None:
         writer.writerows(samples)
 
 
+_ABOVE: Mapping[str, Any] = {"frameon": False, "loc": "lower left", "bbox_to_anchor": (0, 1)}
 _COLORS = {"job": "#c0392b", "broker": "#7d8790", "worker": "#8e44ad"}
 
 
@@ -143,7 +144,7 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
         for name, (label, color) in lines.items():
             memory.plot(minutes, [math.nan if s[name] is None else s[name] for s in samples], label=label, color=color)
         memory.set(ylabel="MiB")
-        memory.legend(frameon=False, loc="upper left", ncols=4)
+        memory.legend(ncols=4, **_ABOVE)
         files.plot(minutes, [s["files"] for s in samples], color=OURS)
         files.set(ylabel="data files, newest versions", xlabel="min")
         for axes in (behind, memory, files):
@@ -152,7 +153,7 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
                 axes.axvline(kill["seconds"] / 60, color=_COLORS[kill["kind"]], linewidth=0.9, linestyle=":")
         for kind in dict.fromkeys(kill["kind"] for kill in found["kills"]):
             behind.plot([], [], color=_COLORS[kind], linestyle=":", label=f"{kind} killed")
-        behind.legend(frameon=False, loc="upper left", ncols=3)
+        behind.legend(ncols=3, **_ABOVE)
 
 
 def _machine(found: Mapping[str, Any]) -> str:
