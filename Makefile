@@ -10,6 +10,7 @@ SUITABLE := import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit(1); pr
 SOAK_MINUTES ?= 30
 SOAK_RATE ?= 5000
 LONG := oracle_all or chaos or soak or bench
+JVM := spark or cluster or kafka
 # Three processes for two cores, each with a session in one JVM: planning a small step uses one core only, and commits wait for the disk.
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=1
 
@@ -73,8 +74,8 @@ demo-kafka: setup-kafka setup-broker ## run the demo through a Kafka broker on t
 test: setup-kafka setup-broker setup-s3 ## run all tests except the long ones (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(LONG))" $(ARGS)
 
-test-fast: setup-s3 ## run the tests that need no Spark
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not spark and not ($(LONG))" $(ARGS)
+test-fast: setup-s3 ## run the tests that start no Spark, cluster or broker
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -n 2 -m "not ($(JVM)) and not ($(LONG))" $(ARGS)
 
 test-operators: setup ## run the operators' tests that need Spark
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "spark and not ($(LONG))" tests/operators $(ARGS)

@@ -1,6 +1,7 @@
 """Shared fixtures: one Spark session, a fake clock, and lakes in temporary folders."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ for _size in ("COLUMNS", "LINES"):  # readline sets them for the processes of py
     os.environ.pop(_size, None)
 
 SHARED = pytest.StashKey[ExitStack]()
+WITHOUT_SPARK = re.compile(r"not \(?spark\b")
+"""The marks of a run that needs no JVM."""
 MakeEngine = Callable[[Sequence[SourceContract], Sequence[DerivedAsset]], Engine]
 CopyEngine = Callable[[Engine], Engine]
 
@@ -64,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the JVM that pytest's processes share, unless no test needs Spark."""
     if not hasattr(config, "workerinput"):
         _keep_temporary_files_in_memory()
-    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput") and "not spark" not in config.option.markexpr:
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput") and not WITHOUT_SPARK.match(config.option.markexpr):
         stack = config.stash[SHARED] = ExitStack()
         stack.enter_context(shared_jvm(Path(stack.enter_context(TemporaryDirectory()))))
 
@@ -78,7 +81,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need Spark or a Kafka broker, so that the others can be run alone; put the longest tests first."""
     for item in items:
-        for name in {"spark", "kafka"} & {*getattr(item, "fixturenames", ())}:
+        folder = {"kafka"} & {item.path.parent.name}
+        for name in folder | ({"spark", "kafka"} & {*getattr(item, "fixturenames", ())}):
             item.add_marker(name)
     items.sort(key=lambda item: next((n for n, part in enumerate(LONGEST) if f"tests/{part}" in item.nodeid), len(LONGEST)))
 

@@ -18,7 +18,7 @@ from tests.hunt.simulation import shrink, simulate
 from tests.hunt.store import Store
 from tests.hunt.world import RECIPES, Action
 
-HISTORIES = 250
+HISTORIES = 120
 """The number for which `make test` has time; `make hunt` runs thousands."""
 BUDGET = 800
 """Histories within which a reintroduced defect must be found."""
