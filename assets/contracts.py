@@ -111,6 +111,8 @@ class SourceContract:
         idle_timeout: a source without rows for this long in wall-clock time no longer holds back the watermark; None for never.
         alignment: the group of sources whose watermarks are kept together, so that a source that is ahead waits; it needs an
             `idle_timeout`. None to ingest the source as fast as its input arrives.
+        retention: how long the event log keeps a row after the source's watermark has passed it, at least; None for ever. Maintenance
+            removes older rows by whole days (UTC), and keeps what a table may still read. A table that reads rows of any age is refused.
         future_skew: rows whose event time is further ahead of the wall clock are quarantined; None to ingest them.
         rules: row rules.
         options: options for Spark's `from_csv` / `from_json`. `header` is `"true"` by default: CSV columns are matched by the header's
@@ -134,6 +136,7 @@ class SourceContract:
     idle_timeout: Duration | None = None
     alignment: Alignment | None = None
     future_skew: Duration | None = "24 hours"
+    retention: Duration | None = None
     rules: tuple[RowRule, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     new_columns: NewColumns = "ignore"
@@ -154,7 +157,7 @@ class SourceContract:
             legal = "BoundedOutOfOrderness(...), Punctuated(...), BatchExpression(...) or Generated(...)"
             raise ContractError.bad_value("watermark", self.watermark, legal)
         self._check_alignment()
-        for parameter in ("duplicate_horizon", "idle_timeout", "future_skew"):
+        for parameter in ("duplicate_horizon", "idle_timeout", "future_skew", "retention"):
             check_length(parameter, getattr(self, parameter))
         if (again := first_twice([r.name for r in self.rules])) is not None:
             raise ContractError.bad_value("rules", again, "names that differ in more than case: rows are counted by rule name")

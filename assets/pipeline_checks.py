@@ -10,6 +10,7 @@ from assets.expressions import check_columns_exist, check_expression
 from assets.input_checks import check_inputs
 from assets.known_order import with_known_order
 from assets.names import first_twice, folded
+from assets.retention_checks import check_retention
 from assets.shape import Shape
 from operators.aggregate import Aggregate
 from operators.changelog import CHANGE, CHANGED_AT, STEP
@@ -28,9 +29,9 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
 
     Raises:
         ContractError: two of them have the same name, an input does not exist, tables read each other in a circle, a table prepares
-            a name that is not an input, an operator cannot read the kind of one of its inputs, does not accept their columns or reads a
-            column that they do not have, a table describes a column that it does not have, or a result has a column that its changelog
-            adds.
+            a name that is not an input, an operator cannot read the kind of one of its inputs, reads rows of any age of a source with a
+            `retention`, does not accept their columns or reads a column that they do not have, a table describes a column that it does
+            not have, or a result has a column that its changelog adds.
     """
     for name, named in [*sources.items(), *tables.items()]:
         if name != named.name:
@@ -41,6 +42,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
     known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
     for name, table in ordered.items():
         check_inputs(table, tables)
+        check_retention(table, ordered, sources)
         with _naming_table(table):
             _check_preparations(table, ordered, known)
         _check_kind_column(table, ordered, known)

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from assets.pipeline import Pipeline
+from operators.timing import length_ms
 from platform_defs.configured_lake import lake_of
 from platform_defs.connections import connections
 from platform_defs.engine import Engine
+from platform_defs.engine.operations.other_retention import Retentions
 from platform_defs.pipelines import configured_pipeline
 from platform_defs.settings import Settings, settings
 from platform_defs.spark.session import session
@@ -38,8 +40,13 @@ def make_engine(
         max_files=values.max_files,
         topics=connections(values).topics(pipeline),
         sinks=connections(values).sinks(pipeline),
+        retentions=Retentions(_ms(values.changelog_retention), _ms(values.quarantine_retention)),
         earlier=earlier,
     )
+
+
+def _ms(duration: str | None) -> int | None:
+    return None if duration is None else length_ms(duration, "duration")
 
 
 def configured_engine() -> Engine:

@@ -13,6 +13,7 @@ from assets.factories.pool import SPARK
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.operations.export import ViewError, view_of
+from platform_defs.engine.operations.maintenance import Maintained, retention_of
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """Retries for transient faults: another writer, an unreachable store. After lasting faults the sensors request a new run."""
@@ -25,11 +26,16 @@ ADVANCE = "advance"
 """The name of the job that advances a pipeline's tables."""
 
 
+def _maintained(done: Maintained) -> str:
+    kept = retention_of(done.rows_removed, done.kept_from, done.held_back)
+    return "; ".join([f"{done.before} files, now {done.after}", f"{done.removed} deleted", *([] if kept is None else [kept])])
+
+
 @dg.op(required_resource_keys={"engine"}, pool=SPARK)
 def maintain(context: dg.OpExecutionContext) -> None:
-    """Compact small files, delete files that no version needs, repeat the tables' progress in new commits, write checkpoints."""
+    """Remove what retention does not keep, compact and delete files, repeat the tables' progress in new commits, write checkpoints."""
     done = context.resources.engine.maintain()
-    by_table = {m.table: m.failed or m.left or f"{m.before} files, now {m.after}; {m.removed} deleted" for m in done}
+    by_table = {m.table: m.failed or m.left or _maintained(m) for m in done}
     try:
         MaintenanceError.check(done)
     except MaintenanceError as error:  # a failed op has no output to hang metadata on

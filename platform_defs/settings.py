@@ -36,6 +36,7 @@ from platform_defs.setting_values import (
     Memory,
     Mirror,
     PipelineName,
+    PositiveDuration,
     StreamTriggerName,
     YamlFile,
 )
@@ -129,6 +130,14 @@ class Settings(ShopSettings):
         description="approximate number of rows that a step reads; bounds the memory, of up to four steps at once",
     )
     max_files: int = Field(default=64, ge=1, le=1_000_000, description="files in one micro-batch, at most, for each source")
+    changelog_retention: PositiveDuration | None = Field(
+        default=None,
+        description="how long changelogs keep the steps of upserted tables; then maintenance replaces them by their result. For ever when "
+        "unset. The rows of a source have a setting of their own, `retention`",
+    )
+    quarantine_retention: PositiveDuration | None = Field(
+        default=None, description="how long rejected rows are kept in the quarantines; then maintenance removes them. For ever when unset"
+    )
     stream_trigger: StreamTriggerName = Field(
         default="processingTime=30 seconds",
         description="when Dagster's job `stream` looks for files: `processingTime=` and an interval, or `availableNow` to end when all "

@@ -214,12 +214,15 @@ def backfill(
 def rebuild(
     assets: Annotated[list[str], typer.Argument(metavar="ASSET...", help="The tables to rebuild.")],
     downstream: Annotated[bool, typer.Option(help="Also rebuild every table that reads them.")] = False,
+    from_kept: Annotated[
+        bool, typer.Option("--from-kept", help="Give up results of rows that retention has removed, which cannot be computed again.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Rebuild whole tables from the event logs, with the present settings. For days of a table use `backfill --rebuild`."""
     engine = _engine()
     names = known_assets(engine.assets, assets)
-    steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream)]
+    steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream, from_kept=from_kept)]
     render.show(as_json, {"steps": steps}, render.print_rebuild)
 
 
@@ -244,7 +247,10 @@ def drain(assets: AssetNames = None, as_json: Json = False) -> None:
 
 @app.command()
 def maintain(as_json: Json = False) -> None:
-    """Compact small files, delete files that no version needs, and write checkpoints. Other processes may write at the same time."""
+    """Remove what retention does not keep, compact small files, delete files that no version needs, and write checkpoints.
+
+    Other processes may write at the same time.
+    """
     engine = _engine()
     done = engine.maintain()
     render.show(as_json, {"tables": [render.maintained(m) for m in done]}, render.print_maintained)

@@ -22,7 +22,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.first_rows import first_rows
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.export import View
-from platform_defs.engine.operations.maintenance import Maintained
+from platform_defs.engine.operations.maintenance import Maintained, retention_of
 from platform_defs.engine.operations.rebuild import Rebuilt
 from platform_defs.safe_text import one_line, printable, shortened
 
@@ -96,7 +96,8 @@ def step(asset: str, done: Step) -> dict[str, Any]:
 
 def rebuilt(asset: str, done: Rebuilt) -> dict[str, Any]:
     """The result of a rebuild."""
-    return {"asset": asset, "days_corrected": [str(d) for d in done.days], "missing": done.missing, "extra": done.extra}
+    kept = {} if done.kept_from is None else {"kept_from": str(done.kept_from)}
+    return {"asset": asset, "days_corrected": [str(d) for d in done.days], "missing": done.missing, "extra": done.extra, **kept}
 
 
 def maintained(done: Maintained) -> dict[str, Any]:
@@ -204,6 +205,9 @@ def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
         days, missing, extra = ", ".join(done["days_corrected"]) or "the whole table", done["missing"], done["extra"]
         repaired = f"repaired: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, no difference"
         out.print(f"{plain(done['asset'])}: {repaired}")
+        if "kept_from" in done:
+            left = f"results before {done['kept_from']} are left as they are, since retention has removed rows of them"
+            out.print(f"  {left}", highlight=False, soft_wrap=True)
     print_steps(report, complete=complete)
 
 
@@ -280,3 +284,6 @@ def print_maintained(report: dict[str, Any]) -> None:
         out.print("No tables yet.")
         return
     print_table("Maintained", ["table", "files before", "after", "deleted", "skipped, and why"], rows)
+    for t in report["tables"]:
+        if (kept := retention_of(t["rows_removed"], t["kept_from"], t["held_back"])) is not None:
+            out.print(f"{plain(t['table'])}: {plain(kept)}", highlight=False, soft_wrap=True)

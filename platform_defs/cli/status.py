@@ -48,7 +48,9 @@ def _source(engine: Engine, name: str) -> dict[str, Any]:
     counts, last = engine.ledger.totals(name), engine.ledger.last().get(name)
     times = {"watermark": instant(last and last.watermark), "max_event_time": instant(last and last.max_event_time)}
     failed = monitored.failure(engine.failures.of_source(name))
-    return counts | times | {"idle": bool(last and last.idle), **monitored.of_source(engine, name), "last_failure": failed}
+    cut = engine.pending.cut(name)
+    retained = {} if cut is None else {"retention": {"removed_before": instant(cut.before), "rows_removed": cut.rows}}
+    return counts | times | {"idle": bool(last and last.idle), **monitored.of_source(engine, name), "last_failure": failed} | retained
 
 
 def _progress(engine: Engine, name: str) -> dict[str, Any]:
@@ -63,6 +65,20 @@ def _progress(engine: Engine, name: str) -> dict[str, Any]:
         "complete_to": state["complete_to"],
         "waits_for": state["waits_for"],
         **monitored.of_table(engine, name),
+        **_retained(engine, name),
+    }
+
+
+def _retained(engine: Engine, name: str) -> dict[str, Any]:
+    """From which day on a table can still be computed, and the totals of the days before, if retention has removed rows of them."""
+    kept = engine.pending.kept(name)
+    if kept is None:
+        return {}
+    days = () if kept.totals is None else kept.totals.days
+    totals = {side: {t: sum(d.terms.get(t, 0) for d in days if d.side == side) for t in TERMS} for side in sorted({d.side for d in days})}
+    complete = None if kept.complete_from is None else instant(kept.complete_from)
+    return {
+        "retention": {"kept_from": str(day_of(kept.first)), "complete_from": complete, "days": len({d.day for d in days}), "totals": totals}
     }
 
 
@@ -130,6 +146,7 @@ def print_recorded(report: dict[str, Any]) -> None:
     tables: dict[str, dict[str, Any]] = report["assets"]
     print_table("Tables", ["table", "finalized up to", "lag", "law", "accounted at"], [_row(name, table) for name, table in tables.items()])
     for name, asset in tables.items():
+        _print_retained(name, asset)
         if "refused" in asset["law"]:
             _print_refused(name, asset["law"]["refused"])
         elif asset["waits_for"]:
@@ -160,6 +177,10 @@ def _print_lake(report: dict[str, Any]) -> None:
     shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in report["sources"].values())]
     rows = [[name, *[s[c] for c in shown], seconds(s["watermark"]) or "none yet"] for name, s in report["sources"].items()]
     print_table("Sources", ["source", *map(heading, shown), "watermark"], rows)
+    for name, source in report["sources"].items():
+        if (removed := source.get("retention")) is not None:
+            rows = f"{removed['rows_removed']:,} rows with event times before {seconds(removed['removed_before'])}"
+            out.print(f"{plain(name)}: retention has removed {rows}", highlight=False, soft_wrap=True)
     if idle := [name for name, s in report["sources"].items() if s["idle"]]:
         out.print(f"Idle sources: {plain(', '.join(idle))}", highlight=False, soft_wrap=True)
 
@@ -188,12 +209,24 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     out.print(f"  {made}; {progress}", highlight=False, soft_wrap=True)
     if asset["waits_for"]:
         out.print(f"  It waits for an advance of {plain(', '.join(asset['waits_for']))}", highlight=False, soft_wrap=True)
+    _print_retained(name, asset)
     law = asset["law"]
     if law["holds"]:
         terms_of = f"accepted = matched + unmatched + pending + late{' + filtered' if 'filtered' in terms else ''}"
         holds = f"[green]The conservation law holds:[/] {terms_of}, on every side and day." if names else _EQUAL
         out.print(f"  {holds}", soft_wrap=True)
     _print_broken(name, law)
+
+
+def _print_retained(name: str, asset: dict[str, Any]) -> None:
+    """Which days of a table are retained totals, and from when on the table is complete, if it was made after rows were removed."""
+    retention = asset.get("retention")
+    if retention is None:
+        return
+    kept = f"{count(retention['days'], 'day')} before {retention['kept_from']} are retained totals, whose rows have been removed"
+    if retention["complete_from"] is not None:
+        kept = f"complete from {seconds(retention['complete_from'])} on, since older rows had been removed when it was made"
+    out.print(f"  {plain(name)}: {kept}", highlight=False, soft_wrap=True)
 
 
 _EQUAL = "[green]The table equals a recomputation[/] from the changelog that it reads."

@@ -27,6 +27,7 @@ _OF_CONTRACT = {
     "scan.watermark.idle-timeout": "idle_timeout",
     "tidemark.future-skew": "future_skew",
     "tidemark.duplicate-horizon": "duplicate_horizon",
+    "tidemark.retention": "retention",
     "tidemark.new-columns": "new_columns",
 }
 _REFUSED = {

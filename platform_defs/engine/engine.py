@@ -37,6 +37,7 @@ from platform_defs.engine.operations.failures import Failures, first_time
 from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.late_rows import LateRows
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance
+from platform_defs.engine.operations.other_retention import KEEP_ALL, Retentions
 from platform_defs.engine.operations.rebuild import Rebuilt, rebuild, remake
 from platform_defs.engine.operations.topic import Sink
 from platform_defs.engine.operations.views import Views
@@ -65,6 +66,7 @@ class Engine:
         max_files: the maximum number of files of a source in one micro-batch.
         topics: the topics of the sources that read from Kafka, besides their folders.
         sinks: the topics to which tables are published, by table.
+        retentions: how long changelogs and quarantines keep their rows.
         earlier: an engine on the same lake and folders, whose cached ledger and folder listings this engine uses.
     """
 
@@ -78,6 +80,7 @@ class Engine:
     max_files: int = 64
     topics: Mapping[str, Topics] = field(default_factory=dict, repr=False)
     sinks: Mapping[str, Sink] = field(default_factory=dict, repr=False)
+    retentions: Retentions = KEEP_ALL
     earlier: "Engine | None" = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -208,16 +211,19 @@ class Engine:
             self.accounts.forget(asset)
         return done
 
-    def remake(self, names: Sequence[str], *, downstream: bool = False) -> Generator[tuple[str, Step]]:
+    def remake(self, names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> Generator[tuple[str, Step]]:
         """Rebuild whole tables from the event logs with their present settings; see `remake` of `operations.rebuild`."""
         with self._naming_lost_files():
-            emptied = remake({name: self._advance(name) for name in self.assets}, names, downstream=downstream)
+            emptied = remake({name: self._advance(name) for name in self.assets}, names, downstream=downstream, from_kept=from_kept)
         for name in emptied:
             for step in self.steps(name):
                 yield name, step
 
     def maintain(self, **limits: Any) -> list[Maintained]:
-        """Compact small files, delete files that no version needs, and write checkpoints; see `Maintenance`."""
+        """Remove what retention does not keep, compact small files, delete files that no version needs, and write checkpoints.
+
+        See `Maintenance`.
+        """
         self._require_handled_batches()
         return self._maintenance(**limits)()
 
@@ -238,7 +244,8 @@ class Engine:
         return Reading(None, self.lake, self.ledger, self.sources, self.assets)  # pyright: ignore[reportArgumentType]
 
     def _maintenance(self, **limits: Any) -> Maintenance:
-        return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)
+        within = {"retentions": self.retentions, "folders": self.folders, "sinks": self.sinks}
+        return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **within, **limits)
 
     def _checked_steps(self, asset: str, until: int | None, purpose: Purpose) -> Generator[Step]:
         with closing(self.steps(asset, until, purpose=purpose)) as steps:

@@ -10,6 +10,7 @@ from typing import Any
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql.types import StructType
 
+from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.tables import Lake, PinnedLake
@@ -36,6 +37,10 @@ class Snapshot:
 
     def file_uris(self) -> list[str]:
         return []
+
+    def transaction_version(self, application: str) -> int | None:
+        assert application != APPLICATION, "steps are numbered by the store"
+        return None
 
     def newest(self, table: str, key: str) -> Commit:
         """The newest commit with a key."""
@@ -217,7 +222,7 @@ class SimLake(SimTables):
 
     def transaction(self, table: str, application: str) -> int | None:
         step = self.store.step_of(table)
-        return None if step < 0 else step
+        return None if step < 0 or application != APPLICATION else step
 
     def optimize(self, spark: Any, table: str) -> None:
         self.commit(table, lambda rows: rows, {}, written=0, operation="OPTIMIZE")

@@ -10,11 +10,12 @@ from datetime import date
 
 import pyarrow as pa
 
-from assets.days import day_start
+from assets.days import day_of, day_start
 from operators.timing import DAY_MS
 from platform_defs.engine.accounting.counted_rows import counted_difference, counted_terms
-from platform_defs.engine.accounting.day_accounts import DayAccount, accounts_of, inputs_can_be_read, scope_of
+from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, inputs_can_be_read, scope_of
 from platform_defs.engine.accounting.results import IS_HELD, compared_results, differing_days, hashes_by_day, of_days, results_held
+from platform_defs.engine.accounting.retained_days import retained_accounts
 from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
@@ -30,6 +31,8 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     those in no window; missing and extra results are reported on the day of their `final_at`, on every side. For an asset that closes
     no ranges see `upserted_account`. `filtered` are always the rows that the asset's preparation of an input leaves out.
 
+    Days whose rows retention has removed have the totals of their last account, and are not computed again; see `retained_days`.
+
     Args:
         advance: the asset.
         days: the first and last day of the rows' event times; None for all.
@@ -42,7 +45,17 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     """
     if not inputs_can_be_read(advance):
         return []
-    scope = scope_of(advance, days)
+    kept = advance.reading.kept(advance.asset)
+    if kept is None:
+        return _recomputed(advance, scope_of(advance, days))
+    retained = retained_accounts(advance, kept, days)
+    if days is not None and days[1] < day_of(kept.first):
+        return retained
+    return [*retained, *_recomputed(advance, scope_of(advance, days, kept.first))]
+
+
+def _recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
+    """The accounts of the days whose results can be computed again."""
     if not advance.asset.operator.reads.closes_ranges:
         return upserted_account(advance, scope)
     terms, difference = (traced_terms, traced_difference) if names_rows(advance) else (counted_terms, counted_difference)
@@ -68,15 +81,17 @@ def count_differences(advance: Advance, days: tuple[date, date] | None = None) -
         days: compare only batches that may contain rows of these days; None for all.
 
     Returns:
-        (source, seq) to the number of rows that the ledger records as accepted, and the number in the log.
+        (source, seq) to the number of rows that the ledger records as accepted, less those that retention has removed, and the number
+        in the log.
     """
     head, wrong = advance.reading.ledger.head, dict[tuple[str, int], tuple[int, int]]()
     recorded, held, compared = dict[tuple[str, int], int](), dict[tuple[str, int], int](), set[tuple[str, int]]()
     for name in _sources(advance):
         batches = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
         batches = batches.filter(pc.greater(batches["accepted"], 0))
-        accepted = zip(batches["seq"].to_pylist(), batches["accepted"].to_pylist(), strict=True)
-        recorded |= {(name, seq): rows for seq, rows in accepted}
+        cut = advance.reading.cut(name)
+        rows_of = zip(*[batches[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
+        recorded |= {(name, seq): rows if cut is None else cut.held_of(seq, rows, newest) for seq, rows, newest in rows_of}
         seqs = (batches["seq"] if days is None else batches["seq"].filter(_hold_rows_of(batches, days))).to_pylist()
         compared |= {(name, seq) for seq in seqs}
         first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))

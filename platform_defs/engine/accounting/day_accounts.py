@@ -81,14 +81,21 @@ class Scope:
     closed_to: int | None = None
 
 
-def scope_of(advance: Advance, days: tuple[date, date] | None) -> Scope:
-    """The scope of a range of days, or of all days. A result is final at or after its rows' times, by at most `longest_wait`."""
+def scope_of(advance: Advance, days: tuple[date, date] | None, start: int | None = None) -> Scope:
+    """The scope of a range of days, or of all days. A result is final at or after its rows' times, by at most `longest_wait`.
+
+    Args:
+        advance: the asset.
+        days: the first and the last day; None for all.
+        start: leave out the rows and results before this time, in epoch ms, which cannot be computed again.
+    """
     closed_to = progress(advance.reading.lake, advance.asset).closed_to
-    if days is None:
+    if days is None and start is None:
         return Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to), closed_to)
-    first, last = day_start(days[0]), day_end(days[1])
-    final = last + longest_wait(advance.asset)
-    upto = min(final, closed_to or 0)
+    first = max(of for of in (start, None if days is None else day_start(days[0])) if of is not None)
+    last = None if days is None else max(day_end(days[1]), first - 1)
+    final = None if last is None else last + longest_wait(advance.asset)
+    upto = min(end for end in (final, closed_to or 0) if end is not None)
     recount = None if closed_to is None else ClosedRange(min(first - 1, upto), upto)
     return Scope(Span(first, last), Span(first, final), recount, closed_to)
 

@@ -60,7 +60,7 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
 
     Returns:
         The counts of each side and day with such rows; none while an input has no table yet. Versions of tables, which need not be
-        used, are not counted.
+        used, are not counted, nor are days whose rows retention has removed.
 
     Raises:
         OperatorError: the operator does not report which rows match.
@@ -70,7 +70,8 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
         return [day for day in found if day.matched or day.unmatched or day.late]
     if not inputs_can_be_read(advance):
         return []
-    rows = collected(_counted(advance, scope_of(advance, days)))
+    kept = advance.reading.kept(advance.asset)
+    rows = collected(_counted(advance, scope_of(advance, days, None if kept is None else kept.first)))
     return sorted(
         (DayMatches(advance.asset.inputs[row["side"]], row["day"], *(row[term] for term in _TERMS)) for row in rows if any(row[2:])),
         key=lambda found: (found.day, found.side),

@@ -108,12 +108,14 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     Raises:
         OperatorError: the operator's results do not name the rows from which they were computed.
     """
-    operator, inputs = tracing_operator(advance), advance.asset.inputs
+    operator, inputs, kept = tracing_operator(advance), advance.asset.inputs, advance.reading.kept(advance.asset)
     closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
     parts: list[DataFrame] = []
     for which in range(len(inputs)):
         span = _span(advance, step, closing, which)
         is_finalized = _is_finalized(operator.finalized_at_if_unmatched(which, F.col(EVENT_TIME)), closing, step.before.seq)
+        if kept is not None:  # maintenance may have removed older rows since the step
+            is_finalized &= F.col(EVENT_TIME) >= instant(kept.first, F.col(EVENT_TIME))
         logged = advance.reading.with_lateness(advance.asset, which, step.after.seq, span).where(is_finalized)
         if advance.asset.operator.reads.is_versioned(which):
             parts.append(_logged(logged, which, matched=F.count_if(~F.col(LATE) & ~F.col(FILTERED))))

@@ -19,7 +19,7 @@ from assets.contracts import DerivedAsset
 from assets.ports import TERMS
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.inputs.progress import table_identity
-from platform_defs.engine.lake.data_files import filesystem
+from platform_defs.engine.lake.data_files import filesystem, replace_file
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 
@@ -124,15 +124,9 @@ def record(
                 found += [day for day in earlier.days if not str(days[0]) <= day.day <= str(days[1])]
                 differing += [one for one in earlier.differences if one[:2] not in differences]
             stored = {"table": identity, "at": at, "days": [asdict(day) for day in found], "differences": differing}
-            _replace(lake, _path(asset), json.dumps(stored).encode())
+            replace_file(lake.root, _path(asset), json.dumps(stored).encode(), lake.storage_options)
     except (OSError, DeltaError, LakeError) as error:
         _log.warning("the account of %s was not recorded for `tidemark status`: %s", asset.name, error)
-
-
-def _replace(lake: Lake, path: str, content: bytes) -> None:
-    """Replace a file; a reader sees the old or the new content. deltalake's streams accept only what Arrow has buffered."""
-    with filesystem(lake.root, lake.storage_options).open_output_stream(path, buffer_size=len(content) + 1) as file:
-        file.write(content)
 
 
 def forget(lake: Lake, asset: DerivedAsset) -> None:

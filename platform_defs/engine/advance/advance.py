@@ -22,6 +22,7 @@ from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.advance.upserts import MergedRows, RecomputedKeys, recomputed
 from platform_defs.engine.ingest.uncommitted import require_logs
+from platform_defs.engine.inputs.changelog_reader import result_of_changelog
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, progress
 from platform_defs.engine.inputs.reader import Reading, Span
@@ -118,10 +119,17 @@ class Advance:
         plan = self.plan(now, head, until)
         if plan is None:
             return None
+        now = now if now.seq else self._start(now)
         after = self._progress_after(now, plan)
         if plan.corrects is not None:
-            return self.correct(now, after, plan.corrects, self.strategy.key)
+            return self.correct(now, after, self.computable(plan.corrects), self.strategy.key)
         return Step(now, after, self.strategy.step(now, after))
+
+    def computable(self, closing: ClosedRange) -> ClosedRange:
+        """The part of a range whose results can still be computed; it is empty if retention has removed rows of all of it."""
+        kept = self.reading.kept(self.asset)
+        start = closing.after if kept is None else max(kept.first - 1, kept.first - 1 if closing.after is None else closing.after)
+        return ClosedRange(start, closing.upto if start is None else max(start, closing.upto))
 
     def plan(self, now: Progress, head: int, until: int | None) -> StepPlan | None:
         """The plan of the next step; None if there is nothing to do."""
@@ -131,6 +139,14 @@ class Advance:
 
         at = position_of(self.reading, self.asset, now, head)
         return plan_step(at, max_step=self.max_step, until=until, row_times=row_times)
+
+    def _start(self, now: Progress) -> Progress:
+        """The progress from which a table without a step, or one that was emptied, starts if its inputs have lost their oldest rows."""
+        kept = self.reading.kept(self.asset)
+        if kept is None:
+            return now
+        closes_ranges = self.asset.operator.reads.closes_ranges
+        return replace(now, complete_from=kept.first, closed_to=kept.first - 1 if closes_ranges else now.closed_to)
 
     def _progress_after(self, now: Progress, plan: StepPlan) -> Progress:
         """The progress that a planned step commits."""
@@ -142,9 +158,19 @@ class Advance:
             read=plan.read,
             corrected=now.corrected,
             generation=now.generation,
+            complete_from=now.complete_from,
             inputs={**now.inputs} | self.reading.input_identities(self.asset),
             steps_read=self.reading.steps_read(plan.read),
         )
+
+    def whole(self, now: Progress) -> DataFrame:
+        """The rows of an upserted table at a progress, recomputed from all input rows.
+
+        If retention has removed rows of an input, they are the result of the table's changelog.
+        """
+        if any(self.reading.cut(of.name) for of in self.reading.inputs_of(self.asset) if of.is_source):
+            return result_of_changelog(self.reading, self.asset, now.step)
+        return self.strategy.whole(now)
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that are final in a range, computed from the inputs' rows up to batch `head`."""
@@ -161,4 +187,4 @@ class Advance:
             return self.pinned()._repair_table(now) if now.step else {}
 
     def _repair_table(self, now: Progress) -> dict[str, int]:
-        return UpsertedTable(self.reading, self.asset).repair(self.strategy.whole(now), now)
+        return UpsertedTable(self.reading, self.asset).repair(self.whole(now), now)

@@ -15,6 +15,7 @@ from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, stored_progress
 from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.retained import Cut, Kept
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,14 @@ class PendingWork:
         state: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
         return state | {"complete_to": complete, "waits_for": at.waits_for} | self._held_back(asset)
 
+    def kept(self, asset: str) -> Kept | None:
+        """From when on an asset can still be computed, if retention has removed rows of its inputs; None if from the beginning on."""
+        return self.reading.kept(self.reading.assets[asset])
+
+    def cut(self, source: str) -> Cut | None:
+        """What retention has removed from a source's event log; None for nothing."""
+        return self.reading.cut(source)
+
     def refused_because(self, asset: str) -> str | None:
         """Why an asset's table is refused: it was made with other settings, or from other tables; None if it is not."""
         derived = self.reading.assets[asset]
@@ -71,7 +80,7 @@ class PendingWork:
         mark, now = at.watermark, at.progress
         if mark is None:
             return None
-        start = self._start(asset, since) if now.closed_to is None else now.closed_to + 1
+        start = self._start(asset, since) if at.closed_to is None else at.closed_to + 1
         start = mark if start is None else start  # no rows, only a watermark: the advance closes up to it
         corrected = oldest_affected(at)
         first = start if corrected is None else min(start, corrected)

@@ -61,7 +61,7 @@ def _correction(at: Position, row_times: RowTimes) -> StepPlan | None:
 
 
 def _closing(at: Position, max_step: int, until: int | None) -> StepPlan | None:
-    mark, closed_to = at.watermark, at.progress.closed_to
+    mark, closed_to = at.watermark, at.closed_to
     mark = mark if until is None or mark is None else min(mark, until)
     if mark is None or (closed_to is not None and mark <= closed_to):
         return None

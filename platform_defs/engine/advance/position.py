@@ -83,6 +83,8 @@ class Position:
         head: the last batch that a step may handle.
         operator_watermark: the operator's watermark after batch `head`; None while it is minus infinity.
         tables: the tables among the inputs, by name.
+        starts_after: the `final_at` after which a table without a step begins, because its inputs have lost older rows; None for the
+            beginning.
     """
 
     asset: DerivedAsset
@@ -91,6 +93,12 @@ class Position:
     head: int
     operator_watermark: int | None = None
     tables: Mapping[str, Upstream] = field(default_factory=dict)
+    starts_after: int | None = None
+
+    @property
+    def closed_to(self) -> int | None:
+        """The watermark after which the next step closes; None for the beginning."""
+        return self.starts_after if self.progress.closed_to is None else self.progress.closed_to
 
     @property
     def watermark(self) -> int | None:
@@ -122,7 +130,9 @@ def position_of(reading: Reading, asset: DerivedAsset, now: Progress, head: int 
     head = ledger.head if head is None else head
     read = {of.name: now.read.get(of.name, None if now.closed_to is None else 0) for of in reading.tables_of(asset)}
     tables = {of.name: _upstream(reading, asset, of, read[of.name], head) for of in reading.tables_of(asset)}
-    return Position(asset, now, ledger, head, reading.operator_timeline(asset).after[head], tables)
+    kept = reading.kept(asset) if now.closed_to is None and asset.operator.reads.closes_ranges else None
+    start = None if kept is None else kept.first - 1
+    return Position(asset, now, ledger, head, reading.operator_timeline(asset).after[head], tables, start)
 
 
 def _upstream(reading: Reading, asset: DerivedAsset, of: DerivedAsset, read: int | None, head: int) -> Upstream:

@@ -5,14 +5,19 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from assets.contracts import SourceContract
 from operators.columns import temporary
 from operators.engine_columns import ARRIVAL, EVENT_TIME
-from operators.timing import millis
+from operators.timing import instant, length_ms, millis
+from platform_defs.engine.ingest.validate import IS_MARKER, REASON
+from platform_defs.engine.inputs.retained import Cut
 from platform_defs.engine.lake.small_queries import counted, is_small
 
 _TIME, _POSITION, _RUN, _COUNT = temporary("time"), temporary("position"), temporary("run"), temporary("count")
 _TAKEN, _ROW = temporary("taken"), temporary("row")
 _LOGGED = -1
+OLDER = "older than the rows that retention keeps, so a duplicate would not be known"
+"""The reason why a row of a source with a key is quarantined if its duplicates may have been removed."""
 _BROADCAST = 1_000_000
 
 
@@ -47,6 +52,21 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
     repeated = suspects.where(F.col(_POSITION) != _LOGGED).join(first_of_each, _POSITION, "left_anti")
     rows, found = counted(repeated.select(F.col(_POSITION).alias(ARRIVAL)))
     return (rows, found) if found else None
+
+
+def without_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut: Cut | None) -> DataFrame:
+    """Validated rows, of which those are quarantined that may be duplicates of rows that retention has removed from the log.
+
+    Args:
+        rows: the result of `validate.classify`.
+        contract: the source's contract.
+        cut: what was removed from its log; None for nothing.
+    """
+    if cut is None:
+        return rows
+    known_from = cut.before + length_ms(contract.duplicate_horizon, "duplicate_horizon")
+    is_older = F.col(REASON).isNull() & ~F.col(IS_MARKER) & (F.col(EVENT_TIME) < instant(known_from, F.col(EVENT_TIME)))
+    return rows.withColumn(REASON, F.when(is_older, F.lit(OLDER)).otherwise(F.col(REASON)))
 
 
 def _keyed(frame: DataFrame, key: Sequence[str], position: Column) -> DataFrame:

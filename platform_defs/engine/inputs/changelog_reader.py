@@ -10,7 +10,9 @@ from operators.changelog import CHANGE, CHANGED_AT, STEP, fold, net
 from operators.columns import parameter
 from operators.errors import OperatorError
 from operators.steps import Emits
+from platform_defs.engine.inputs.progress import ProgressError
 from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.tables import PinnedLake
 
 APPLIED = "folded"
@@ -54,7 +56,16 @@ def newest_changes(reading: Reading, of: DerivedAsset, after: int, upto: int) ->
 
 
 def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> DataFrame:
-    """The changelog of an asset's steps `after < step <= upto`."""
+    """The changelog of an asset's steps `after < step <= upto`.
+
+    Retention replaces the oldest steps by their result. Read from the first step on, the changelog still leads to the same rows.
+
+    Raises:
+        ProgressError: retention has replaced the step after `after`.
+    """
+    replaced = reading.lake.transaction(asset.changelog, RETENTION) or 0
+    if 0 < after < replaced:
+        raise ProgressError.replaced_steps(asset.name, after, replaced)
     changelog = reading.lake.read(reading.spark, asset.changelog, within={STEP: (after + 1, upto)})
     step = F.col(STEP)
     return changelog.where((step > parameter(after, step)) & (step <= parameter(upto, step)))
@@ -66,5 +77,9 @@ def as_of_step(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
     applied = lake.newest(of.name, APPLIED)
     if applied is not None and applied.value["step"] == step:
         return lake.read(reading.spark, of.name)
-    changelog = steps_of(reading, of, 0, step)
-    return fold(changelog.drop(CHANGED_AT), key=upserted(of).key, order=STEP)
+    return result_of_changelog(reading, of, step)
+
+
+def result_of_changelog(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
+    """A table's rows as of a step, from its changelog."""
+    return fold(steps_of(reading, of, 0, step).drop(CHANGED_AT), key=upserted(of).key, order=STEP)

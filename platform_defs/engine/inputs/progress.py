@@ -92,6 +92,30 @@ class ProgressError(TidemarkError, RuntimeError):
         return cls(f"{why}. Advance {asset}, which reads the present {table}")
 
     @classmethod
+    def lost_rows(cls, asset: str, source: str) -> "ProgressError":
+        """Retention removed rows that a table had not handled, because the table was not in the pipeline then."""
+        return cls(
+            f"{asset} has not handled rows of {source} that retention has removed since, because {asset} was not in the pipeline then. "
+            f"Run `tidemark rebuild {asset} --downstream`, which computes it from the rows that are kept, or give it another name"
+        )
+
+    @classmethod
+    def loses_results(cls, asset: str, day: str) -> "ProgressError":
+        """A table that is to be rebuilt has results that cannot be computed again."""
+        return cls(
+            f"{asset} would lose its results before {day}, because retention has removed the rows of which they were made. Nothing "
+            "was changed. Add `--from-kept` to rebuild it from the rows that are kept; `tidemark export` keeps a copy of its results"
+        )
+
+    @classmethod
+    def replaced_steps(cls, asset: str, after: int, replaced: int) -> "ProgressError":
+        """A reader needs steps of a changelog that retention has replaced by their result."""
+        return cls(
+            f"the changes of {asset} after its step {after} cannot be read: retention has replaced the steps up to {replaced} by their "
+            f"result. Publish {asset} into a new folder or topic; rebuild a table that reads it: `tidemark rebuild NAME --downstream`"
+        )
+
+    @classmethod
     def not_ours(cls, table: str) -> "ProgressError":
         """A commit's progress is not in the engine's format."""
         return cls(
@@ -122,6 +146,8 @@ class Progress:
         generation: how often the table was emptied and rebuilt in place.
         inputs: for each input, the identity of the table from which the rows were computed; see `Reading.input_identities`.
         steps_read: for each derived input, the `id` of its step in `read`.
+        complete_from: the first ms for which the table is complete, as results' `final_at`, or event times of an upserted table, if it was
+            made after retention had removed older rows of an input; None if it is complete from the beginning on.
         id: identifies the step. A step with the same number, computed from other rows after the table lost commits, has another `id`.
     """
 
@@ -134,6 +160,7 @@ class Progress:
     generation: int = 0
     inputs: Mapping[str, str] = field(default_factory=dict)
     steps_read: Mapping[str, str] = field(default_factory=dict)
+    complete_from: int | None = None
     id: str | None = None
 
     def metadata(self, before: "Progress") -> dict[str, Any]:
@@ -143,6 +170,8 @@ class Progress:
             before: the progress that the step started from.
         """
         fields = asdict(self) | {"id": before.id}
+        if self.complete_from is None:  # as earlier versions wrote it, and can read it
+            del fields["complete_from"]
         identity = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
         return {PROGRESS: fields | {"id": identity}}
 

@@ -25,6 +25,7 @@ from platform_defs.engine.inputs.progress import (
     stored_progress,
 )
 from platform_defs.engine.inputs.result_rows import result_rows
+from platform_defs.engine.inputs.retained import Cut, Kept, cut_of, has_lost_rows, kept
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.lake.small_queries import collected
@@ -118,16 +119,22 @@ class Reading:
         """Raise unless the inputs are still the tables from which an asset's rows were computed.
 
         Raises:
-            ProgressError: an input was rebuilt since, or has lost the step up to which the asset has read it.
+            ProgressError: an input was rebuilt since, has lost the step up to which the asset has read it, or has lost rows that the asset
+                has not handled.
         """
-        found = self.input_identities(asset)
-        last_steps = {name: self.input_named(name).last_step(self.lake) for name in now.read if name in self.assets}
+        pinned = replace(self, lake=PinnedLake.of(self.lake))  # each table is opened once
+        found = pinned.input_identities(asset)
+        last_steps = {name: self.input_named(name).last_step(pinned.lake) for name in now.read if name in self.assets}
         behind = {name for name, last in last_steps.items() if last is not None and last < now.read[name]}
-        present = self.steps_read({name: now.read[name] for name in now.steps_read if name in now.read})
+        present = pinned.steps_read({name: now.read[name] for name in now.steps_read if name in now.read})
         other = {name for name, step in present.items() if step != now.steps_read[name]}  # lost and then replaced
         replaced = sorted({name for name, identity in now.inputs.items() if found.get(name) != identity} | behind | other)
         if replaced:
             raise ProgressError.input_replaced(asset.name, replaced, readers_of(self.assets, [asset.name]))
+        for of in self.inputs_of(asset) if now.seq else []:
+            cut = pinned.cut(of.name) if of.is_source else None
+            if cut is not None and has_lost_rows(cut, pinned.lake, asset, now):
+                raise ProgressError.lost_rows(asset.name, of.name)
 
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see. Only new batches are computed."""
@@ -221,6 +228,14 @@ class Reading:
         known = decisions.where(F.col("which") == which).select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED))
         late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
         return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
+
+    def cut(self, source: str) -> Cut | None:
+        """What retention has removed from a source's log; None for nothing."""
+        return cut_of(self.lake, self.sources[source])
+
+    def kept(self, asset: DerivedAsset) -> Kept | None:
+        """From when on an asset can still be computed from its inputs; None if that is from the beginning on."""
+        return kept(self.lake, asset, self.inputs_of(asset), self.sources)
 
     def has_decisions(self, asset: DerivedAsset) -> bool:
         """Whether lateness decisions are recorded for the present generation of an asset's table."""

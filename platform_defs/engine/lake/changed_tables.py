@@ -1,5 +1,6 @@
 """Changes to rows of the lake's tables: by MERGE, by deltalake for few rows, and deletes and updates by a condition."""
 
+import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -158,7 +159,36 @@ class ChangedTables(WrittenTables):
         Raises:
             LakeError: another writer has committed.
         """
-        self._change(spark, table, metadata, seen, lambda once: seen.delete(predicate, commit_properties=once))
+        self._change(spark, table, commits.once(metadata), seen, lambda once: seen.delete(predicate, commit_properties=once))
+
+    def remove(self, spark: SparkSession, table: str, predicate: str, number: int, seen: DeltaTable) -> None:
+        """Delete rows that retention does not keep, in one commit with a number (see `commits.RETENTION`), only on the version `seen`.
+
+        Raises:
+            LakeError: another writer has committed.
+        """
+        numbered = commits.once({}, number, commits.RETENTION)
+        self._change(spark, table, numbered, seen, lambda once: seen.delete(predicate, commit_properties=once))
+
+    def replace_rows(self, frame: DataFrame, table: str, condition: str, number: int) -> None:
+        """Replace the rows of a condition by a frame's, which satisfy it, in one commit with a number (see `commits.RETENTION`).
+
+        Args:
+            frame: the rows. They may be computed from the table's own.
+            table: the table.
+            condition: which rows to replace, in the SQL of Spark.
+            number: it exceeds that of earlier replacements, or nothing is written.
+
+        Raises:
+            LakeError: another writer has committed.
+        """
+        self.still_mine()
+        before, commit, spark = self.version(table), uuid.uuid4().hex, frame.sparkSession
+        writer = frame.write.format("delta").mode("overwrite").option("replaceWhere", condition)
+        writer = writer.options(userMetadata=json.dumps({"id": commit}), txnAppId=commits.RETENTION, txnVersion=str(number))
+        with commits.without_merge_settings(), refused_if_concurrent(table):
+            to_its_end(lambda: writer.save(self.path(table)), spark)
+        self._check_landed(table, before, commit)
 
     def update(
         self, spark: SparkSession, table: str, predicate: str, values: Mapping[str, str], metadata: dict[str, Any], seen: DeltaTable
@@ -177,13 +207,15 @@ class ChangedTables(WrittenTables):
             LakeError: another writer has committed.
         """
         new = dict(values)
-        self._change(spark, table, metadata, seen, lambda once: seen.update(updates=new, predicate=predicate, commit_properties=once))
+        self._change(
+            spark, table, commits.once(metadata), seen, lambda once: seen.update(updates=new, predicate=predicate, commit_properties=once)
+        )
 
     def _change(
-        self, spark: SparkSession, table: str, metadata: dict[str, Any], seen: DeltaTable, change: Callable[[CommitProperties], object]
+        self, spark: SparkSession, table: str, once: CommitProperties, seen: DeltaTable, change: Callable[[CommitProperties], object]
     ) -> None:
         """Make one commit by deltalake, without retries on other versions."""
         self.still_mine()
         with refused_if_overtaken(table, "rows"):
-            commits.change_rows(seen, commits.once(metadata), change)
+            commits.change_rows(seen, once, change)
         self._after_commit(spark, table)

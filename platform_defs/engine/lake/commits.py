@@ -24,20 +24,23 @@ ROWS = "rows_of"
 """In a commit's metadata: for each key, the number of rows that the commit with this value wrote."""
 APPLICATION = "tidemark"
 """The `txnAppId` under which a table's log has the number of its newest numbered commit; Delta skips commits that do not exceed it."""
+RETENTION = "tidemark-retention"
+"""The `txnAppId` under which a table's log has the number of what retention removed from it last; every checkpoint has it too."""
 _METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 _APPLICATION_CONF, _NUMBER_CONF = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _ONE_AT_A_TIME = Lock()
 _SOURCE_CONF, _VECTORS_CONF = "spark.databricks.delta.merge.materializeSource", "spark.databricks.delta.merge.deletionVectors.persistent"
 
 
-def once(metadata: Mapping[str, Any], number: int | None = None) -> CommitProperties:
+def once(metadata: Mapping[str, Any], number: int | None = None, application: str = APPLICATION) -> CommitProperties:
     """The properties of a commit by deltalake on exactly the version that was read: it is not tried again on a later one.
 
     Args:
         metadata: what the commit records.
         number: the step's number; see `commit_files`.
+        application: the `txnAppId` of the number.
     """
-    numbered = None if number is None else [Transaction(APPLICATION, number)]
+    numbered = None if number is None else [Transaction(application, number)]
     return CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0, app_transactions=numbered)
 
 

@@ -62,6 +62,12 @@ def filesystem(path: str, options: dict[str, str] | None = None) -> pa_fs.FileSy
     return pa_fs.PyFileSystem(cast(Any, DeltaStorageHandler(path, options=options)))
 
 
+def replace_file(root: str, path: str, content: bytes, options: dict[str, str] | None = None) -> None:
+    """Replace a file below a root; a reader sees the old or the new content. deltalake's streams accept only what Arrow has buffered."""
+    with filesystem(root, options).open_output_stream(path, buffer_size=len(content) + 1) as file:
+        file.write(content)
+
+
 def _make_local_folder(path: str) -> None:
     """Create a table's folder if it is on a disk; an object store needs none."""
     if path.startswith("file:"):

@@ -89,6 +89,15 @@ class LakeError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def lost_totals(cls, table: str, path: str, error: Exception) -> "LakeError":
+        """The file with the totals of the rows that retention removed from a log cannot be read."""
+        why = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_WHY]
+        return cls(
+            f"retention removed rows from {table}, and the file with their totals cannot be read: {path} ({why}). Nothing was computed. "
+            "Restore it from a backup of the lake, which has it in the folder `_retained`"
+        )
+
+    @classmethod
     def missing_file(cls, table: str, file: str, batches: str) -> "LakeError":
         """A data file that the table's log lists is missing, or cannot be read."""
         return cls(

@@ -1,14 +1,16 @@
 """Maintenance: compact tables and shorten their logs, without losing the metadata of commits.
 
-For each table, maintenance compacts small files and deletes files that no version within the retention needs. It then commits the
-metadata of earlier commits (progress, attempt, applied step) again, writes a checkpoint, and deletes expired log entries before it.
+For each table, maintenance removes the rows that retention does not keep (see `retention`), compacts small files and deletes files that no
+version of the last days needs. It then commits the metadata of earlier commits (progress, attempt, applied step) again, writes a
+checkpoint, and deletes expired log entries before it.
 Maintenance holds the table's writer lock meanwhile: other writers wait for it, and a table that already has a writer is skipped until
 the next run. A table that cannot be maintained (a lost data file, an unsupported writer feature) is reported, and the other tables are
 maintained.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import DeltaTable
@@ -19,17 +21,22 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.errors import TidemarkError
+from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.early_results import SHOWN
+from platform_defs.engine.advance.snapshot import snapshot
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import PROGRESS
-from platform_defs.engine.inputs.reader import DECIDED
+from platform_defs.engine.inputs.reader import DECIDED, Reading
 from platform_defs.engine.lake.compaction import small_files
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
+from platform_defs.engine.operations.other_retention import KEEP_ALL, ChangelogRetention, QuarantineRetention, Retentions
+from platform_defs.engine.operations.retention import LogRetention, Removal, Retention
+from platform_defs.engine.operations.topic import Sink, SinkError, Topic
 from platform_defs.faults import point
 
 _UNSUPPORTED = "Unsupported table features"
@@ -63,6 +70,9 @@ class Maintained:
         removed: files deleted that no version within the retention needs.
         left: why the table was skipped until the next run; None if it was not.
         failed: why the table cannot be maintained; None if it can.
+        rows_removed: the number of rows that retention has removed.
+        kept_from: from when on the table is kept whole; None if retention has never removed a row.
+        held_back: why retention keeps older rows than its setting asks for; None if it does not.
     """
 
     table: str
@@ -71,15 +81,27 @@ class Maintained:
     removed: int = 0
     left: str | None = None
     failed: str | None = None
+    rows_removed: int = 0
+    kept_from: str | None = None
+    held_back: str | None = None
+
+
+def retention_of(rows_removed: int, kept_from: str | None, held_back: str | None) -> str | None:
+    """What retention did to a table, as a sentence; None if it has nothing to do with the table."""
+    parts = [f"{rows_removed:,} rows removed"] if rows_removed else []
+    parts += [] if kept_from is None else [f"kept from {kept_from} on"]
+    parts += [] if held_back is None else [f"held back: {held_back}"]
+    return "; ".join(parts) or None
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """A table, its writer's name, and the metadata keys of its commits that must be kept."""
+    """A table, its writer's name, the metadata keys of its commits that must be kept, and what removes its old rows."""
 
     table: str
     writer: str
     keys: Sequence[str]
+    retention: Retention | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +117,9 @@ class Maintenance:
         small_files: compact a table that has this many files below 32 MiB.
         retention_hours: how long a file that no current version needs is kept; None for the table's own (Delta's default
             is 7 days). A shorter time breaks readers that have been reading for longer.
+        retentions: how long changelogs and quarantines keep their rows.
+        folders: each source's folder of input files.
+        sinks: the topics to which tables are published, by table.
     """
 
     spark: SparkSession
@@ -104,6 +129,9 @@ class Maintenance:
     assets: Mapping[str, DerivedAsset]
     small_files: int = 16
     retention_hours: int | None = None
+    retentions: Retentions = KEEP_ALL
+    folders: Mapping[str, str] = field(default_factory=dict)
+    sinks: Mapping[str, Sink] = field(default_factory=dict, repr=False)
 
     def __call__(self) -> list[Maintained]:
         """Maintain every existing table; a table with a writer is skipped until the next run, and a failure is reported.
@@ -119,11 +147,13 @@ class Maintenance:
     def _tables(self) -> Iterator[_Kept]:
         yield _Kept(TABLE, "ledger", ())
         for source in self.sources.values():
-            yield _Kept(source.log, "ledger", (ATTEMPT,))
-            yield _Kept(source.quarantine, "ledger", (ATTEMPT,))
+            yield _Kept(source.log, "ledger", (ATTEMPT,), LogRetention(self._reading, source, self._snapshot))
+            rejected = QuarantineRetention(self._reading, source, self.retentions.quarantines, self.folders.get(source.name))
+            yield _Kept(source.quarantine, "ledger", (ATTEMPT,), rejected)
         for asset in self.assets.values():
             if asset.operator.emits.upserts:
-                yield _Kept(asset.changelog, asset.name, (PROGRESS,))
+                changes = ChangelogRetention(self._reading, asset, self.retentions.changelogs, partial(self._published, asset.name))
+                yield _Kept(asset.changelog, asset.name, (PROGRESS,), changes)
                 yield _Kept(asset.name, asset.name, (APPLIED,))
             else:
                 yield _Kept(asset.name, asset.name, (PROGRESS,))
@@ -134,8 +164,9 @@ class Maintenance:
         try:
             if self.lake.delta(kept.table) is None:
                 return None
+            planned = None if kept.retention is None else kept.retention.plan()  # it may take long, so without the lock
             with naming_lost_files(self.lake, [kept.table]), self.lake.writer(kept.writer, "maintenance"):
-                return self._maintain(kept)
+                return self._maintain(kept, planned)
         except (LakeBusy, DeltaConcurrentModificationException, CommitFailedError) as busy:
             why = str(busy).splitlines()[0]
             if isinstance(busy, CommitFailedError) and _UNSUPPORTED in why:
@@ -143,16 +174,33 @@ class Maintenance:
             return Maintained(kept.table, left=why)
         except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
             return Maintained(kept.table, failed=f"Spark failed with {spark_condition(error)}")
-        except (DeltaError, LakeError, LedgerError, OSError) as error:
+        except (DeltaError, LakeError, LedgerError, SinkError, OSError) as error:
             return Maintained(kept.table, failed=f"{type(error).__name__}: {error}".splitlines()[0])
 
-    def _maintain(self, kept: _Kept) -> Maintained:
+    @cached_property
+    def _reading(self) -> Reading:
+        return Reading(self.spark, self.lake, self.ledger, self.sources, self.assets)
+
+    def _snapshot(self, asset: str) -> Advance:
+        return snapshot(Advance(self._reading, self.assets[asset], 1))
+
+    def _published(self, asset: str) -> int | None:
+        """The last step of a table of which a topic has all records; None if it has none, or if the table is published to no topic."""
+        if asset not in self.sinks:
+            return None
+        with Topic(self.spark, self.sinks[asset], asset, compacted=True) as topic:
+            newest = topic.newest()
+        return None if newest is None else newest.step if newest.complete else newest.since
+
+    def _maintain(self, kept: _Kept, planned: Removal | None) -> Maintained:
         before = _files(self._open(kept))
+        done = Removal() if planned is None or kept.retention is None else kept.retention.remove(planned)
         self._compact(kept)
         removed = self._vacuum(kept)
         self._carry(kept)
         self._checkpoint(kept)
-        return Maintained(kept.table, before, _files(self._open(kept)), removed)
+        left = done.rows, done.kept_from, done.held_back
+        return Maintained(kept.table, before, _files(self._open(kept)), removed, None, None, *left)
 
     def _open(self, kept: _Kept) -> DeltaTable:
         return DeltaTable(self.lake.path(kept.table), storage_options=self.lake.storage_options)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 
-from assets.days import day_end, day_start
+from assets.days import day_end, day_of, day_start
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, STEP, UPDATE_AFTER, UPDATE_BEFORE
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
@@ -27,6 +27,8 @@ class Rebuilt:
         days: the days that differed and were repaired.
         missing: the number of rows that the table lacked.
         extra: the number of rows that the table should not have had.
+        kept_from: the first day that can be computed, if retention has removed older rows: earlier results are left as they are, and an
+            upserted table is compared with its changelog. None if all days can be computed.
     """
 
     first: date
@@ -34,6 +36,7 @@ class Rebuilt:
     days: tuple[date, ...] = ()
     missing: int = 0
     extra: int = 0
+    kept_from: date | None = None
 
 
 def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
@@ -41,7 +44,7 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
 
     The repair is one correction: one step that writes only the rows that differ. So the table's change data feed contains only these
     rows, and every downstream table is corrected too. An upserted table is recomputed completely, because its rows have no day. If
-    nothing differs, nothing is written.
+    nothing differs, nothing is written. Results of which retention has removed rows are left as they are.
 
     Raises:
         OperatorError: the asset's results are never final.
@@ -59,41 +62,49 @@ def _repair(advance: Advance, first: date, last: date) -> Rebuilt:
     kinds = advance.repair()
     point("rebuild.after_write")
     lacked, held = kinds.get(INSERT, 0) + kinds.get(UPDATE_AFTER, 0), kinds.get(DELETE, 0) + kinds.get(UPDATE_BEFORE, 0)
-    return Rebuilt(first, last, (), lacked, held)
+    return Rebuilt(first, last, (), lacked, held, _kept_from(advance))
+
+
+def _kept_from(advance: Advance) -> date | None:
+    """The first day that can be computed; None if all can."""
+    kept = advance.reading.kept(advance.asset)
+    return None if kept is None else day_of(kept.first)
 
 
 def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     asset, reading = advance.asset, advance.reading
     now = progress(reading.lake, asset)
-    start, end = day_start(first) - 1, day_end(last)
-    if now.closed_to is None or now.closed_to <= start:
-        return Rebuilt(first, last)
+    kept_from = _kept_from(advance)
+    start, end = day_start(first if kept_from is None else max(first, kept_from)) - 1, day_end(last)
+    if now.closed_to is None or now.closed_to <= start or end <= start:
+        return Rebuilt(first, last, kept_from=kept_from)
     closing = ClosedRange(start, min(end, now.closed_to))
     wanted = advance.closed(closing, now.seq)
     found = reading.differing_days(asset.name, closing, wanted)
     if not found:
-        return Rebuilt(first, last)
+        return Rebuilt(first, last, kept_from=kept_from)
     days = tuple(sorted(found))
     point("rebuild.before_write")
     advance.correct(now, replace(now, step=now.step + 1), closing)
     point("rebuild.after_write")
-    return Rebuilt(first, last, days, sum(m for m, _ in found.values()), sum(e for _, e in found.values()))
+    return Rebuilt(first, last, days, sum(m for m, _ in found.values()), sum(e for _, e in found.values()), kept_from)
 
 
-def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream: bool = False) -> list[str]:
+def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> list[str]:
     """Empty tables, so that an advance rebuilds them from the event logs with their present settings.
 
     Args:
         advances: every asset of the lake, by name, each after those that it reads.
         names: the assets to rebuild.
         downstream: whether to empty every downstream asset too; if not, no downstream asset may have a table.
+        from_kept: whether tables may lose results that cannot be computed again, because retention has removed the rows.
 
     Returns:
         The assets that are empty now, in the order in which to advance them.
 
     Raises:
         ProgressError: a downstream table of an emptied table would not be emptied, or a table would stay empty, because one of its
-            sources was renamed.
+            sources was renamed, or would lose results without `from_kept`.
     """
     assets = {name: advance.asset for name, advance in advances.items()}
     readers = readers_of(assets, names)
@@ -102,9 +113,18 @@ def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream:
     again = [name for name in advances if name in names or name in readers]
     for name in again:
         _check_sources(advances[name])
+        if not from_kept:
+            _check_kept(advances[name])
     for name in again:
         empty(advances[name])
     return again
+
+
+def _check_kept(advance: Advance) -> None:
+    """Raise if a table has results that cannot be computed again."""
+    kept, now = advance.reading.kept(advance.asset), _stored(advance)
+    if kept is not None and now.step and (now.complete_from is None or now.complete_from < kept.first):
+        raise ProgressError.loses_results(advance.asset.name, str(day_of(kept.first)))
 
 
 def _check_sources(advance: Advance) -> None:

@@ -8,12 +8,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
+from assets.days import moment
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, STEP, fold
 from operators.columns import keys_of, of_keys
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.changelog_reader import APPLIED, as_of_step, change_column, steps_of, upserted
 from platform_defs.engine.inputs.progress import Progress, step_id, stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.data_skipping import rows_of_matching_files
 from platform_defs.engine.lake.reads import commits_with
 
@@ -47,7 +49,8 @@ def newest(reading: Reading, asset: DerivedAsset, known: Mapping[str, Any] | Non
     now = stored_progress(reading.lake, asset)
     if not now.step:
         return None
-    rows = None if known is None else _rows_of(reading, asset, now, known)
+    is_readable = known is not None and int(known["step"]) >= (reading.lake.transaction(asset.changelog, RETENTION) or 0)
+    rows = _rows_of(reading, asset, now, known) if known is not None and is_readable else None
     since = 0 if rows is None or known is None else int(known["step"])
     changelog = steps_of(reading, asset, since, now.step).drop(CHANGED_AT)
     if rows is not None:
@@ -85,13 +88,17 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     The first step after `time` and all steps with higher numbers are left out, even if the clock was set back after that step.
 
     Raises:
-        OperatorError: the asset has no changelog, or no step yet.
+        OperatorError: the asset has no changelog, or no step yet, or retention has replaced the steps of that time.
     """
     key = upserted(asset).key
     if reading.lake.delta(asset.changelog) is None:
         raise OperatorError(f"{asset.name} has no step yet, so it has no earlier state; advance it first")
     changelog = reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))
     [later] = changelog.where(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))).agg(F.min(STEP)).first() or [None]
+    replaced = reading.lake.transaction(asset.changelog, RETENTION) or 0
+    if later is not None and later <= replaced:
+        removed = f"retention has replaced its steps up to {replaced} by their result"
+        raise OperatorError(f"{asset.name} has no state of {moment(time).isoformat()} any more: {removed}. Read a later time")
     changelog_then = changelog if later is None else changelog.where(F.col(STEP) < later)
     return fold(changelog_then.drop(CHANGED_AT), key=key, order=STEP)
 
@@ -104,9 +111,15 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     record it.
 
     Raises:
-        OperatorError: the asset, or a table that it reads, has no changelog.
+        OperatorError: the asset, or a table that it reads, has no changelog, or retention has removed rows of a source.
     """
     _ = upserted(asset)
+    for source in sorted(reading.input_named(asset.name).sources):
+        if (cut := reading.cut(source)) is not None:
+            removed = f"retention has removed rows of {source} with event times before {moment(cut.before).isoformat()}"
+            raise OperatorError(
+                f"{asset.name} cannot be computed as of an event time: {removed}. Read its present rows, or an `--as-of` time"
+            )
     rows = asset.rows(*[_known(reading, asset, which, time) for which in range(len(asset.inputs))])
     reads = asset.operator.reads
     if reads.ttl is None or reads.ttl_by == "processing":

@@ -71,7 +71,7 @@ def writes(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, first: 
 def _of_changelog(reading: Reading, asset: DerivedAsset, sink: Sink, done: int) -> Iterator[Write]:
     encoding = Encoding(reading.spark, sink, asset.name)
     for step in _steps_with_changes(reading, asset, done):
-        changelog = steps_of(reading, asset, step - 1, step).drop(CHANGED_AT)
+        changelog = steps_of(reading, asset, done, step).drop(CHANGED_AT)
         encoders = partial(encoding, "value", changelog.schema), partial(encoding, "key", changelog.schema)
         upserts = keyed_upserts(changelog, key=asset.operator.emits.key, order=STEP, encode=encoders[0], encode_key=encoders[1])
         yield Write(done, step, upserts.select(KEY, VALUE, F.lit(None).cast("string").alias(KIND), _no_number()))

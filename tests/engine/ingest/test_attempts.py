@@ -22,6 +22,7 @@ CHANGES: dict[str, Any] = {
     "duplicate_horizon": "1 day",
     "idle_timeout": "1 hour",
     "future_skew": "1 hour",
+    "retention": "30 days",
     "rules": (RowRule("r", "v > 0"),),
     "options": {"nullValue": "NA"},
     "new_columns": "quarantine",

@@ -1,11 +1,13 @@
 """The command line prints rows escaped, complete and within the terminal's width. No test starts Spark."""
 
+from dataclasses import asdict
 from datetime import date
 from typing import Any
 
 import pytest
 
 from platform_defs.cli import monitored, render, status
+from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.engine.operations.rebuild import Rebuilt
 
 EVIL = "\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07\\"
@@ -67,7 +69,7 @@ def test_without_late_rows_one_line_is_printed(capsys: pytest.CaptureFixture[str
 
 def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     """The file name in a maintenance report, the name of a lake, and a side of a violated law."""
-    render.print_maintained({"tables": [{"table": EVIL, "before": 1, "after": 1, "removed": 0, "left": EVIL}]})
+    render.print_maintained({"tables": [asdict(Maintained(EVIL, 1, 1, left=EVIL, held_back=EVIL))]})
     failure = {"at": "2026-03-01 12:00:00.000Z", "error": "OSError", "message": EVIL}
     monitored = {"held_back_by": EVIL, "held_back_seconds": 3600.0, "last_failure": failure}
     asset = {"steps": 0, "waits_for": [EVIL], "law": {"holds": True, "broken": []}, **monitored}

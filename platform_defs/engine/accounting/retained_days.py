@@ -1,0 +1,110 @@
+"""The accounts of days whose rows retention has removed: their totals, and the rows that arrived since.
+
+The totals of a day are those of the account that the table had when its rows were removed. Rows that arrive later for such a day are late,
+filtered, or, in an upserted table, handled; they are counted from the log.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import date
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from assets.days import day_of as day_of_time
+from assets.ports import TERMS
+from operators.engine_columns import EVENT_TIME, SEQ
+from platform_defs.engine.accounting.day_accounts import DayAccount, day_of
+from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
+from platform_defs.engine.inputs.retained import Kept, RetainedDay
+from platform_defs.engine.lake.small_queries import collected
+
+Sums = dict[tuple[str, date], Counter[str]]
+"""Terms by side and day."""
+
+
+def retained_accounts(advance: Advance, kept: Kept, days: tuple[date, date] | None) -> list[DayAccount]:
+    """The accounts of the days before `kept.first`.
+
+    Args:
+        advance: the asset.
+        kept: from when on it is accounted for row by row.
+        days: the first and the last day; None for all.
+    """
+    if days is not None and days[0] >= day_of_time(kept.first):
+        return []
+    totals, upserts = kept.totals, not advance.asset.operator.reads.closes_ranges
+    sums = Sums() if totals is None else sums_of(totals.days)
+    if totals is not None or upserts:  # a table of results that was made later has none for these days
+        add(sums, later_rows(advance, kept.first, 0 if totals is None else totals.upto, start_of(advance, kept)))
+    chosen = {of: terms for of, terms in sums.items() if days is None or days[0] <= of[1] <= days[1]}
+    return accounts_of(chosen)
+
+
+def accounts_of(sums: Sums) -> list[DayAccount]:
+    """Accounts in the order of their days."""
+    found = [DayAccount(side, day, **{term: terms[term] for term in TERMS}) for (side, day), terms in sums.items() if any(terms.values())]
+    return sorted(found, key=lambda a: (a.day, a.side))
+
+
+def sums_of(days: Iterable[RetainedDay]) -> Sums:
+    """Stored totals by side and day."""
+    return {(of.side, date.fromisoformat(of.day)): Counter({term: int(rows) for term, rows in of.terms.items()}) for of in days}
+
+
+def sums_of_accounts(accounts: Iterable[DayAccount]) -> Sums:
+    """The terms of accounts by side and day."""
+    found = Sums()
+    add(found, [((a.side, a.day), {term: getattr(a, term) for term in TERMS}) for a in accounts])
+    return found
+
+
+def add(sums: Sums, more: Iterable[tuple[tuple[str, date], Mapping[str, int]]], sign: int = 1) -> None:
+    """Add terms to sums, or subtract them."""
+    for of, terms in more:
+        found = sums.setdefault(of, Counter())
+        for term, rows in terms.items():
+            found[term] += sign * rows
+
+
+def start_of(advance: Advance, kept: Kept | None) -> int | None:
+    """The first event time of the rows that count: of results that were made after rows had been removed, those from their beginning on."""
+    return kept.complete_from if kept is not None and advance.asset.operator.reads.closes_ranges else None
+
+
+def later_rows(advance: Advance, before: int, since: int, start: int | None) -> list[tuple[tuple[str, date], Mapping[str, int]]]:
+    """The terms of the rows of batches after `since` with event times in `start <= event_time < before`, by side and day.
+
+    A row that is neither late nor filtered is handled by an upserted table; a table of closed ranges has no such row, so it is only
+    accepted, which breaks the law.
+    """
+    upserts = not advance.asset.operator.reads.closes_ranges
+    handled = progress(advance.reading.lake, advance.asset).seq
+    parts = list[DataFrame]()
+    for which, of in enumerate(advance.reading.inputs_of(advance.asset)):
+        if not of.is_source or not _has_rows(advance, of.name, since, before):
+            continue
+        span = Span(start, before - 1)
+        rows = advance.reading.with_lateness(advance.asset, which, advance.reading.ledger.head, span, since)
+        late, filtered = F.col(LATE), F.col(FILTERED)
+        on_time, is_handled = ~late & ~filtered & F.lit(upserts), F.col(SEQ) <= handled
+        terms = {
+            "accepted": F.lit(True),
+            "late": late,
+            "filtered": filtered,
+            "matched": on_time & is_handled,
+            "pending": on_time & ~is_handled,
+        }
+        by_day = rows.groupBy(F.lit(of.name).alias("side"), day_of(F.col(EVENT_TIME)))
+        parts.append(by_day.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]))
+    found = collected(reduce(DataFrame.unionByName, parts)) if parts else []
+    return [((row["side"], row["day"]), {term: row[term] for term in TERMS if term in row}) for row in found]
+
+
+def _has_rows(advance: Advance, source: str, since: int, before: int) -> bool:
+    """Whether the ledger records rows of batches after `since` with an event time before `before`."""
+    firsts = advance.reading.ledger.source(source).batches_with_rows(since)["first_event_time"].to_pylist()
+    return min(firsts, default=before) < before

@@ -1,0 +1,216 @@
+"""What retention has removed from event logs, and from when on a table can still be computed from the rest.
+
+A cut removes the rows of one log with `event_time < before` in the batches up to `upto`. Its number is in the Delta commit that removes the
+rows. What has to be known of the removed rows is in one JSON file for each cut, which is written before that commit: the file of a cut
+that was never committed has no effect, and is replaced. So a reader of any version of the log finds the totals that belong to it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from deltalake.exceptions import DeltaError
+
+from assets.contracts import DerivedAsset, SourceContract
+from operators.timing import DAY_MS
+from platform_defs.engine.inputs.input import Input
+from platform_defs.engine.inputs.progress import Progress, stored_progress, table_identity
+from platform_defs.engine.lake.commits import RETENTION
+from platform_defs.engine.lake.data_files import filesystem, replace_file
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
+
+FOLDER = "_retained"
+_KEPT_FILES = 8
+"""Files of so many cuts are kept, for readers of earlier versions of the log."""
+
+
+@dataclass(frozen=True)
+class RetainedDay:
+    """The rows of one side and day that a table has accounted for before retention removed them.
+
+    Args:
+        side: the source.
+        day: the day, as text: YYYY-MM-DD.
+        terms: the rows by term (`accepted`, `matched` and so on).
+    """
+
+    side: str
+    day: str
+    terms: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class RetainedTable:
+    """The day totals of one table at a cut.
+
+    Args:
+        identity: the table that was accounted for; the totals are not those of a table that was rebuilt since.
+        first: the first day that is still accounted for row by row, as its first ms.
+        upto: the totals are of the rows of batches up to this one.
+        days: the totals of all days before.
+    """
+
+    identity: str
+    first: int
+    upto: int
+    days: tuple[RetainedDay, ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What the cuts of an event log have removed, all taken together.
+
+    Args:
+        number: how many cuts there were.
+        before: they removed the rows with an event time before this one, in epoch ms.
+        upto: of these the rows of batches up to this one.
+        rows: the number of rows.
+        batches: of the batches that have other rows too, the number of removed rows.
+        tables: the totals of the tables that read the source, by name.
+    """
+
+    number: int
+    before: int
+    upto: int
+    rows: int = 0
+    batches: Mapping[int, int] = field(default_factory=dict)
+    tables: Mapping[str, RetainedTable] = field(default_factory=dict)
+
+    def held_of(self, seq: int, accepted: int, last_event_time: int | None) -> int:
+        """The number of rows of a batch that the log still has, according to the ledger.
+
+        Args:
+            seq: the batch.
+            accepted: the number of rows that the ledger records for it.
+            last_event_time: the newest event time of these rows.
+        """
+        if seq > self.upto:
+            return accepted
+        return 0 if last_event_time is not None and last_event_time < self.before else accepted - self.batches.get(seq, 0)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """From when on a table can still be computed, and accounted for row by row.
+
+    Args:
+        first: the first ms of the first such day.
+        totals: the totals of the days before; None if the table never accounted for them.
+        complete_from: the first ms of the table's results; None if it has results from the beginning on.
+    """
+
+    first: int
+    totals: RetainedTable | None = None
+    complete_from: int | None = None
+
+
+def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
+    """What was removed from a source's log, in the version of it that the lake, or its snapshot, has; None for nothing.
+
+    Raises:
+        LakeError: the file with the totals of the removed rows is missing or damaged.
+    """
+    number = lake.transaction(contract.log, RETENTION)
+    if number is None:
+        return None
+    try:
+        return _read(
+            _Root(lake.root, tuple(sorted((lake.storage_options or {}).items()))), contract.name, number, lake.identity(contract.log)
+        )
+    except (OSError, DeltaError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LakeError.lost_totals(contract.log, f"{lake.root}/{_path(contract.name, number)}", error) from error
+
+
+@dataclass(frozen=True)
+class _Root:
+    root: str
+    options: tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=64)
+def _read(of: _Root, source: str, number: int, identity: str | None) -> Cut:
+    """A cut that was committed, whose file never changes; the log has another identity if the lake was made again in the same folder."""
+    with filesystem(of.root, dict(of.options) or None).open_input_stream(_path(source, number)) as file:
+        stored = json.loads(file.read())
+    if stored["log"] != identity:
+        raise ValueError("it is of another log")
+    batches = {int(seq): int(rows) for seq, rows in stored["batches"].items()}
+    tables = {name: _table(of_table) for name, of_table in stored["tables"].items()}
+    return Cut(number, int(stored["before"]), int(stored["upto"]), int(stored["rows"]), batches, tables)
+
+
+def _table(stored: Mapping[str, Any]) -> RetainedTable:
+    days = tuple(RetainedDay(day["side"], day["day"], day["terms"]) for day in stored["days"])
+    return RetainedTable(stored["identity"], int(stored["first"]), int(stored["upto"]), days)
+
+
+def write(lake: Lake, contract: SourceContract, cut: Cut) -> None:
+    """Write the totals of a cut, before it is made."""
+    stored = asdict(cut) | {"log": lake.identity(contract.log)}
+    replace_file(lake.root, _path(contract.name, cut.number), json.dumps(stored).encode(), lake.storage_options)
+
+
+def forget_earlier(lake: Lake, contract: SourceContract, number: int) -> None:
+    """Delete the totals of cuts that no reader can be at any more."""
+    if number > _KEPT_FILES:
+        files, path = filesystem(lake.root, lake.storage_options), _path(contract.name, number - _KEPT_FILES)
+        try:
+            files.delete_file(path)
+        except (FileNotFoundError, DeltaError):  # an earlier maintenance deleted it
+            return
+
+
+def _path(source: str, number: int) -> str:
+    return f"{FOLDER}/{source}/{number}.json"
+
+
+def margin(asset: DerivedAsset) -> int:
+    """How much older than a result the rows may be that a table needs to compute it and to account for it, in ms."""
+    reads = asset.operator.reads
+    if not reads.closes_ranges:
+        return 0
+    lookbacks = [reads.lookback_of(which) or 0 for which in range(len(asset.inputs))]
+    return 1 + max(reads.watermark_delay + reads.longest_lookback, *lookbacks)
+
+
+def has_lost_rows(cut: Cut, lake: Lake, asset: DerivedAsset, now: Progress) -> bool:
+    """Whether a cut removed rows that a table has not handled: then it was not in the pipeline when the cut was made."""
+    table = cut.tables.get(asset.name)
+    if table is not None and table.identity == table_identity(lake, asset):
+        return False
+    return cut.upto > now.seq or (now.closed_to is not None and cut.before > now.closed_to + 1 - margin(asset))
+
+
+def kept(lake: Lake, asset: DerivedAsset, inputs: Sequence[Input], sources: Mapping[str, SourceContract]) -> Kept | None:
+    """From when on a table can still be computed; None if that is from the beginning on.
+
+    Args:
+        lake: the lake, or a snapshot of it.
+        asset: the table.
+        inputs: its inputs.
+        sources: the sources, by name.
+    """
+    complete_from, identity = stored_progress(lake, asset).complete_from, table_identity(lake, asset)
+    totals, starts = list[RetainedTable](), [] if complete_from is None else [complete_from]
+    for of in inputs:
+        if of.table is not None:
+            starts += [] if (start := _start_of(lake, of.table)) is None else [start + margin(asset)]
+        elif (cut := cut_of(lake, sources[of.name])) is not None:
+            table = cut.tables.get(asset.name)
+            if table is not None and table.identity == identity:
+                totals.append(table)
+            else:
+                starts.append(cut.before + margin(asset))
+    if not starts and not totals:
+        return None
+    first = -(-max([*starts, *[table.first for table in totals]]) // DAY_MS) * DAY_MS
+    return Kept(first, max(totals, key=lambda table: (table.first, table.upto), default=None), complete_from)
+
+
+def _start_of(lake: Lake, table: DerivedAsset) -> int | None:
+    """The first event time from which on a table that others read is complete."""
+    start = stored_progress(lake, table).complete_from
+    return None if start is None else start + table.operator.reads.watermark_delay

@@ -1,0 +1,237 @@
+"""Retention of event logs: remove rows that are older than a source's `retention`, and that no table may still read.
+
+Rows leave by whole days (UTC) of event time. The log keeps more than the days that it must keep: as much as tables look back, and the
+duplicate horizon of a source with a key. So each kept day can still be computed again, and a duplicate on it is still found. Before rows
+leave, the account of their days must hold; its totals are kept (see `inputs.retained`). If it does not hold, no row leaves.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from assets.contracts import DerivedAsset, SourceContract
+from assets.days import day_of
+from operators.engine_columns import EVENT_TIME, SEQ
+from operators.errors import OperatorError, TidemarkError
+from operators.timing import DAY_MS, length_ms
+from platform_defs.engine.accounting.account import account
+from platform_defs.engine.accounting.retained_days import add, later_rows, start_of, sums_of_accounts
+from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.advance.oldest_change import final_before
+from platform_defs.engine.ingest.uncommitted import ATTEMPT
+from platform_defs.engine.inputs.progress import ProgressError, stored_progress, table_identity
+from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, forget_earlier, margin, write
+from platform_defs.engine.lake.commits import RETENTION
+from platform_defs.engine.lake.sql_rows import sql_rows
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.snapshot import last_with_rows
+from platform_defs.faults import point
+
+_ROW_COLUMNS = ("seq", "accepted", "first_event_time", "last_event_time")
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What retention removes from a table, or why it removes nothing more.
+
+    Args:
+        rows: the number of rows that it removes.
+        kept_from: the first day (of a changelog, the first step; of a quarantine, the first time) that is kept whole, as text; None for
+            all.
+        held_back: why newer rows are kept than the setting asks for; None if they are not.
+        cut: the cut that is to be made in an event log.
+        number: the day from which on a quarantine is to be kept, or the last step of a changelog that is to be replaced.
+    """
+
+    rows: int = 0
+    kept_from: str | None = None
+    held_back: str | None = None
+    cut: Cut | None = None
+    number: int | None = None
+
+
+class Retention(Protocol):
+    """Removes old rows from one table."""
+
+    def plan(self) -> Removal | None:
+        """What is to be removed; None if the table keeps its rows for ever."""
+        ...
+
+    def remove(self, planned: Removal) -> Removal:
+        """Remove it; returns what was removed. The caller holds the lock of the table's writer."""
+        ...
+
+
+class _HeldBackError(TidemarkError):
+    """No row may leave."""
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """Up to where rows may leave.
+
+    Args:
+        first: the first ms of the first day that is kept.
+        upto: the last batch whose rows may leave.
+        why: what limits it, if it is not the setting.
+    """
+
+    first: int
+    upto: int
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class LogRetention:
+    """Removes rows from the event log of one source.
+
+    Args:
+        reading: reads the lake.
+        contract: the source.
+        snapshot: returns a snapshot of a table and its inputs.
+    """
+
+    reading: Reading
+    contract: SourceContract
+    snapshot: Callable[[str], Advance]
+
+    def plan(self) -> Removal | None:
+        """What is to be removed; None if the source keeps its rows for ever. It needs no lock: rows of committed batches never change."""
+        earlier, retention = self.reading.cut(self.contract.name), self.contract.retention
+        if retention is None:
+            return None if earlier is None else Removal(kept_from=self._kept_from(earlier))
+        try:
+            limit = self._limit(length_ms(retention, "retention"))
+            return self._planned(limit, earlier) or Removal(kept_from=self._kept_from(earlier), held_back=limit.why)
+        except (_HeldBackError, ProgressError, LedgerError, OperatorError) as error:
+            return Removal(kept_from=self._kept_from(earlier), held_back=str(error))
+
+    def remove(self, planned: Removal) -> Removal:
+        """Make a planned cut. The caller holds the ledger's lock; after a kill, the next maintenance plans it again.
+
+        Raises:
+            LakeError: another writer has committed to the log.
+        """
+        cut, lake = planned.cut, self.reading.lake
+        if cut is None:
+            return planned
+        seen = lake.delta(self.contract.log)
+        if seen is None or (seen.transaction_version(RETENTION) or 0) != cut.number - 1:
+            return Removal(held_back="another maintenance removed rows meanwhile")
+        point("retention.before_totals")
+        write(lake, self.contract, cut)
+        point("retention.after_totals")
+        lake.remove(self.reading.spark, self.contract.log, _condition(cut.before, cut.upto), cut.number, seen)
+        point("retention.after_remove")
+        forget_earlier(lake, self.contract, cut.number)
+        return planned
+
+    @property
+    def _readers(self) -> list[DerivedAsset]:
+        return [asset for asset in self.reading.assets.values() if self.contract.name in asset.inputs]
+
+    def _kept_from(self, cut: Cut | None) -> str | None:
+        """The first day that every table can still compute."""
+        if cut is None:
+            return None
+        starts = [kept.first for asset in self._readers if (kept := self.reading.kept(asset)) is not None]
+        return str(day_of(max(starts, default=-(-cut.before // DAY_MS) * DAY_MS)))
+
+    def _limit(self, retention: int) -> _Limit:
+        """Up to where rows may leave: the setting, what readers may still read, and which batches all of them have handled."""
+        last = self.reading.ledger.last().get(self.contract.name)
+        if last is None or last.watermark is None:
+            raise _HeldBackError(f"{self.contract.name} has no watermark yet")
+        found = _Limit(last.watermark - retention, last_with_rows(self.reading.ledger, self.contract.name))
+        for asset in self._readers:
+            now = stored_progress(self.reading.lake, asset)
+            if not now.seq:
+                raise _HeldBackError(f"{asset.name} has no step yet")
+            final = final_before(self.reading, asset) if asset.operator.reads.closes_ranges else found.first
+            if final is None:
+                raise _HeldBackError(f"results of {asset.name} may still change at any age")
+            slower = final < found.first
+            why = f"{asset.name} may still read rows of {day_of(final)}" if slower else found.why
+            found = _Limit(min(found.first, final), min(found.upto, now.seq), why)
+        return _Limit(found.first // DAY_MS * DAY_MS, found.upto, found.why)
+
+    def _planned(self, limit: _Limit, earlier: Cut | None) -> Removal | None:
+        """The cut at a limit; None if no row would leave."""
+        margins = [margin(asset) for asset in self._readers]
+        horizon = length_ms(self.contract.duplicate_horizon, "duplicate_horizon") if self.contract.unique_key else 0
+        before = limit.first - max([*margins, horizon])
+        known = Cut(0, before, 0) if earlier is None else earlier
+        if before < known.before:
+            return None
+        batches = self._batches(before, limit.upto)
+        counts = self._counts(before, limit.upto) if any(known.held_of(seq, rows, last) for seq, rows, _, last in batches) else {}
+        if not counts:
+            return None
+        split = dict[int, int]()
+        for seq, rows, _, last in batches:
+            held = known.held_of(seq, rows, last)
+            if last >= before:
+                split[seq] = rows - held + counts.get(seq, 0)
+            elif held != counts.get(seq, 0):
+                why = f"{held:,} rows of batch {seq} in the ledger, {counts.get(seq, 0):,} in the log"
+                raise _HeldBackError(f"ledger and log of {self.contract.name} differ: {why}")
+        rows, tables = sum(counts.values()), {a.name: self._totals(a, limit) for a in self._readers}
+        cut = Cut(known.number + 1, before, limit.upto, known.rows + rows, {seq: n for seq, n in split.items() if n}, tables)
+        kept_from = str(day_of(max([limit.first, *[table.first for table in tables.values()]])))
+        return Removal(rows, kept_from, limit.why, cut)
+
+    def _batches(self, before: int, upto: int) -> list[tuple[int, int, int, int]]:
+        """The batches with rows before a time: number, rows, first and last event time."""
+        found = self.reading.ledger.source(self.contract.name).batches_with_rows(0, upto)
+        rows = zip(*[found[column].to_pylist() for column in _ROW_COLUMNS], strict=True)
+        return [(seq, accepted, first, last) for seq, accepted, first, last in rows if first < before]
+
+    def _counts(self, before: int, upto: int) -> Mapping[int, int]:
+        """The number of rows in the log to be removed, by batch."""
+        lake = self.reading.lake
+        if (why := unfinished_ingest(self.reading, self.contract, self.contract.log)) is not None:
+            raise _HeldBackError(why)
+        sql = f"SELECT {SEQ} AS batch, count(*) AS rows FROM events WHERE {_condition(before, upto)} GROUP BY {SEQ}"
+        found = sql_rows(lake, {"events": self.contract.log}, sql)
+        return dict(zip(found["batch"].to_pylist(), found["rows"].to_pylist(), strict=True))
+
+    def _totals(self, asset: DerivedAsset, limit: _Limit) -> RetainedTable:
+        """The totals of a table for the days before the first that is kept, of the rows up to the limit's batch.
+
+        Raises:
+            _HeldBackError: the account of one of these days does not hold.
+        """
+        advance = self.snapshot(asset.name)
+        reading, kept = advance.reading, advance.reading.kept(asset)
+        first = limit.first if kept is None else max(limit.first, kept.first)
+        times = [t for name in asset.inputs if (t := reading.ledger.source(name).oldest) is not None]
+        days = day_of(min([*times, first - 1])), day_of(first) - timedelta(days=1)
+        accounts = account(advance, days)
+        if broken := [a for a in accounts if not a.holds or (a.pending and asset.operator.reads.closes_ranges)]:
+            raise _HeldBackError(f"the account of {asset.name} does not hold for {broken[0].side} on {broken[0].day}")
+        sums = sums_of_accounts(accounts)
+        add(sums, later_rows(advance, first, limit.upto, start_of(advance, kept)), sign=-1)
+        found = [RetainedDay(side, str(day), {t: n for t, n in terms.items() if n}) for (side, day), terms in sorted(sums.items())]
+        identity = table_identity(reading.lake, asset)
+        assert identity is not None, "a table with a step exists"
+        return RetainedTable(identity, first, limit.upto, tuple(of for of in found if of.terms))
+
+
+def unfinished_ingest(reading: Reading, contract: SourceContract, table: str) -> str | None:
+    """Why no row of a log or a quarantine may leave: a killed ingest left rows, which the next one takes over or removes; else None."""
+    left = reading.lake.newest(table, ATTEMPT)
+    if left is None or left.value["seq"] <= reading.ledger.head:
+        return None
+    return f"an ingest of {contract.name} was interrupted; the next ingest goes on with it"
+
+
+def _condition(before: int, upto: int) -> str:
+    """Which rows leave, in the SQL of DataFusion."""
+    return f"{before_sql(EVENT_TIME, before)} AND {SEQ} <= {upto}"
+
+
+def before_sql(time: str, before: int) -> str:
+    """Whether a time is before another one (epoch ms), in the SQL of DataFusion."""
+    return f"{time} < arrow_cast({before * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"

@@ -1,0 +1,235 @@
+"""Retention removes old rows from logs, quarantines and changelogs, and nothing that a table may still read."""
+
+import json
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from assets.contracts import DerivedAsset
+from operators.errors import OperatorError
+from platform_defs.cli import status
+from platform_defs.engine import DayAccount, Engine, ProgressError
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.operations.maintenance import Maintained
+from platform_defs.engine.operations.other_retention import Retentions
+from tests.conftest import CopyEngine, MakeEngine
+from tests.support.clock import Clock
+from tests.support.example_operators import RunningTotal
+from tests.support.kills import run_and_die
+from tests.support.small_sources import DAY, HOUR, START, Event, join, land, law_violations, replay, rows_of, source
+
+SOURCES = [source("l", retention="1 day"), source("r", retention="1 day")]
+PAIRS, LATER = join(), join("later_pairs", upper="20 minutes")
+TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
+BATCHES = [
+    {name: [Event(key, n, day * DAY + n * HOUR) for n, key in enumerate("abc")] + [Event("z", 9, (day + 1) * DAY)] for name in ("l", "r")}
+    for day in range(5)
+]
+LOG_POINTS = ["retention.before_totals", "retention.after_totals", "retention.after_remove"]
+
+
+def by_table(done: list[Maintained]) -> dict[str, Maintained]:
+    assert [m for m in done if m.left or m.failed] == []
+    return {m.table: m for m in done}
+
+
+def logged(engine: Engine, source: str) -> list[tuple[object, ...]]:
+    return rows_of(engine.reading.log(source, engine.ledger.head), "k", "v", "event_time")
+
+
+def accounted(engine: Engine, name: str = "pairs") -> list[DayAccount]:
+    assert engine.accounts.count_differences(name) == {}
+    found = engine.accounts.days(name)
+    assert [a for a in found if not a.holds] == []
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(make_module_engine: MakeEngine) -> Engine:
+    """A lake of five days, all finalized and handled, from which nothing was removed."""
+    made = make_module_engine(SOURCES, [PAIRS, TOTAL])
+    replay(made, BATCHES)
+    for name in made.assets:
+        made.advance(name)
+    return made
+
+
+@pytest.fixture
+def engine(whole: Engine, copy_engine: CopyEngine) -> Engine:
+    return copy_engine(whole)
+
+
+def test_old_rows_leave_and_their_totals_stay(engine: Engine, whole: Engine) -> None:
+    before = accounted(engine)
+    done = by_table(engine.maintain())
+    assert {t: (m.rows_removed, m.kept_from, m.held_back) for t, m in done.items() if m.rows_removed} == {
+        "events/l": (12, "2026-03-04", None),
+        "events/r": (12, "2026-03-04", None),
+    }
+    assert len(logged(engine, "l")) == 8
+    assert (accounted(engine), accounted(engine, "total")) == (before, accounted(whole, "total"))
+    days = date(2026, 3, 1), date(2026, 3, 4)
+    assert engine.accounts.days("pairs", days) == whole.accounts.days("pairs", days)
+    assert not any(m.rows_removed for m in engine.maintain()), "nothing more is old"
+    report = status.recorded(engine, ["pairs", "total"])
+    assert report["sources"]["l"]["retention"]["rows_removed"] == 12
+    assert report["assets"]["pairs"]["retention"]["totals"]["l"]["accepted"] == 12
+    json.dumps(report)
+
+
+@pytest.mark.parametrize("at", LOG_POINTS)
+def test_a_kill_loses_no_row_and_no_total(engine: Engine, make_engine: MakeEngine, at: str) -> None:
+    before = accounted(engine)
+    run_and_die(engine.maintain, at)
+    after = make_engine(SOURCES, [PAIRS, TOTAL])
+    assert accounted(after) == before
+    after.maintain()
+    assert (accounted(after), len(logged(after, "l")), len(logged(after, "r"))) == (before, 8, 8)
+
+
+def test_late_rows_of_removed_days_are_late_and_leave_too(engine: Engine) -> None:
+    engine.maintain()
+    replay(engine, [{"l": [Event("a", 7, HOUR), Event("z", 9, 5 * DAY + HOUR)]}])
+    engine.advance("pairs")
+    assert [(a.side, a.accepted, a.late) for a in engine.accounts.days("pairs", (date(2026, 3, 1), date(2026, 3, 1)))] == [
+        ("l", 4, 1),
+        ("r", 3, 0),
+    ]
+    engine.advance("total")
+    before = accounted(engine), accounted(engine, "total")
+    replay(engine, [{"r": [Event("z", 9, 5 * DAY + HOUR)]}])
+    engine.advance("pairs")
+    engine.advance("total")
+    assert by_table(engine.maintain())["events/l"].rows_removed == 5, "a day, and the late row"
+    assert (before[0][:2], before[1][:1]) == (accounted(engine)[:2], accounted(engine, "total")[:1])
+
+
+def test_a_reader_holds_back_what_it_has_not_handled(engine: Engine, make_engine: MakeEngine) -> None:
+    new = make_engine(SOURCES, [PAIRS, TOTAL, LATER])
+    assert by_table(new.maintain())["events/l"].held_back == "later_pairs has no step yet"
+    new.advance("later_pairs", START + 2 * DAY)
+    done = by_table(new.maintain())["events/l"]
+    assert (done.rows_removed, done.kept_from, done.held_back) == (4, "2026-03-02", "later_pairs may still read rows of 2026-03-02")
+    [*_] = new.advance("later_pairs")
+    assert by_table(new.maintain())["events/l"].rows_removed == 8
+    accounted(new, "later_pairs")
+
+
+def test_a_table_added_later_begins_where_the_log_is_complete(engine: Engine, make_engine: MakeEngine, whole: Engine) -> None:
+    engine.maintain()
+    new = make_engine(SOURCES, [PAIRS, TOTAL, LATER])
+    assert new.pending.days("later_pairs") == (date(2026, 3, 4), date(2026, 3, 5))
+    new.advance("later_pairs")
+    start = START + 3 * DAY
+    results = new.views.table("later_pairs").where(f"final_at < timestamp_millis({start})")
+    assert results.count() == 0
+    full = whole_of(whole, make_engine)
+    assert rows_of(new.views.table("later_pairs")) == rows_of(full.where(f"final_at >= timestamp_millis({start})"))
+    assert status.recorded(new, ["later_pairs"])["assets"]["later_pairs"]["retention"]["complete_from"] == "2026-03-04 00:00:00Z"
+    assert {a.day for a in new.accounts.days("later_pairs")} == {date(2026, 3, 4), date(2026, 3, 5), date(2026, 3, 6)}
+    accounted(new, "later_pairs")
+
+
+def whole_of(whole: Engine, make_engine: MakeEngine):
+    made = replace(whole, assets={LATER.name: LATER}, earlier=None)
+    made.advance(LATER.name)
+    return made.views.table(LATER.name)
+
+
+def test_a_rebuild_repairs_kept_days_and_leaves_others(engine: Engine) -> None:
+    engine.maintain()
+    table = engine.lake.path("pairs")
+    DeltaTable(table).delete("left_event_time >= arrow_cast('2026-03-04T00:00:00', 'Timestamp(Microsecond, Some(\"UTC\"))') AND k = 'a'")
+    assert law_violations(engine) == {("l", "2026-03-04"), ("r", "2026-03-04"), ("l", "2026-03-05"), ("r", "2026-03-05")}
+    done = engine.rebuild("pairs")
+    assert (done.missing, done.extra, done.kept_from) == (2, 0, date(2026, 3, 4))
+    accounted(engine)
+    with pytest.raises(ProgressError, match=r"pairs would lose its results before 2026-03-04.*`--from-kept`"):
+        list(engine.remake(["pairs"]))
+    [*_] = engine.remake(["pairs"], from_kept=True)
+    accounted(engine)
+    assert engine.pending.progress("pairs").complete_from == START + 3 * DAY
+    with pytest.raises(OperatorError, match=r"total cannot be computed as of an event time: retention has removed rows of l "):
+        engine.views.of_event_times_to("total", START + 4 * DAY)
+
+
+def test_a_changed_row_of_an_upserted_table_is_found_and_repaired(engine: Engine) -> None:
+    before = rows_of(engine.views.table("total"))
+    engine.maintain()
+    DeltaTable(engine.lake.path("total")).update({"total": "total + 1"}, predicate="k = 'a'")
+    assert law_violations(engine, "total") != set()
+    engine.rebuild("total")
+    assert rows_of(engine.views.table("total")) == before
+    accounted(engine, "total")
+
+
+def test_rows_stay_while_the_account_of_their_day_does_not_hold(engine: Engine) -> None:
+    DeltaTable(engine.lake.path("pairs")).delete(
+        "k = 'b' AND final_at < arrow_cast('2026-03-02T00:00:00', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+    )
+    done = by_table(engine.maintain())["events/l"]
+    assert (done.rows_removed, done.held_back) == (0, "the account of pairs does not hold for l on 2026-03-01")
+    engine.rebuild("pairs")
+    assert by_table(engine.maintain())["events/l"].rows_removed == 12
+
+
+def test_rows_whose_duplicates_may_have_left_are_quarantined(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", unique_key=("k", "v"), duplicate_horizon="1 hour", retention="1 day")], [TOTAL])
+    for day in range(4):
+        land(engine, "l", f"{day}.jsonl", [Event("a", day, day * DAY).line])
+        engine.ingest()
+    engine.advance("total")
+    assert by_table(engine.maintain())["events/l"].rows_removed == 2
+    land(engine, "l", "again.jsonl", [Event("a", 1, DAY).line, Event("a", 3, 3 * DAY).line, Event("a", 4, 3 * DAY).line])
+    [[batch]] = engine.ingest()
+    assert (batch.accepted, batch.duplicate, batch.quarantined) == (1, 1, 1)
+    [rejected] = engine.ingestion.quarantine.listed.rows("l")
+    assert rejected.reason == "older than the rows that retention keeps, so a duplicate would not be known"
+    engine.advance("total")
+    accounted(engine, "total")
+
+
+def test_lost_totals_are_reported(engine: Engine, make_engine: MakeEngine) -> None:
+    engine.maintain()
+    Path(engine.lake.root, "_retained", "l", "1.json").rename(Path(engine.lake.root, "lost.json"))
+    other = make_engine(SOURCES, [PAIRS, TOTAL])
+    from platform_defs.engine.inputs import retained
+
+    retained._read.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(LakeError, match=r"retention removed rows from events/l, and the file with their totals cannot be read"):
+        other.accounts.days("pairs")
+
+
+@pytest.fixture
+def counted(make_engine: MakeEngine, clock: Clock) -> Engine:
+    """A total of three batches that were handled on three days, and two rejected rows of the first."""
+    engine = replace(make_engine([source("l")], [TOTAL]), retentions=Retentions(DAY, DAY))
+    for day in range(3):
+        land(engine, "l", f"{day}.jsonl", [Event(k, 1, day * HOUR).line for k in "ab"] + (["{cut", "{torn"] if not day else []))
+        engine.ingest()
+        engine.advance("total")
+        clock.pass_ms(DAY)
+    return engine
+
+
+@pytest.mark.parametrize(
+    "at", [None, "retention.before_quarantine", "retention.after_quarantine", "retention.before_changelog", "retention.after_changelog"]
+)
+def test_changelogs_and_quarantines_lose_what_is_old(counted: Engine, tmp_path: Path, at: str | None) -> None:
+    before, times = rows_of(counted.views.table("total")), counted.ledger.history.times
+    if at is not None:
+        run_and_die(counted.maintain, at)
+    done = by_table(counted.maintain())
+    assert rows_of(counted.views.table("total")) == before
+    assert counted.ingestion.quarantine.listed.rows("l") == []
+    assert (done["quarantine/l"].kept_from, done["changelog/total"].kept_from) == ("2026-03-03", "step 2")
+    if at is None:
+        assert (done["quarantine/l"].rows_removed, done["changelog/total"].rows_removed) == (2, 4)
+    assert rows_of(counted.views.as_of("total", times[2] + 1)) == before
+    with pytest.raises(OperatorError, match=r"total has no state of .*retention has replaced its steps up to 2"):
+        counted.views.as_of("total", times[0] + 1)
+    assert counted.views.publish("total", str(tmp_path / "folder")) == 3
+    accounted(counted, "total")

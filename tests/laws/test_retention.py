@@ -1,0 +1,84 @@
+"""Retention changes no result and no account: a run whose logs lose old rows equals one that keeps them."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import AsOfJoin, Session, TopK, Tumbling, WindowedAggregate, WindowJoin
+from platform_defs.engine import Engine, MaintenanceError
+from tests.conftest import MakeEngine
+from tests.support.example_operators import RunningTotal
+from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, join, replay, rows_of, source
+
+DAYS_OF = WindowedAggregate(by="k", window=Tumbling(size="6 hours"), aggregates={"n": "count(*)"}, allowed_lateness="2 hours")
+ASSETS = [
+    join(),
+    join("semi_pairs", how="semi", allowed_lateness="1 hour"),
+    DerivedAsset(name="both", inputs=("l", "r"), operator=WindowJoin(on="k", window=Tumbling(size="8 hours"), how="full")),
+    DerivedAsset(name="counts", inputs=("l",), operator=DAYS_OF),
+    DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by=["n DESC", "k"])),
+    DerivedAsset(
+        name="visits", inputs=("l",), operator=WindowedAggregate(by="k", window=Session(gap="3 hours"), aggregates={"n": "count(*)"})
+    ),
+    DerivedAsset(name="rates", inputs=("l", "r"), operator=AsOfJoin(on="k", max_age="5 hours", how="left")),
+    DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
+]
+SOURCES = [source("l", retention="1 day"), source("r", retention="1 day")]
+
+
+def batches(seed: int) -> list[Mapping[str, Sequence[Event]]]:
+    """Rows of two days each, some late within a few hours; the last batches also have rows of the first day."""
+    rng, found = random.Random(seed), list[Mapping[str, Sequence[Event]]]()
+    for part in range(4):
+        newest = 2 * DAY * (part + 1)
+        times = [
+            newest,
+            *[newest - rng.randrange(0, 2 * DAY + 8 * HOUR, 10 * MINUTE) for _ in range(12)],
+            *([5 * HOUR] if part > 1 else []),
+        ]
+        found.append({name: [Event(rng.choice("abc"), rng.randrange(9), max(0, at)) for at in times] for name in ("l", "r")})
+    return found
+
+
+def advanced(engine: Engine) -> Engine:
+    for name in engine.assets:
+        engine.advance(name)
+    return engine
+
+
+def accounts(engine: Engine, name: str) -> list[object]:
+    found = engine.accounts.days(name)
+    assert [a for a in found if not a.holds] == []
+    assert engine.accounts.count_differences(name) == {}
+    return [a for a in found if a.accepted]
+
+
+@pytest.fixture(scope="module")
+def both(make_module_engine: MakeEngine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, Engine]:
+    """A lake with maintenance after each batch, and one without retention that was advanced once."""
+    kept = make_module_engine(SOURCES, ASSETS)
+    for batch in batches(3):
+        replay(kept, [batch])
+        MaintenanceError.check(advanced(kept).maintain())
+    lake = replace(kept.lake, root=str(tmp_path_factory.mktemp("whole")))
+    whole = replace(kept, lake=lake, sources={n: replace(s, retention=None) for n, s in kept.sources.items()}, folders={})
+    replay(whole, batches(3))
+    return kept, advanced(whole)
+
+
+def test_results_equal_those_of_a_run_without_retention(both: tuple[Engine, Engine]) -> None:
+    kept, whole = both
+    removed = {m.table: m for m in kept.maintain()}
+    assert [m.rows_removed for m in removed.values() if m.rows_removed] == [], "all has left before"
+    assert removed["events/l"].kept_from == "2026-03-07"
+    assert rows_of(kept.reading.log("l", kept.ledger.head).where(f"event_time < timestamp_millis({START + 4 * DAY})")) == []
+    assert {n: rows_of(kept.views.table(n)) for n in kept.assets} == {n: rows_of(whole.views.table(n)) for n in whole.assets}
+
+
+@pytest.mark.parametrize("name", [a.name for a in ASSETS])
+def test_accounts_equal_those_of_a_run_without_retention(both: tuple[Engine, Engine], name: str) -> None:
+    kept, whole = both
+    assert accounts(kept, name) == accounts(whole, name)
