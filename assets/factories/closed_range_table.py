@@ -162,6 +162,10 @@ def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
 def progress_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a table's progress, as `PendingPort.described` returns it."""
     metadata = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
+    if state.get("kept_from"):
+        metadata["retained_totals_before"] = str(state["kept_from"])
+    if state.get("complete_from"):
+        metadata["complete_from"] = str(state["complete_from"])
     if state.get("waits_for"):
         metadata["waits_for"] = f"an advance of {', '.join(state['waits_for'])}"
     if state.get("held_back_by"):

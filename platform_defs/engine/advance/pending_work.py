@@ -33,6 +33,8 @@ class PendingWork:
 
         `waits_for` names the tables among its inputs that must be advanced before the asset can close results up to its watermark.
         `held_back_by` is the source that holds back this watermark, and `held_back_ms` how far it is behind the next one (see `held_back`).
+        If retention has removed rows of its inputs, `kept_from` is the first day (date) that can still be computed, and `complete_from` the
+        first one of a table that was made after that.
 
         The watermark is the one that the ledger gives the asset's operator. The lag is this watermark minus `closed_to`; before the first
         step, minus the oldest event time. It is 0 if the asset is up to date, or if it does not wait for a watermark.
@@ -40,14 +42,14 @@ class PendingWork:
         reached = self.progress(asset)
         if not self._has_days(asset):
             none = {"closed_to": None, "watermark": None, "complete_to": None, "held_back_by": None, "held_back_ms": None}
-            return {"steps": reached.step, "lag_ms": 0, "waits_for": [], **none}
+            return {"steps": reached.step, "lag_ms": 0, "waits_for": [], **none, **self._kept_days(asset)}
         at, closed_to = self._position(asset), reached.closed_to
         mark = at.operator_watermark
         start = self._start(asset) if closed_to is None else closed_to
         behind = 0 if mark is None or start is None else mark - start
         complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
         state: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
-        return state | {"complete_to": complete, "waits_for": at.waits_for} | self._held_back(asset)
+        return state | {"complete_to": complete, "waits_for": at.waits_for} | self._held_back(asset) | self._kept_days(asset)
 
     def kept(self, asset: str) -> Kept | None:
         """From when on an asset can still be computed, if retention has removed rows of its inputs; None if from the beginning on."""
@@ -125,6 +127,12 @@ class PendingWork:
     def _held_back(self, asset: str) -> dict[str, Any]:
         holder = held_back(self.reading, asset)
         return {"held_back_by": holder and holder.source, "held_back_ms": holder and holder.behind_ms}
+
+    def _kept_days(self, asset: str) -> dict[str, Any]:
+        kept = self.kept(asset)
+        if kept is None:
+            return {}
+        return {"kept_from": _day(kept.first)} | ({} if kept.complete_from is None else {"complete_from": _day(kept.complete_from)})
 
     def _has_days(self, asset: str) -> bool:
         """Whether an asset computes closed ranges, which Dagster materialises by day."""

@@ -1,0 +1,82 @@
+"""The record of what retention has removed from a log. No test starts Spark."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, cut_of, forget_earlier, write
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake, PinnedLake
+from tests.support.small_sources import source
+
+NO_SESSION = cast(Any, None)
+L = source("l", retention="1 day")
+TABLES = {"pairs": RetainedTable("id", 86_400_000, 7, (RetainedDay("l", "1970-01-01", {"accepted": 3, "late": 3}),))}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake(str(tmp_path / "lake"))
+    write_deltalake(made.path(L.log), pa.table({"seq": [1, 2, 3]}))
+    return made
+
+
+def removed(lake: Lake, number: int, condition: str) -> None:
+    delta = lake.delta(L.log)
+    assert delta is not None
+    lake.remove(NO_SESSION, L.log, condition, number, delta)
+
+
+@pytest.mark.parametrize(
+    ("seq", "newest", "held"),
+    [(3, 99, 0), (3, 100, 8), (4, 100, 10), (3, None, 8), (7, 99, 0), (8, 99, 10)],
+    ids=["all of it left", "a part left", "no row left", "an unknown newest row", "the last batch", "a later batch"],
+)
+def test_a_batch_has_left_by_its_newest_row_or_in_part(seq: int, newest: int | None, held: int) -> None:
+    assert Cut(1, 100, 7, batches={3: 2}).held_of(seq, 10, newest) == held
+
+
+def test_totals_count_only_once_the_rows_are_removed(lake: Lake) -> None:
+    write(lake, L, Cut(1, 5, 1, 9))
+    assert cut_of(lake, L) is None
+    write(lake, L, Cut(1, 6, 2, 1, {2: 4}, TABLES))
+    before = PinnedLake.of(lake)
+    assert before.delta(L.log) is not None
+    removed(lake, 1, "seq = 1")
+    assert cut_of(lake, L) == Cut(1, 6, 2, 1, {2: 4}, TABLES)
+    assert cut_of(before, L) is None, "a reader of the earlier version has all rows"
+
+
+def test_a_checkpoint_and_a_truncated_log_keep_the_number(lake: Lake) -> None:
+    write(lake, L, Cut(1, 5, 1, 1))
+    removed(lake, 1, "seq = 1")
+    write_deltalake(lake.path(L.log), pa.table({"seq": [4]}), mode="append")
+    DeltaTable(lake.path(L.log)).create_checkpoint()
+    log = Path(lake.path(L.log), "_delta_log")
+    for commit in (0, 1):
+        (log / f"{commit:020}.json").unlink()
+    assert cut_of(lake, L) == Cut(1, 5, 1, 1)
+
+
+def test_a_lost_file_and_one_of_another_log_are_reported(lake: Lake, tmp_path: Path) -> None:
+    removed(lake, 1, "seq = 1")
+    with pytest.raises(LakeError, match=r"events/l, and the file with their totals cannot be read: .*_retained/l/1\.json.*Restore it"):
+        cut_of(lake, L)
+    other = Lake(str(tmp_path / "other"))
+    write_deltalake(other.path(L.log), pa.table({"seq": [1]}))
+    write(other, L, Cut(1, 5, 1, 1))
+    Path(lake.root, "_retained", "l").mkdir(parents=True)
+    Path(other.root, "_retained", "l", "1.json").rename(Path(lake.root, "_retained", "l", "1.json"))
+    with pytest.raises(LakeError, match="it is of another log"):
+        cut_of(lake, L)
+
+
+def test_old_files_are_deleted(lake: Lake) -> None:
+    for number in range(1, 11):
+        write(lake, L, Cut(number, 5, 1, 1))
+        forget_earlier(lake, L, number)
+    forget_earlier(lake, L, 10)
+    assert sorted(int(file.stem) for file in Path(lake.root, "_retained", "l").iterdir()) == [*range(3, 11)]
