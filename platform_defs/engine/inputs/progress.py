@@ -96,7 +96,7 @@ class ProgressError(TidemarkError, RuntimeError):
         """Retention removed rows that a table had not handled, because the table was not in the pipeline then."""
         return cls(
             f"{asset} has not handled rows of {source} that retention has removed since, because {asset} was not in the pipeline then. "
-            f"Run `tidemark rebuild {asset} --downstream`, which computes it from the rows that are kept, or give it another name"
+            f"Run `tidemark rebuild {asset} --downstream --from-kept`, which computes it from the rows that are kept"
         )
 
     @classmethod

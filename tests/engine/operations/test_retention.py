@@ -22,7 +22,7 @@ from tests.support.kills import run_and_die
 from tests.support.small_sources import DAY, HOUR, START, Event, join, land, law_violations, replay, rows_of, source
 
 SOURCES = [source("l", retention="1 day"), source("r", retention="1 day")]
-PAIRS, LATER = join(), join("later_pairs", upper="20 minutes")
+PAIRS, LATER = join(), join("later_pairs", upper="8 minutes")
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 BATCHES = [
     {name: [Event(key, n, day * DAY + n * HOUR) for n, key in enumerate("abc")] + [Event("z", 9, (day + 1) * DAY)] for name in ("l", "r")}
@@ -66,17 +66,17 @@ def test_old_rows_leave_and_their_totals_stay(engine: Engine, whole: Engine) -> 
     before = accounted(engine)
     done = by_table(engine.maintain())
     assert {t: (m.rows_removed, m.kept_from, m.held_back) for t, m in done.items() if m.rows_removed} == {
-        "events/l": (12, "2026-03-04", None),
-        "events/r": (12, "2026-03-04", None),
+        "events/l": (11, "2026-03-04", None),
+        "events/r": (11, "2026-03-04", None),
     }
-    assert len(logged(engine, "l")) == 8
+    assert len(logged(engine, "l")) == 9
     assert (accounted(engine), accounted(engine, "total")) == (before, accounted(whole, "total"))
     days = date(2026, 3, 1), date(2026, 3, 4)
     assert engine.accounts.days("pairs", days) == whole.accounts.days("pairs", days)
     assert not any(m.rows_removed for m in engine.maintain()), "nothing more is old"
     report = status.recorded(engine, ["pairs", "total"])
-    assert report["sources"]["l"]["retention"]["rows_removed"] == 12
-    assert report["assets"]["pairs"]["retention"]["totals"]["l"]["accepted"] == 12
+    assert report["sources"]["l"]["retention"]["rows_removed"] == 11
+    assert report["assets"]["pairs"]["retention"]["totals"]["l"]["accepted"] == 11
     json.dumps(report)
 
 
@@ -87,7 +87,7 @@ def test_a_kill_loses_no_row_and_no_total(engine: Engine, make_engine: MakeEngin
     after = make_engine(SOURCES, [PAIRS, TOTAL])
     assert accounted(after) == before
     after.maintain()
-    assert (accounted(after), len(logged(after, "l")), len(logged(after, "r"))) == (before, 8, 8)
+    assert (accounted(after), len(logged(after, "l")), len(logged(after, "r"))) == (before, 9, 9)
 
 
 def test_late_rows_of_removed_days_are_late_and_leave_too(engine: Engine) -> None:
@@ -112,7 +112,7 @@ def test_a_reader_holds_back_what_it_has_not_handled(engine: Engine, make_engine
     assert by_table(new.maintain())["events/l"].held_back == "later_pairs has no step yet"
     new.advance("later_pairs", START + 2 * DAY)
     done = by_table(new.maintain())["events/l"]
-    assert (done.rows_removed, done.kept_from, done.held_back) == (4, "2026-03-02", "later_pairs may still read rows of 2026-03-02")
+    assert (done.rows_removed, done.kept_from, done.held_back) == (3, "2026-03-02", "later_pairs may still read rows of 2026-03-02")
     [*_] = new.advance("later_pairs")
     assert by_table(new.maintain())["events/l"].rows_removed == 8
     accounted(new, "later_pairs")
@@ -173,7 +173,7 @@ def test_rows_stay_while_the_account_of_their_day_does_not_hold(engine: Engine) 
     done = by_table(engine.maintain())["events/l"]
     assert (done.rows_removed, done.held_back) == (0, "the account of pairs does not hold for l on 2026-03-01")
     engine.rebuild("pairs")
-    assert by_table(engine.maintain())["events/l"].rows_removed == 12
+    assert by_table(engine.maintain())["events/l"].rows_removed == 11
 
 
 def test_rows_whose_duplicates_may_have_left_are_quarantined(make_engine: MakeEngine) -> None:
@@ -182,8 +182,8 @@ def test_rows_whose_duplicates_may_have_left_are_quarantined(make_engine: MakeEn
         land(engine, "l", f"{day}.jsonl", [Event("a", day, day * DAY).line])
         engine.ingest()
     engine.advance("total")
-    assert by_table(engine.maintain())["events/l"].rows_removed == 2
-    land(engine, "l", "again.jsonl", [Event("a", 1, DAY).line, Event("a", 3, 3 * DAY).line, Event("a", 4, 3 * DAY).line])
+    assert by_table(engine.maintain())["events/l"].rows_removed == 1
+    land(engine, "l", "again.jsonl", [Event("a", 0, 0).line, Event("a", 3, 3 * DAY).line, Event("a", 4, 3 * DAY).line])
     [[batch]] = engine.ingest()
     assert (batch.accepted, batch.duplicate, batch.quarantined) == (1, 1, 1)
     [rejected] = engine.ingestion.quarantine.listed.rows("l")
