@@ -369,3 +369,11 @@ def test_a_reader_ahead_of_its_upstream_table_is_refused() -> None:
 def test_these_plans_are_made_without_a_session() -> None:
     with pytest.raises((AssertionError, RuntimeError)):
         F.col("seq")
+
+
+def test_a_table_whose_log_has_lost_its_beginning_starts_after_it() -> None:
+    history = memory_ledger([_rows(1, 5, 0, 100)]).history
+    begins = [Position(CLOSING, Progress(), history, 1, 90, starts_after=after) for after in (None, 49, 90)]
+    plans = [plan_step(at, max_step=ALL, row_times=lambda *_: None) for at in begins]
+    assert plans == [StepPlan(1, 90), StepPlan(1, 90), None]
+    assert [at.closed_to for at in begins] == [None, 49, 90]
