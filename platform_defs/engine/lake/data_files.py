@@ -96,16 +96,17 @@ def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, An
 
 def _end(chunk: Any, name: str) -> Any:
     """A bound in comparable form: timestamps as raw numbers, as their range exceeds Python's."""
-    return getattr(chunk, f"{name}_raw" if _is_instant(chunk) else name)
+    return getattr(chunk, f"{name}_raw" if is_instant(chunk) else name)
 
 
-def _is_instant(chunk: Any) -> bool:
+def is_instant(chunk: Any) -> bool:
+    """Whether the statistics of a column chunk are those of timestamps in UTC."""
     return chunk.logical_type.type == "TIMESTAMP" and json.loads(chunk.logical_type.to_json()).get("isAdjustedToUTC", False)
 
 
 def _bound(column: str, value: Any, cut: Any, chunk: Any) -> dict[str, Any]:
     """A bound as JSON; none for a type whose bounds are not used."""
-    if _is_instant(chunk):
+    if is_instant(chunk):
         try:
             return {column: (_EPOCH + timedelta(milliseconds=value // 1_000)).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
         except OverflowError:

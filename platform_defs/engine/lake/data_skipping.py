@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.formats.files import without_wildcards
 from platform_defs.engine.formats.strict import STRICT
+from platform_defs.engine.lake.data_files import is_instant
 from platform_defs.engine.lake.small_queries import SMALL_INPUT_BYTES, copied
 
 Ends = tuple[Any, Any]
@@ -147,18 +148,40 @@ def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[st
 def time_extent(delta: DeltaTable, column: str, within: Ranges) -> Ends | None:
     """The bounds of a timestamp column, in epoch ms, over the files that can contain rows within ranges; None if there are no such files.
 
-    A bound is None if a file has no statistics of the column. The range may be wider than the rows': the log records whole milliseconds.
-    Files with nulls alone are left out.
+    If the log has no statistics of the column for a file, as in a table that an earlier version made, they are read from the file's footer.
+    A bound is None if that has none either. The range may be wider than the rows': the log records whole milliseconds. Files with nulls
+    alone are left out.
     """
     actions = pa.table(delta.get_add_actions(flatten=True))
     every = range(actions.num_rows)
     nulls, rows = _of_files(actions, f"null_count.{column}", every), _of_files(actions, "num_records", every)
-    files = [n for n in _can_contain(actions, within) if nulls[n] is None or nulls[n] != rows[n]]
-    if not files:
-        return None
     lows, highs = (_statistic(actions, f"{statistic}.{column}") or [None] * actions.num_rows for statistic in ("min", "max"))
-    low, high = [lows[n] for n in files], [highs[n] for n in files]
+    ends: list[Ends] = []
+    for n in _can_contain(actions, within):
+        if nulls[n] is None and None in (lows[n], highs[n]):
+            ends += _ends_of_footer(delta, actions["path"][n].as_py(), column)
+        elif nulls[n] is None or nulls[n] != rows[n]:
+            ends.append((lows[n], highs[n]))
+    if not ends:
+        return None
+    low, high = zip(*ends, strict=True)
     return (None if None in low else min(low)), (None if None in high else max(high) + 1)
+
+
+def _ends_of_footer(delta: DeltaTable, path: str, column: str) -> list[Ends]:
+    """The bounds of a timestamp column in a Parquet file, in epoch ms, from its footer; none if it has nulls alone."""
+    try:
+        with store_of(delta).open_input_file(path) as file:
+            footer = pq.read_metadata(file)
+    except (OSError, pa.ArrowException):
+        return [(None, None)]
+    indexes = [n for n in range(footer.num_columns) if footer.schema.column(n).path == column]
+    chunks = [footer.row_group(group).column(n).statistics for n in indexes for group in range(footer.num_row_groups)]
+    if not chunks or any(chunk is None or not is_instant(chunk) for chunk in chunks):
+        return [(None, None)]
+    if any(not chunk.has_min_max for chunk in chunks):
+        return [] if all(chunk.has_null_count and not chunk.num_values for chunk in chunks) else [(None, None)]
+    return [(min(chunk.min_raw for chunk in chunks) // 1_000, max(chunk.max_raw for chunk in chunks) // 1_000)]
 
 
 def _of_files(actions: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
