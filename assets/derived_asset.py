@@ -122,6 +122,11 @@ class DerivedAsset:
         return f"verdicts/{self.name}"
 
     @property
+    def kept(self) -> str:
+        """The path in the lake of the rows that later steps need, for an operator that says which these are (see `KeepsRows`)."""
+        return f"kept_rows/{self.name}"
+
+    @property
     def early(self) -> str:
         """The path of the early results in the lake, for an operator that shows the content of open windows."""
         return f"early/{self.name}"

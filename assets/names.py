@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 LONGEST_NAME, LONGEST_COLUMN, MOST_COLUMNS = 128, 255, 1_000
-RESERVED = frozenset({"events", "ledger", "quarantine", "landing", "changelog", "early", "verdicts", "maintenance"})
+RESERVED = frozenset({"events", "ledger", "quarantine", "landing", "changelog", "early", "verdicts", "kept_rows", "maintenance"})
 """Names of the lake's own folders and locks; names that start with `_` are reserved too."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _BESIDE_LETTERS = "-@$:"

@@ -13,6 +13,8 @@ from operators.contract import (
     EarlyByWindow,
     FindsPairs,
     Incremental,
+    KeepsRows,
+    KeepsVersions,
     Operator,
     TracesInputs,
 )
@@ -24,7 +26,7 @@ from operators.interval_join import IntervalJoin
 from operators.process_window import ProcessWindow
 from operators.sql.errors import SqlError
 from operators.sql.execution import sql
-from operators.steps import Append, ByKey, ByTimeRange, NewRows, Upsert
+from operators.steps import Append, ByKey, ByTimeRange, Kept, NewRows, Upsert
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
 from operators.top_n import TopN
@@ -62,6 +64,9 @@ __all__ = [
     "Incremental",
     "Interval",
     "IntervalJoin",
+    "KeepsRows",
+    "KeepsVersions",
+    "Kept",
     "Moment",
     "NewRows",
     "Operator",

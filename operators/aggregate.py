@@ -41,7 +41,9 @@ class Aggregate:
 
     The semantics are those of Flink SQL's `GROUP BY` on a stream, and of its `table.exec.state.ttl`. A step reads its new rows and the
     results of their keys, if every aggregate is a single call of `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`,
-    `bit_or` or `bit_xor`. With any other aggregate, and with `ttl`, it reads every row of the keys of its new rows.
+    `bit_or` or `bit_xor`. With any other aggregate it reads every row of the keys of its new rows. With `ttl`, over a source, the engine
+    keeps the rows of each living key beside the table until no new row can be within `ttl` of them, and a step reads its new rows and the
+    kept rows of their keys. A row that is more than `ttl` behind the watermark makes the step read the log.
 
     Args:
         by: the key columns, at least one.
@@ -138,6 +140,10 @@ class Aggregate:
             return self._with_last_change(current.unionByName(self._results_of_single_rows(rows)))
         partial = self._checked_sums(current.unionByName(self(rows)))
         return self._aggregated_by_key(partial, self._aggregates.typed(self._aggregates.merged(partial), partial.schema))
+
+    def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
+        """With `ttl`, the rows of each key's periods (see `KeepsRows`)."""
+        return self._ttl.needed(self.key, rows, oldest) if self._ttl else rows
 
     def check_types(self, rows: StructType) -> None:
         """Raise `OperatorError` if columns of these types certainly cannot be aggregated; it needs no Spark session."""

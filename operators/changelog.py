@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import check_free, check_present, comparable, has_map, same_rows, temporary
+from operators.engine_columns import plain
 from operators.errors import OperatorError
 
 CHANGE = "change"
@@ -46,8 +47,8 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str], chang
     """
     if not key:
         raise OperatorError.bad_value("key", key, "at least one column; without a key every row would change into every other")
-    check_present(before, key, "key")
-    check_present(after, before.columns, "after")
+    check_present(plain(before), key, "key")
+    check_present(plain(after), plain(before).columns, "after")
     check_free(before, change)
     columns = [*[F.col(f"`{c}`") for c in before.columns], F.lit(True).alias(_EXISTS)]
     old, new = before.select(columns).alias("o"), after.select(columns).alias("n")

@@ -138,6 +138,36 @@ class Incremental(Operator, Protocol):
 
 
 @runtime_checkable
+class KeepsRows(Operator, Protocol):
+    """An operator of one input that reads `ByKey` with `keeps`: it says which rows later steps need."""
+
+    def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
+        """The rows of which a later step needs to know.
+
+        For later rows, in the order of `seq` and `arrival`, a call on these rows and the later ones gives the same result as a call on all
+        rows. `still_needed` itself gives the same rows for both.
+
+        Args:
+            rows: every row of some keys, or the rows of an earlier call and all later ones; with `seq` and `arrival`.
+            oldest: the time in ms, in event or processing time as `ByKey.ttl_by` says, before which a key's newest row must be for its rows
+                to be forgotten; None to forget none.
+
+        Returns:
+            Some of the rows with their columns, except `BATCH_TIME`; if keys have a TTL, with `PERIOD_START` and `PERIOD_END`.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsVersions(Operator, Protocol):
+    """An operator with an input of versions, of whose older ones later rows can look up only the newest of each key."""
+
+    def newest_versions(self, rows: DataFrame) -> DataFrame:
+        """The newest version of each key, with the columns of the rows; none of a key that has no valid version."""
+        ...
+
+
+@runtime_checkable
 class Promised(Incremental, Protocol):
     """An operator whose `fold` is right only if its input keeps a promise; `fold` fails with `PROMISE_BROKEN` if the input breaks it."""
 

@@ -35,8 +35,9 @@ class Deduplicate:
 
     With `ttl`, a key without a new row for longer than that expires, and its next row starts it anew: older rows no longer count. A row
     that is dropped as a duplicate counts as new too, and so postpones the expiry. The row of an expired key stays until the key's next
-    row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry. With `ttl`, a step reads every row of
-    the keys of its new rows.
+    row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry. Over a source, the engine keeps
+    one row of each key beside the table until no new row can be within `ttl` of it, and a step reads its new rows and those. A row
+    that is more than `ttl` behind the watermark makes the step read the log.
 
     With a window a result is added at the window's end, `result_time = final_at = end - 1 ms`; a session's `final_at` is its `end`. Each
     row is late or not for each of its windows, as in `WindowedAggregate`. Sessions are those of a key. If the rows already have a window,
@@ -136,7 +137,7 @@ class Deduplicate:
 
     @property
     def reads(self) -> ByTimeRange | NewRows | ByKey:
-        """With a window, closed ranges; else the rows of new batches, which are merged with the current rows; or all rows of their keys."""
+        """With a window, closed ranges; else the rows of new batches, which are merged with the current rows; or with kept rows."""
         return self._scope.reads
 
     def late(self, event_time: Column, watermark: Column) -> Column:
@@ -169,6 +170,10 @@ class Deduplicate:
         [rows] = frames
         self._check(rows)
         return self._scope.so_far(rows)
+
+    def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
+        """With `ttl`, the row of each period of each key (see `KeepsRows`)."""
+        return self._scope.still_needed(rows, oldest)
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """With a window, when the last window of a row is final (see `ReportsFinality`); else never."""

@@ -20,6 +20,9 @@ NEW = temporary("new")
 """In the frames of `DecidesLateness.lateness_decisions`: whether a row belongs to the batch whose lateness is decided."""
 BATCH_TIME = temporary("batch_time")
 """In the frames of an operator with a processing-time TTL: the processing time of the row's batch (timestamp)."""
+PERIOD_START, PERIOD_END = temporary("period_start"), temporary("period_end")
+"""In the frames of an operator with a TTL: of a kept row, the first and the last time (ms, bigint) of the rows that it stands for, between
+which its key did not expire; null for a new row."""
 WHICH = temporary("which")
 """The index of the input that contains a row."""
 FINALIZED_AT = temporary("finalized_at")
@@ -29,7 +32,7 @@ MATCHED = temporary("matched")
 
 def plain(frame: DataFrame) -> DataFrame:
     """A frame without the columns that the engine adds for an operator."""
-    return frame.drop(WATERMARK, SESSION, NEW, BATCH_TIME)
+    return frame.drop(WATERMARK, SESSION, NEW, BATCH_TIME, PERIOD_START, PERIOD_END)
 
 
 def tie_breakers(rows: DataFrame) -> list[Column]:

@@ -155,6 +155,17 @@ class NewRows(Reads):
 
 
 @dataclass(frozen=True)
+class Kept:
+    """The engine keeps the rows that later steps need beside the table (see `KeepsRows`).
+
+    Args:
+        ttl: how long after the newest row of a key its rows can be needed, in ms; None for ever. It is measured by `ByKey.ttl_by`.
+    """
+
+    ttl: int | None = None
+
+
+@dataclass(frozen=True)
 class ByKey(Reads):
     """A step reads every row, old or new, of the keys that new batches contain.
 
@@ -167,6 +178,8 @@ class ByKey(Reads):
         ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
         ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
             time the frames have `BATCH_TIME`.
+        keeps: if the operator says which rows later steps need (see `KeepsRows`): a step over a source reads only these, and its new
+            rows. None if it needs every row.
     """
 
     key: tuple[str, ...]
@@ -174,6 +187,7 @@ class ByKey(Reads):
     change: str | None = None
     ttl: int | None = None
     ttl_by: TimeKind = "event"
+    keeps: Kept | None = None
 
     @property
     def affected_by(self) -> tuple[str, ...]:

@@ -10,14 +10,14 @@ from pyspark.sql import functions as F
 
 from operators._support.ordering import Ordering
 from operators._support.time_to_live import AfterTtl, TimeToLive
-from operators._support.top_n_execution import check_rows, rank_again, rank_all, with_other_ends, without_ranks
+from operators._support.top_n_execution import check_rows, rank_again, rank_all, still_needed, with_other_ends, without_ranks
 from operators._support.top_n_plan import Function, Strategy, TopNQuery
 from operators._support.top_n_promise import keys_moved_back, rows_moving_back
 from operators.columns import RANK, names
 from operators.contract import ASIDE, NEVER_LATE
 from operators.engine_columns import ARRIVAL, SEQ, plain
 from operators.errors import OperatorError, StreamingError, is_count
-from operators.steps import ByKey, NewRows, Upsert
+from operators.steps import ByKey, Kept, NewRows, Upsert
 from operators.timing import Duration, TimeKind
 
 
@@ -168,14 +168,15 @@ class TopN:
 
     @property
     def reads(self) -> NewRows | ByKey:
-        """The rows of new batches, which are merged with the rows that are kept; or all rows of the partitions of new rows."""
+        """The rows of new batches, which are merged with the rows of the table; or with kept rows, or all rows, of their partitions."""
         if self.strategy_used != "retract":
             return NewRows(touches=self.partition, change=self.change)
         can_change_partition = not {*self.partition} <= {*self.key}
         through = self.key if can_change_partition else ()
+        keeps = self.query.why_all_rows() is None
         if self._ttl:
-            return self._ttl.reads(self.partition, through=through, change=self.change)
-        return ByKey(self.partition, through=through, change=self.change)
+            return self._ttl.reads(self.partition, through=through, change=self.change, keeps=keeps)
+        return ByKey(self.partition, through=through, change=self.change, keeps=Kept() if keeps else None)
 
     @cached_property
     def strategy_used(self) -> Strategy:
@@ -211,6 +212,10 @@ class TopN:
         """The result for the partitions of new rows, from the rows that were kept and the new rows."""
         [rows] = frames
         return rank_again(self.query, current, rows)
+
+    def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
+        """The rows from which, with later rows, the result is computed (see `KeepsRows`)."""
+        return still_needed(self.query, rows, oldest)
 
     def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The keys of new rows that break the promise `improving`, so that `fold` fails (see `Promised`)."""

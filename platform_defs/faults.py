@@ -33,6 +33,8 @@ POINTS: dict[str, str] = {
     "advance.after_fold": "advance, upserting: changes are applied, but the step has not returned",
     "verdicts.before_commit": "advance, sessions: before the lateness decisions for a batch's rows behind the watermark are recorded",
     "verdicts.after_commit": "advance, sessions: they are recorded, but not used by a step yet",
+    "kept.before_commit": "advance, with kept rows: the step is committed, the rows that later steps need are not",
+    "kept.after_commit": "advance, with kept rows: they are committed too, but the step has not returned",
     "early.before_commit": "advance, early results: the steps are committed, the early results are not",
     "early.after_commit": "advance, early results: committed, but the call has not returned",
     "publish.before_write": "publish: before the steps that the folder lacks are written to it",

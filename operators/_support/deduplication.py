@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from operators._support.panes import WINDOW
 from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows
-from operators._support.time_to_live import TimeToLive
+from operators._support.time_to_live import GENERATION, TimeToLive, not_before
 from operators._support.window_assignment import window_bounds, window_times
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
 from operators.contract import NEVER_LATE
@@ -77,7 +77,7 @@ class StreamDeduplication:
 
     @property
     def reads(self) -> NewRows | ByKey:
-        """The rows of new batches, which are merged with the current rows; with a time to live, all rows of their keys."""
+        """The rows of new batches, which are merged with the current rows; with a time to live, the kept rows of their keys too."""
         return self.ttl.reads(self.key) if self.ttl else NewRows()
 
     def late(self, event_time: Column, watermark: Column) -> Column:
@@ -105,6 +105,13 @@ class StreamDeduplication:
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key."""
         return self.choice.select(self.ttl.current(self.key, rows) if self.ttl else rows, self.key)
+
+    def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
+        """The row of each generation of each key that did not end before `oldest` (ms); it stands for its generation."""
+        if self.ttl is None:
+            return rows
+        periods = self.ttl.with_periods(self.key, rows).where(not_before(oldest))
+        return self.choice.select(periods, (*self.key, GENERATION)).drop(GENERATION)
 
     def so_far(self, rows: DataFrame) -> DataFrame:
         """Raise `OperatorError`: there are no windows."""
@@ -160,6 +167,10 @@ class WindowDeduplication:
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key and window, with the window and its times."""
         return self._with_windows(self.windows.assign(rows), plain(rows).columns)
+
+    def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
+        """Raise `OperatorError`: a step reads the rows of its windows."""
+        raise OperatorError("Deduplicate with a `window` keeps no rows beside its table: a step reads the rows of its windows")
 
     def so_far(self, rows: DataFrame) -> DataFrame:
         """The same, with the number of rows of the key in the window."""

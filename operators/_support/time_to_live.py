@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators.columns import check_time, temporary
-from operators.engine_columns import BATCH_TIME, EVENT_TIME, plain
+from operators.columns import check_time, parameter, temporary
+from operators.engine_columns import BATCH_TIME, EVENT_TIME, PERIOD_END, PERIOD_START, plain
 from operators.errors import OperatorError
-from operators.steps import ByKey
+from operators.steps import ByKey, Kept
 from operators.timing import Duration, TimeKind, length_ms
 
 AfterTtl = Literal["keep", "retract"]
 """What happens to the rows of an expired key: they stay until its next row, or they are removed."""
 GENERATION, IS_CURRENT = temporary("generation"), temporary("is_current")
-_MS, _STARTS = temporary("ms"), temporary("starts")
+_FIRST, _LAST, _STARTS = temporary("first"), temporary("last"), temporary("starts")
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,17 @@ class TimeToLive:
             raise OperatorError.bad_value("after_ttl", after_ttl, "keep; or retract, with a `ttl` and partitions (`by`) that expire")
         return None if ttl is None else cls(length_ms(ttl, "ttl"), ttl_by, after_ttl == "retract")
 
-    def reads(self, key: tuple[str, ...], *, through: tuple[str, ...] = (), change: str | None = None) -> ByKey:
-        """What a step reads: every row of the keys of its new rows; and which keys expire, if their rows are removed."""
-        return ByKey(key, through=through, change=change, ttl=self.ms if self.is_retracted else None, ttl_by=self.by)
+    def reads(self, key: tuple[str, ...], *, through: tuple[str, ...] = (), change: str | None = None, keeps: bool = True) -> ByKey:
+        """What a step reads: the rows of the keys of its new rows; and which keys expire, if their rows are removed.
+
+        Args:
+            key: the columns of the key.
+            through: see `ByKey`.
+            change: see `ByKey`.
+            keeps: whether rows that later steps need are kept, so that a step need not read every row.
+        """
+        kept = Kept(self.ms) if keeps else None
+        return ByKey(key, through=through, change=change, ttl=self.ms if self.is_retracted else None, ttl_by=self.by, keeps=kept)
 
     def check(self, rows: DataFrame) -> None:
         """Raise `ColumnError` unless the rows have an event time, if it is measured in event time."""
@@ -67,11 +75,40 @@ class TimeToLive:
 
         A key without a row for longer than the time to live expires; its next row starts its next generation, counted from 0.
         """
-        if self.by == "processing" and BATCH_TIME not in rows.columns:
-            raise OperatorError.bad_value("ttl_by", self.by, "event: a frame has no processing time of its rows; or let the engine run it")
-        timed = plain(rows.withColumn(_MS, F.unix_millis(EVENT_TIME if self.by == "event" else BATCH_TIME)))
-        in_time = Window.partitionBy(*key).orderBy(_MS)
-        starts = F.coalesce((F.col(_MS) - F.lag(_MS).over(in_time) > self.ms).cast("int"), F.lit(0))
-        until_now = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        counted = timed.withColumn(_STARTS, starts).withColumn(GENERATION, F.sum(_STARTS).over(until_now)).drop(_STARTS, _MS)
+        counted = self._counted(key, rows).drop(_FIRST, _LAST)
         return counted.withColumn(IS_CURRENT, F.col(GENERATION) == F.max(GENERATION).over(Window.partitionBy(*key)))
+
+    def with_periods(self, key: Sequence[str], rows: DataFrame) -> DataFrame:
+        """Rows with their `GENERATION`, and its `PERIOD_START` and `PERIOD_END`, so that each row can stand for all of its generation."""
+        of_generation = Window.partitionBy(*key, GENERATION)
+        periods = {PERIOD_START: F.min(_FIRST).over(of_generation), PERIOD_END: F.max(_LAST).over(of_generation)}
+        return self._counted(key, rows).withColumns(periods).drop(_FIRST, _LAST)
+
+    def needed(self, key: Sequence[str], rows: DataFrame, oldest: int | None) -> DataFrame:
+        """Every row of the generations that did not end before `oldest` (ms); each stands for itself, with its own time as its period."""
+        counted = self._counted(key, rows)
+        end = F.max(_LAST).over(Window.partitionBy(*key, GENERATION))
+        kept = counted.withColumn(PERIOD_END, end).where(not_before(oldest)).drop(GENERATION)
+        return kept.withColumns({PERIOD_START: F.col(_FIRST), PERIOD_END: F.col(_LAST)}).drop(_FIRST, _LAST)
+
+    def _counted(self, key: Sequence[str], rows: DataFrame) -> DataFrame:
+        """Rows with their `GENERATION`, and the first and the last time in ms of the rows that each stands for.
+
+        A kept row stands for the rows of its generation that were not kept, so that they still count as rows of the key.
+        """
+        if self.by == "processing" and not {BATCH_TIME, PERIOD_START} & {*rows.columns}:
+            raise OperatorError.bad_value("ttl_by", self.by, "event: a frame has no processing time of its rows; or let the engine run it")
+        time = EVENT_TIME if self.by == "event" else BATCH_TIME
+        own, has_periods = F.unix_millis(time) if time in rows.columns else F.lit(None).cast("bigint"), PERIOD_START in rows.columns
+        ends = [F.coalesce(F.col(end), own) if has_periods else own for end in (PERIOD_START, PERIOD_END)]
+        timed = plain(rows.withColumns(dict(zip((_FIRST, _LAST), ends, strict=True))))
+        in_time = Window.partitionBy(*key).orderBy(_FIRST)
+        before = F.max(_LAST).over(in_time.rowsBetween(Window.unboundedPreceding, -1))
+        starts = F.coalesce((F.col(_FIRST) - before > self.ms).cast("int"), F.lit(0))
+        until_now = in_time.rangeBetween(Window.unboundedPreceding, Window.currentRow)
+        return timed.withColumn(_STARTS, starts).withColumn(GENERATION, F.sum(_STARTS).over(until_now)).drop(_STARTS)
+
+
+def not_before(oldest: int | None) -> Column:
+    """Whether a row's period did not end before a time (ms); always if there is none."""
+    return F.lit(True) if oldest is None else F.col(PERIOD_END) >= parameter(oldest, F.col(PERIOD_END))

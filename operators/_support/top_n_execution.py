@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
-from operators._support.time_to_live import GENERATION, IS_CURRENT
+from operators._support.time_to_live import GENERATION, IS_CURRENT, not_before
 from operators._support.top_n_plan import TopNQuery
 from operators._support.top_n_promise import ADDED, LAST_RANK, newest_of_keys, not_replaced, of_known_change, row_tie_breakers
 from operators.changelog import COMMIT_VERSION, COMMITTED_AT, INSERT, UPDATE_AFTER
@@ -15,6 +15,7 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, plain
 from operators.errors import ColumnError
 
 _RANK, _BALANCE, _FROM_NEWEST = (temporary(name) for name in ("rank", "balance", "from_newest"))
+_IS_FIRST, _OF_FIRST = temporary("is_first"), temporary("of_first")
 
 
 def rank_all(query: TopNQuery, rows: DataFrame) -> DataFrame:
@@ -36,6 +37,43 @@ def rank_again(query: TopNQuery, kept: DataFrame, rows: DataFrame) -> DataFrame:
     others = not_replaced(query, kept, newest_of_keys(query.key, known)) if query.key else kept
     others = others.drop(RANK) if query.with_rank else others
     return _ranked(query, others.unionByName(_in_force(query, known)))
+
+
+def still_needed(query: TopNQuery, rows: DataFrame, oldest: int | None) -> DataFrame:
+    """The rows from which, with later rows, the Top-N is computed: those that were not replaced or taken back.
+
+    If rows are only added, those among the first `rank_end` of their partition. A partition's first row is kept if it matters although it
+    was replaced, and then the newest row of its key is kept too, even if that is a delete: else the first row would be in force again.
+
+    Args:
+        query: the Top-N; `why_all_rows` is None.
+        rows: the rows, with `seq` and `arrival`.
+        oldest: see `KeepsRows`.
+    """
+    known = of_known_change(query, rows)
+    if not query.has_first_rows:
+        return _present(query, known) if query.key or query.change else _first_rows(query, known, query.partition)
+    grouped = known if query.ttl is None else query.ttl.with_periods(query.partition, known)
+    group = query.partition if query.ttl is None else (*query.partition, GENERATION)
+    is_lasting = not_before(None if query.ttl is None else oldest)
+    arrived = Window.partitionBy(*group).orderBy(*row_tie_breakers(grouped))
+    marked = grouped.withColumn(_IS_FIRST, (F.row_number().over(arrived) == 1) & is_lasting)
+    if not query.key:
+        return _first_rows(query, marked.where(is_lasting), group).drop(_IS_FIRST, GENERATION)
+    newest_first = Window.partitionBy(*query.key).orderBy(*[c.desc_nulls_last() for c in row_tie_breakers(grouped)])
+    of_first = F.max(_IS_FIRST).over(Window.partitionBy(*query.key))
+    newest = marked.withColumns({_FROM_NEWEST: F.row_number().over(newest_first), _OF_FIRST: of_first})
+    is_present = (F.col(query.change).isin(INSERT, UPDATE_AFTER) if query.change else F.lit(True)) & is_lasting
+    needed = newest.where(F.col(_IS_FIRST) | ((F.col(_FROM_NEWEST) == 1) & (F.col(_OF_FIRST) | is_present)))
+    return needed.drop(_IS_FIRST, _FROM_NEWEST, _OF_FIRST, GENERATION)
+
+
+def _first_rows(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> DataFrame:
+    """The rows that can be among the first ranks of their group, and its first row if that is marked; no row is ever replaced."""
+    ranked = _with_last_rank(query, rows, group).withColumn(_RANK, _rank(query, rows, group))
+    is_shown = F.col(_RANK) <= (F.col(LAST_RANK) if isinstance(query.last, str) else F.lit(query.last))
+    marked = F.col(_IS_FIRST) if _IS_FIRST in rows.columns else F.lit(False)
+    return ranked.where(is_shown | marked).drop(_RANK, LAST_RANK)
 
 
 def without_ranks(query: TopNQuery, rows: DataFrame) -> DataFrame:
@@ -91,10 +129,16 @@ def _with_last_rank(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> 
 
 def _in_force(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The rows that were neither replaced nor taken back, without the change column."""
+    present = _present(query, rows)
+    return present.drop(query.change) if query.change else present
+
+
+def _present(query: TopNQuery, rows: DataFrame) -> DataFrame:
+    """The rows that were neither replaced nor taken back."""
     if not query.key:
         return _not_taken_back(rows, query.change) if query.change else rows
     newest = newest_of_keys(query.key, rows)
-    return newest.where(F.col(query.change).isin(INSERT, UPDATE_AFTER)).drop(query.change) if query.change else newest
+    return newest.where(F.col(query.change).isin(INSERT, UPDATE_AFTER)) if query.change else newest
 
 
 def _not_taken_back(rows: DataFrame, change: str) -> DataFrame:
@@ -112,15 +156,19 @@ def _not_taken_back(rows: DataFrame, change: str) -> DataFrame:
     remaining = last - F.least(F.lit(0), F.min(_BALANCE).over(equal))
     counted = rows.withColumn(_BALANCE, balance).withColumn(_BALANCE, remaining).where(is_added)
     from_newest = F.count("*").over(equal) - F.row_number().over(in_order)
-    return counted.withColumn(_FROM_NEWEST, from_newest).where(F.col(_FROM_NEWEST) < F.col(_BALANCE)).drop(_FROM_NEWEST, _BALANCE, change)
+    return counted.withColumn(_FROM_NEWEST, from_newest).where(F.col(_FROM_NEWEST) < F.col(_BALANCE)).drop(_FROM_NEWEST, _BALANCE)
 
 
 def _ranked(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The rows whose rank is from the first to the last rank to show."""
-    order = [o.by() for o in query.order]
-    ties = [c.asc_nulls_first() for c in row_tie_breakers(rows)] if query.function == "row_number" else []
-    function = {"row_number": F.row_number, "rank": F.rank, "dense_rank": F.dense_rank}[query.function]
-    rank = function().over(Window.partitionBy(*query.partition).orderBy(*order, *ties))
+    rank = _rank(query, rows, query.partition)
     last = F.col(LAST_RANK) if isinstance(query.last, str) else F.lit(query.last)
     shown = rows.withColumn(_RANK, rank).where((F.col(_RANK) <= last) & (F.col(_RANK) >= query.first)).drop(LAST_RANK)
     return shown.withColumnRenamed(_RANK, RANK) if query.with_rank else shown.drop(_RANK)
+
+
+def _rank(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> Column:
+    order = [o.by() for o in query.order]
+    ties = [c.asc_nulls_first() for c in row_tie_breakers(rows)] if query.function == "row_number" else []
+    function = {"row_number": F.row_number, "rank": F.rank, "dense_rank": F.dense_rank}[query.function]
+    return function().over(Window.partitionBy(*group).orderBy(*order, *ties))

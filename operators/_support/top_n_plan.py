@@ -13,8 +13,10 @@ Strategy = Literal["append", "update", "retract"]
 _COST: dict[Strategy, str] = {
     "append": "keeps the first rows of each partition; a step reads its new rows and the rows that are kept",
     "update": "keeps the first rows of each partition by key; a step reads its new rows and the rows that are kept",
-    "retract": "a step reads every row of the partitions that its new rows belong to",
+    "retract": "a step reads its new rows and the rows of their partitions that the engine keeps: those that were not replaced or deleted",
 }
+_COST_OF_ADDED = "a step reads its new rows and the first rows of their partitions, which the engine keeps"
+_COST_OF_ALL = "a step reads every row of the partitions that its new rows belong to"
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,30 @@ class TopNQuery:
         """The strategy that is used and what it costs, then a line for each other strategy, which says why it is not used."""
         others = [f"not {strategy}: {why}" for strategy in get_args(Strategy) if (why := self.why_not(strategy))]
         known = [f"rows only move up: {self.rises}"] if self.rises and used == "update" else []
-        return "\n".join([f"{used}{' (pinned)' if is_pinned else ''}: {_COST[used]}", *known, *others])
+        return "\n".join([f"{used}{' (pinned)' if is_pinned else ''}: {self._cost(used)}", *known, *others])
+
+    def _cost(self, used: Strategy) -> str:
+        if used != "retract":
+            return _COST[used]
+        if why := self.why_all_rows():
+            return f"{_COST_OF_ALL}, because {why}"
+        return _COST[used] if self.key or self.change else _COST_OF_ADDED
+
+    @property
+    def has_first_rows(self) -> bool:
+        """Whether the first row of a group matters although it was replaced or deleted: for its rank end, or its time."""
+        return self.ttl is not None or isinstance(self.last, str)
+
+    def why_all_rows(self) -> str | None:
+        """Why a step by `retract` needs every row of its partitions; None if the rows that were not replaced or deleted suffice."""
+        if not self.has_first_rows:
+            return None
+        parameter = "`ttl`" if self.ttl is not None else "the column `rank_end`"
+        if self.change and not self.key:
+            return f"{parameter} needs rows that were deleted, which only a `unique_key` tells from equal rows"
+        if self.key and not {*self.partition} <= {*self.key}:
+            return f"{parameter} needs rows that left their partition; put the columns of `by` into `unique_key`"
+        return None
 
     def _why_not_keep_the_first_rows(self) -> str | None:
         if self.ttl is not None:

@@ -140,7 +140,7 @@ class DemoLake:
     def _require_known_names(self, engine: Engine) -> None:
         """Raise if a file or folder has a name that no demo uses. Input files may have any name here: `require_own` checks them."""
         tables = {"ledger", *(t for s in engine.sources.values() for t in (s.log, s.quarantine))}
-        tables |= {t for a in engine.assets.values() for t in (a.name, a.changelog, a.decisions, a.early)}
+        tables |= {t for a in engine.assets.values() for t in (a.name, a.changelog, a.decisions, a.kept, a.early)}
         unknown = next(_unknown(self.root, tables), None)
         if unknown is not None:
             raise ForeignFolderError.containing(self.root, repr(unknown.relative_to(self.root).as_posix()))

@@ -265,7 +265,7 @@ class Engine:
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
         sources = [t for s in self.sources.values() for t in (s.log, s.quarantine)]
-        derived = [t for a in self.assets.values() for t in (a.name, a.changelog, a.decisions, a.early)]
+        derived = [t for a in self.assets.values() for t in (a.name, a.changelog, a.decisions, a.kept, a.early)]
         return naming_lost_files(self.lake, [*sources, *derived])
 
     def _advance(self, asset: str) -> Advance:

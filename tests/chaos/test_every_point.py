@@ -65,5 +65,5 @@ def test_a_kill_at_every_point_leads_to_the_lake_of_an_undisturbed_run(
             _, messages = attempt(spark, home, index, {})
     assert GOOD in messages
     assert differences(expected, content(str(home / "lake"), home)) == []
-    elsewhere = ("lease.", "kafka.", "retention.")  # a lake with a URI takes leases; for the others, see the tests of publish and retention
+    elsewhere = ("lease.", "kafka.", "retention.", "kept.")  # a lake with a URI takes leases; the others have tests of their own
     assert {p for p in faults.POINTS if not p.startswith(elsewhere)} == set(killed)

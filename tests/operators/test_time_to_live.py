@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from operators import Aggregate, ByKey, ColumnError, Deduplicate, NewRows, OperatorError, Tumbling
+from operators import Aggregate, ByKey, ColumnError, Deduplicate, Kept, NewRows, OperatorError, Tumbling
 from operators.contract import Operator
 
 CASES, TTL = 1_000, 10_000
@@ -84,11 +84,13 @@ def test_generated_rows_give_the_result_of_the_model(spark: SparkSession, name: 
 @pytest.mark.parametrize(
     "make", [lambda **how: Aggregate(by="k", aggregates={"n": "count(*)"}, **how), lambda **how: Deduplicate(by="k", **how)]
 )
-def test_a_step_reads_all_rows_of_its_keys_and_those_of_expired_keys_if_they_are_removed(make: Any) -> None:
+def test_a_step_reads_the_kept_rows_of_its_keys_and_expired_keys_if_they_are_removed(make: Any) -> None:
+    kept = Kept(3_600_000)
     assert make().reads == NewRows()
-    assert make(ttl="1 hour").reads == ByKey(("k",))
-    assert make(ttl="1 hour", after_ttl="retract").reads == ByKey(("k",), ttl=3_600_000)
-    assert make(ttl="1 hour", after_ttl="retract", ttl_by="processing").reads == ByKey(("k",), ttl=3_600_000, ttl_by="processing")
+    assert make(ttl="1 hour").reads == ByKey(("k",), keeps=kept)
+    assert make(ttl="1 hour", after_ttl="retract").reads == ByKey(("k",), ttl=3_600_000, keeps=kept)
+    by_clock = make(ttl="1 hour", after_ttl="retract", ttl_by="processing").reads
+    assert by_clock == ByKey(("k",), ttl=3_600_000, ttl_by="processing", keeps=kept)
     for how, message in [
         ({"ttl": 0}, "`ttl` is 0; legal: longer than no time, or None"),
         ({"ttl": "1 day", "ttl_by": "wall"}, "`ttl_by` is 'wall'; legal: event, processing"),

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import ColumnError, OperatorError, TopN, difference
+from operators import ByKey, ColumnError, OperatorError, TopN, difference
 from operators._support.ordering import Ordering
 from tests.support.top_n_model import Row, TopNModel, size_of_difference
 
@@ -109,6 +109,11 @@ def _keyed_changes(choose: random.Random) -> list[Rows]:
     return _changed(choose, keyed=True)
 
 
+def _changes_in_place(choose: random.Random) -> list[Rows]:
+    """No row leaves its partition."""
+    return [[{**row, "k": ("a", "b", None)[row["id"] % 3]} for row in rows] for rows in _keyed_changes(choose)]
+
+
 def _unkeyed_changes(choose: random.Random) -> list[Rows]:
     return _changed(choose, keyed=False)
 
@@ -142,6 +147,8 @@ SPECS = [
     Spec("changes by key", _keyed_changes, {"rank_end": 2}, key=("id",), has_changes=True),
     Spec("changes by key, no rank", _keyed_changes, {"rank_end": 2, "with_rank": False}, key=("id",), has_changes=True),
     Spec("changes by key, range", _keyed_changes, {"rank_end": 3, "rank_start": 2}, ("v NULLS LAST", "w"), key=("id",), has_changes=True),
+    Spec("upserts, end of the first row", _appended, {"rank_end": "n"}, key=("k", "id")),
+    Spec("changes by key, end of the first row", _changes_in_place, {"rank_end": "n"}, key=("k", "id"), has_changes=True),
     Spec("changes", _unkeyed_changes, {"rank_end": 2}, has_changes=True),
     Spec("changes, no rank", _unkeyed_changes, {"rank_end": 2, "with_rank": False}, has_changes=True),
     Spec("changes, range, no rank", _unkeyed_changes, {"rank_end": 3, "rank_start": 2, "with_rank": False}, has_changes=True),
@@ -179,7 +186,7 @@ def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark
     operator = spec.operator()
     assert operator.strategy_used == spec.strategy
     key = operator.emits.key
-    all_rows: Rows = []
+    all_rows, kept = Rows(), Rows()
     before: dict[Any, Any] = {}
     current = operator(_frame(spark, [], spec.has_changes))
     for batch in cases:
@@ -191,6 +198,11 @@ def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark
         results = {"all_rows": operator(_frame(spark, all_rows, spec.has_changes))}
         if operator.strategy_used != "retract":
             results["folded"] = operator.fold(current, _frame(spark, new, spec.has_changes))
+        elif isinstance(operator.reads, ByKey) and operator.reads.keeps:
+            kept_and_new = kept + new
+            results["kept"] = operator(_frame(spark, kept_and_new, spec.has_changes))
+            needed = operator.still_needed(_frame(spark, kept_and_new, spec.has_changes), None)
+            kept = [{**dict.fromkeys(SCHEMA.names), **row} for row in needed.toArrow().to_pylist()]
         ranked = [(*[row[c] for c in columns if c != "rank"], rank) for model in models for row, rank in model.ranks()]
         wanted = _table([_in_order(row, columns) for row in ranked], columns, key)
         for result in results.values():
@@ -201,6 +213,7 @@ def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark
         before = wanted
         current = spark.createDataFrame([*wanted.values()], schema)
     assert len(before) > CASES // 2
+    assert (0 < len(kept) < len(all_rows)) == (operator.strategy_used == "retract")
 
 
 def _in_order(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:

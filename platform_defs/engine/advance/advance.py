@@ -20,7 +20,7 @@ from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.advance.session_lateness import decide_lateness
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
-from platform_defs.engine.advance.upserts import MergedRows, RecomputedKeys, recomputed
+from platform_defs.engine.advance.upserts import KeysOfKeptRows, MergedRows, RecomputedKeys, recomputed
 from platform_defs.engine.ingest.uncommitted import require_logs
 from platform_defs.engine.inputs.changelog_reader import result_of_changelog
 from platform_defs.engine.inputs.identity import identity_of
@@ -89,7 +89,8 @@ class Advance:
                 return recomputed(self.reading, self.asset, reads)
             return MergedRows(self.reading, self.asset, reads)
         if isinstance(reads, ByKey):
-            return RecomputedKeys(self.reading, self.asset, reads)
+            keeps = reads.keeps and not self.reading.tables_of(self.asset)  # a table's own rows are those that steps of its readers need
+            return (KeysOfKeptRows if keeps else RecomputedKeys)(self.reading, self.asset, reads)
         return ClosedRanges(self.reading, self.asset)
 
     def pinned(self) -> "Advance":
@@ -187,4 +188,5 @@ class Advance:
             return self.pinned()._repair_table(now) if now.step else {}
 
     def _repair_table(self, now: Progress) -> dict[str, int]:
+        self.strategy.forget()
         return UpsertedTable(self.reading, self.asset).repair(self.whole(now), now)

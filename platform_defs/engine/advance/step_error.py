@@ -56,8 +56,8 @@ class PromiseError(TidemarkError, RuntimeError):
         return cls(
             f"{asset}: {found} the promise `improving`, because a row that replaces another comes after it in `order_by`, or a row is "
             "deleted. Nothing of the step was committed, other tables are not affected, and a retry fails again. The rows of the table are "
-            'right so far. Set `strategy="retract"` in the pipeline: steps then read every row of the partitions that they change, and '
-            "the table need not be rebuilt. Or correct `order_by`, and rebuild the table with it: "
+            'right so far. Set `strategy="retract"` in the pipeline: steps then also read the current rows behind those that are shown, '
+            "and the table need not be rebuilt. Or correct `order_by`, and rebuild the table with it: "
             f"`tidemark rebuild {asset} --downstream`",
             asset,
             keys,

@@ -11,6 +11,7 @@ from operators.columns import keys_of
 from operators.errors import OperatorError
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.appended_table import AppendedTable
+from platform_defs.engine.advance.kept_table import KeptTable
 from platform_defs.engine.advance.step_inputs import StepInputs, step_inputs
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
@@ -58,6 +59,10 @@ class Strategy(ABC):
     def whole(self, after: Progress) -> DataFrame:
         """The table's rows at a progress, recomputed from all input rows."""
         return self.asset.rows(*self.inputs.all(after))
+
+    def forget(self) -> None:
+        """Let later steps make the rows that are kept beside the table from the log."""
+        KeptTable(self.reading, self.asset).forget()
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that are final in a range, computed from the inputs' rows up to batch `head`.

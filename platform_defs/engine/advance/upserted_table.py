@@ -20,6 +20,7 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, steps_of
 from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.small_queries import collected, is_small
+from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point
 
 
@@ -55,11 +56,7 @@ class UpsertedTable:
 
     def current_of(self, like: DataFrame, keys: DataFrame) -> DataFrame:
         """The current rows with the given keys. In a large table, files that cannot contain one of the keys are skipped."""
-        rows = self.current(like)
-        if self.reading.lake.is_large(self.asset.name):
-            for column, ends in _extent(keys).items():
-                rows = rows.where(F.col(f"`{column}`").between(*ends))
-        return of_keys(rows, keys, keys.columns)
+        return with_keys(self.reading.lake, self.asset.name, self.current(like), keys)
 
     def repair(self, wanted: DataFrame, now: Progress) -> dict[str, int]:
         """Write the difference between the table and the wanted rows, as one step; returns the number of changes of each kind."""
@@ -140,6 +137,14 @@ class UpsertedTable:
         if upto - after == 1:  # by the operator's contract (`Upsert`), a step adds or removes at most one row of a key
             return changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
         return net(changelog, key=upserted(self.asset).key, order=STEP)
+
+
+def with_keys(lake: Lake, table: str, rows: DataFrame, keys: DataFrame) -> DataFrame:
+    """The rows of a table with the given keys. In a large table, files that cannot contain one of the keys are skipped."""
+    if lake.is_large(table):
+        for column, ends in _extent(keys).items():
+            rows = rows.where(F.col(f"`{column}`").between(*ends))
+    return of_keys(rows, keys, keys.columns)
 
 
 def _times(rows: DataFrame) -> list[str]:

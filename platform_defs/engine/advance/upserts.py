@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import difference
 from operators.columns import keys_of, of_keys
 from operators.contract import PROMISE_BROKEN, Incremental, Promised
+from operators.engine_columns import PERIOD_END
 from operators.errors import OperatorError
 from operators.steps import ByKey, NewRows
+from platform_defs.engine.advance.kept_rows import KeptRows, StepRows, present
 from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
@@ -161,15 +164,39 @@ class RecomputedKeys(Strategy):
 
     def _within_ttl(self, after: Progress) -> DataFrame | None:
         """The keys with a row that is not older than the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
-        if self.reads.ttl is None:
+        oldest, every = self._oldest_within_ttl(after), range(len(self.asset.inputs))
+        if oldest is None:
             return None
-        _, arrived = self.reading.ledger.processing_times(after.seq)
-        by_event = self.reads.ttl_by == "event"
-        present = self.reading.operator_timeline(self.asset).after[after.seq] if by_event else arrived[after.seq - 1].as_py()
-        if present is None:
-            return None
-        oldest, every = present - self.reads.ttl, range(len(self.asset.inputs))
-        if by_event:
+        if self.reads.ttl_by == "event":
             return keys_of([self.reading.input(self.asset, i, after.seq, Span(oldest)) for i in every], self.reads.key)
+        _, arrived = self.reading.ledger.processing_times(after.seq)
         before = pc.sum(pc.less(arrived, oldest)).as_py() or 0
         return keys_of([self.reading.input(self.asset, i, after.seq, after=before) for i in every], self.reads.key)
+
+    def _oldest_within_ttl(self, after: Progress) -> int | None:
+        """The oldest time in ms within the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
+        if self.reads.ttl is None:
+            return None
+        now = present(self.reading, self.asset, self.reads.ttl_by, after.seq)
+        return None if now is None else now - self.reads.ttl
+
+
+@dataclass(frozen=True)
+class KeysOfKeptRows(RecomputedKeys):
+    """Advances an asset by recomputing the affected keys from the rows that the engine keeps (see `kept_rows`) and new rows."""
+
+    def step(self, before: Progress, after: Progress) -> int:
+        """Compute and commit the step, then the rows that later steps need."""
+        kept_rows, table = KeptRows(self.reading, self.asset, self.reads), UpsertedTable(self.reading, self.asset)
+        rows = kept_rows.of_step(before, after)
+        written = table.commit(self._changes(table, kept_rows, rows, after), after)
+        kept_rows.commit(rows, after)
+        return written
+
+    def _changes(self, table: UpsertedTable, kept_rows: KeptRows, step: StepRows, after: Progress) -> DataFrame:
+        keys, rows, oldest = step.keys, self.asset.rows(step.rows), self._oldest_within_ttl(after)
+        if oldest is not None:
+            within_ttl = kept_rows.ends(step).where(F.col(PERIOD_END) >= oldest).select(*self.reads.key)
+            expired = table.current(rows).select(*self.reads.key).distinct().exceptAll(within_ttl)
+            keys, rows = keys.unionByName(expired).distinct(), of_keys(rows, within_ttl, within_ttl.columns)
+        return difference(table.current_of(rows, keys), rows, key=self.key)

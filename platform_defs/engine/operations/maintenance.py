@@ -23,6 +23,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from operators.errors import TidemarkError
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.early_results import SHOWN
+from platform_defs.engine.advance.kept_table import KEPT
 from platform_defs.engine.advance.snapshot import snapshot
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import APPLIED
@@ -158,6 +159,7 @@ class Maintenance:
             else:
                 yield _Kept(asset.name, asset.name, (PROGRESS,))
             yield _Kept(asset.decisions, asset.name, (DECIDED,))
+            yield _Kept(asset.kept, asset.name, (KEPT,))
             yield _Kept(asset.early, asset.name, (SHOWN,))
 
     def _table(self, kept: _Kept) -> Maintained | None:

@@ -54,6 +54,7 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
         return _repair(advance, first, last)
     with advance.reading.lake.writer(advance.asset.name):
         advance.recover()
+        advance.strategy.forget()
         return _rebuild(advance.pinned(), first, last)
 
 

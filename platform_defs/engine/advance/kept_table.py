@@ -1,0 +1,118 @@
+"""The table `kept_rows/<asset>`: the rows of a source that later steps of an asset need, so that a step need not read the whole log.
+
+It has the columns of the log that the operator reads. It is a function of the log up to a point that its own commit records. It is
+committed after the step, so after a kill between the two commits it is behind, and the next step reads more of the log. If it is missing,
+is ahead of the asset, or was made with other settings, the next step makes it from the log.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from assets.contracts import DerivedAsset
+from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE, difference
+from operators.engine_columns import ARRIVAL, BATCH_TIME, PERIOD_END, PERIOD_START, SEQ
+from platform_defs.engine.inputs.identity import identity_of
+from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.lake.commits import APPLICATION
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.small_queries import is_small, kept
+from platform_defs.engine.lake.table_columns import differing_columns
+from platform_defs.faults import point
+
+KEPT = "kept"
+"""The metadata key of the commits of `kept_rows/<asset>`: up to where the rows are complete, and what they were made `by`."""
+_ID, _BY = (SEQ, ARRIVAL), "by"
+
+
+@dataclass(frozen=True)
+class KeptTable:
+    """Reads and writes the kept rows of an asset.
+
+    Args:
+        reading: reads the lake.
+        asset: the asset.
+    """
+
+    reading: Reading
+    asset: DerivedAsset
+
+    def recorded(self) -> dict[str, Any] | None:
+        """Up to where the rows are complete; None if there are none that can be used."""
+        found = self._newest()
+        return None if found is None or found.get(_BY) != self._made_by else found
+
+    def rows(self) -> DataFrame:
+        """All kept rows."""
+        return self.reading.lake.read(self.reading.spark, self.asset.kept)
+
+    def has_columns_of(self, log: DataFrame) -> bool:
+        """Whether the kept rows have the columns of the log's rows."""
+        held = StructType([f for f in self.reading.lake.schema(self.asset.kept).fields if f.name not in (PERIOD_START, PERIOD_END)])
+        return not differing_columns(held, log.drop(BATCH_TIME).schema)
+
+    def replace(self, rows: DataFrame, upto: dict[str, Any], number: int, pruned_by: Sequence[str]) -> None:
+        """Commit rows in place of all kept rows.
+
+        Args:
+            rows: the rows.
+            upto: up to where they are complete.
+            number: the step's number.
+            pruned_by: the columns for data skipping, beside those of a row's identity.
+        """
+        lake, table = self.reading.lake.live, self.asset.kept
+        is_next = (lake.transaction(table, APPLICATION) or 0) < number  # not so if the table's results were deleted by hand
+        metadata, skipping = self._metadata(upto), [*dict.fromkeys([*pruned_by, *_ID])]
+        vectors = not is_small(rows)
+        point("kept.before_commit")
+        lake.overwrite(rows, table, metadata, number=number if is_next else None, pruned_by=skipping, deletion_vectors=vectors)
+        point("kept.after_commit")
+
+    def change(self, before: DataFrame, rows: DataFrame, upto: dict[str, Any], number: int) -> None:
+        """Commit rows in place of some kept rows.
+
+        Args:
+            before: these kept rows.
+            rows: the rows.
+            upto: up to where all kept rows are then complete.
+            number: the step's number.
+        """
+        lake, table, metadata = self.reading.lake.live, self.asset.kept, self._metadata(upto)
+        changes = difference(before, rows.select(*before.columns), key=_ID, change=OWN_CHANGE)
+        changes = kept(changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE))
+        point("kept.before_commit")
+        if not lake.upsert(table, changes, _ID, is_deleted=f"c.`{OWN_CHANGE}` = '{DELETE}'", metadata=metadata, number=number):
+            same = (F.col(f"t.{SEQ}") == F.col(f"c.{SEQ}")) & (F.col(f"t.{ARRIVAL}") == F.col(f"c.{ARRIVAL}"))
+            is_deleted, is_large = F.col(f"c.{OWN_CHANGE}") == DELETE, lake.is_large(table)
+            lake.merge(table, changes, same, is_deleted=is_deleted, metadata=metadata, number=number, deletion_vectors=is_large)
+        point("kept.after_commit")
+
+    def forget(self) -> None:
+        """Let the next step make the kept rows from the log."""
+        lake = self.reading.lake.live
+        if self._newest() is not None:
+            lake.overwrite(lake.no_rows(self.reading.spark, lake.schema(self.asset.kept)), self.asset.kept, {KEPT: {}})
+
+    def _newest(self) -> dict[str, Any] | None:
+        try:
+            newest = self.reading.lake.newest(self.asset.kept, KEPT)
+        except UnreadableLogError:
+            raise
+        except LakeError:  # its log was cleaned up by another program
+            return None
+        return None if newest is None else newest.value
+
+    @property
+    def _made_by(self) -> str:
+        """A text that changes when other rows may be needed: with the operator, even if its results stay the same, or with the log."""
+        logs = self.reading.input_identities(self.asset).values()
+        parts = [identity_of(self.asset), repr(self.asset.operator.reads), repr(self.asset.operator), *sorted(logs)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+    def _metadata(self, upto: dict[str, Any]) -> dict[str, Any]:
+        return {KEPT: {**upto, _BY: self._made_by}}

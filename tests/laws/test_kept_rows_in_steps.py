@@ -1,0 +1,160 @@
+"""Kept rows: a step reads no more of an old log than of a new one, and the kept rows are those of the log after any disturbance."""
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from assets.contracts import DerivedAsset
+from operators import Aggregate, AsOfJoin, Deduplicate, TopN
+from operators.contract import KeepsRows
+from operators.engine_columns import PERIOD_END
+from platform_defs.engine import Engine
+from platform_defs.engine.advance import kept_versions
+from platform_defs.engine.lake import data_skipping, reads
+from tests.conftest import MakeEngine
+from tests.support.clock import Clock
+from tests.support.kills import run_and_die
+from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
+
+TTL = 60 * MINUTE
+OPERATORS: dict[str, KeepsRows] = {
+    "replaced": TopN(by="k", order_by="ts DESC", unique_key=("k", "v"), rank_end=2),
+    "moving": TopN(by="k", order_by="ts", unique_key="v", rank_end=3, rank_start=2, with_rank=False),
+    "sums": Aggregate(by="k", aggregates={"n": "count(*)", "total": "sum(v)"}, ttl=TTL),
+    "idle": Deduplicate(by="k", keep="last", ttl=20 * MINUTE, ttl_by="processing", after_ttl="retract"),
+    "expiring": TopN(by="k", order_by="v DESC", rank_end=2, ttl=TTL, after_ttl="retract"),
+}
+
+
+AGED = [
+    DerivedAsset(name="replaced", inputs=("l",), operator=OPERATORS["replaced"]),
+    DerivedAsset(name="last", inputs=("l",), operator=Deduplicate(by="k", keep="last", ttl=TTL)),
+    DerivedAsset(name="joined", inputs=("l", "r"), operator=AsOfJoin(on="k", how="left")),
+]
+
+
+def _assets(names: Sequence[str]) -> list[DerivedAsset]:
+    return [DerivedAsset(name=name, inputs=("l",), operator=OPERATORS[name]) for name in names]
+
+
+def _events(rng: random.Random, batch: int, rows: int = 6) -> list[Event]:
+    return [Event(rng.choice(["a", "b", None]), rng.randrange(6), (10 * batch + n) * MINUTE) for n in range(rows)]
+
+
+def _check(engine: Engine) -> None:
+    """The tables and the kept rows are those of the log."""
+    log = engine.reading.log("l", engine.ledger.head).drop("event_time_raw")
+    for name in engine.assets:
+        assert all(account.holds for account in engine.accounts.days(name)), name
+        if name in ("replaced", "moving"):
+            held = engine.lake.read(engine.spark, f"kept_rows/{name}")
+            assert rows_of(held) == rows_of(OPERATORS[name].still_needed(log, None).select(*held.columns)), name
+
+
+@pytest.mark.parametrize(
+    ("names", "large"),
+    [
+        (["expiring"], False),
+        pytest.param([*OPERATORS], False, marks=pytest.mark.soak),
+        pytest.param([*OPERATORS], True, marks=pytest.mark.soak),
+    ],
+)
+def test_kept_rows_survive_kills_deletion_rebuilds_and_late_rows(
+    make_engine: MakeEngine, clock: Clock, monkeypatch: pytest.MonkeyPatch, names: list[str], large: bool
+) -> None:
+    if large:
+        monkeypatch.setattr(reads, "SMALL_BYTES", 0)
+    engine, rng = make_engine([source("l")], _assets(names)), random.Random(3)
+
+    def ingest(batch: int, *others: Event) -> None:
+        clock.pass_ms(6 * MINUTE)
+        replay(engine, [{"l": [*_events(rng, batch), *others]}])
+
+    def advance() -> None:
+        for name in engine.assets:
+            engine.advance(name)
+        _check(engine)
+
+    ingest(0)
+    advance()
+    for batch, point in enumerate(("kept.before_commit", "kept.after_commit"), 1):
+        ingest(batch)
+        for name in engine.assets:
+            run_and_die(lambda name=name, point=point: engine.advance(name), point)
+            assert engine.advance(name) == [], "the step is committed"
+    ingest(3)
+    advance()
+    shutil.rmtree(Path(engine.lake.root, "kept_rows"))  # as in the lake of an earlier version
+    ingest(9, Event("a", 5, MINUTE), Event("c", 1, 2 * MINUTE))
+    advance()
+    ingest(10, Event("a", 3, 2 * MINUTE))  # more than the TTL behind the watermark, so that it may need rows that were forgotten
+    advance()
+    for name in engine.assets:
+        assert [*engine.remake([name])]
+    ingest(11)
+    advance()
+
+
+def test_a_repair_forgets_the_kept_rows(make_engine: MakeEngine) -> None:
+    engine, rng = make_engine([source("l")], _assets(["replaced"])), random.Random(4)
+    replay(engine, [{"l": _events(rng, 0)}])
+    engine.advance("replaced")
+    held = engine.lake.delta("kept_rows/replaced")
+    assert held is not None
+    held.delete("v < 4")
+    engine.rebuild("replaced")
+    replay(engine, [{"l": _events(rng, 1)}])
+    engine.advance("replaced")
+    _check(engine)
+
+
+class _RowsRead:
+    """Counts the rows of the files that are read, by table."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows, self._read = Counter[str](), data_skipping.rows_of_matching_files
+        monkeypatch.setattr(reads, "rows_of_matching_files", self._counted)
+
+    def _counted(self, spark: SparkSession, delta: Any, path: str, within: Any, **how: Any) -> DataFrame | None:
+        files = data_skipping.matching_files(delta, within, **how)
+        assert files is not None
+        actions = pa.table(delta.get_add_actions(flatten=True))
+        rows = dict(zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True))
+        self.rows[Path(path).parent.name] += sum(rows[file] for file in files)
+        return self._read(spark, delta, path, within, **how)
+
+    def during(self, act: Callable[[], object]) -> Counter[str]:
+        """The rows that an action reads, by the folder of their table."""
+        self.rows.clear()
+        act()
+        return Counter(self.rows)
+
+
+def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_versions, "MANY_VERSIONS", 50)
+    engine, rng, counted = make_engine([source("l"), source("r")], AGED), random.Random(5), _RowsRead(monkeypatch)
+    read: dict[str, list[Counter[str]]] = {name: [] for name in engine.assets}
+    batches = 0
+    for age in (10, 100, 1_000):
+        for last in (age - 1, age):  # the pending rows are in the file of the last batch, as in a stream
+            replay(engine, [{side: _events(rng, batch) for side in "lr"} for batch in range(batches, last)])
+            batches = last
+            for name in engine.assets:
+                found = counted.during(lambda name=name: engine.advance(name))
+                read[name] += [found] if last == age else []
+    print({name: [dict(rows) for rows in found] for name, found in read.items()})
+    for name, found in read.items():
+        assert max(sum(rows.values()) for rows in found) <= 2 * sum(found[0].values()), name
+    _check(engine)
+    assert engine.lake.read(engine.spark, "kept_rows/replaced").count() <= 18, "one row of each key"
+    lasting, mark = engine.lake.read(engine.spark, "kept_rows/last"), engine.reading.operator_timeline(engine.assets["last"]).after[-1]
+    assert mark is not None
+    assert not lasting.isEmpty()
+    assert lasting.where(f"`{PERIOD_END}` < {mark - 2 * TTL}").isEmpty()
