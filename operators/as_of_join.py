@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators._support.join_columns import JoinColumns
+from operators._support.lateness import Lateness
 from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, with_ids, with_matched
 from operators.changelog import DELETE, INSERT, UPDATE_AFTER
 from operators.columns import FINAL_AT, RESULT_TIME, check_present, check_time, temporary
@@ -20,7 +21,7 @@ from operators.timing import Duration, length_ms, millis, timestamp
 How = Literal["inner", "left"]
 AsOf = Literal["event_time", "arrival"]
 _AT, _IS_LEFT, _VERSION = temporary("at"), temporary("is_left"), temporary("version")
-_TIES, _ENDS = temporary("ties"), temporary("ends")
+_TIES, _ENDS, _FROM_NEWEST = temporary("ties"), temporary("ends"), temporary("from_newest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +39,13 @@ class AsOfJoin:
 
     A left row without a valid version is left out (`inner`) or kept once, padded with nulls (`left`). So each left row gives at most
     one result. `result_time` is the left row's time, and `final_at` is 1 ms later: until then a version of the same millisecond may
-    arrive. In the engine a row of either side is late if `event_time < watermark`; a late left row is not in the result, and a late
-    version is not used. The page `docs/explanation/flink.md` lists the differences from Flink.
+    arrive. In the engine a row of either side is late if `event_time + allowed_lateness < watermark`; a late left row is not in the
+    result, and a late version is not used. A row within the lateness behind closed results corrects them: a left row adds its result,
+    and a version changes the results of the rows that should have found it. The page `docs/explanation/flink.md` lists the differences
+    from Flink.
 
-    Without `max_age` each step reads all versions; with it, a step reads only those that may still be valid.
+    With `max_age`, a step reads the versions that may still be valid. Without it, over a source, the engine keeps the newest old version
+    of each key beside the table, and a step reads these and the later versions; over a table, a step reads all versions.
 
     With `as_of="arrival"` the join is Flink's lookup join (`FOR SYSTEM_TIME AS OF PROCTIME()`), in a form that can be repeated: each left
     row is joined with the version of its key that had arrived last when the left row's batch was ingested, by the order of the batches
@@ -60,6 +64,8 @@ class AsOfJoin:
         right_time: the right event time, a timestamp column.
         left_prefix: added to the name of a left column that the right side has too, or that is `result_time` or `final_at`.
         right_prefix: the same for the right side.
+        allowed_lateness: how long, in the watermark's time, a row behind closed results may still correct them. Not available with
+            `as_of="arrival"`.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -77,6 +83,7 @@ class AsOfJoin:
     right_time: str = EVENT_TIME
     left_prefix: str = "left_"
     right_prefix: str = "right_"
+    allowed_lateness: Duration = 0
 
     def __post_init__(self) -> None:
         if self.how not in get_args(How):
@@ -89,6 +96,9 @@ class AsOfJoin:
             raise OperatorError.bad_value("max_age", self.max_age, legal)
         if self.change is not None and self.change in (*self.names.key, self.right_time):
             raise OperatorError.bad_value("change", self.change, "a right column that is neither in `on` nor the `right_time`")
+        if self.lateness and self.as_of == "arrival":
+            legal = "zero with `as_of='arrival'`: the event times of versions have no meaning; use `as_of='event_time'`"
+            raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
         _ = self.names, self.longest_age
 
     @cached_property
@@ -100,6 +110,11 @@ class AsOfJoin:
     def longest_age(self) -> int | None:
         """`max_age` in ms."""
         return None if self.max_age is None else length_ms(self.max_age, "max_age")
+
+    @cached_property
+    def lateness(self) -> Lateness:
+        """The allowed lateness."""
+        return Lateness.read(self.allowed_lateness)
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
@@ -113,22 +128,24 @@ class AsOfJoin:
 
     @property
     def emits(self) -> Append:
-        """Every result is final."""
+        """Results are added when they are final; rows that arrive behind closed results, within the lateness, correct them."""
         return Append()
 
     @property
     def reads(self) -> ByTimeRange:
         """Closed ranges, with the versions that may be valid in the range: those up to `max_age` before it, or all."""
         by_arrival = (1,) if self.as_of == "arrival" else ()
-        return ByTimeRange(lookback=(0, self.longest_age), watermark_delay=1, versions=(1,), by_arrival=by_arrival)
+        lookback, lateness = (0, self.longest_age), self.lateness.ms
+        return ByTimeRange(lookback=lookback, watermark_delay=1, lateness=lateness, versions=(1,), by_arrival=by_arrival)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """`event_time < watermark`, strictly, as for the interval join."""
-        return F.coalesce(event_time < watermark, F.lit(False))
+        """`event_time + allowed_lateness < watermark`, strictly, as for the interval join."""
+        is_late = millis(event_time) < millis(watermark) - self.lateness.ms if self.lateness else event_time < watermark
+        return F.coalesce(is_late, F.lit(False))
 
     def late_before(self, watermark: int) -> int:
-        """The watermark (see `BoundsLateness`)."""
-        return watermark
+        """The watermark less the allowed lateness (see `BoundsLateness`)."""
+        return watermark - self.lateness.ms
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When a row is final: 1 ms after its time. From then on each left row can find a version (see `ReportsFinality`)."""
@@ -147,6 +164,15 @@ class AsOfJoin:
     def finalized_at_if_unmatched(self, which: int, event_time: Column) -> Column:
         """The `final_at` of an unmatched row: 1 ms after its time."""
         return timestamp(millis(event_time) + 1)
+
+    def newest_versions(self, rows: DataFrame) -> DataFrame:
+        """The newest version of each key; none of a key that was deleted (see `KeepsVersions`)."""
+        versions = self._versions(rows)
+        newest_first = Window.partitionBy(*self.names.key).orderBy(
+            self._at(1).desc(), *[c.desc_nulls_last() for c in tie_breakers(versions)]
+        )
+        newest = versions.withColumn(_FROM_NEWEST, F.row_number().over(newest_first)).where(F.col(_FROM_NEWEST) == 1).drop(_FROM_NEWEST)
+        return newest if self.change is None else newest.where(F.col(self.change) != DELETE)
 
     def traced(self, column: str) -> tuple[str, str]:
         """The result's names of a column that both sides have."""

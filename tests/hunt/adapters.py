@@ -294,7 +294,7 @@ class SimClosedRanges(ClosedRanges):
 
     reading: SimReading
 
-    def closed(self, closing: ClosedRange, head: int) -> Any:
+    def _closed(self, closing: ClosedRange, head: int, versions: Any) -> Any:
         reads = self.asset.operator.reads
         assert isinstance(reads, ByTimeRange)
         firsts = [None if closing.after is None else closing.after - lookback for lookback in reads.lookback]

@@ -1,6 +1,7 @@
 """As-of joins in the engine: a table does not depend on its steps, equals a naive model of the log, and accounts for every row."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from deltalake import DeltaTable
 from assets.contracts import DerivedAsset, Preparation
 from operators import AsOfJoin, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
+from platform_defs.engine.advance import kept_versions
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.advance.held_back import HeldBack, held_back
 from tests.conftest import CopyEngine, MakeEngine
@@ -23,7 +25,9 @@ MODELS = {
     "aged": AsOfModel("left", max_age=20 * MINUTE),
     "changed": AsOfModel("left", change=True),
     "arrived": AsOfModel("left", as_of="arrival", change=True),
+    "corrected": AsOfModel("left"),
 }
+LATENESS = {"corrected": 60 * MINUTE}
 KIND = Preparation(select="*, CASE WHEN v % 7 = 0 THEN '-D' WHEN v % 5 = 0 THEN '-U' ELSE '+U' END AS op")
 
 
@@ -34,6 +38,7 @@ def table(name: str, model: AsOfModel, suffix: str = "") -> DerivedAsset:
         as_of=model.as_of,  # pyright: ignore[reportArgumentType]
         change="op" if model.change else None,
         max_age=model.max_age,
+        allowed_lateness=LATENESS.get(name, 0),
     )
     return DerivedAsset(name=name + suffix, inputs=("l", "r"), operator=join, prepare={"r": KIND} if model.change else {})
 
@@ -41,6 +46,14 @@ def table(name: str, model: AsOfModel, suffix: str = "") -> DerivedAsset:
 ASSETS = [table(name, model) for name, model in MODELS.items()]
 AT_ONCE = [table(name, MODELS[name], "_at_once") for name in MODELS]
 SOURCES = [source("l"), source("r")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_versions() -> Iterator[None]:
+    """Few versions count as many, so that they are kept."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept_versions, "MANY_VERSIONS", 10)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +66,7 @@ def engine_and_steps(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, 
         for name in MODELS:
             if number == 2 and name in ("kept", "arrived"):
                 run_and_die(lambda name=name: engine.advance(name), "advance.before_commit")
-            steps[name] += engine.advance(name)
+            steps[name] += engine.steps(name, checked=name in LATENESS)  # later corrections change the account of an earlier step
     for asset in AT_ONCE:
         assert list(engine.steps(asset.name, checked=True))
     return engine, steps
@@ -89,10 +102,11 @@ def test_a_table_equals_a_naive_model_of_the_log(engine_and_steps: tuple[Engine,
 def test_a_table_does_not_depend_on_its_steps(engine_and_steps: tuple[Engine, dict[str, list[Step]]], name: str) -> None:
     engine, steps = engine_and_steps
     assert len(steps[name]) > 2
+    assert (engine.lake.delta(f"kept_rows/{name}") is not None) == (MODELS[name].max_age is None), "the newest versions are kept"
     assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_at_once"))
 
 
-@pytest.mark.parametrize("name", ["inner", "aged", "arrived"])
+@pytest.mark.parametrize("name", ["inner", "aged", "arrived", "corrected"])
 def test_every_row_of_both_sides_is_accounted_for(engine_and_steps: tuple[Engine, dict[str, list[Step]]], name: str) -> None:
     """A left row is matched if it has a version; a version is matched once the watermark has passed it, whether it is used or not."""
     engine, steps = engine_and_steps
@@ -106,6 +120,8 @@ def test_every_row_of_both_sides_is_accounted_for(engine_and_steps: tuple[Engine
     assert found["l", "matched"] == table.where("right_seq IS NOT NULL").count() > 50
     assert found["l", "unmatched"] > 0
     assert found["l", "pending"] > 0
+    if name in LATENESS:
+        return
     by_step = [a for step in steps[name] for a in engine.accounts.step(name, step)]
     assert all(a.holds for a in by_step)
     for side in ("l", "r"):
@@ -114,6 +130,13 @@ def test_every_row_of_both_sides_is_accounted_for(engine_and_steps: tuple[Engine
     checked = engine.accounts.check(name, steps[name][-1])
     assert checked
     assert {(a.side, a.day): a for a in checked}.items() <= {(a.side, a.day): a for a in engine.accounts.days(name)}.items()
+
+
+def test_late_rows_within_the_lateness_correct_closed_results(engine_and_steps: tuple[Engine, dict[str, list[Step]]]) -> None:
+    engine, _ = engine_and_steps
+    assert engine.pending.progress("corrected").corrected
+    assert 0 < engine.views.late("corrected", "r").count() < engine.views.late("kept", "r").count()
+    assert 0 < engine.views.late("corrected", "l").count() < engine.views.late("kept", "l").count()
 
 
 def test_a_drained_stream_leaves_nothing_pending(engine_and_steps: tuple[Engine, dict[str, list[Step]]], copy_engine: CopyEngine) -> None:

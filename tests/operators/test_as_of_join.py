@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -34,8 +35,8 @@ MODELS = [
     for how, as_of, change, max_age in product(("inner", "left"), ("event_time", "arrival"), (False, True), (None, 0, 4))
     if max_age is None or as_of == "event_time"
 ]
-CASES = 100
-"""Cases of each model: 1,600 in all."""
+CASES = 130
+"""Cases of each model: 2,080 in all, of which 1,040 have no maximum age."""
 
 
 def operator_of(model: AsOfModel) -> AsOfJoin:
@@ -69,20 +70,40 @@ def as_table(case: str, rows: list[AsOfRow]) -> list[tuple[object, ...]]:
 
 def test_generated_cases_equal_the_naive_model(spark: SparkSession) -> None:
     choose, parts, expected = random.Random(5), dict[str, DataFrame](), dict[str, Counter[tuple[Any, ...]]]()
+    batches: dict[tuple[str, str], int] = {}
     for number, model in enumerate(MODELS):
         cases = {f"{number}-{n}": (drawn_rows(choose, "l"), drawn_rows(choose, "r")) for n in range(CASES)}
+        batches.update({(case, row.id): row.seq for case, (left, _) in cases.items() for row in left})
         sides = [frame(spark, [row for case, rows in cases.items() for row in as_table(case, rows[side])], ROWS) for side in (0, 1)]
         times = [F.unix_millis(c).alias(c) for c in ("result_time", "final_at")]
         parts[str(number)] = operator_of(model)(*sides).select("case_id", "left_id", "right_id", *times)
+        if model.max_age is None:
+            parts[f"{number} kept"] = _from_kept_versions(model, *sides).select("case_id", "left_id", "right_id", *times)
         expected[str(number)] = Counter(
             (case, one, other, t, None if t is None else t + 1) for case, rows in cases.items() for one, other, t in model(*rows)
         )
     found = by_tag(tagged(parts))
     for number, model in enumerate(MODELS):
         assert found[str(number)] == expected[str(number)], model
+        if model.max_age is None:
+            assert found[f"{number} kept"] == _later(model, expected[str(number)], batches), model
     versions = [other for rows in expected.values() for _, _, other, _, _ in rows]
     assert len(versions) - versions.count(None) > 1000, "many cases have valid versions"
     assert versions.count(None) > 1000
+
+
+def _from_kept_versions(model: AsOfModel, left: DataFrame, right: DataFrame) -> DataFrame:
+    """The results from time 0 on, or of the batches from 2 on, from the newest earlier version of each key and the later versions."""
+    join, at, first = operator_of(model), *((F.col("seq"), 2) if model.as_of == "arrival" else (F.unix_millis("event_time"), 0))
+    kept = join.newest_versions(right.where(at < first))
+    return join(left.where(at >= first), kept.unionByName(right.where(at >= first)))
+
+
+def _later(model: AsOfModel, results: Counter[tuple[Any, ...]], batches: Mapping[Any, int]) -> Counter[tuple[Any, ...]]:
+    def is_later(row: tuple[Any, ...]) -> bool:
+        return batches[row[:2]] >= 2 if model.as_of == "arrival" else row[3] is not None and row[3] >= 0
+
+    return Counter({row: n for row, n in results.items() if is_later(row)})
 
 
 def test_ranges_with_their_lookback_partition_the_result(spark: SparkSession) -> None:
@@ -114,6 +135,8 @@ def test_the_contract_for_the_engine(spark: SparkSession) -> None:
     join = AsOfJoin(on="k", how="left", max_age=5)
     assert (join.reads, join.emits) == (ByTimeRange(lookback=(0, 5), watermark_delay=1, versions=(1,)), Append())
     assert AsOfJoin(on="k").reads.lookback_of(1) is None
+    late = AsOfJoin(on="k", allowed_lateness=7)
+    assert (late.reads.lateness, late.late_before(100), join.late_before(100)) == (7, 93, 100)
     assert AsOfJoin(on="k").reads.span_of(1, 100, 200) == (None, 200)
     assert AsOfJoin(on="k").reads.span_of(0, 100, 200) == (100, 200)
     arrival = AsOfJoin(on="k", as_of="arrival").reads
@@ -184,6 +207,7 @@ def test_the_plan_has_one_window_and_no_join(spark: SparkSession) -> None:
         ({"on": []}, OperatorError, r"`on` is \[\]; legal: at least one column"),
         ({"max_age": -1}, DurationError, r"`max_age` is -1; legal: a duration of zero or more"),
         ({"max_age": "1 day", "as_of": "arrival"}, OperatorError, r"`max_age` is '1 day'; legal: None with `as_of='arrival'`"),
+        ({"allowed_lateness": 5, "as_of": "arrival"}, OperatorError, r"`allowed_lateness` is 5; legal: zero with `as_of='arrival'`"),
         ({"change": "k"}, OperatorError, r"`change` is 'k'; legal: a right column that is neither in `on` nor the `right_time`"),
         ({"left_prefix": "x_", "right_prefix": "x_"}, OperatorError, r"`right_prefix` is 'x_'; legal: a prefix other than `left_prefix`"),
     ],

@@ -11,6 +11,7 @@ from operators.timing import ClosedRange
 from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.changed_results import Changes
 from platform_defs.engine.advance.corrections import with_correction
+from platform_defs.engine.advance.kept_versions import KeptVersions
 from platform_defs.engine.advance.rows_per_key import split_keys
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.inputs.progress import Progress, progress, require_same_columns
@@ -24,14 +25,26 @@ class ClosedRanges(Strategy):
 
     def results(self, before: Progress, after: Progress) -> DataFrame:
         """The results that are final in `before.closed_to < final_at <= after.closed_to`."""
-        return self.closed(ClosedRange(before.closed_to, after.closed_to or 0), after.seq)
+        return self._closed(ClosedRange(before.closed_to, after.closed_to or 0), after.seq, KeptVersions.of(self.reading, self.asset))
+
+    def step(self, before: Progress, after: Progress) -> int:
+        """Compute and commit the step, then the versions that later steps need."""
+        written, versions = super().step(before, after), KeptVersions.of(self.reading, self.asset)
+        if versions is not None:
+            versions.commit(after)
+        return written
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
-        """The results that are final in a range, computed from the inputs' rows up to batch `head`."""
+        """The results that are final in a range, computed from the inputs' rows up to batch `head`, with no use of kept rows."""
+        return self._closed(closing, head, None)
+
+    def _closed(self, closing: ClosedRange, head: int, versions: KeptVersions | None) -> DataFrame:
         reads, frames = self.asset.operator.reads, list[DataFrame]()
         for which in range(len(self.asset.inputs)):
-            span = Span(*reads.span_of(which, closing.after, closing.upto))
-            frames.append(self.reading.input(self.asset, which, head, span))
+            rows = versions.needed(closing, head) if versions is not None and versions.which == which else None
+            if rows is None:
+                rows = self.reading.input(self.asset, which, head, Span(*reads.span_of(which, closing.after, closing.upto)))
+            frames.append(rows)
         return split_keys(self.reading, self.asset, closing, head).rows(*frames).where(closing.holds(F.col(FINAL_AT)))
 
     def correct(self, before: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
@@ -47,7 +60,7 @@ class ClosedRanges(Strategy):
             The progress that was committed, which records the times of the changed results, and the number of changes.
         """
         table = AppendedTable(self.reading, self.asset)
-        wanted = self.closed(closing, after.seq)
+        wanted = self._closed(closing, after.seq, KeptVersions.of(self.reading, self.asset))
         require_same_columns(self.reading.lake, self.asset, wanted)
         span = Span(None if closing.after is None else closing.after + 1, closing.upto)
         held = self.reading.table(self.asset.name, FINAL_AT, span)
