@@ -1,7 +1,7 @@
 """The aggregate without windows: one row for each key, computed from all rows of the key so far, and updated as rows are added."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, Window
@@ -9,15 +9,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructType
 
 from operators._support.aggregate_expressions import Aggregates, unmergeable_sum
-from operators._support.time_to_live import AfterTtl, TimeToLive
-from operators.columns import check_distinct, check_present, names, temporary
+from operators._support.time_to_live import GENERATION, AfterTtl, TimeToLive
+from operators.columns import check_distinct, check_present, names, same_rows, temporary
 from operators.contract import NEVER_LATE
-from operators.engine_columns import ARRIVAL, SEQ, plain
+from operators.engine_columns import ARRIVAL, PARTIAL, PERIOD_END, PERIOD_START, SEQ, plain
 from operators.errors import OperatorError, StreamingError
 from operators.steps import ByKey, NewRows, Upsert
 from operators.timing import Duration, TimeKind
 
 _PREVIOUS, _VALUES, _NTH, _POSITION = (temporary(name) for name in ("previous", "values", "nth", "position"))
+_IS_ONLY = temporary("is_only")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +43,8 @@ class Aggregate:
     The semantics are those of Flink SQL's `GROUP BY` on a stream, and of its `table.exec.state.ttl`. A step reads its new rows and the
     results of their keys, if every aggregate is a single call of `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`,
     `bit_or` or `bit_xor`. With any other aggregate it reads every row of the keys of its new rows. With `ttl`, over a source, the engine
-    keeps the rows of each living key beside the table until no new row can be within `ttl` of them, and a step reads its new rows and the
-    kept rows of their keys. A row that is more than `ttl` behind the watermark makes the step read the log.
+    keeps the result of each key, or with any other aggregate its rows, beside the table until no new row can be within `ttl` of them, and
+    a step reads its new rows and what is kept of their keys. A row that is more than `ttl` behind the watermark makes it read the log.
 
     Args:
         by: the key columns, at least one.
@@ -125,7 +126,8 @@ class Aggregate:
         """
         [rows] = frames
         self._check(rows)
-        rows = self._ttl.current(self.key, rows) if self._ttl else rows
+        if self._ttl:
+            return self._of_all(self._ttl.current(self.key, rows))
         if _has_positions(rows) and not self._takes_newest_position:
             return self._with_last_change(self._results_of_single_rows(rows))
         return self._aggregated_by_key(
@@ -142,8 +144,19 @@ class Aggregate:
         return self._aggregated_by_key(partial, self._aggregates.typed(self._aggregates.merged(partial), partial.schema))
 
     def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
-        """With `ttl`, the rows of each key's periods (see `KeepsRows`)."""
-        return self._ttl.needed(self.key, rows, oldest) if self._ttl else rows
+        """With `ttl`, the rows of each key's periods, or one row with their result (see `KeepsRows`).
+
+        Results of two periods could not be merged if a late row joined these, because the position of a result depends on the order of all
+        rows. So a key has one row only while its rows are of one period, and then also the rows since another period began.
+        """
+        if self._ttl is None:
+            return rows
+        needed, periods = self._ttl.needed(self.key, rows, oldest), Window.partitionBy(*self.key)
+        if not self._aggregates.are_mergeable:
+            return needed.drop(GENERATION)
+        marked = needed.withColumn(_IS_ONLY, F.min(GENERATION).over(periods) == F.max(GENERATION).over(periods)).drop(GENERATION)
+        of_one = marked.where(_IS_ONLY).drop(_IS_ONLY)
+        return marked.where(~F.col(_IS_ONLY)).drop(_IS_ONLY).unionByName(self._as_one_row(of_one), allowMissingColumns=True)
 
     def check_types(self, rows: StructType) -> None:
         """Raise `OperatorError` if columns of these types certainly cannot be aggregated; it needs no Spark session."""
@@ -167,6 +180,22 @@ class Aggregate:
     def changes_only(self, columns: Sequence[str]) -> bool:
         """Whether each change of a result changes at least one of the given columns."""
         return self._aggregates.changes_only(columns)
+
+    def _as_one_row(self, rows: DataFrame) -> DataFrame:
+        """One row of each key: its result so far, in `PARTIAL`, and the period of its rows."""
+        results = self._of_all(rows.drop(PERIOD_START, PERIOD_END)).alias("r")
+        periods = rows.groupBy(*self.key).agg(F.min(PERIOD_START).alias(PERIOD_START), F.max(PERIOD_END).alias(PERIOD_END)).alias("p")
+        joined = results.join(periods, same_rows("r", "p", self.key))
+        partial = F.struct(*[F.col(f"r.`{name}`").alias(name) for name in self.aggregates]).alias(PARTIAL)
+        return joined.select(*[f"r.`{c}`" for c in (*self.key, SEQ, ARRIVAL)], PERIOD_START, PERIOD_END, partial)
+
+    def _of_all(self, rows: DataFrame) -> DataFrame:
+        """The result of all rows, without regard to the TTL; some may be results of others."""
+        lasting = replace(self, ttl=None, ttl_by="event", after_ttl="keep")
+        if PARTIAL not in rows.columns:
+            return lasting(rows)
+        partial = rows.where(F.col(PARTIAL).isNotNull()).select(*self.key, f"{PARTIAL}.*", SEQ, ARRIVAL)
+        return lasting.fold(partial, rows.where(F.col(PARTIAL).isNull()).drop(PARTIAL))
 
     @property
     def _takes_newest_position(self) -> bool:

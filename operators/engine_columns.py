@@ -23,6 +23,8 @@ BATCH_TIME = temporary("batch_time")
 PERIOD_START, PERIOD_END = temporary("period_start"), temporary("period_end")
 """In the frames of an operator with a TTL: of a kept row, the first and the last time (ms, bigint) of the rows that it stands for, between
 which its key did not expire; null for a new row."""
+PARTIAL = temporary("partial")
+"""In the frames of an `Aggregate` with a TTL: of a kept row, the result of the rows that it stands for (struct); null for any other row."""
 WHICH = temporary("which")
 """The index of the input that contains a row."""
 FINALIZED_AT = temporary("finalized_at")
@@ -32,7 +34,7 @@ MATCHED = temporary("matched")
 
 def plain(frame: DataFrame) -> DataFrame:
     """A frame without the columns that the engine adds for an operator."""
-    return frame.drop(WATERMARK, SESSION, NEW, BATCH_TIME, PERIOD_START, PERIOD_END)
+    return frame.drop(WATERMARK, SESSION, NEW, BATCH_TIME, PERIOD_START, PERIOD_END, PARTIAL)
 
 
 def tie_breakers(rows: DataFrame) -> list[Column]:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import check_time, parameter, temporary
-from operators.engine_columns import BATCH_TIME, EVENT_TIME, PERIOD_END, PERIOD_START, plain
+from operators.engine_columns import BATCH_TIME, EVENT_TIME, PERIOD_END, PERIOD_START
 from operators.errors import OperatorError
 from operators.steps import ByKey, Kept
 from operators.timing import Duration, TimeKind, length_ms
@@ -85,10 +85,10 @@ class TimeToLive:
         return self._counted(key, rows).withColumns(periods).drop(_FIRST, _LAST)
 
     def needed(self, key: Sequence[str], rows: DataFrame, oldest: int | None) -> DataFrame:
-        """Every row of the generations that did not end before `oldest` (ms); each stands for itself, with its own time as its period."""
+        """Every row of the generations that did not end before `oldest` (ms), with its own period, and its `GENERATION`."""
         counted = self._counted(key, rows)
         end = F.max(_LAST).over(Window.partitionBy(*key, GENERATION))
-        kept = counted.withColumn(PERIOD_END, end).where(not_before(oldest)).drop(GENERATION)
+        kept = counted.withColumn(PERIOD_END, end).where(not_before(oldest))
         return kept.withColumns({PERIOD_START: F.col(_FIRST), PERIOD_END: F.col(_LAST)}).drop(_FIRST, _LAST)
 
     def _counted(self, key: Sequence[str], rows: DataFrame) -> DataFrame:
@@ -101,7 +101,7 @@ class TimeToLive:
         time = EVENT_TIME if self.by == "event" else BATCH_TIME
         own, has_periods = F.unix_millis(time) if time in rows.columns else F.lit(None).cast("bigint"), PERIOD_START in rows.columns
         ends = [F.coalesce(F.col(end), own) if has_periods else own for end in (PERIOD_START, PERIOD_END)]
-        timed = plain(rows.withColumns(dict(zip((_FIRST, _LAST), ends, strict=True))))
+        timed = rows.withColumns(dict(zip((_FIRST, _LAST), ends, strict=True))).drop(BATCH_TIME, PERIOD_START, PERIOD_END)
         in_time = Window.partitionBy(*key).orderBy(_FIRST)
         before = F.max(_LAST).over(in_time.rowsBetween(Window.unboundedPreceding, -1))
         starts = F.coalesce((F.col(_FIRST) - before > self.ms).cast("int"), F.lit(0))

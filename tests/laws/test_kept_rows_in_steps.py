@@ -35,7 +35,7 @@ OPERATORS: dict[str, KeepsRows] = {
 
 AGED = [
     DerivedAsset(name="replaced", inputs=("l",), operator=OPERATORS["replaced"]),
-    DerivedAsset(name="last", inputs=("l",), operator=Deduplicate(by="k", keep="last", ttl=TTL)),
+    DerivedAsset(name="sums", inputs=("l",), operator=OPERATORS["sums"]),
     DerivedAsset(name="joined", inputs=("l", "r"), operator=AsOfJoin(on="k", how="left")),
 ]
 
@@ -154,7 +154,7 @@ def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: Ma
         assert max(sum(rows.values()) for rows in found) <= 2 * sum(found[0].values()), name
     _check(engine)
     assert engine.lake.read(engine.spark, "kept_rows/replaced").count() <= 18, "one row of each key"
-    lasting, mark = engine.lake.read(engine.spark, "kept_rows/last"), engine.reading.operator_timeline(engine.assets["last"]).after[-1]
+    lasting, mark = engine.lake.read(engine.spark, "kept_rows/sums"), engine.reading.operator_timeline(engine.assets["sums"]).after[-1]
     assert mark is not None
     assert not lasting.isEmpty()
     assert lasting.where(f"`{PERIOD_END}` < {mark - 2 * TTL}").isEmpty()

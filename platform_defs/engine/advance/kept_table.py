@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from assets.contracts import DerivedAsset
 from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE, difference
-from operators.engine_columns import ARRIVAL, BATCH_TIME, PERIOD_END, PERIOD_START, SEQ
+from operators.engine_columns import ARRIVAL, BATCH_TIME, PARTIAL, PERIOD_END, PERIOD_START, SEQ
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.commits import APPLICATION
@@ -28,6 +28,7 @@ from platform_defs.faults import point
 KEPT = "kept"
 """The metadata key of the commits of `kept_rows/<asset>`: up to where the rows are complete, and what they were made `by`."""
 _ID, _BY = (SEQ, ARRIVAL), "by"
+_ADDED = (PERIOD_START, PERIOD_END, PARTIAL)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class KeptTable:
 
     def has_columns_of(self, log: DataFrame) -> bool:
         """Whether the kept rows have the columns of the log's rows."""
-        held = StructType([f for f in self.reading.lake.schema(self.asset.kept).fields if f.name not in (PERIOD_START, PERIOD_END)])
+        held = StructType([f for f in self.reading.lake.schema(self.asset.kept).fields if f.name not in _ADDED])
         return not differing_columns(held, log.drop(BATCH_TIME).schema)
 
     def replace(self, rows: DataFrame, upto: dict[str, Any], number: int, pruned_by: Sequence[str]) -> None:
