@@ -64,7 +64,10 @@ def _every_side(advance: Advance, row: tuple[Any, ...]) -> Iterator[tuple[int, d
 def _pair_terms(advance: Advance, scope: Scope) -> Any:
     flags_by_row: dict[tuple[int, int, int, int], set[str]] = {}
     for side in (0, 1):
-        for row, flags in (*_logged(advance, scope, side), *_resulting(advance, scope, side)):
+        versions = advance.asset.operator.reads.is_versioned(side)
+        for row, flags in (*_logged(advance, scope, side), *([] if versions else _resulting(advance, scope, side))):
+            if versions and "expired" in flags and "late" not in flags:
+                flags.add("paired")
             flags_by_row.setdefault((side, *row), set()).update(flags)
     found = Counter[tuple[int, date, str]]()
     for (side, _, _, time), flags in flags_by_row.items():

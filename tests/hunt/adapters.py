@@ -44,7 +44,7 @@ from tests.hunt.accounts import sim_account
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
 from tests.hunt.lake import SimLake, Snapshot, rows_of
 from tests.hunt.ledger import LedgerRow, Part, within
-from tests.hunt.operators import SimJoin, difference
+from tests.hunt.operators import SimAsOf, SimJoin, difference
 from tests.hunt.process import StoreFault
 from tests.hunt.store import Event, Version
 
@@ -285,7 +285,7 @@ class SimReading(Reading):
 
 
 def _columns(asset: DerivedAsset) -> tuple[str, ...]:
-    return PAIRS if isinstance(asset.operator, SimJoin) else COUNTS
+    return PAIRS if isinstance(asset.operator, SimJoin | SimAsOf) else COUNTS
 
 
 @dataclass(frozen=True)
@@ -297,8 +297,8 @@ class SimClosedRanges(ClosedRanges):
     def _closed(self, closing: ClosedRange, head: int, versions: Any) -> Any:
         reads = self.asset.operator.reads
         assert isinstance(reads, ByTimeRange)
-        firsts = [None if closing.after is None else closing.after - lookback for lookback in reads.lookback]
-        frames = [self.reading.input(self.asset, i, head, Span(first, closing.upto)) for i, first in enumerate(firsts)]
+        spans = [Span(*reads.span_of(i, closing.after, closing.upto)) for i in range(len(reads.lookback))]
+        frames = [self.reading.input(self.asset, i, head, span) for i, span in enumerate(spans)]
         rows: Any = self.asset.rows(*frames)
         return rows.between("final_at", None if closing.after is None else closing.after + 1, closing.upto)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import SourceEntry
+from tests.hunt.operators import SimAsOf
 from tests.hunt.store import Event, Landed, Row, Store
 from tests.hunt.world import CONTRACTS, RECIPES, Finding
 from tests.support.small_sources import DAY, HOUR, MINUTE
@@ -200,7 +201,8 @@ class ExpectedLake:
         recipe = RECIPES[window][asset]
         operator: Any = recipe.operator
         if asset == "pairs":
-            return _joined(operator, *[self._on_time(recipe.inputs, name, operator, seq) for name in recipe.inputs])
+            sides = [self._on_time(recipe.inputs, name, operator, seq) for name in recipe.inputs]
+            return _as_of(*sides) if isinstance(operator, SimAsOf) else _joined(operator, *sides)
         [of] = recipe.inputs
         if of in CONTRACTS:
             rows = [(row[3], row[2]) for row in self._on_time(recipe.inputs, of, operator, seq)]
@@ -267,3 +269,12 @@ def _compare(name: str, held: Iterable[Row], wanted: Iterable[Row]) -> None:
         doubled = [row for row in extra if needs[row]]
         kind = "rows doubled" if doubled else "rows wrong" if extra and missing else "rows too many" if extra else "rows lost"
         raise Finding(f"{kind} in {name}", f"extra {sorted(extra, key=repr)[:3]}, missing {sorted(missing, key=repr)[:3]}")
+
+
+def _as_of(left: list[Row], right: list[Row]) -> list[Row]:
+    found = list[Row]()
+    for one in left:
+        known = [other for other in right if one[3] is not None and other[3] == one[3] and other[2] <= one[2]]
+        last = max(known, key=lambda row: (row[2], row[0], row[1]), default=(None,) * 3)
+        found.append((one[3], *one[:3], *last[:3], one[2], one[2] + 1))
+    return found

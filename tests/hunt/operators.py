@@ -1,10 +1,11 @@
 """Operators with the declarations of the real ones, computed over tuples instead of Spark columns."""
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from operators import IntervalJoin, WindowedAggregate
+from operators import AsOfJoin, IntervalJoin, WindowedAggregate
 from operators.steps import ByTimeRange
 from tests.hunt.frames import COUNTS, PAIRS, Rows
 
@@ -41,6 +42,29 @@ class SimJoin(IntervalJoin):
 def _pair(one: Any, other: Any, time: int) -> tuple[Any, ...]:
     sides = (*(one[:3] if one else (None,) * 3), *(other[:3] if other else (None,) * 3))
     return ((one or other)[3], *sides, time, time + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimAsOf(AsOfJoin):
+    """An as-of join over tuples, which keeps left rows without a version."""
+
+    def is_late(self, time: int, watermark: int | None) -> bool:
+        return watermark is not None and time + self.lateness.ms < watermark
+
+    def wait(self, which: int) -> int:
+        return 0
+
+    def __call__(self, *frames: Any) -> Any:
+        left, right = frames
+        by_key: dict[Any, list[Any]] = {}
+        for row in sorted(right, key=lambda row: (row[2], row[0], row[1])):
+            by_key.setdefault(row[3], []).append(row)
+        results = list[Any]()
+        for one in left:
+            versions = by_key.get(one[3], []) if one[3] is not None else []
+            known = bisect_right(versions, one[2], key=lambda row: row[2])
+            results.append(_pair(one, versions[known - 1] if known else None, one[2]))
+        return Rows(PAIRS, results)
 
 
 @dataclass(frozen=True, kw_only=True)

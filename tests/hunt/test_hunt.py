@@ -1,18 +1,20 @@
 """A short hunt, and tests of the hunt itself: it finds reintroduced defects, is reproducible, and shrinks its findings."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from assets.contracts import DerivedAsset
+from operators.contract import Operator
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.identity import identity_of
 from tests.hunt import history, model, world
 from tests.hunt.history import generate
 from tests.hunt.mutants import MUTANTS
-from tests.hunt.operators import SimJoin
+from tests.hunt.operators import SimAsOf, SimJoin
 from tests.hunt.process import Fault
 from tests.hunt.simulation import shrink, simulate
 from tests.hunt.store import Store
@@ -24,13 +26,30 @@ BUDGET = 800
 """Histories within which a reintroduced defect must be found."""
 
 
+def _join_with_lateness(join: SimJoin) -> Operator:
+    return replace(join, allowed_lateness="1 hour")
+
+
+def _as_of_join(join: SimJoin) -> Operator:
+    return SimAsOf(on=join.on, how="left")
+
+
+def _as_of_join_with_lateness(join: SimJoin) -> Operator:
+    return SimAsOf(on=join.on, how="left", allowed_lateness="1 hour")
+
+
+def _changed(asset: DerivedAsset, change: Callable[[SimJoin], Operator]) -> DerivedAsset:
+    return replace(asset, operator=change(asset.operator)) if isinstance(asset.operator, SimJoin) else asset
+
+
 def test_random_histories_equal_the_model() -> None:
     found = {seed: finding for seed in range(HISTORIES) if (finding := simulate(generate(seed))) is not None}
     assert not found
 
 
-def test_histories_with_a_corrected_join_equal_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipes = {window: {name: _with_lateness(asset) for name, asset in recipe.items()} for window, recipe in RECIPES.items()}
+@pytest.mark.parametrize("change", [_join_with_lateness, pytest.param(_as_of_join, marks=pytest.mark.soak), _as_of_join_with_lateness])
+def test_histories_with_another_join_equal_the_model(monkeypatch: pytest.MonkeyPatch, change: Callable[[SimJoin], Operator]) -> None:
+    recipes = {window: {name: _changed(asset, change) for name, asset in recipe.items()} for window, recipe in RECIPES.items()}
     for module in (history, model, world):
         monkeypatch.setattr(module, "RECIPES", recipes)
     windows = {identity_of(asset): window for window, recipe in recipes.items() for asset in recipe.values()}
@@ -44,12 +63,7 @@ def test_histories_with_a_corrected_join_equal_the_model(monkeypatch: pytest.Mon
     monkeypatch.setattr(Advance, "correct", counted)
     found = {seed: finding for seed in range(HISTORIES) if (finding := simulate(generate(seed))) is not None}
     assert not found
-    assert corrected["pairs"] > HISTORIES // 10
-
-
-def _with_lateness(asset: DerivedAsset) -> DerivedAsset:
-    operator = asset.operator
-    return replace(asset, operator=replace(operator, allowed_lateness="1 hour")) if isinstance(operator, SimJoin) else asset
+    assert change is _as_of_join or corrected["pairs"] > HISTORIES // 10
 
 
 @pytest.mark.parametrize("number", MUTANTS)
