@@ -21,7 +21,7 @@ class TidemarkScaffolder(dg.Scaffolder[Any]):
     """Writes a `defs.yaml` with the pipeline of rides and fares that `tidemark new` writes."""
 
     def scaffold(self, request: ScaffoldRequest[Any]) -> None:
-        """Write the file, with its comments; in Python, or below another component of the same file, as Dagster does it."""
+        """Write the file with the example's comments. In Python, or in a file with other components, Dagster writes it without comments."""
         if request.scaffold_format != "yaml" or request.append:
             dg.scaffold_component(request, parse(EXAMPLE.read_text("utf-8")))
             return
@@ -37,7 +37,7 @@ class TidemarkPipeline(dg.Component):
     command line: `TIDEMARK_LAKE` and so on; set `TIDEMARK_PIPELINE` to the `defs.yaml`, so that `tidemark` finds the same pipeline.
 
     A Dagster project has at most one such component: it defines the resources `spark` and `engine`, and the project's executor, so that a
-    run uses one Spark session. Its values are plain: `{{ env.NAME }}` and other templates are not filled in.
+    run uses one Spark session. Templates in its values, such as `{{ env.NAME }}`, are not evaluated.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -50,11 +50,11 @@ class TidemarkPipeline(dg.Component):
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> "TidemarkPipeline":
-        """The component of attributes that the schema allows.
+        """The component that the attributes define.
 
         Raises:
             DeclaredError: there are no attributes, or a source or a table is not legal.
-            ContractError: sources and tables do not fit together.
+            ContractError: a table does not match the sources or tables that it reads.
         """
         document = attributes if isinstance(attributes, Document) else validated({})
         return cls(document.pipeline())

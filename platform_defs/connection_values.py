@@ -1,4 +1,4 @@
-"""The values in the file of the connections: options, some of which are read from environment variables."""
+"""The option values in the file of the connections; a secret value is read from an environment variable."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ VARIABLE = "TIDEMARK_CONNECTIONS"
 
 
 class ConnectionsError(TidemarkError, ValueError):
-    """The file of the connections cannot be read, or has other parts or values than its schema."""
+    """The file of the connections cannot be read, or does not match its schema."""
 
     @classmethod
     def of(cls, file: str, why: object) -> "ConnectionsError":

@@ -1,4 +1,4 @@
-"""What a deployment connects to: Kafka, S3, and further Spark options and JARs, from the YAML file of the setting `TIDEMARK_CONNECTIONS`.
+"""The connections of a deployment, from the YAML file that `TIDEMARK_CONNECTIONS` names: Kafka, S3, further Spark options and JARs.
 
 A value that must stay secret is written as `{env: NAME}`, and read from that environment variable when it is needed.
 """
@@ -94,7 +94,7 @@ class Connections(Strict):
         return sinks_of(self.declared_sinks, self.kafka.options, pipeline) if self.kafka else {}
 
     def check_options(self, pinned: Iterable[str]) -> None:
-        """Raise `ConnectionsError` if an option is among those on which results depend, which no deployment may change."""
+        """Raise `ConnectionsError` if the connections set one of the `pinned` options: results depend on them in every deployment."""
         if changed := sorted(set(pinned) & self.spark.keys()):
             raise ConnectionsError(
                 f"the connections set the Spark options {', '.join(changed)}, which are the same in every deployment, "
@@ -131,7 +131,7 @@ def read(text: str, file: str = "") -> Connections:
 
 
 @lru_cache
-def _of_file(file: str) -> Connections:
+def _read_file(file: str) -> Connections:
     try:
         text = Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -145,4 +145,4 @@ def connections(values: Settings) -> Connections:
     Raises:
         ConnectionsError: the file cannot be read, or is not legal.
     """
-    return Connections() if values.connections is None else _of_file(values.connections)
+    return Connections() if values.connections is None else _read_file(values.connections)

@@ -14,7 +14,7 @@ from platform_defs.settings import SettingsError, settings
 FILE = "dagster.yaml"
 _MARK = re.compile(r"# Written by Tidemark \((\w+)\); a file that you change is kept\.\n(.*)", re.DOTALL)
 _EARLIER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
-"""The content of the file before November 2026, without a mark."""
+"""The content of the file before November 2026, when its first line did not have the hash yet."""
 _TEXT = """nux: {{enabled: false}}
 telemetry: {{enabled: false}}
 concurrency:
@@ -32,15 +32,15 @@ _WITH_OPENLINEAGE = f"""  module: {_OPENLINEAGE}
     namespace: tidemark
     wrapped:
 """
-"""The storage of the official integration, which stores each event in ours, and sends those of assets."""
+"""The event log storage of the OpenLineage integration: it stores each event in Tidemark's storage, and sends the events of assets."""
 
 
 class IntegrationError(TidemarkError, RuntimeError):
-    """An integration is turned on, and its package is not installed."""
+    """An integration is turned on, but its package is not installed."""
 
     @classmethod
     def not_installed(cls) -> "IntegrationError":
-        """The package that sends OpenLineage events."""
+        """The package that sends OpenLineage events is not installed."""
         return cls(
             f"TIDEMARK_OPENLINEAGE is true, but the package {_OPENLINEAGE.replace('_', '-')} is not installed: install the dependency "
             "group with `uv sync --frozen --inexact --group openlineage`, or unset the variable"
@@ -73,7 +73,7 @@ def prepare(home: str, *, openlineage: bool = False) -> Path:
 
 
 def _is_ours(text: str) -> bool:
-    """Whether a file is as a version of Tidemark wrote it."""
+    """Whether a version of Tidemark wrote the file, and nobody has changed it."""
     found = _MARK.fullmatch(text)
     return text == _EARLIER or (found is not None and found[1] == _hash(found[2]))
 

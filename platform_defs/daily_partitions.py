@@ -29,24 +29,24 @@ def daily_partitions(values: Settings, pipeline: Pipeline) -> dg.DailyPartitions
 
 
 def last_partition(last_day: str, pipeline: Pipeline) -> date:
-    """The last daily partition of data that end with a day: the last day on which a result of an event of that day can become final.
+    """The last daily partition if the events end on a given day: the last day on which a result of an event of that day can become final.
 
-    The end is not taken from the data. A sensor knows the partitions as of the load of the code location, so it would request no run for
-    rows that arrive after the load and are newer.
+    The end is not taken from the data: a sensor knows only the partitions that existed when the code location was loaded, so it would
+    request no run for newer rows that arrive later.
 
     Args:
         last_day: the last day of the events, ISO.
         pipeline: the pipeline.
     """
-    return day_of(day_end(date.fromisoformat(last_day)) + pipeline.final_after_ms + 1)  # `final_at` is 1 ms after the end of the bound
+    # `final_at` is 1 ms after the last event time that a matching row can have
+    return day_of(day_end(date.fromisoformat(last_day)) + pipeline.final_after_ms + 1)
 
 
 def first_day(values: Settings, pipeline: Pipeline, now: Callable[[], int] = wall_clock) -> str:
-    """The first daily partition, ISO: that of the setting, else that of the pipeline, else the first day of a year.
+    """The first daily partition, ISO: the day of the setting, else of the pipeline, else January 1 of the year of the lake's oldest event.
 
-    It is the year of the oldest event in the lake, or this year while there is none, but never a later year than that of the last day. A
-    run determines it again when it starts, so it must not become later between the load of the code location and the run: the oldest
-    event's own day could.
+    Without an event it is this year, but at most the year of the last day. A run determines the partition again when it starts, and it must
+    not be later then than when the code location was loaded. The day of the oldest event could become later; its year does not.
 
     Args:
         values: the settings.

@@ -49,7 +49,7 @@ def maintain(context: dg.OpExecutionContext) -> None:
     description="Compacts the lake's tables and their logs, while other jobs write to them.",
 )
 def maintenance_job() -> None:
-    """One op that maintains all tables in turn, in one JVM."""
+    """Maintains all tables in turn, in one op and one JVM."""
     maintain()
 
 
@@ -80,7 +80,7 @@ def export_table(context: dg.OpExecutionContext, config: ExportConfig) -> None:
     description="Writes a table to a separate Delta table: its present state, an earlier state, or with early results.",
 )
 def export_job() -> None:
-    """One op."""
+    """Exports the table in one op."""
     export_table()
 
 
@@ -108,22 +108,22 @@ def land_versions(context: dg.OpExecutionContext, config: LandChangesConfig) -> 
     description="Lands the changes of a Delta table as input files of a source, which the next ingest reads.",
 )
 def land_changes_job() -> None:
-    """One op."""
+    """Lands the changes in one op."""
     land_versions()
 
 
 def partition_days(repository: dg.RepositoryDefinition | None) -> dg.DailyPartitionsDefinition | None:
-    """The days of the job `advance`; None without a repository."""
+    """The daily partitions of the job `advance`; None without a repository."""
     days = None if repository is None else repository.get_job(ADVANCE).partitions_def
     return days if isinstance(days, dg.DailyPartitionsDefinition) else None
 
 
 def later_days(engine: Engine, days: dg.DailyPartitionsDefinition | None) -> str | None:
-    """Why no run is requested although days are open: they are after the last partition. None if there are none."""
-    known, wanted = range_of(days) if days else None, engine.pending.all_days()
-    if known is None or wanted is None or wanted[0] <= known[1]:
+    """Why no run is requested for open days: all of them are after the last partition. None if no day is open, or one is a partition."""
+    partitions, pending = range_of(days) if days else None, engine.pending.all_days()
+    if partitions is None or pending is None or pending[0] <= partitions[1]:
         return None
-    return f"the tables are behind, but the days from {wanted[0]} on are after the last daily partition, {known[1]}"
+    return f"the tables are behind, but the days from {pending[0]} on are after the last daily partition, {partitions[1]}"
 
 
 def advance_request(
@@ -135,13 +135,13 @@ def advance_request(
     """The run that advances the tables that are behind.
 
     If days are open, the run selects all assets over those days, else only the upserted assets that are behind, with their topics.
-    None if no table is.
+    None if no table is behind.
 
     Args:
         engine: the engine.
         run_key: the run's key.
-        days: the partitions to which the run is limited; None for any day. Days before the first partition are closed with it; days
-            after the last stay open until they are partitions.
+        days: the partitions to which the run is limited; None for any day. A run of the first partition also finalizes the days before it;
+            days after the last partition stay open until they are partitions.
         tags: further tags of the run.
     """
     known = range_of(days) if days else None

@@ -14,7 +14,7 @@ from platform_defs.engine.operations.topic import Sink
 
 _OF_SPARK = ("kafka.key.serializer", "kafka.value.serializer")
 _NEEDED = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
-"""Options of the producer that a sink relies on, with their legal values: with others, records can be lost or change their order."""
+"""Options of the producer on which a sink relies, with their legal values: with other values, records can be lost or reordered."""
 
 
 class KafkaSinkError(TidemarkError, ValueError):
@@ -48,12 +48,12 @@ class KafkaSinkError(TidemarkError, ValueError):
 
 
 def checked_options(options: dict[str, Value]) -> dict[str, Value]:
-    """Raise `ValueError` unless all options are those of Kafka's producer, and none weakens what a sink promises."""
+    """Raise `ValueError` unless all options are options of Kafka's producer, and none lets records be lost or reordered."""
     for name, value in options.items():
         if name in _OF_SPARK or name == "kafka.transactional.id":
             raise ValueError(f"{name!r} is set by Spark; legal: other options of Kafka's producer")
         if not name.startswith("kafka."):
-            raise ValueError(f"{name!r} is no option of a sink; legal: kafka.*, the options of Kafka's producer")
+            raise ValueError(f"{name!r} is not an option of a sink; legal: kafka.*, the options of Kafka's producer")
         if name in _NEEDED and str(value).lower() not in _NEEDED[name]:
             raise ValueError(f"{name!r} is {value!r}; legal: {' or '.join(_NEEDED[name])}, since a sink loses no record")
     return options

@@ -32,7 +32,7 @@ _OPTIONS = (
 )
 """The options of Spark's reader that a source can have, besides those of Kafka's client, which start with `kafka.`."""
 _OF_SPARK = ("kafka.key.deserializer", "kafka.value.deserializer", "kafka.group.id", "kafka.auto.offset.reset", "kafka.enable.auto.commit")
-"""Options of the client that Spark sets itself; `kafka.group.id` would let other consumers take partitions away."""
+"""Options of the client that Spark sets itself. With `kafka.group.id`, other consumers of the group could take partitions away."""
 
 
 class KafkaError(TidemarkError, ValueError):
@@ -93,7 +93,7 @@ def _is_offsets(text: str) -> bool:
     )
 
 
-def _part(part: str) -> str:
+def _checked_part(part: str) -> str:
     if part not in METADATA and not part.startswith(HEADER):
         raise ValueError(f"legal: {', '.join(METADATA)}, {HEADER}NAME")
     return part
@@ -106,8 +106,8 @@ class AvroValues(Strict):
     """How Avro values are written.
 
     Args:
-        schema_file: the file with the schema, if all values are written with the same; a relative path starts from the project's folder.
-        registry: the configuration of Confluent's registry client, such as `url` and `basic.auth.user.info`, for values in its format.
+        schema_file: the file with the schema, if all values have the same one; a relative path starts from the project's folder.
+        registry: for values in Confluent's wire format, the configuration of its registry client, such as `url` and `basic.auth.user.info`.
     """
 
     schema_file: str | None = None
@@ -137,17 +137,17 @@ class AvroValues(Strict):
 
 
 class KafkaSource(Strict):
-    """The topics that a source reads, in addition to the files in its folder.
+    """The topics that a source reads, in addition to the files in its landing folder.
 
     Args:
         options: options of Spark's Kafka reader, by Spark's names, and of Kafka's client, with the prefix `kafka.`.
-        columns: for columns of the source, the part of a record that they have: key, topic, partition, offset, timestamp, headers.NAME.
+        columns: by column of the source, the part of a record that it contains: key, topic, partition, offset, timestamp, headers.NAME.
         avro: how values are written as Avro; by default they are JSON objects.
-        accepted: the ids of topics that were deleted and created again, and that may be read after the old ones.
+        accepted: the new ids of topics that were deleted and created again. Such a topic is read only if its id is listed here.
     """
 
     options: Options = Field(default_factory=dict)
-    columns: dict[str, Annotated[str, AfterValidator(_part)]] = Field(default_factory=dict)
+    columns: dict[str, Annotated[str, AfterValidator(_checked_part)]] = Field(default_factory=dict)
     avro: AvroValues | None = None
     accepted: list[str] = Field(default_factory=list)
 
@@ -155,12 +155,12 @@ class KafkaSource(Strict):
     def _check_topics(self) -> "KafkaSource":
         given = {name.lower() for name in self.options} & {"subscribe", "subscribepattern"}
         if len(given) != 1:
-            raise ValueError("legal: one of the options subscribe (topics, by commas) and subscribePattern (a regular expression)")
+            raise ValueError("legal: either subscribe (topics, separated by commas) or subscribePattern (a regular expression)")
         return self
 
 
 class Kafka(Strict):
-    """What is read from Kafka, and published to it.
+    """The topics that sources read, and the topics to which tables are published.
 
     Args:
         options: options of all sources and sinks, such as `kafka.bootstrap.servers`.

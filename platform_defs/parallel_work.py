@@ -18,7 +18,7 @@ from platform_defs.engine.operations.in_parallel import THREADS
 IN_PROCESS = ("in_process", "execute_in_process_executor")
 """The executors that run all steps of a run in one process."""
 GRACE_S = 5.0
-"""How long work that no step waits for may take to end, before Spark's jobs are cancelled."""
+"""At the end of a run, how long its remaining work may take to end before Spark's jobs are cancelled, in seconds."""
 _CANCEL_EVERY_S = 1.0
 
 
@@ -26,8 +26,8 @@ class ParallelWork:
     """Does the work of up to four tables at once.
 
     When the first step of a run's tables begins, the work of all its tables begins too, and each step waits for its own table's work.
-    A table's work begins when the work of its inputs has succeeded and their conservation law holds; Dagster's blocking checks demand
-    the same of its step. A step does its table's work itself if that has not begun, or if Dagster tries the step again.
+    A table's work begins when the work of its inputs has succeeded and their conservation law holds; Dagster's blocking checks make its
+    step wait for the same. A step does its table's work itself if it has not begun, or if Dagster retries the step.
     """
 
     def __init__(self) -> None:
@@ -35,11 +35,11 @@ class ParallelWork:
         self._run: _Run | None = None
 
     def add(self, table: DerivedAsset, work: Work) -> None:
-        """Make a table's work known."""
+        """Register the work of a table."""
         self._tables[table.name] = table, work
 
     def do(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str, days: Days | None) -> Advanced:
-        """Wait for a table's work, or do it if it has not begun. An interrupt ends all work of the run before it is raised."""
+        """Wait for a table's work, or do it if it has not begun. An interrupt first ends all work of the run, and is then raised."""
         try:
             begun = self._claimed(context, engine, table)
             return self._tables[table][1](engine, days) if begun is None else begun.result()
@@ -60,7 +60,7 @@ class ParallelWork:
         return self._run.claim(table)
 
     def end(self, run: str | None) -> None:
-        """End the work of a run whose steps have ended: of tables whose steps were skipped or interrupted."""
+        """End the remaining work of a run whose steps have ended: the work of tables whose steps were skipped or interrupted."""
         if self._run is not None and self._run.id == run:
             self._run.close()
             self._run = None
@@ -95,7 +95,7 @@ class _Run:
             self._begin_ready()
 
     def claim(self, table: str) -> "Future[Advanced] | None":
-        """A table's work for its step; None if the step must do it, and then it does not begin here any more."""
+        """A table's work, for its step to wait for; None if the step must do it, since it has not begun or was ended."""
         with self._lock:
             self._left.discard(table)
             work = self._work.get(table)

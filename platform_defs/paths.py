@@ -16,18 +16,18 @@ STORES = ("s3a", "s3", "abfss", "abfs", "gs", "hdfs", "viewfs")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)([?#].*)?", re.DOTALL)
 _SAME_STORE = {"s3": "s3a"}
-"""Another name of a scheme. Spark has no file system for `s3://`, and the log store of Tidemark is set for `s3a://`."""
+"""Schemes that are replaced by another one. Spark has no file system for `s3://`, and Tidemark's log store is set for `s3a://`."""
 _WITHOUT_HOST = ("hdfs", "viewfs")
 _CONTAINERS = ("abfss", "abfs")
 _LEGAL = f"a path, file:///path, or a URI with one of {', '.join(f'{s}://' for s in STORES)}"
 _NOT_IN_TABLES = "%|^"
-"""deltalake decodes `%41` in a path, and would look for a table in another folder than Spark; the other characters make it panic."""
+"""Characters that no path of a table may have: deltalake decodes `%41`, so it would use another folder than Spark; others make it panic."""
 _LONGEST, _LONGEST_NAME = 4_096, 255
 """The longest path in characters, and the longest name in it in bytes, that common file systems allow."""
 
 
 class PathError(TidemarkError, ValueError):
-    """A text that names no folder; the message says what is legal."""
+    """A text is not the path or URI of a folder; the message says what is legal."""
 
     legal: str = ""
 
@@ -110,7 +110,7 @@ def outside(path: str, folder: str) -> str:
     """A canonical path that neither contains the given canonical folder, such as a lake, nor lies in it.
 
     Raises:
-        PathError: it does.
+        PathError: the path contains the folder, or is inside it.
     """
     if is_within(path, folder) or is_within(folder, path):
         raise PathError.of(path, f"a folder outside the lake {folder!r}")
@@ -126,7 +126,7 @@ def _check_characters(value: str) -> None:
 
 
 def _local(value: str, base: Path | None) -> str:
-    """A resolved path. `expanduser` raises for an unknown `~name`."""
+    """The absolute path of a folder on this machine, with links followed."""
     if any(len(os.fsencode(part)) > _LONGEST_NAME for part in value.split("/")):
         raise PathError.of(value, f"a path whose names have at most {_LONGEST_NAME} bytes")
     try:

@@ -1,4 +1,4 @@
-"""The configured pipeline: that of the setting `TIDEMARK_PIPELINE`, or the shop."""
+"""Loads the configured pipeline: the one that `TIDEMARK_PIPELINE` names, or the example shop."""
 
 import importlib
 import importlib.util
@@ -55,9 +55,9 @@ def load(target: str) -> Pipeline:
         DeclaredError: the YAML has other parts or values than its schema, or the SQL has a statement that is refused.
     """
     if target.endswith((*YAML_ENDINGS, SQL_ENDING)):
-        return _declared(target, Path(target), read_sql if target.endswith(SQL_ENDING) else read)
+        return _read_declared(target, Path(target), read_sql if target.endswith(SQL_ENDING) else read)
     where, _, name = target.rpartition(":") if not target.endswith(".py") and ":" in target else (target, "", "")
-    module = _of_file(target, Path(where)) if where.endswith(".py") else _of_name(target, where)
+    module = _import_file(target, Path(where)) if where.endswith(".py") else _import_module(target, where)
     found: Any = getattr(module, name or DEFAULT_NAME, None)
     if found is None:
         raise PipelineError.of(target, f"{where} has no {name or DEFAULT_NAME!r}")
@@ -68,7 +68,7 @@ def load(target: str) -> Pipeline:
     return made
 
 
-def _of_name(target: str, name: str) -> ModuleType:
+def _import_module(target: str, name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise PipelineError.of(target, f"{name!r} is not the name of a module")
     with located(_VARIABLE, target, None):
@@ -80,7 +80,7 @@ def _of_name(target: str, name: str) -> ModuleType:
             raise PipelineError.of(target, f"there is no module {error.name!r}; is its folder on PYTHONPATH?") from error
 
 
-def _declared(target: str, file: Path, read: Callable[[str], Pipeline]) -> Pipeline:
+def _read_declared(target: str, file: Path, read: Callable[[str], Pipeline]) -> Pipeline:
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -91,8 +91,8 @@ def _declared(target: str, file: Path, read: Callable[[str], Pipeline]) -> Pipel
         raise DeclaredError(f"{file}: {error}") from error
 
 
-def _of_file(target: str, file: Path) -> ModuleType:
-    """A file as a module; modules beside it can be imported."""
+def _import_file(target: str, file: Path) -> ModuleType:
+    """Import a Python file as a module; it can import modules of its own folder."""
     if not file.is_file():
         raise PipelineError.of(target, f"there is no file {file}")
     folder = str(file.parent.resolve())

@@ -1,4 +1,4 @@
-"""Why a run of Dagster has failed, in words that are safe to show: only texts that Tidemark wrote are quoted, as others may quote rows."""
+"""Describes why a run of Dagster failed. Only the texts of Tidemark's own errors are shown, because other texts may quote rows."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _LONGEST = 500
 
 
 def failed_steps(instance: DagsterInstance, run_id: str) -> str | None:
-    """The failed steps of a run, each with its error; of an error that Tidemark did not write, only the class. None if no step failed."""
+    """The failed steps of a run, each with the text of Tidemark's error, or the class of any other error. None if no step failed."""
     found = list[str]()
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         data = entry.get_dagster_event().step_failure_data
@@ -39,11 +39,12 @@ def _module_of(message: str) -> str:
 
 
 def _own_errors() -> set[str]:
-    """The names of the errors whose text Tidemark writes."""
-    return {kind.__name__ for kind in _below(TidemarkError)}
+    """The class names of Tidemark's own errors."""
+    return {kind.__name__ for kind in _subclasses(TidemarkError)}
 
 
-def _below(kind: type) -> Iterator[type]:
-    for below in kind.__subclasses__():
-        yield below
-        yield from _below(below)
+def _subclasses(kind: type) -> Iterator[type]:
+    """The direct and indirect subclasses of a class."""
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)

@@ -12,7 +12,7 @@ from platform_defs.setup.log_store import CLASS
 
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 _RETRIES = {"max_retries": "6", "retry_timeout": "60s"}
-"""deltalake's retries. A store that cannot be reached is an error after some seconds, and not after minutes."""
+"""deltalake's retries, so few that a store that cannot be reached is an error after seconds, not minutes."""
 _NAMES = {
     "endpoint": ("endpoint", "aws_endpoint_url"),
     "region": ("endpoint.region", "aws_region"),
@@ -20,7 +20,7 @@ _NAMES = {
     "secret_key": ("secret.key", "aws_secret_access_key"),
     "session_token": ("session.token", "aws_session_token"),
 }
-"""For each field of `S3`, the option of Spark's file system, after `spark.hadoop.fs.s3a.`, and that of deltalake."""
+"""For each field of `S3`, its option of Spark's file system (after `spark.hadoop.fs.s3a.`), and its option of deltalake."""
 
 
 class S3(Strict):
@@ -86,11 +86,11 @@ def _first(variables: Sequence[str]) -> str | None:
 
 
 def store_of(values: Settings, given: S3 | None) -> S3 | None:
-    """The store that a deployment needs; None if it needs none.
+    """The S3 store that a deployment needs; None if it needs none.
 
     Args:
         values: the settings: a lake or a root of landing folders in S3 needs a store.
-        given: the store of the connections, which is needed in any case.
+        given: the store in the connections, if any; it is used even if no folder of the settings is in S3.
     """
     used = any(is_in_s3(root) for root in (values.lake, values.landing_root))
     return S3() if given is None and used else given

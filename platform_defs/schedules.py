@@ -14,7 +14,7 @@ from platform_defs.stream_runs import ingesting
     description="Advances the tables that the sensors did not advance during the day.",
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """Every night at 02:30 UTC, unless a stream runs or starts, which advances the tables, or is kept off; see `ingesting`."""
+    """Requests an advance every night at 02:30 UTC. It skips if a stream advances the tables, or a user must act first; see `ingesting`."""
     if busy := ingesting(context.instance, engine):
         return dg.SkipReason(busy)
     days = partition_days(_repository(context))

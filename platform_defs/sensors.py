@@ -1,6 +1,6 @@
-"""The sensors: new files, new records and idle sources start an ingest, new ledger batches an advance. They need no Spark.
+"""The sensors: new files, new records and idle sources request an ingest; new ledger batches request an advance. They need no Spark.
 
-A sensor skips while another process writes. It requests a failed run again with back-off, without a limit; see `tries`.
+A sensor skips while another process writes. It requests a failed run again after growing waits, without a limit; see `tries`.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from platform_defs.waiting_input import waiting_input
     description="Requests an ingest when a file or record has arrived that the ledger does not list, or a source has become idle.",
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """Requests one run for each set of new files, new records of topics, and idle sources; new is what the ledger does not list."""
+    """Requests one run for each set of new files, new records of topics, and idle sources. New means that the ledger does not list it."""
     found = waiting_input(engine)
     if found.subject is None:
         return dg.SkipReason(found.reason)
@@ -35,7 +35,10 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
 
 @dg.sensor(job_name="advance", minimum_interval_seconds=30, description="Requests an advance when the ledger has new batches.")
 def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult | dg.SkipReason:
-    """The cursor is the lake's identity, the `seq` up to which its tables are advanced, and a hash of the assets' configuration."""
+    """Requests an advance when the ledger has batches that a table has not handled.
+
+    The cursor is the lake's identity, the `seq` up to which its tables are advanced, and a hash of the assets' configuration.
+    """
     head, configured = engine.ledger.head, configuration(engine)
     cursor = f"{lake_identity(engine)}:{head}:{configured}"
     if not head or context.cursor == cursor:

@@ -4,7 +4,7 @@ Each field is set by the variable `TIDEMARK_<FIELD>` (`JAVA_HOME` and `DAGSTER_H
 empty value fails on the first use of `settings()`, with the variable's name. An unknown `TIDEMARK_*` variable gives a warning.
 
 Folders become canonical paths (see `platform_defs.paths`). A relative path starts from the project's folder, not from the current
-one, so that it means the same for the command line and for a Dagster daemon.
+folder, so that it is the same path for the command line and for a Dagster daemon.
 """
 
 import difflib
@@ -64,7 +64,7 @@ class Settings(ShopSettings):
     lake: LakeFolder = Field(
         default=str(HOME / "lake"),
         description="root of all Delta tables, without `%`, `|` and `^`: a path, or an s3a:// URI (see the how-to guide); other "
-        "URIs (abfss://, gs://, hdfs://) were never tried",
+        "URIs (abfss://, gs://, hdfs://) are not tested",
     )
     lease: LeaseDuration = Field(
         default="60 s",
@@ -175,7 +175,7 @@ class Settings(ShopSettings):
 
     @model_validator(mode="after")
     def _check_folders(self) -> Self:
-        """Input files must be outside the lake or in its folder `landing`, and no other folder of the settings may be below theirs."""
+        """Raise unless the input files are outside the lake or in its folder `landing`, and contain no other folder of the settings."""
         own = f"{self.lake.rstrip('/')}/landing"
         if is_within(self.landing_root, self.lake) and not is_within(self.landing_root, own):
             raise ValueError(
@@ -192,7 +192,7 @@ class Settings(ShopSettings):
 
     @model_validator(mode="after")
     def _check_mail(self) -> Self:
-        """Mails need a server."""
+        """Raise if there are mail addresses, but no mail server."""
         if self.alert_mail and not self.alert_smtp:
             raise ValueError(
                 f"{PREFIX}ALERT_MAIL is {self.alert_mail!r}: legal: addresses together with {PREFIX}ALERT_SMTP, the mail server"
@@ -232,7 +232,7 @@ def is_set(field: str) -> bool:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables `TIDEMARK_...` that are no settings, each with the setting of the most similar name, if there is one."""
+    """The variables `TIDEMARK_...` that are not settings, each with the setting of the most similar name; None if no name is similar."""
     legal = [field.upper() for field in Settings.model_fields]
     given = sorted(name for name in environment if name.upper().startswith(PREFIX))
     unknown = {name: name.upper().removeprefix(PREFIX) for name in given if name.upper().removeprefix(PREFIX) not in legal}
@@ -241,7 +241,7 @@ def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _refuse_empty(environment: Mapping[str, str]) -> None:
-    """Raise for an empty variable, which a compose file can leave; JAVA_HOME and DAGSTER_HOME may be empty."""
+    """Raise for an empty variable, which a compose file can set by mistake; JAVA_HOME and DAGSTER_HOME may be empty."""
     for name, value in sorted(environment.items()):
         field = name.upper().removeprefix(PREFIX).lower()
         if name.upper().startswith(PREFIX) and field in Settings.model_fields and not value.strip() and field != "early_results":

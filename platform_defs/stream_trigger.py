@@ -14,7 +14,7 @@ LEGAL = (
 
 
 class TriggerError(TidemarkError, ValueError):
-    """A text is no trigger."""
+    """A text is not a trigger."""
 
     @classmethod
     def of(cls, name: str, text: str) -> "TriggerError":
@@ -41,7 +41,7 @@ class StreamTrigger:
             name: the name of the parameter, for the error.
 
         Raises:
-            TriggerError: it names none.
+            TriggerError: the text is not a trigger.
         """
         if text.strip() == AVAILABLE_NOW:
             return cls(None)

@@ -41,8 +41,8 @@ class Sandbox:
         """Ingest the files, advance every table, and assert that every row is accounted for.
 
         Args:
-            drain: whether to finalize every row, as if the input had ended; without it, results are final up to the watermark only. Rows
-                of a source with processing time are finalized only as the clock goes on.
+            drain: whether to finalize every row, as if the input had ended; otherwise results are final only up to the watermark. A drain
+                does not finalize rows of a source with processing time: they are finalized as the clock advances.
 
         Raises:
             AssertionError: the conservation law does not hold for a table.

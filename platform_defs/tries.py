@@ -1,4 +1,4 @@
-"""The outcomes of the runs that a sensor requested, and when it may request the next one.
+"""The outcomes of the runs that a sensor requested, and the time at which it may request the next one.
 
 Dagster's daemon never launches a second run for a `run_key`, even if the first one failed (`dagster._daemon.sensor`). A key therefore
 contains the id of the previous run: it changes with each run, and a failed run can be requested again, each time after a longer wait.
@@ -12,12 +12,12 @@ from itertools import takewhile
 import dagster as dg
 from dagster import RunRecord
 
-LAKE, ASKED = "tidemark/lake", "tidemark/asked"
+LAKE, WORK = "tidemark/lake", "tidemark/asked"
 """The tags of a run: the identity of its lake, and a hash of the work that it was requested for."""
 _LOOKED_AT = 16
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 30.0, 900.0
 _UNDER_WAY_S = 3600.0
-"""How long an unfinished run delays the next one: if its process was killed, it may never be recorded as finished."""
+"""How long an unfinished run delays the next one, in seconds: a run whose process was killed may never be recorded as finished."""
 
 
 @dataclass(frozen=True)
@@ -26,34 +26,34 @@ class Tries:
 
     Args:
         lake: the lake's identity.
-        asked: a hash of the work to be done now.
+        work: a hash of the work to be done now.
         records: the newest runs, newest first.
         now_s: the time, in epoch s.
     """
 
     lake: str
-    asked: str
+    work: str
     records: Sequence[RunRecord]
     now_s: float
 
     @property
     def key(self) -> str:
         """The key of the next run."""
-        return f"{self.asked}:after:{self.records[0].dagster_run.run_id if self.records else 'none'}"
+        return f"{self.work}:after:{self.records[0].dagster_run.run_id if self.records else 'none'}"
 
     @property
     def tags(self) -> dict[str, str]:
         """The tags of the next run."""
-        return {LAKE: self.lake, ASKED: self.asked}
+        return {LAKE: self.lake, WORK: self.work}
 
     @property
     def succeeded(self) -> bool:
         """Whether the newest run was requested for the same work and succeeded."""
-        return bool(self.records) and self.is_success(self.records[0]) and self.records[0].dagster_run.tags.get(ASKED) == self.asked
+        return bool(self.records) and self.is_success(self.records[0]) and self.records[0].dagster_run.tags.get(WORK) == self.work
 
     @property
     def wait(self) -> str | None:
-        """Why no run may be requested now; None if one may.
+        """Why no run may be requested now, as text for the sensor; None if one may.
 
         No run is requested while one is running. The wait after a failure is 30 s, and doubles with each further failure, up to 15
         minutes. After a run that succeeded without finishing the work, the wait is 15 minutes.

@@ -1,4 +1,4 @@
-"""Errors that the code of a user's pipeline raises, described in one line with the place in the user's file."""
+"""Describes an error that a user's pipeline code raises in one line, with the line of the user's file."""
 
 import importlib
 import traceback
@@ -23,7 +23,7 @@ class UserCodeError(TidemarkError):
         Args:
             variable: the setting that names the file or module.
             target: its value.
-            file: the user's file; None for the first one that the error's traceback has.
+            file: the user's file; None for the outermost file of the user's in the traceback.
             error: the error.
         """
         lines, text = _lines(error), str(error)
@@ -37,10 +37,10 @@ class UserCodeError(TidemarkError):
 
 @contextmanager
 def located(variable: str, target: str, file: Path | None) -> Iterator[None]:
-    """Raise an error of the user's code as a `UserCodeError` with it as the cause; see `UserCodeError.of` for the arguments.
+    """Raise an error of the user's code as a `UserCodeError`, with the error as its cause; see `UserCodeError.of` for the arguments.
 
-    Errors of Tidemark are raised as they are, as they name a parameter, with a note of the line in the user's file. Errors of Spark,
-    whose text may quote rows, are raised as they are.
+    Errors of Tidemark stay as they are, since they name a parameter; a note adds the line of the user's file. Errors of Spark stay as
+    they are too, since their text may quote rows.
     """
     try:
         yield
@@ -63,7 +63,7 @@ def _lines(error: Exception) -> list[tuple[Path, int]]:
 
 
 def _is_users(file: str) -> bool:
-    """Whether a frame's file is neither part of Python's import nor of the module that imports the user's."""
+    """Whether a stack frame's file is the user's: not Python's import machinery, nor a module of Tidemark that imports the user's file."""
     return not file.startswith("<") and Path(file) not in (
         Path(importlib.__file__),
         Path(__file__),

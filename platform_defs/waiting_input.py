@@ -1,4 +1,4 @@
-"""The input that no batch of the ledger has yet, as sensors find it without Spark."""
+"""Finds input that no batch of the ledger contains yet, without Spark, for sensors."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ class WaitingInput:
     """Input that an ingest would record.
 
     Args:
-        subject: what waits, in a text that changes with it; None if nothing waits.
-        unlisted: the folders and topics that could not be looked at, each with the reason.
-        is_known: whether all topics could be looked at.
+        subject: a text that describes the waiting input and changes when the input does; None if nothing waits.
+        unlisted: the folders and topics that could not be checked, each with the reason.
+        is_known: whether all topics could be checked.
         ahead: the sources that are not read now, each with the source of its alignment group for which it waits.
     """
 
@@ -26,7 +26,7 @@ class WaitingInput:
 
     @property
     def reason(self) -> str:
-        """Why nothing waits."""
+        """Why no run is requested: input that could not be checked or is not read now, or that nothing has landed."""
         return "; ".join([*self.unlisted[:_SHOWN], *self.ahead[:_SHOWN]]) or "nothing new has landed"
 
 
@@ -40,7 +40,7 @@ def waiting_input(engine: Engine) -> WaitingInput:
     idle, records = engine.pending.idle(), engine.ingestion.new_records()
     unlisted = (
         *(f"{path} cannot be listed: {why}" for path, why in engine.ingestion.unlisted.items()),
-        *(f"{path} is not looked at: {why}" for path, why in records.unlisted.items()),
+        *(f"{path} cannot be checked: {why}" for path, why in records.unlisted.items()),
     )
     if not fresh and not idle and not records.ends:
         waits = tuple(f"{name} waits for {of.source} of its alignment group" for name, of in sorted(ahead.items()))

@@ -24,7 +24,7 @@ def spark_config() -> None:
 
 @app.command()
 def pipes() -> None:
-    """Ingest, advance all tables and account for them once, in a process that Dagster Pipes has started; its run gets the reports."""
+    """Ingest, advance all tables and account for them, once, and report to the Dagster run that started this process by Pipes."""
     from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes  # Dagster is imported only where it is needed
 
     from platform_defs.stream.pipes import run_launched

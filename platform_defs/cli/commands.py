@@ -69,13 +69,14 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the simulated day.")] = 7,
     arrival: Annotated[Arrival, typer.Option(help="Order of Olist's rows: sorted by time, or as in the files.")] = "by_time",
     lake: Annotated[
-        str | None, typer.Option(help="The demo's lake, emptied first: absent, empty or a demo's own folder. By default .tidemark/demo.")
+        str | None,
+        typer.Option(help="The demo's lake, emptied first: a new or empty folder, or one of an earlier demo. By default .tidemark/demo."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a simulated shop day (or Olist's sample) through Dagster in a separate lake, and account for every row."""
     folder = canonical_folder("--lake", lake, canonical_local) if lake is not None else None
-    from platform_defs.cli import demo as demos  # Great Expectations and Dagster take seconds to import, and nothing else here needs them
+    from platform_defs.cli import demo as demos  # here, since it imports Great Expectations and Dagster, which takes seconds
 
     with _progress() as bar:
         task = bar.add_task("starting", total=parts + 1)
@@ -97,7 +98,7 @@ def ingest(
         str | None,
         typer.Option(
             help="Run continuously: look for files at this interval, e.g. '30 seconds', and advance after each batch. "
-            "The tables that have changed are held to the conservation law in turn, in 15% of the time. Ctrl-C ends it."
+            "Changed tables are checked in turn for the conservation law, in up to 15% of the time. Ctrl-C ends it."
         ),
     ] = None,
     metrics_port: Annotated[
@@ -123,7 +124,7 @@ def ingest(
                 entries, failed = _stream(engine, (every, every_text), tick, (metrics_host, metrics_port)), None
             else:
                 entries, failed = engine.ingest(on_entry=tick), None
-        except UnreadError as error:  # the ingested batches are shown nevertheless
+        except UnreadError as error:  # show the batches that were ingested, too
             entries, failed = error.entries, error
     render.show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
     if failed is not None:
@@ -135,11 +136,11 @@ def _stream(engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Ent
 
     Args:
         engine: the engine.
-        interval_texts: the interval as the user wrote it, and as the engine reads it.
+        interval_texts: the interval, as the user wrote it and as the engine reads it.
         tick: called with each batch.
         address: the host and the port of the metrics; None for no metrics.
     """
-    from platform_defs.monitoring.stream_metrics import metrics_of_stream  # its import takes time, and other commands need no metrics
+    from platform_defs.monitoring.stream_metrics import metrics_of_stream  # here, since the import takes time, and only this needs it
 
     output = StreamOutput(engine, _print_line, render.print_warning, tick)
     measured, endpoint = metrics_of_stream(engine, *address, _print_line)
@@ -168,9 +169,9 @@ def _reads(engine: Engine) -> dict[str, Sequence[str]]:
 
 
 def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failures: Failures) -> list[dict[str, Any]]:
-    """Advance every asset that reads no failed one; returns the steps, and records failed assets in `failures`."""
+    """Advance every asset, except those that read a failed asset. Returns the steps, and records failed assets in `failures`."""
     steps_made = {name: list[dict[str, Any]]() for name in assets}
-    _ = engine.reading  # the session starts here, and not in several threads
+    _ = engine.reading  # start the session now, so that several threads do not start it at once
 
     def steps(name: str) -> Generator[Step]:
         if failures.is_blocked(name):
@@ -192,10 +193,10 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
 def backfill(
     first: Annotated[str, typer.Option("--from", help="The first day of final_at, YYYY-MM-DD, UTC.")],
     last: Annotated[str, typer.Option("--to", help="The last day.")],
-    rebuild: Annotated[bool, typer.Option(help="Recompute days that are already closed, and repair results that differ.")] = False,
+    rebuild: Annotated[bool, typer.Option(help="Recompute days that are already finalized, and repair results that differ.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Advance every derived table to the end of a range of days; with --rebuild, recompute its closed days first."""
+    """Advance every derived table to the end of a range of days; with --rebuild, first recompute the days that are already finalized."""
     from_day, to_day = _day("--from", first), _day("--to", last)
     if from_day > to_day:
         raise ArgumentError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
@@ -219,7 +220,7 @@ def rebuild(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Rebuild whole tables from the event logs, with the present settings. For days of a table use `backfill --rebuild`."""
+    """Rebuild whole tables from the event logs, with the present settings. To rebuild only some days, use `backfill --rebuild`."""
     engine = _engine()
     names = known_assets(engine.assets, assets)
     steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream, from_kept=from_kept)]
@@ -230,7 +231,7 @@ def rebuild(
 def drain(assets: AssetNames = None, as_json: Json = False) -> None:
     """Declare the end of the input: raise watermarks so that every row is finalized. Rows that arrive later are late.
 
-    With tables, only the sources from which they are computed are raised; other tables that read the same sources are affected too.
+    If assets are named, only the watermarks of their sources are raised. This also affects other tables that read these sources.
     """
     engine = _engine()
     names = known_assets(engine.assets, assets)

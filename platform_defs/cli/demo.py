@@ -40,7 +40,7 @@ def run(
     tick: Tick = print,
     send: Send | None = None,
 ) -> dict[str, Any]:
-    """Run the demo in a separate, empty lake; the lake, input files and Dagster instance of the settings are not used.
+    """Run the demo in a separate lake, which it empties first. It does not use the lake, input files and Dagster instance of the settings.
 
     Args:
         data: a folder of Olist's files; None for a simulated day.
@@ -48,15 +48,15 @@ def run(
         parts: micro-batches.
         seed: the simulated day's seed.
         arrival: for Olist, whether rows arrive sorted by time or in the order of the files.
-        lake: the demo's lake, a folder that is absent, empty or a demo's own; by default `.tidemark/demo`.
+        lake: the demo's lake: a new or empty folder, or one of an earlier demo; by default `.tidemark/demo`.
         tick: called with a description of the present work, once for each micro-batch and once at the end.
-        send: sends a part of a simulated day to the sources; by default its rows land in files.
+        send: sends a part of a simulated day to the sources; by default the rows land in files.
 
     Returns:
         `status` (as `tidemark status --recount --json`), `planned` (the simulator's rows by kind), `tables` and `ui`.
 
     Raises:
-        FileExistsError: the lake contains something that no demo made, or overlaps the user's lake.
+        FileExistsError: the lake contains a file that no demo made, or overlaps a folder of the settings.
         LakeError: another process writes to the demo's lake.
     """
     folder = DemoLake(Path(lake) if lake else FOLDER)
@@ -148,8 +148,8 @@ def advance_in_dagster(definitions: dg.Definitions, engine: Engine, instance: dg
 def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance, has_years: bool) -> None:
     """Advance every asset through Dagster; if the input has several years, only the joined payments.
 
-    Dagster stores several events for each asset and day of a run, which takes minutes for all assets over Olist's two years. The
-    engine advances the other assets, as in a stream.
+    Dagster stores several events for each asset and day of a run, which would take minutes for all assets over Olist's two years. The
+    engine advances the other assets without Dagster, as in a stream.
     """
     if not has_years:
         advance_in_dagster(definitions, engine, instance)

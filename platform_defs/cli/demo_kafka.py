@@ -31,7 +31,7 @@ def send(spark: SparkSession, address: str, day: ShopDay, part: int, parts: int)
         parts: the number of parts.
     """
     for source in SOURCES:
-        # with keys, Kafka spreads the records evenly over a topic's partitions; a partition that is behind holds the watermark back
+        # keys spread the records evenly over a topic's partitions: a partition that is behind would hold back the watermark
         lines = spark.createDataFrame([(str(n), line) for n, line in enumerate(day.lines(source, part, parts))], "key string, value string")
         lines.write.format("kafka").options(**{"kafka.bootstrap.servers": address, "topic": source}).save()
 

@@ -1,4 +1,4 @@
-"""The demo's lake: its folder, which files in it a demo has made, and how it is emptied without deleting anything else."""
+"""The demo's lake: recognizes the files that a demo made in its folder, and empties the folder without deleting anything else."""
 
 import json
 import os
@@ -27,7 +27,7 @@ MARK = "_made_by_the_demo"
 DAGSTER, LANDING, PREPARED_FOLDER = "_dagster", "landing", "_prepared"
 _LOCKS, _TRASH = "_locks", "_trash-"
 _CHECKPOINTS = "_checkpoints"
-"""A folder of demos made until November 2026, which used Spark's Structured Streaming."""
+"""A folder that demos made until November 2026, when they used Spark's Structured Streaming."""
 _KEPT = (MARK, DAGSTER, _LOCKS)
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _WRITTEN = rf"((part|cdc)-\d+-{_UUID}[\w.-]*\.parquet|deletion_vector_{_UUID}\.bin)"
@@ -39,7 +39,7 @@ _TABLE_FILE = re.compile(
 _TABLE_FOLDER = re.compile(rf"_delta_log(/.*)?|_change_data|{_COMMIT}(/_temporary(/.*)?)?", re.ASCII | re.DOTALL)
 _PREPARED_FILE = re.compile(rf"{PREPARED_FOLDER}/\w+/(part-\d{{5}}\.csv|\.part-\d{{5}}\.csv\.tmp)", re.ASCII)
 _STATUS_FILE = re.compile(rf"({ACCOUNTS}|{FAILURES}|{FAILURES}/tables)/\w+\.json(#\d+)?", re.ASCII)
-"""A file that only `tidemark status` reads: an account or a failure, or what an interrupted write left of one."""
+"""A file that only `tidemark status` reads: an account or a failure, or a temporary file that an interrupted write left."""
 _STATUS_FOLDERS = (ACCOUNTS, FAILURES, f"{FAILURES}/tables")
 _NOTE = "The demo empties this folder each time it starts. `landed` lists its input files: modification time in ms, and size in bytes."
 State = tuple[int, int] | None
@@ -47,14 +47,14 @@ State = tuple[int, int] | None
 
 
 class ForeignFolderError(TidemarkError, FileExistsError):
-    """A folder contains something that no demo made, so the demo neither empties it nor writes to it."""
+    """A folder contains a file that no demo made, so the demo neither empties it nor writes to it."""
 
     @classmethod
     def containing(cls, root: Path, content: str) -> "ForeignFolderError":
         """The folder contains something else."""
         return cls(
-            f"`--lake` is '{root}', which contains {content}, which no demo made; nothing was deleted. "
-            "Legal: a folder that is absent, empty or a demo's own; choose another one, or delete it yourself if it is not needed"
+            f"`--lake` is '{root}', which contains something that no demo made: {content}. Nothing was deleted. "
+            "Legal: a new or empty folder, or one of an earlier demo; choose another folder, or delete this one yourself"
         )
 
     @classmethod
@@ -92,7 +92,7 @@ class DemoLake:
         return values.model_copy(update={**own, **more})
 
     def begin(self, engine: Engine) -> None:
-        """Empty the folder if it is provably a demo's own, and mark it as such.
+        """Empty the folder if all of its content is a demo's, and mark it as a demo's folder.
 
         All writers' locks are taken first, so that nothing is deleted during a running stream, advance or maintenance.
 
@@ -123,10 +123,10 @@ class DemoLake:
         self._write_mark({**self._landed(), **states})
 
     def require_own(self, engine: Engine) -> None:
-        """Raise unless the folder contains only what a demo makes: its mark, its tables' files, and rows of its input files.
+        """Raise unless all content of the folder is a demo's: its mark, the files of its tables, and rows of its input files.
 
         Raises:
-            ForeignFolderError: the folder contains something else.
+            ForeignFolderError: the folder has other content.
         """
         self._require_known_names(engine)
         landed = self._landed()
@@ -146,7 +146,7 @@ class DemoLake:
             raise ForeignFolderError.containing(self.root, repr(unknown.relative_to(self.root).as_posix()))
 
     def _clear(self) -> None:
-        """Delete all but the locks and the Dagster instance. Each entry is first moved as a whole, so that a kill leaves no partial one."""
+        """Delete all but the locks and the Dagster instance. Each entry is first moved as a whole, so that a kill leaves no part of it."""
         trash = Path(mkdtemp(prefix=_TRASH, dir=self.root))
         for entry in sorted(self.root.iterdir(), key=lambda e: e.name == "ledger"):  # the ledger last, as the checks above read it
             if entry.name not in _KEPT and entry != trash:
@@ -182,7 +182,7 @@ def _unknown(root: Path, tables: Collection[str], *, is_trash: bool = False) -> 
 
 
 def _unknown_in(entry: os.DirEntry[str], root: Path, tables: Collection[str]) -> Iterator[Path]:
-    """The unknown entries among an entry and its content; the content of an unknown folder is not listed."""
+    """The entry itself if it is unknown, otherwise the unknown entries below it."""
     is_folder = entry.is_dir(follow_symlinks=False)
     if entry.is_symlink() or not _is_known(Path(entry.path).relative_to(root).as_posix(), is_folder, tables):
         yield Path(entry.path)

@@ -1,4 +1,4 @@
-"""Runs several assets in turn: if one fails, only the assets that read it are skipped."""
+"""Records the assets that fail while several are processed, so that only the assets that read them are skipped."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from platform_defs.engine.lake.errors import spark_condition
 
 
 class AdvanceError(TidemarkError, RuntimeError):
-    """Some assets could not be advanced; the assets that do not read them were advanced."""
+    """Some assets could not be advanced; all assets that do not read them were advanced."""
 
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "AdvanceError":

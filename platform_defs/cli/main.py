@@ -26,7 +26,7 @@ _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 
 @contextmanager
 def _naming_a_lost_jvm() -> Iterator[None]:
-    """Raise `JvmLostError` in place of any error that is raised after the JVM has ended; with `TIDEMARK_TRACEBACK=1`, that error itself."""
+    """After the JVM has ended, replace an error by `JvmLostError`, unless `TIDEMARK_TRACEBACK` is true."""
     try:
         yield
     except Exception as error:

@@ -20,7 +20,7 @@ def metrics(
     once: Annotated[bool, typer.Option("--once", help="Print the metrics and end.")] = False,
 ) -> None:
     """Serve the metrics of the lake in Prometheus' text format until Ctrl-C. It starts no Spark."""
-    from prometheus_client import CollectorRegistry, generate_latest  # its import takes time, and other commands do not need it
+    from prometheus_client import CollectorRegistry, generate_latest  # here, since the import takes time, and only this needs it
 
     from platform_defs.monitoring.endpoint import served
     from platform_defs.monitoring.lake_metrics import LakeMetrics

@@ -1,4 +1,4 @@
-"""The parts of a status that monitoring needs: which source holds back which tables, how stale tables are, and what failed last."""
+"""The part of a status for monitoring: the sources that hold back tables, how stale tables are, and the newest failures."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from platform_defs.engine.advance.held_back import held_back
 from platform_defs.engine.operations.failures import Failure
 
 _SHOWN_FROM_S = 60
-"""A source that is less far behind the next one is not printed: sources never advance in step. JSON has it."""
+"""A source that is less than this behind the next one is not printed, since sources never advance at the same time. JSON has it."""
 
 
 def of_table(engine: Engine, name: str) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def of_table(engine: Engine, name: str) -> dict[str, Any]:
 
 
 def of_source(engine: Engine, name: str) -> dict[str, Any]:
-    """The source of its alignment group for which a source waits, and how far it is ahead of that one."""
+    """The source of its alignment group for which a source waits, and how far the waiting source is ahead of it."""
     ahead = engine.ingestion.ahead.get(name)
     by = None if ahead is None or ahead.ahead_ms is None else ahead.ahead_ms / 1000
     return {"waits_for": None if ahead is None else ahead.source, "ahead_seconds": by}

@@ -1,4 +1,4 @@
-"""The command that makes a pipeline of one's own: `tidemark new FOLDER`."""
+"""The command that creates a new pipeline: `tidemark new FOLDER`."""
 
 import random
 import shlex

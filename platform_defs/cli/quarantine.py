@@ -21,7 +21,7 @@ Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Th
 
 @app.command(name="list")
 def list_(source: Annotated[str | None, typer.Argument(help="A source; by default all.")] = None, as_json: Json = False) -> None:
-    """List the quarantined files, of which no row was read, and the rejected rows by reason. It starts no Spark."""
+    """List the quarantined files, from which no row was read, and the rejected rows by reason. It starts no Spark."""
     engine = _engine()
     names = [source] if source is not None else [*engine.sources]
     render.show(as_json, {"sources": {name: _quarantined(engine, name) for name in names}}, _print_list)
@@ -29,7 +29,7 @@ def list_(source: Annotated[str | None, typer.Argument(help="A source; by defaul
 
 @app.command()
 def retry(source: Source, files: Files = None, as_json: Json = False) -> None:
-    """Request that quarantined files are read again, after a repair; the next `tidemark ingest` treats them as new."""
+    """Request that quarantined files are read again, after their cause was repaired; the next `tidemark ingest` treats them as new."""
     requested = _engine().ingestion.quarantine.retry(source, files or [])
     render.show(as_json, {"source": source, "files": [_file(f) for f in requested]}, _print_retry)
 
@@ -41,7 +41,7 @@ def release(
     file: Annotated[list[str] | None, typer.Option(help="Only rows of this file; can be repeated.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write rejected rows to new input files, each once, after the contract was corrected; `tidemark ingest` reads them."""
+    """Write rejected rows to new input files, each row once, after the contract was corrected; `tidemark ingest` reads them."""
     engine = _engine()
     written = engine.ingestion.quarantine.release(source, reason or [], file or [])
     released = {"source": source, "folder": engine.folders[source], "files": [{"file": r.name, "rows": r.rows} for r in written]}
@@ -81,7 +81,7 @@ def _print_retry(retried: dict[str, Any]) -> None:
 
 def _print_release(released: dict[str, Any]) -> None:
     if not released["files"]:
-        render.out.print("There are no such rows to release.")
+        render.out.print("There are no matching rows to release.")
         return
     _table(f"{released['source']}: to be read by the next ingest", ["file", "rows"], [list(f.values()) for f in released["files"]])
 

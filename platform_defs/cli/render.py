@@ -1,4 +1,4 @@
-"""The output of the command line: the engine's values as plain data for JSON, and as tables."""
+"""The output of the command line: converts the engine's values to plain data for JSON, and prints them as tables."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ from platform_defs.safe_text import one_line, printable, shortened
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
 USUAL = ("rows_read", "accepted")
-"""The counts that a table of batches always shows; the others if one of them is not 0."""
+"""The counts that a table of batches always shows; another count is shown if it is not 0 in a batch."""
 RARE = ("markers", "warned")
 LONGEST_CELL = 200
 """The longest value in a table, in characters; JSON shows all of it."""
@@ -78,19 +78,19 @@ def show(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]]
 
 
 def head_of(rows: DataFrame, limit: int) -> dict[str, Any]:
-    """The `total` number of rows, and the first of them as the plain data `rows`."""
+    """Plain data of a frame: `total`, the number of its rows, and `rows`, the first of them."""
     first = rows.limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
     return {"total": rows.count(), "rows": [json.loads(row[0]) for row in first]}
 
 
 def entry(batch: Entry) -> dict[str, Any]:
-    """A ledger batch."""
+    """A ledger batch as plain data."""
     sources = {s.source: {c: getattr(s, c) for c in COUNTS} | {"watermark": instant(s.watermark), "idle": s.idle} for s in batch}
     return {"seq": batch[0].seq, "kind": batch[0].kind, "sources": sources}
 
 
 def step(asset: str, done: Step) -> dict[str, Any]:
-    """A step of an asset."""
+    """A step of an asset as plain data."""
     return {"asset": asset, "step": done.after.step, "seq": done.after.seq, "closed_to": instant(done.after.closed_to), "rows": done.rows}
 
 
@@ -101,12 +101,12 @@ def rebuilt(asset: str, done: Rebuilt) -> dict[str, Any]:
 
 
 def maintained(done: Maintained) -> dict[str, Any]:
-    """The result of a table's maintenance."""
+    """The result of a table's maintenance as plain data."""
     return asdict(done)
 
 
 def rows_of_view(engine: Engine, view: View, limit: int) -> dict[str, Any]:
-    """The number of rows of a view, and the first of them; present rows of types that Arrow converts need no session."""
+    """The number of rows of a view, and the first of them. If it is a present state and Arrow converts its types, no session is needed."""
     if view.is_present and (found := first_rows(engine.lake, view.table, limit)) is not None:
         total, first = found
         return {"table": view.table, "total": total, "rows": first}
@@ -125,7 +125,7 @@ def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
 
 
 def late_counts(engine: Engine, assets: Sequence[str]) -> dict[str, Any]:
-    """The number of late rows of each source that assets read; None for an asset whose tables are refused or cannot be read."""
+    """By source and asset, the number of late rows; None for an asset whose tables are refused or cannot be read."""
     engine = engine.snapshot()
     pairs = [(source, asset) for source in engine.sources for asset in assets if source in engine.assets[asset].inputs]
     return {"late": [{"source": source, "asset": asset, "total": _late_count(engine, source, asset)} for source, asset in pairs]}
@@ -161,7 +161,7 @@ def _as_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table
 
 
 def print_entries(report: dict[str, Any]) -> None:
-    """Ledger batches."""
+    """Print ledger batches."""
     found = [(e, name, s) for e in report["entries"] for name, s in e["sources"].items()]
     if not found:
         out.print("Nothing new has landed.")
@@ -184,7 +184,7 @@ def _source_line(name: str, counts: dict[str, Any]) -> str:
 
 
 def print_steps(report: dict[str, Any], *, complete: bool = True) -> None:
-    """Steps; without any, that there was nothing to do, if all tables were advanced."""
+    """Print steps. If there are none and all tables were advanced (`complete`), print that there was nothing to do."""
     rows = [list(s.values()) for s in report["steps"]]
     if rows:
         print_table("Steps", ["asset", "step", "seq", "closed to", "rows"], rows)
@@ -193,14 +193,14 @@ def print_steps(report: dict[str, Any], *, complete: bool = True) -> None:
 
 
 def print_rebuild(report: dict[str, Any]) -> None:
-    """Steps of rebuilt tables."""
+    """Print the steps of rebuilt tables."""
     print_steps(report, complete=False)
     if not report["steps"]:
         out.print("The tables are empty: no result is final yet.")
 
 
 def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
-    """The result of a backfill; for `complete` see `print_steps`."""
+    """Print the result of a backfill; for `complete` see `print_steps`."""
     for done in report["rebuilt"]:
         days, missing, extra = ", ".join(done["days_corrected"]) or "the whole table", done["missing"], done["extra"]
         repaired = f"repaired: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, no difference"
@@ -212,13 +212,13 @@ def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
 
 
 def print_drain(report: dict[str, Any], *, complete: bool = True) -> None:
-    """The result of a drain; for `complete` see `print_steps`."""
+    """Print the result of a drain; for `complete` see `print_steps`."""
     print_entries(report)
     print_steps(report, complete=complete)
 
 
 def print_late(report: dict[str, Any]) -> None:
-    """Late rows and their number."""
+    """Print late rows and their number."""
     if not report["rows"]:
         out.print(f"No row of {plain(report['source'])} is late for {plain(report['asset'])}.", highlight=False)
         return
@@ -226,7 +226,7 @@ def print_late(report: dict[str, Any]) -> None:
 
 
 def print_late_counts(report: dict[str, Any]) -> None:
-    """The number of late rows of each source and asset, and the command that shows the rows."""
+    """Print the number of late rows of each source and asset, and the command that shows the rows."""
     rows = [[n["source"], n["asset"], "unknown" if n["total"] is None else n["total"]] for n in report["late"]]
     if not rows:
         out.print("No asset reads a source, so no row is late.")
@@ -238,28 +238,28 @@ def print_late_counts(report: dict[str, Any]) -> None:
 
 
 def print_rows(report: dict[str, Any]) -> None:
-    """Rows of a table and their number."""
+    """Print rows of a table and their number."""
     if not report["rows"]:
-        out.print(f"{plain(report['table'])} has no such rows.", highlight=False)
+        out.print(f"{plain(report['table'])} has no matching rows.", highlight=False)
         return
     _print_rows(f"Rows of {report['table']}", report)
 
 
 def print_result(report: dict[str, Any]) -> None:
-    """The rows of a query's result, and whether there are more."""
+    """Print the rows of a query's result, and whether there are more."""
     rows = report["rows"]
     more = ", and more (--limit)" if report["has_more"] else ""
     _print_cells(f"Result: {count(len(rows), 'row')}{more}", rows) if rows else out.print("The result has no rows.")
 
 
 def _print_rows(title: str, report: dict[str, Any]) -> None:
-    """The first rows, and the total number."""
+    """Print the first rows, and the total number."""
     rows, total = report["rows"], report["total"]
     _print_cells(f"{title}: {total:,}" + (f", of which {len(rows):,} are shown" if total > len(rows) else ""), rows)
 
 
 def _print_cells(title: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Rows as a table if the terminal is wide enough, else with one column in each line."""
+    """Print rows as a table if the terminal is wide enough, otherwise with one column in each line."""
     columns, cells = list(rows[0]), [[_cell(row[column]) for column in row] for row in rows]
     _print_title(title)
     table = _as_table(columns, cells)
@@ -278,7 +278,7 @@ def _cell(value: Any) -> str:
 
 
 def print_maintained(report: dict[str, Any]) -> None:
-    """The results of maintenance."""
+    """Print the results of maintenance."""
     rows = [[t["table"], t["before"], t["after"], t["removed"], t["left"] or t["failed"]] for t in report["tables"]]
     if not rows:
         out.print("No tables yet.")

@@ -16,7 +16,7 @@ app = typer.Typer()
 
 @app.command()
 def serve() -> None:
-    """Keep a Spark session until Ctrl-C. Other commands and Dagster's runs with the same settings use it, and start no JVM."""
+    """Keep a Spark session until Ctrl-C. Other commands and Dagster runs with the same settings use it, and need not start a JVM."""
     values = settings()
     config, file = spark_config(values), Path(values.session_file)
     check_free(file)

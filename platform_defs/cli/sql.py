@@ -41,9 +41,9 @@ def sql(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run SQL: print the plan of each EXPLAIN and INSERT, and the rows of each SELECT over the files and Delta tables of CREATE TABLE.
+    """Run SQL: print the plan of each EXPLAIN and INSERT, and the rows of each SELECT from the files and Delta tables of CREATE TABLE.
 
-    INSERT writes nothing here: the file is a pipeline, which TIDEMARK_PIPELINE names, and `tidemark advance` computes its tables.
+    INSERT writes nothing here. To compute the tables, set TIDEMARK_PIPELINE to the file, and run `tidemark ingest` and `tidemark advance`.
     """
     script = plan(_text(file))
     if connections:
@@ -65,7 +65,7 @@ def kafka_part(sources: Mapping[str, DeclaredSource]) -> dict[str, Any]:
     """The part `kafka` of the file of connections for the sources that read Kafka.
 
     Raises:
-        SqlError: there is none, an option is not legal, or two of them have different clients.
+        SqlError: no source reads Kafka, an option is not legal, or two sources have different options of the client.
     """
     topics = {name: source for name, source in sources.items() if source.connector == KAFKA}
     if not topics:
@@ -108,7 +108,7 @@ class Runner:
         return {name: self._frame(sources[name], self._script.declared[name]) for name in names}
 
     def _frame(self, source: DeclaredSource, table: CreateTable) -> DataFrame:
-        """The rows of a table, with its event time if that is computed."""
+        """The rows of a table, with a column for its event time if that is computed."""
         rows = self._rows(source)
         computed = next((c for c in table.columns if c.name == table.time and c.expression), None)
         return rows if computed is None else rows.withColumn(computed.name, F.expr(computed.expression))
@@ -116,7 +116,7 @@ class Runner:
     def _rows(self, source: DeclaredSource) -> DataFrame:
         name = source.contract.name
         if source.connector not in (FILES, DELTA):
-            why = "`tidemark sql` reads the files and Delta tables that are there now"
+            why = "`tidemark sql` reads only files and Delta tables"
             way_out = "set TIDEMARK_PIPELINE to the file and run `tidemark ingest`; then `tidemark query` reads what was ingested"
             raise SqlError.refused(f"a query of the topic of table {name!r}", why, way_out)
         path = self._path(source)

@@ -1,4 +1,4 @@
-"""The state of a lake, as data and as tables: with the recorded accounts, or with a new account of every row."""
+"""The state of a lake, as plain data and as printed tables: with the recorded accounts, or with a new account of every row."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -19,7 +19,7 @@ from platform_defs.engine.operations.in_parallel import compute_in_parallel
 
 _DIFFERS = "ledger_differs_from_log"
 _RARE_TERMS = ("filtered", "missing", "extra")
-"""The terms that a table of rows by side shows only if one of them is not 0, since all terms do not fit 80 columns."""
+"""The terms that a table of rows by side shows only if they are not 0, since all terms do not fit in 80 columns."""
 
 
 def recorded(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def recounted(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     """The state of the lake and of these assets, from one snapshot, with an account of every row; the accounts are recorded."""
     engine = engine.snapshot()
     if engine.ledger.head:
-        _ = engine.reading  # the session starts here, and not in several threads
+        _ = engine.reading  # start the session now, so that several threads do not start it at once
     return _lake(engine) | {"assets": compute_in_parallel(assets, partial(_recounted, engine))}
 
 
@@ -128,7 +128,7 @@ def _law(accounts: Sequence[DayAccount], count_differences: dict[tuple[str, int]
 
 
 def _repair(engine: Engine, name: str, broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The days to rebuild if the law is violated: those of the rows concerned, and those on which results of such rows are final."""
+    """The days to rebuild if the law is violated: the days of the affected rows, and the days on which results of these rows are final."""
     if not broken:
         return {}
     days = [date.fromisoformat(str(one["day"])) for one in broken]
@@ -141,7 +141,7 @@ def _difference(source: str, batch: int, in_ledger: int, in_log: int) -> dict[st
 
 
 def print_recorded(report: dict[str, Any]) -> None:
-    """The state of the lake, with the recorded accounts."""
+    """Print the state of the lake, with the recorded accounts."""
     _print_lake(report)
     tables: dict[str, dict[str, Any]] = report["assets"]
     print_table("Tables", ["table", "finalized up to", "lag", "law", "accounted at"], [_row(name, table) for name, table in tables.items()])
@@ -165,7 +165,7 @@ def _row(name: str, asset: dict[str, Any]) -> list[object]:
 
 
 def print_recounted(report: dict[str, Any]) -> None:
-    """The state of the lake, with an account of every row."""
+    """Print the state of the lake, with an account of every row."""
     _print_lake(report)
     for name, asset in report["assets"].items():
         _print_asset(name, asset)
@@ -233,7 +233,7 @@ _EQUAL = "[green]The table equals a recomputation[/] from the changelog that it 
 
 
 def _print_name(name: str) -> None:
-    """The name of a table without an account by side: its input is the changelog of another table."""
+    """Print the name of a table that has no account by side, since its input is the changelog of another table."""
     out.print(f"[bold]{plain(name)}[/]", highlight=False)
 
 
@@ -251,7 +251,7 @@ def _print_broken(name: str, law: dict[str, Any]) -> None:
 
 
 def print_demo(report: dict[str, Any]) -> None:
-    """The result of the demo: the status, the simulated rows, the tables' paths, and the command that opens the UI."""
+    """Print the result of the demo: the status, the simulated rows, the tables' paths, and the command that opens the UI."""
     print_recounted(report["status"])
     if report["planned"]:
         kinds = sorted({k for counts in report["planned"].values() for k in counts})

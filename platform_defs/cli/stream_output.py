@@ -1,4 +1,4 @@
-"""Prints what each batch of a stream has ingested, how it has changed tables, and for which tables the conservation law holds."""
+"""Prints the reports of a stream: ingested batches, changes of tables, and the tables for which the conservation law holds."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -87,7 +87,7 @@ class StreamOutput:
         self._warn(f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
     def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
-        """Print nothing."""
+        """Print nothing: failures were printed before."""
 
     def _warn_of(self, asset: str, what_fails: str, failed: Failed) -> None:
         if failed.is_busy:

@@ -36,7 +36,7 @@ def show(
     The present rows need no Spark, unless a column has a type or a value that only Spark converts, such as a map with dates as keys.
     """
     view, engine = view_of(table, early, as_of, event_times_to), _engine()
-    view.check(engine.lake, engine.assets)  # first: a wrong argument needs no Spark session
+    view.check(engine.lake, engine.assets)  # first, so that a wrong argument starts no Spark session
     render.show(as_json, render.rows_of_view(engine, view, limit), render.print_rows)
 
 
@@ -80,7 +80,7 @@ def publish(
     kafka: Annotated[bool, typer.Option("--kafka", help="Publish to the Kafka topic that TIDEMARK_CONNECTIONS gives the table.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, one folder for each step.
+    """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, in one folder for each step.
 
     With --kafka, write the changes of a leaderboard or of another table to its Kafka topic.
     """
@@ -114,9 +114,9 @@ def late(
     limit: Annotated[int, typer.Option(help="The number of rows to show; without a source, none are shown.", min=1, max=100_000)] = 20,
     as_json: Json = False,
 ) -> None:
-    """Show the late rows of a source for an asset: their number, and the first of them. Without a source, count those of all sources.
+    """Show the late rows of a source for an asset: their number, and the first of them. Without a source, count late rows of all sources.
 
-    It starts Spark only to find late rows of a source that an asset prepares, of windows with gaps, or of an operator of your own.
+    It starts Spark only for windows with gaps, for your own operators, and for an asset that prepares the rows of the source.
     """
     engine = _engine()
     if source is not None:

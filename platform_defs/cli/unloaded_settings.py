@@ -1,4 +1,4 @@
-"""Finds out whether a command works on the example shop by mistake: in the folder of a pipeline whose settings are not loaded."""
+"""Warns if a command uses the example shop by mistake, in the folder of a pipeline whose settings are not loaded."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

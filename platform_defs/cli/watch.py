@@ -35,7 +35,7 @@ def watch(
 
 
 def _report(engine: Engine, assets: list[str]) -> str:
-    """The printed state of the lake; if it cannot be read now, the error: the next look may succeed."""
+    """The printed state of the lake; the error if it cannot be read now, since the next look may succeed."""
     with out.capture() as captured:
         try:
             status.print_recorded(status.recorded(engine, assets))

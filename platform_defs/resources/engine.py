@@ -14,11 +14,10 @@ from platform_defs.settings import Settings
 def engine_resource(
     values: Settings, pipeline: Pipeline | None = None, at_end: Callable[[str | None], None] = lambda _: None
 ) -> dg.ResourceDefinition:
-    """The engine as a resource; it uses the resource `spark`, which starts when it is first needed.
+    """The engine as a resource. It uses the resource `spark`, whose session starts when it is first needed.
 
     Dagster creates the resource again for each tick of a sensor. A later engine uses the cached ledger and folder listings of the first
-    one, except for a lake behind a URI of another store than S3: there, a ledger that was deleted and created again cannot be
-    distinguished.
+    engine. For a lake in another store than S3 it does not, since a ledger that was deleted and created again cannot be recognized there.
 
     Args:
         values: the settings.

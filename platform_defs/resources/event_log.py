@@ -1,8 +1,8 @@
 """Dagster's event log in SQLite, with connections that stay open.
 
-Dagster's own class opens a connection for each event and closes it again. Each time SQLAlchemy compiles the statements anew, SQLite moves
-its write-ahead log into the database, and the disk is synchronized several times; in a run over many small tables this takes half of the
-time. The files are the same, so Dagster's own class can read them, and can be configured again at any time.
+Dagster's own class opens and closes a connection for each event. Each time, SQLAlchemy compiles the statements again, SQLite moves its
+write-ahead log into the database, and the disk is synchronized several times. In a run over many small tables this takes half of the time.
+The files are the same, so you can configure Dagster's own class again at any time.
 """
 
 import os
@@ -16,7 +16,7 @@ from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from sqlalchemy import Connection, Engine, create_engine, event
 
 _MOST_OPEN = 16
-"""Databases that stay open: there is one for each run, and one for all."""
+"""The most databases that stay open. There is one for each run, and one for all runs."""
 
 
 class EventLogStorage(SqliteEventLogStorage):
@@ -34,7 +34,7 @@ class EventLogStorage(SqliteEventLogStorage):
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Any) -> "EventLogStorage":
-        """Dagster creates the storage from `dagster.yaml` with this function."""
+        """The storage for a configuration in `dagster.yaml`; Dagster calls this."""
         return cls(inst_data=inst_data, **config_value)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""A local Apache Kafka broker, for a try on one machine and for tests: `make kafka-up` runs one.
+"""A local Apache Kafka broker, for demos on one machine and for tests: `make kafka-up` runs one.
 
 It is one process in KRaft mode, started with Java from the set `broker` of the pinned JARs. It listens on this machine only, without TLS
 and without authentication, and on further listeners if a test names them.
@@ -27,11 +27,11 @@ _SET = "broker"
 _WAIT_S = 60
 _JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dlog4j2.level=WARN")
 _LOGGING_JARS = ("slf4j-api-2*.jar", "log4j-slf4j2-impl-*.jar")
-"""PySpark's JARs that write Kafka's log: the broker's own set has no logger, so that the reason of a failed start would be lost."""
+"""JARs of PySpark with a logger. The broker's own set has none, so the reason of a failed start would be lost."""
 _CLUSTER = "dGlkZW1hcmstb25lLW5vZA"
 """The id of the cluster, 16 bytes in base 64."""
 _METADATA = struct.pack(">ihhihi?", 15, 3, 4, 1, -1, 0, False)
-"""A request for the brokers of the cluster: its length, API 3 in version 4, a number, no client, no topic, and no creation of topics."""
+"""A metadata request: its length, API 3 in version 4, a correlation id, no client name, no topics, and no creation of topics."""
 _SMALL = {
     "num.network.threads": 1,
     "num.io.threads": 2,
@@ -43,7 +43,7 @@ _SMALL = {
     "log.cleaner.dedupe.buffer.size": 2 << 20,
     "log.initial.task.delay.ms": 1000,
     "log.retention.check.interval.ms": 1000,
-    "log.retention.ms": -1,  # a record with a timestamp of 2017 is otherwise deleted a second after it is written
+    "log.retention.ms": -1,  # otherwise a record with a timestamp of 2017 is deleted a second after it is written
     "offsets.topic.num.partitions": 1,
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.num.partitions": 1,
@@ -56,7 +56,7 @@ _SMALL = {
     "broker.session.timeout.ms": 3000,
     "broker.heartbeat.interval.ms": 500,
 }
-"""Options for a cluster of one small process that starts fast. Until its session times out, a killed broker cannot join again."""
+"""Options for one small process that starts fast. The session timeout is short, since a killed broker cannot join again until it ends."""
 
 
 class BrokerError(TidemarkError, RuntimeError):
@@ -64,17 +64,17 @@ class BrokerError(TidemarkError, RuntimeError):
 
     @classmethod
     def ended(cls, status: int, log: str) -> "BrokerError":
-        """Its process has ended."""
+        """The broker's process has ended."""
         return cls(f"the Kafka broker ended with status {status} before it answered. It printed:\n{log}")
 
     @classmethod
     def silent(cls, address: str, log: str) -> "BrokerError":
-        """It runs, but does not answer."""
+        """The broker runs, but does not answer."""
         return cls(f"the Kafka broker does not answer at {address} after {_WAIT_S} s. It printed:\n{log}")
 
     @classmethod
     def port_in_use(cls, port: int) -> "BrokerError":
-        """Another process listens on its port."""
+        """Another process listens on the broker's port."""
         return cls(f"`port` is {port}, and another process listens on it; legal: a free port. End that process, or choose another port")
 
 
@@ -110,7 +110,7 @@ class Broker:
         """Start the broker and wait until it answers; format its folder first if it is new.
 
         Raises:
-            BrokerError: it ends, or does not answer, or the port is not free.
+            BrokerError: the broker ends or does not answer, or the port is not free.
             JarError: a pinned JAR is missing.
             JavaNotFound: there is no Java.
         """
@@ -130,7 +130,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Stop the broker in order; nothing happens if it does not run."""
+        """Stop the broker normally; nothing happens if it does not run."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -190,7 +190,7 @@ class Broker:
 
     @property
     def _protocols(self) -> list[str]:
-        """The security protocols of the further listeners, which name them."""
+        """The security protocols of the further listeners, which are also the listeners' names."""
         return [listener.split(":")[0] for listener in self.listeners]
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,7 @@
-"""The pinned JARs, which are fetched once at set-up; a Spark session that starts resolves nothing.
+"""The pinned JARs, which are fetched once, at set-up, so that a Spark session need not resolve or fetch any when it starts.
 
-`jars.toml` is the only list of them. Every session needs its set `spark`; comments in the file say what the other sets are for. Ivy, which
-PySpark includes, fetches each JAR by its coordinates alone, with its own settings and cache, so that the content of `~/.m2` and `~/.ivy2`
+`jars.toml` is the only list of them. Every session needs the set `spark`; comments in the file describe the other sets. Ivy, which PySpark
+includes, fetches each JAR by its coordinates alone. It gets its own settings and cache here, so that the content of `~/.m2` and `~/.ivy2`
 has no effect.
 """
 
@@ -112,7 +112,7 @@ def jar_paths(*sets: str) -> list[str]:
         sets: the names of the sets; by default `spark`.
 
     Raises:
-        JarError: one is missing, or differs from the pinned file.
+        JarError: a JAR is missing, or differs from the pinned file.
     """
     folder, paths = jars_folder(), list[str]()
     for name in sets or [SPARK]:
@@ -124,7 +124,7 @@ def jar_paths(*sets: str) -> list[str]:
 
 
 def fetch(folder: Path | None = None, jars: Sequence[Jar] | None = None, download: Download | None = None) -> list[Jar]:
-    """Fetch the JARs that the folder lacks. If it lacks none, neither network nor Java is needed.
+    """Fetch the JARs that the folder lacks. If the folder has all of them, neither network nor Java is needed.
 
     Args:
         folder: the target folder; by default `settings().jars`.

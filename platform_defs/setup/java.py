@@ -42,7 +42,7 @@ class JavaNotFound(TidemarkError, RuntimeError):
 
 
 def find_java(homes: Iterable[Path] | None = None) -> str:
-    """Find a JAVA_HOME with Java 17 or 21.
+    """Find the folder of a Java 17 or 21, for JAVA_HOME.
 
     Args:
         homes: the folders to try, in this order; by default `java_homes()`.

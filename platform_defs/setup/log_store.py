@@ -1,4 +1,4 @@
-"""The JAR with Delta's log store for S3, which is compiled once, at set-up, by the Scala compiler that Spark includes."""
+"""Compiles the JAR with Delta's log store for S3, once, at set-up, by the Scala compiler that Spark includes."""
 
 import hashlib
 import subprocess
@@ -18,10 +18,10 @@ _OF_SPARK = Path(pyspark.__file__).parent / "jars"
 
 
 def log_store_jar() -> Path:
-    """The JAR of the present source and the installed version of Spark.
+    """The path of the JAR for the present source file and the installed version of Spark.
 
     Raises:
-        JarError: it is not compiled yet.
+        JarError: the JAR is not compiled yet.
     """
     jar = _jar()
     if not jar.is_file():

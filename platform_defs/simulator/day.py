@@ -41,10 +41,20 @@ def simulate(shop: Shop) -> ShopDay:
 
 
 def drop(day: ShopDay, landing: Path, part: int, parts: int, *, first: int = 0) -> dict[Source, int]:
-    """Land part `part` of `parts` parts of a day: one complete file for each source.
+    """Land one part of a day: one complete file for each source.
 
-    `first` is the number of the first file, for a second day in the same folder. Returns the number of lines for each source. Raises the
-    errors of `land`.
+    Args:
+        day: the day.
+        landing: the root of the landing folders.
+        part: the number of the part, from 0.
+        parts: the number of parts.
+        first: the number of the first file, for a second day in the same folder.
+
+    Returns:
+        The number of lines for each source.
+
+    Raises:
+        InputExistsError: a file exists with other content.
     """
     slices: dict[Source, list[str]] = {source: day.lines(source, part, parts) for source in SOURCES}
     for source, lines in slices.items():

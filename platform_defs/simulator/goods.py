@@ -1,4 +1,4 @@
-"""Simulates the items of orders and clicks on items. A few items get most of both."""
+"""Simulates the items of orders, and clicks on items. A few items have most of the orders and clicks."""
 
 from random import Random
 
@@ -15,11 +15,11 @@ def order_items(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
     """One to four items for each order."""
     rows: list[Row] = []
     for order in orders:
-        for item in _drawn(rng, rng.choice((1, 1, 2, 2, 3, 4))):
+        for item in _random_items(rng, rng.choice((1, 1, 2, 2, 3, 4))):
             fields = {
                 "order_item_id": f"i{shop.seed}-{shop.day.replace('-', '')}-{len(rows):06d}",
                 "order_id": order.fields["order_id"],
-                **_named(item),
+                **_item_fields(item),
                 "seller_id": f"seller-{item % SELLERS:02d}",
                 "quantity": str(rng.choice((1, 1, 1, 2, 3))),
                 "price": money(300 + 177 * item),
@@ -36,20 +36,20 @@ def clicks(shop: Shop, rng: Random) -> list[Row]:
         fields = {
             "click_id": f"c{shop.seed}-{shop.day.replace('-', '')}-{i:07d}",
             "customer_id": f"{rng.randrange(shop.orders):05d}",
-            **_named(_drawn(rng, 1)[0]),
+            **_item_fields(_random_items(rng, 1)[0]),
             "seconds": f"{0.1 + rng.expovariate(1 / 40):.1f}",
         }
         rows.append(Row(shop.start + rng.randrange(shop.span), fields, measure="seconds"))
     return sorted(rows, key=lambda row: row.time)
 
 
-def _drawn(rng: Random, number: int) -> list[int]:
-    """Distinct item numbers; low numbers are much more frequent."""
+def _random_items(rng: Random, number: int) -> list[int]:
+    """Random distinct item numbers; low numbers are much more frequent."""
     found: dict[int, None] = {}
     while len(found) < number:
         found[min(int(rng.paretovariate(0.8)) - 1, ITEMS - 1)] = None
     return list(found)
 
 
-def _named(item: int) -> dict[str, str]:
+def _item_fields(item: int) -> dict[str, str]:
     return {"item_id": f"item-{item:03d}", "category": CATEGORIES[item % len(CATEGORIES)]}

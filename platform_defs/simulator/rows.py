@@ -13,7 +13,15 @@ _encode = JSONEncoder(ensure_ascii=False).encode
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A row before it is sent. `measure` is the name of its field that must not be negative."""
+    """A row before it is sent.
+
+    Args:
+        time: its event time, in epoch ms.
+        fields: its values, by name.
+        kind: whether it is clean, late, a duplicate or invalid.
+        order: for a payment, the order that it pays; None if that order does not exist.
+        measure: the name of the field that must not be negative.
+    """
 
     time: int
     fields: dict[str, str]
@@ -28,7 +36,7 @@ def iso(time: int) -> str:
 
 
 def money(cents: int) -> str:
-    """Cents as an amount."""
+    """Cents as the text of an amount."""
     return f"{cents // 100}.{cents % 100:02d}"
 
 
@@ -38,7 +46,7 @@ def count(rate: float, total: int) -> int:
 
 
 def pick(rng: Random, rows: Sequence[Row], rate: float, total: int) -> list[Row]:
-    """A random sample of the rows, with `count(rate, total)` rows at most."""
+    """A random sample of at most `count(rate, total)` of the rows."""
     return rng.sample(rows, min(count(rate, total), len(rows)))
 
 

@@ -11,7 +11,7 @@ Source = Literal["orders", "payments", "order_items", "clicks", "order_updates"]
 
 MINUTE, HOUR = 60_000, 3_600_000
 TAIL, BEYOND = 9 * HOUR, 6 * HOUR
-"""The time after the day or the bound in which more rows arrive, and the least time by which a payment misses the bound."""
+"""How long rows still arrive after the day or the bound, whichever is longer; and the least time by which a payment misses the bound."""
 SOURCES: tuple[Source, ...] = ("orders", "payments", "order_items", "clicks", "order_updates")
 QUARANTINED: tuple[Kind, ...] = ("malformed", "null_time", "future", "rule_breaking")
 NOT_CLEAN: tuple[Kind, ...] = ("late", "duplicate", *QUARANTINED)
@@ -22,7 +22,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Shop:
     """The parameters of a simulated shop.
 
-    A rate is a share of the rows that can be of its kind. A rate above 0 gives at least one such row, if any row can be of the kind.
+    A rate is the share of rows of a kind among the rows that can be of this kind. A rate above 0 gives at least one row, if any can be.
 
     Args:
         seed: the random seed, which is also part of the ids; equal parameters give equal lines.
@@ -30,9 +30,14 @@ class Shop:
         orders: number of distinct orders.
         parts: rows of kind `late` are late if the day is landed in at least this many parts; in one part no row is late.
         within_ms: the join's bound: a payment at most this long after its order belongs to it (closed at both ends).
-        jitter_ms: how long a row takes to arrive, at most; keep it below the source's out-of-orderness.
+        jitter_ms: the longest time that a row takes to arrive; keep it below the source's out-of-orderness.
         clicks_per_order: clicks on items, for each order.
-        late: the rate of late rows in each source; `duplicate`, `malformed`, `null_time`, `future` and `rule_breaking` likewise.
+        late: the rate of late rows in each source.
+        duplicate: the rate of duplicates in each source.
+        malformed: the rate of rows that cannot be parsed, in each source.
+        null_time: the rate of rows without an event time, in each source.
+        future: the rate of rows that are too far in the future, in each source.
+        rule_breaking: the rate of rows that violate a rule, in each source.
         unpaid: the rate of orders without a payment.
         beyond: the rate of orders whose payment comes after the bound.
         several: the rate of orders with two or three payments.
@@ -73,12 +78,12 @@ class Shop:
 
     @property
     def span(self) -> int:
-        """The duration of the streams: a day or the bound, whichever is longer, and `TAIL`, in which it closes."""
+        """The duration of the streams in ms: a day or the bound, whichever is longer, plus `TAIL`."""
         return max(24 * HOUR, self.within_ms) + TAIL
 
     @property
     def lag(self) -> int:
-        """The least delay of a late row's arrival: the length of a part, more than an hour, and the gaps of a sparse stream."""
+        """The least delay of a late row's arrival in ms: longer than a part, an hour, and the gaps of a sparse stream."""
         return self.span // self.parts + max(70 * MINUTE, 20 * self.span // self.orders)
 
 

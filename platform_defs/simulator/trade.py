@@ -79,5 +79,5 @@ def _delay(shop: Shop, rng: Random, time: int) -> int:
 
 
 def is_within(shop: Shop, payment: Row) -> bool:
-    """Whether a payment is within the bound of its order."""
+    """Whether a payment is within the join's bound after its order."""
     return payment.order is not None and payment.time - payment.order.time <= shop.within_ms

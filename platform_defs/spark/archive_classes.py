@@ -20,13 +20,13 @@ _WAIT_S = 120
 
 
 def archive_classes(folder: Path = HOME) -> Path | None:
-    """Write the class archive of the present Java and PySpark; archives of others are deleted.
+    """Write the class archive of the present Java and PySpark, and delete archives of other versions.
 
     Args:
         folder: the folder of the file.
 
     Returns:
-        The file; None if the JVM has written none, or if the path has a space, which Spark's options of the JVM cannot have.
+        The file; None if the JVM did not write one, or if the path has a space, which Spark's JVM options must not have.
 
     Raises:
         JavaNotFound: there is no Java.
@@ -52,7 +52,7 @@ def archive_classes(folder: Path = HOME) -> Path | None:
 
 
 def _load_classes(spark: SparkSession, table: str) -> None:
-    """Do what a pipeline does, in small: the JVM archives the classes that are loaded when it ends."""
+    """Run small queries like those of a pipeline, to load their classes: at its end the JVM archives the loaded classes."""
     rows = spark.range(100).select(
         F.col("id").cast("string").alias("key"),
         F.timestamp_seconds("id").alias("event_time"),
@@ -67,7 +67,7 @@ def _load_classes(spark: SparkSession, table: str) -> None:
 
 
 def _end(spark: SparkSession) -> None:
-    """End the JVM normally, because it writes the archive at its exit."""
+    """End the JVM normally, because it writes the archive when it exits."""
     context: Any = spark.sparkContext
     process = context._gateway.proc
     process.stdin.close()
@@ -78,7 +78,7 @@ def _end(spark: SparkSession) -> None:
 
 
 def main() -> int:
-    """Write the archive and print its path. The platform works without it, so a failure is a note and the exit status is 0."""
+    """Write the archive and print its path. The platform works without it, so a failure is only printed, and the exit status is 0."""
     try:
         file = archive_classes()
     except Exception as error:

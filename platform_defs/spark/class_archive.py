@@ -1,7 +1,7 @@
-"""The class archive: Spark's classes in the JVM's own format. A session that uses it starts two to four seconds earlier.
+"""The class archive: Spark's classes in the JVM's own format. A session that uses it starts two to four seconds faster.
 
-It is a feature of the JVM (class data sharing, JEP 350). `make setup` writes the archive once. The JVM itself checks it against its own
-build and the JARs, and starts without it if they differ.
+It is a feature of the JVM (class data sharing, JEP 350). `make setup` writes the archive once. The JVM compares it with its own build and
+the JARs, and starts without it if they differ.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""Fewer calls from Python into the JVM than Py4J makes by itself.
+"""Makes Py4J call the JVM less often.
 
-A call takes about 0.1 ms of both processes together, and a small step makes thousands. Py4J passes a list with a call for each element, and
-deletes the objects that Python no longer needs with a call for each of them.
+A call takes about 0.1 ms of both processes together, and a small step makes thousands. Py4J itself makes a call for each element of a list
+that it passes, and for each object in the JVM that Python no longer needs.
 """
 
 import time
@@ -16,7 +16,7 @@ from py4j.java_gateway import JavaObject
 from py4j.protocol import ENTRY_POINT_OBJECT_ID, GATEWAY_SERVER_OBJECT_ID, Py4JError, register_input_converter
 
 _MOST_ARGUMENTS = 10
-"""The most elements of `java.util.List.of`, which has a method for each number of them."""
+"""The most arguments of `java.util.List.of`, which has a method for each number of arguments."""
 _OF_THE_SERVER = {ENTRY_POINT_OBJECT_ID, GATEWAY_SERVER_OBJECT_ID}
 _MANY_OBJECTS = 500
 _INTERVAL_S = 0.2
@@ -30,7 +30,7 @@ def make_fewer_calls(gateway: Any) -> None:
     """Change how this process passes lists to a JVM and how it deletes objects there.
 
     Args:
-        gateway: the connection to the JVM; nothing changes if it was given before.
+        gateway: the connection to the JVM; a second call with it changes nothing.
     """
     client = gateway._gateway_client
     if isinstance(client.finalizer_deque, _Waiting):
@@ -41,7 +41,7 @@ def make_fewer_calls(gateway: Any) -> None:
 
 
 def delete_all(gateway: Any) -> None:
-    """Delete all objects of this process in the JVM, if it is running; this process can then make no more calls."""
+    """Delete all objects of this process in the JVM, if it is running; afterwards this process cannot call it any more."""
     known = [reference() for reference in [*ThreadSafeFinalizer.finalizers.values()]]
     names = [java_object._target_id for java_object in known if java_object is not None]
     waiting = gateway._gateway_client.finalizer_deque
@@ -57,7 +57,7 @@ class _Lists:
         self._make, self._of = gateway.jvm.java.util.ArrayList, gateway.jvm.java.util.List.of
 
     def can_convert(self, value: object) -> bool:
-        """Whether a value is a list that can be passed so: `List.of` takes no null."""
+        """Whether a value is a list without None, since `List.of` takes no null."""
         return isinstance(value, list | tuple) and not any(element is None for element in value)
 
     def convert(self, value: Sequence[object], _: Any) -> Any:
@@ -71,7 +71,7 @@ class _Lists:
 
 
 def _delete_often(gateway: Any, waiting: _Waiting) -> None:
-    """Delete the objects that Python no longer needs, many with one call, until the connection ends."""
+    """Delete the objects that Python no longer needs, many by one call, until the connection ends."""
     with suppress(Py4JError, OSError):
         while True:
             if len(waiting) >= _MANY_OBJECTS:

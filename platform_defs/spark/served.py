@@ -1,7 +1,7 @@
 """A Spark session that several processes use: `tidemark serve` keeps it, and commands and Dagster's runs attach to its JVM.
 
-A JVM takes seconds to start, and a minute until it is fast. A process that attaches has a session of its own, with its own settings and
-temporary views, in the Spark context of the process that serves. A query of a process that was killed runs to its end.
+A JVM takes seconds to start, and a minute until it is fast. A process that attaches has its own session, with its own settings and
+temporary views, in the Spark context of the serving process. If such a process is killed, its running query still runs to its end.
 """
 
 import atexit
@@ -42,7 +42,7 @@ class ServeError(TidemarkError, RuntimeError):
 
 @dataclass(frozen=True)
 class Served:
-    """A session that a process serves, as its file records it. Whoever can read the file can run any code in that JVM.
+    """A session that a process serves, as its file records it. A process that can read the file can run any code in that JVM.
 
     Args:
         pid: the process.
@@ -66,7 +66,7 @@ def published(session: SparkSession, config: Mapping[str, str], file: Path) -> I
     Args:
         session: the session.
         config: its configuration.
-        file: the file in which they find it; only this user can read it.
+        file: the file in which the other processes find the session; only this user can read it.
 
     Raises:
         ServeError: another process serves a session by this file.
@@ -88,8 +88,8 @@ def serve(session: SparkSession, config: Mapping[str, str], file: Path, ready: C
     Args:
         session: the session.
         config: its configuration.
-        file: the file in which they find it.
-        ready: called when they can attach.
+        file: the file in which the other processes find the session.
+        ready: called when other processes can attach.
 
     Raises:
         ServeError: another process serves a session by this file.
@@ -104,7 +104,7 @@ def check_free(file: Path) -> None:
     """Raise if a process serves a session by a file.
 
     Raises:
-        ServeError: it does.
+        ServeError: a process serves a session by this file.
     """
     if (other := served(file)) is not None:
         raise ServeError.already_served(file, other.pid)
@@ -120,7 +120,7 @@ def served(file: Path) -> Served | None:
 
 
 def attached(file: Path, config: Mapping[str, str]) -> SparkSession | None:
-    """A new session in the JVM that another process serves; None if none is served with this configuration.
+    """A new session in the JVM that another process serves; None if no process serves one with this configuration.
 
     Args:
         file: the file that records the served session.
@@ -133,7 +133,7 @@ def attached(file: Path, config: Mapping[str, str]) -> SparkSession | None:
         return None
     try:
         return _attached(found, config)
-    except (Py4JError, OSError):  # the process has ended, and its number or its port is another's now
+    except (Py4JError, OSError):  # the process has ended, and another process has its number or its port
         cast(Any, SparkContext)._gateway = None
         return None
 
@@ -164,7 +164,7 @@ def _gateway(found: Served) -> Any:
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:
-    """Cancel the jobs of this process on Ctrl-C; PySpark's own handler cancels those of all processes."""
+    """Cancel the jobs of this process on Ctrl-C; PySpark's own handler would cancel the jobs of all processes."""
     thread = Thread(target=cancel_jobs)  # the connection of this thread may wait for a job
     thread.start()
     thread.join()

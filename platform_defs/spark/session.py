@@ -43,23 +43,23 @@ PINNED = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }
-"""The configuration on which results depend; it is set for each session, so that a cluster's defaults have no effect."""
+"""The configuration on which results depend. It is set for each session, so that a cluster's defaults have no effect."""
 _LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 """Linux's setting of large pages. They save 5 to 9 % of the CPU time of a cycle; Java prints a warning where they are not allowed."""
 _BEFORE_START = ("spark.master", "spark.driver.memory", "spark.jars")
-"""With the options of the JVM, those that have no effect once the driver's JVM has started."""
+"""The options that have no effect once the driver's JVM has started, in addition to the options of the JVM itself."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""PySpark's loggers that log an exception's text, which may quote rows; the caller gets the exception itself."""
+"""PySpark's loggers of exception texts, which may quote rows. They are not needed, since the caller gets the exception itself."""
 
 
 _CLASSES_BY_NAME = ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils")
-"""The classes that PySpark looks up by name for every column expression; for a short name the JVM searches all JARs each time."""
+"""The classes that PySpark looks up by their short names for every column expression. The JVM would search all JARs each time."""
 
 
 class ClusterError(TidemarkError, ValueError):
-    """The folders of the settings are not those of a cluster."""
+    """The workers of a cluster cannot use the folders of the settings."""
 
     @classmethod
     def local_folders(cls, settings: Settings, variables: list[str]) -> "ClusterError":
@@ -119,7 +119,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.sql.codegen.cache.maxEntries": "4000",
             "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
             "spark.databricks.delta.snapshotPartitions": "2",
-            # a version of any age can be read while its files exist: they are kept since their removal, and not since the commit
+            # a version of any age can be read while its files exist: the retention of a file begins when a commit removes it
             "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
             "spark.databricks.delta.delta.log.cacheSize": "256",  # tables; each takes about 1 MB of the heap, and 10,000 are the default
             "spark.databricks.delta.optimize.minFileSize": str(SMALL_BYTES),
@@ -137,7 +137,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
 
 
 def before_start(settings: Settings) -> dict[str, str]:
-    """The options that `spark-submit` needs, as it starts the driver's JVM before Tidemark; a session adds the others.
+    """The options that `spark-submit` needs, because it starts the driver's JVM before Tidemark runs; a session adds the others.
 
     Raises:
         JarError, ConnectionsError, ClusterError: see `spark_config`.
@@ -173,7 +173,7 @@ def own_session(config: Mapping[str, str]) -> SparkSession:
 
 
 def session(settings: Settings, **more: str) -> SparkSession:
-    """The session of this process, which the first call creates: in the JVM that `tidemark serve` keeps, or else in a JVM of its own.
+    """The session of this process, which the first call creates: in the JVM that `tidemark serve` keeps, or else in its own JVM.
 
     Args:
         settings: the platform's settings.

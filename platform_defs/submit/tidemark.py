@@ -1,4 +1,4 @@
-"""The command line as a file for `spark-submit`, in a folder of its own: Python finds modules beside such a file first."""
+"""Runs the command line by `spark-submit`. The file has its own folder, since Python first looks for modules in the folder of a script."""
 
 from platform_defs.cli.main import main
 

@@ -48,7 +48,7 @@ busy_zones = DerivedAsset(
 
 
 def suites() -> "dict[str, ExpectationSuite]":
-    """What the rows of sources and tables must meet, by name. Great Expectations is imported here, as only checks need it."""
+    """The expectations for the rows of sources and tables, by name. Great Expectations is imported here, as only checks need it."""
     from great_expectations import ExpectationSuite
     from great_expectations.expectations import ExpectColumnValuesToBeBetween
 

@@ -1,4 +1,4 @@
-"""Tests of the pipeline: a few rows land, the tables are made, and the results are compared. Run them with `pytest`."""
+"""Tests of the pipeline: land a few rows, compute the tables, and compare the results. Run them with `pytest`."""
 
 from pathlib import Path
 

@@ -71,7 +71,7 @@ def test_a_sink_without_a_broker_is_refused():
         pytest.param("{topic: t, options: {kafka.acks: 1}}", "'kafka.acks' is 1; legal: all or -1", id="records that may be lost"),
         pytest.param("{topic: t, options: {kafka.enable.idempotence: false}}", "legal: true, since a sink", id="another order"),
         pytest.param("{topic: t, options: {kafka.key.serializer: x}}", "is set by Spark", id="an option of Spark"),
-        pytest.param("{topic: t, options: {subscribe: x}}", "'subscribe' is no option of a sink", id="an option of a reader"),
+        pytest.param("{topic: t, options: {subscribe: x}}", "'subscribe' is not an option of a sink", id="an option of a reader"),
         pytest.param("{topic: 'a b'}", "topic", id="no name of a topic"),
         pytest.param("{topic: t, format: csv}", "format", id="another format"),
         pytest.param("{topic: t, registry: {url: 'http://r:1'}}", "legal: a registry with the format avro", id="a registry for JSON"),

@@ -60,8 +60,8 @@ def test_a_number_of_the_registrys_client_stays_a_number(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("source", "error"),
     [
-        pytest.param({}, "one of the options subscribe", id="no topic"),
-        pytest.param({"options": {"subscribe": "a", "subscribePattern": "b"}}, "one of the options subscribe", id="two ways"),
+        pytest.param({}, "either subscribe", id="no topic"),
+        pytest.param({"options": {"subscribe": "a", "subscribePattern": "b"}}, "either subscribe", id="two ways"),
         pytest.param({"options": {"subscribe": "a", "maxOffsetPerTrigger": 1}}, "did you mean 'maxOffsetsPerTrigger'", id="misspelled"),
         pytest.param({"options": {"subscribe": "a", "kafka.group.id": "g"}}, "'kafka.group.id' is set by Spark", id="a group"),
         pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": 0}}, "legal: a whole number, at least 1", id="no records"),

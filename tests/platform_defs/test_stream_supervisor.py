@@ -277,7 +277,7 @@ def test_topics_that_need_spark_are_looked_at_every_quarter_of_an_hour(daemon: D
         daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
         assert "the next is requested in" in daemon.tick()
         daemon.clock.pass_ms(900 * S)
-    assert daemon.tick(new_input) == "kafka:orders is not looked at: `kafka.ssl.keystore.location` can only be used by Java's client"
+    assert daemon.tick(new_input) == "kafka:orders cannot be checked: `kafka.ssl.keystore.location` can only be used by Java's client"
 
 
 def test_new_records_start_a_run_at_once(daemon: Daemon, looks: Looks) -> None:

@@ -309,7 +309,7 @@ def test_a_lake_that_no_demo_made_is_refused_and_unchanged(lake):
     (lake / "precious").touch()
     result = tidemark("demo", "--lake", str(lake))
     assert result.code == 1
-    assert "which no demo made; nothing was deleted. Legal: a folder that is absent, empty or a demo's own" in result.err
+    assert "Nothing was deleted. Legal: a new or empty folder, or one of an earlier demo" in result.err
     assert [path.name for path in lake.iterdir()] == ["precious"]
 
 

@@ -149,7 +149,7 @@ def test_a_file_that_no_demo_made_prevents_deletion(made_demo: Demo, name: str, 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("precious")
     before = _contents(made_demo.root)
-    with pytest.raises(ForeignFolderError, match=f"which contains {expected}, which no demo made; nothing was deleted"):
+    with pytest.raises(ForeignFolderError, match=f"that no demo made: {expected}. Nothing was deleted"):
         made_demo.folder.begin(_engine(made_demo.root))
     assert _contents(made_demo.root) == before
 
@@ -171,7 +171,7 @@ def test_a_link_prevents_deletion_and_is_not_followed(tmp_path: Path, name: str)
     link = folder.root / name
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(foreign)
-    with pytest.raises(ForeignFolderError, match=f"which contains '{name}', which no demo made; nothing was deleted"):
+    with pytest.raises(ForeignFolderError, match=f"that no demo made: '{name}'. Nothing was deleted"):
         folder.begin(_engine(folder.root))
     assert [p.name for p in foreign.iterdir()] == ["precious"]
 
@@ -221,7 +221,7 @@ def test_a_folder_without_a_readable_marker_is_not_changed(tmp_path: Path) -> No
         if mark is not None:
             (root / "_made_by_the_demo").write_text(mark)
         before = _contents(root)
-        with pytest.raises(ForeignFolderError, match="no readable _made_by_the_demo, which no demo made"):
+        with pytest.raises(ForeignFolderError, match=r"no readable _made_by_the_demo\. Nothing was deleted"):
             DemoLake(root).begin(_engine(root))
         assert _contents(root) == before
         assert not (root / "_locks").exists()
@@ -229,7 +229,7 @@ def test_a_folder_without_a_readable_marker_is_not_changed(tmp_path: Path) -> No
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("precious")
-    with pytest.raises(ForeignFolderError, match="which contains a file"):
+    with pytest.raises(ForeignFolderError, match="that no demo made: a file"):
         DemoLake(tmp_path / "demo").begin(_engine(tmp_path / "demo"))
 
 
