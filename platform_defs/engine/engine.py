@@ -50,9 +50,9 @@ def wall_clock() -> int:
 
 @dataclass(frozen=True)
 class Engine:
-    """Event logs, a ledger, and the tables made of them, in one lake.
+    """Event logs, a ledger, and the tables computed from them, in one lake.
 
-    Methods of this class change the lake. The rest is in its parts: `ingestion` (files, watermarks, quarantine), `pending` (the
+    The methods of this class change the lake. Its parts do the rest: `ingestion` (files, watermarks, quarantine), `pending` (the
     progress of assets), `accounts` (the accounting of rows) and `views` (the tables that users read).
 
     Args:
@@ -132,7 +132,7 @@ class Engine:
 
     @property
     def freshness(self) -> Freshness:
-        """Reports since when tables wait; needs no session. It keeps what it has found, so use it on a snapshot."""
+        """Reports since when tables wait; needs no session. It caches its results, so use it on a snapshot."""
         return Freshness(self._reading_without_session)
 
     @property
@@ -150,23 +150,23 @@ class Engine:
         """Ingest the files that have landed, and record the sources that have become idle.
 
         Args:
-            every: run continuously, and look for files at this interval, such as `'30 seconds'`; None to stop when all are ingested.
+            every: run continuously, and look for files at this interval, such as `'30 seconds'`; None to return when all are ingested.
             on_entry: called after each batch of files is committed; with `every`, also after a batch that records idle sources.
             on_quiet: with `every`, called after each interval in which no batch was committed.
-            on_start: called when this is the only stream over the folders, before the first batch.
+            on_start: called once, before the first batch, when this process holds the lock of the folders.
 
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.
             UnreadError: some files could not be read, and `every` is None; all others were ingested.
         """
-        quiet = first_time(self.failures.forget_ingest, on_quiet)  # a stream that finds nothing to do works
+        quiet = first_time(self.failures.forget_ingest, on_quiet)  # a stream without new input is not failing
         with self.failures.recorded_of_ingest(), self._naming_lost_files():
             return self.ingestion.run(every, on_entry, quiet, on_start)
 
     def drain(self, assets: Sequence[str] | None = None) -> Entry | None:
         """Declare the end of the input: raise watermarks so far that every row is finalized.
 
-        A source with processing time has no end: its watermark is the ledger's clock, and its rows are finalized as the clock goes on.
+        A source with processing time has no end: its watermark is the ledger's clock, and its rows are finalized as the clock advances.
 
         Args:
             assets: the tables whose sources have ended; None for all sources. A source has one watermark for all tables that read it, so
@@ -184,14 +184,14 @@ class Engine:
 
         Args:
             asset: the asset.
-            until: the watermark up to which results are closed (epoch ms); None for the asset's own.
-            checked: check the conservation law for each step before the next one. An asset whose results do not name the rows of
-                every input, which must be sources, is not checked.
-            purpose: the purpose of the table's lock. A `stream` waits for no other writer, and ends after a step if one waits.
+            until: the watermark up to which results are finalized (epoch ms); None for the asset's own watermark.
+            checked: whether to check the conservation law after each step, before the next one. Only an asset whose inputs are all
+                sources, and whose results name the rows of every input, is checked.
+            purpose: the purpose of the table's lock. A `stream` does not wait for another writer, and ends after a step if one waits.
 
         Raises:
             LawError: a step broke the conservation law.
-            LakeBusy: the asset has another writer, or, for a stream, another writer waits.
+            LakeBusy: another process writes the asset; or this is a stream, and another process waits to write it.
         """
         if checked and names_every_row(self._advance(asset)):
             yield from self._checked_steps(asset, until, purpose)
@@ -204,7 +204,7 @@ class Engine:
         return list(self.steps(asset, until))
 
     def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
-        """Recompute the finalized results of days, all by default, and correct those that differ. An upserted table is recomputed whole."""
+        """Recompute the finalized results of days, by default all, and correct those that differ; an upserted table is recomputed whole."""
         with naming_step_errors(asset), self._naming_lost_files():
             done = rebuild(self._advance(asset), first or date.min, last or date.max)
         if done.missing or done.extra:
@@ -228,9 +228,10 @@ class Engine:
         return self._maintenance(**limits)()
 
     def snapshot(self) -> "Engine":
-        """This engine on a snapshot of the lake, so that several tables can be read in a state in which they agree."""
+        """This engine on a snapshot of the lake, so that several tables can be read in one consistent state."""
         lake = PinnedLake.of(self.lake)
-        for asset in reversed([*self.assets.values()]):  # each table before its inputs, and all before the ledger
+        # each table before its inputs, and all before the ledger: a table must not be newer than the inputs that it is compared with
+        for asset in reversed([*self.assets.values()]):
             with suppress(UnreadableLogError):  # raised again when this table is read; the status of other tables is still shown
                 lake.delta(results_table(asset))
                 lake.delta(asset.name)

@@ -1,7 +1,7 @@
-"""Reads Avro values of Kafka's records, by the schema with which they were written.
+"""Reads the Avro values of Kafka records with the schema with which they were written.
 
-A value is the Avro encoding alone, with one schema for all; or it is in Confluent's wire format: a zero byte, the id of the schema in a
-registry as four bytes, and the encoding.
+Either all values have one schema, and a value is the Avro encoding alone. Or values are in Confluent's wire format: a zero byte, the id of
+the schema in a registry as four bytes, and the encoding.
 """
 
 import json
@@ -34,15 +34,15 @@ def avro_rows(records: DataFrame, contract: SourceContract, avro: Avro, given: M
         records: the records, with the column `value` (binary), `_path` and `arrival`.
         contract: the source's contract.
         avro: how the values are written.
-        given: raw values of columns that are not read from the value.
-        fault: why a record is rejected before its value is read, or null.
+        given: by name, the raw values of columns that are read from another part of the record than its value.
+        fault: the reason to reject a record before its value is read, or null.
 
     Raises:
         RegistryError: the registry cannot be reached.
     """
     if avro.schema is not None:
         encoded = records.withColumn(_ENCODED, F.col("value"))
-        return _rows(encoded, contract, avro.schema, given, fault)
+        return _rows_with_schema(encoded, contract, avro.schema, given, fault)
     assert avro.registry is not None
     schema_of = registered(avro.registry)
     headed = F.when(F.substring("value", 1, 1) == F.lit(b"\0"), F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("bigint"))
@@ -51,7 +51,13 @@ def avro_rows(records: DataFrame, contract: SourceContract, avro: Avro, given: M
     found = {schema_id: schema_of(schema_id) for schema_id, _ in most.collect()}
     schemas = {schema_id: text for schema_id, text in sorted(found.items()) if text is not None}
     known = [
-        _rows(rows.where(_is(schema_id)).withColumn(_ENCODED, F.expr(f"substring(value, {_HEAD_BYTES + 1})")), contract, text, given, fault)
+        _rows_with_schema(
+            rows.where(_has_schema_id(schema_id)).withColumn(_ENCODED, F.expr(f"substring(value, {_HEAD_BYTES + 1})")),
+            contract,
+            text,
+            given,
+            fault,
+        )
         for schema_id, text in schemas.items()
     ]
     why = F.coalesce(
@@ -60,39 +66,39 @@ def avro_rows(records: DataFrame, contract: SourceContract, avro: Avro, given: M
         F.concat(F.lit("no Avro schema with the id "), F.col(_ID).cast("string"), F.lit(" in the registry")),
     )
     others = rows.where(F.col(_ID).isNull() | ~F.col(_ID).isin(*schemas)) if schemas else rows
-    return reduce(union, [*known, _rejected(others, contract, why)])
+    return reduce(union, [*known, _rejected_records(others, contract, why)])
 
 
-def _is(schema_id: int) -> Column:
+def _has_schema_id(schema_id: int) -> Column:
     return F.col(_ID) == schema_id
 
 
-def _rejected(records: DataFrame, contract: SourceContract, why: Column) -> DataFrame:
+def _rejected_records(records: DataFrame, contract: SourceContract, why: Column) -> DataFrame:
     columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in as_text(contract.struct).fields]
-    return records.select(*columns, _bytes(), PATH, why.alias(MALFORMED), ARRIVAL, *record_of(records))
+    return records.select(*columns, _raw_as_hex(), PATH, why.alias(MALFORMED), ARRIVAL, *record_of(records))
 
 
-def _bytes() -> Column:
-    """The original value in hexadecimal."""
+def _raw_as_hex() -> Column:
+    """The column `RAW`: the original value in hexadecimal."""
     return F.concat(F.lit(HEX), F.coalesce(F.hex("value"), F.lit(""))).alias(RAW)
 
 
-def _rows(records: DataFrame, contract: SourceContract, schema: str, given: Mapping[str, Column], fault: Column) -> DataFrame:
+def _rows_with_schema(records: DataFrame, contract: SourceContract, schema: str, given: Mapping[str, Column], fault: Column) -> DataFrame:
     """The rows of values that were written with one schema."""
     parsed = records.withColumn(_PARSED, from_avro(_ENCODED, schema, {"mode": "PERMISSIVE"}))
     struct = parsed.schema[_PARSED].dataType
     if not isinstance(struct, StructType):
-        return _rejected(records, contract, F.coalesce(fault, F.lit("the Avro schema is no record")))
+        return _rejected_records(records, contract, F.coalesce(fault, F.lit("the Avro schema is no record")))
     typed = TypedRows(contract, struct, lambda name: F.col(_PARSED).getField(name))
     damaged = F.when(_is_damaged(struct, schema), F.lit("the value cannot be read with its Avro schema"))
     malformed = F.coalesce(fault, damaged, *typed.faults)
     columns = [given[f.name].alias(f.name) if f.name in given else c for f, c in zip(contract.struct.fields, typed.columns, strict=True)]
-    as_json = F.when(damaged.isNotNull() | fault.isNotNull(), _bytes()).otherwise(typed.as_json(struct.names)).alias(RAW)
+    as_json = F.when(damaged.isNotNull() | fault.isNotNull(), _raw_as_hex()).otherwise(typed.as_json(struct.names)).alias(RAW)
     return parsed.select(*columns, as_json, PATH, malformed.alias(MALFORMED), ARRIVAL, *record_of(records))
 
 
 def _is_damaged(struct: StructType, schema: str) -> Column:
-    """Whether a value cannot be read, for which Spark returns a record of nulls. A record that has only nulls is encoded again."""
+    """Whether a value cannot be read. Spark returns a record of nulls for it, so a record of nulls is encoded again and compared."""
     only_nulls = reduce(Column.__and__, [F.col(_PARSED).getField(name).isNull() for name in struct.names], F.lit(True))
     if not _may_be_null(schema):
         return only_nulls

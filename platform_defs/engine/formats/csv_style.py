@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from assets.contracts import SourceContract
 
 HEADER = "header"
-"""The option that says whether files have a header."""
+"""The option for whether files have a header."""
 _ESCAPES = {"t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
@@ -19,7 +19,7 @@ class CsvStyle:
         sep: the field separator, one character or several.
         quote: the character that encloses a field; empty for none.
         escape: the character that escapes a quote inside a field.
-        has_header: whether a file's first line names its columns; if not, the fields are the schema's columns, in its order.
+        has_header: whether a file's first line names its columns; if not, the fields are the schema's columns in order.
     """
 
     sep: str = ","

@@ -1,6 +1,6 @@
 """Writes a Delta table's change data feed to a landing folder: each version that changed rows becomes one file of a source.
 
-The files are ingested as any others, exactly once. A leaderboard can thus read the inserts, updates and deletes of a table that another
+The files are ingested like all others, exactly once. So a leaderboard can read the inserts, updates and deletes of a table that another
 system writes.
 """
 
@@ -24,7 +24,7 @@ _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.uint6
 """Replacements for Arrow types that deltalake returns and that many readers do not support."""
 _FILE = re.compile(r"version-(\d{20})\.parquet")
 _TABLE_ID = "_table.json"
-"""The file with the Delta `id` of the table whose versions a folder contains. A table that is created again gets another id."""
+"""The file with the Delta `id` of the table whose changes a folder contains. A table that is deleted and created again has another id."""
 _NS_PER_MS = 1_000_000
 
 
@@ -42,7 +42,7 @@ class ChangeFeedError(TidemarkError, RuntimeError):
 
     @classmethod
     def behind(cls, table: str, folder: Path, landed: int, version: int) -> "ChangeFeedError":
-        """The table has fewer versions than have landed."""
+        """A version has landed that is newer than the table's newest version."""
         return cls(
             f"{folder} contains version {landed} of {table}, whose newest version is {version}: it was created again, or restored. Land "
             "its changes into a new source; or delete the tables computed from the source, the source's folder and its log, and start again"
@@ -100,7 +100,7 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
 
 
 def _require_same_table(delta: DeltaTable, table: str, folder: Path, newest: int | None) -> None:
-    """Raise unless a folder contains no changes or changes of this table. Older versions of Tidemark wrote folders without an id."""
+    """Raise if a folder contains changes of another table. A folder that an older version of Tidemark wrote has no id to compare."""
     path, found = folder / _TABLE_ID, str(delta.metadata().id)
     if path.exists():
         expected = _table_id(path)
@@ -129,7 +129,7 @@ def _write_id(path: Path, table_id: str) -> None:
 def _land(delta: DeltaTable, version: int, folder: Path) -> Landed:
     rows = pa.table(delta.load_cdf(starting_version=version, ending_version=version))
     if rows.num_rows:
-        changes = _named(rows)
+        changes = _with_own_names(rows)
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / _TABLE_ID).exists():
             _write_id(folder / _TABLE_ID, str(delta.metadata().id))
@@ -142,14 +142,14 @@ def _land(delta: DeltaTable, version: int, folder: Path) -> Landed:
 
 
 def _set_rising_time(hidden: Path, folder: Path) -> None:
-    """Set a file's time at least 1 ms after that of every version in the folder, so that a clock step cannot reorder versions."""
+    """Set a file's time at least 1 ms after the time of every file in the folder, so that a clock step cannot reorder versions."""
     newest = max((path.stat().st_mtime_ns for path in folder.glob("version-*.parquet")), default=0)
     time = max(hidden.stat().st_mtime_ns, (newest // _NS_PER_MS + 1) * _NS_PER_MS)
     os.utime(hidden, ns=(time, time))
 
 
-def _named(rows: pa.Table) -> pa.Table:
-    """The rows with Tidemark's column names, removed rows first."""
+def _with_own_names(rows: pa.Table) -> pa.Table:
+    """The rows of a change feed with Tidemark's column names, removed rows first."""
     taken = {CHANGE, *_NAMES.values()} & {*rows.column_names}
     if taken:
         raise ChangeFeedError(f"the table has a column {sorted(taken)[0]!r}, a name that the landed changes use; rename it")

@@ -22,7 +22,7 @@ Spark reads a damaged `.bz2` as a file without rows. It reads a truncated `.snap
 frame, as a shorter file. It reads a `.snappy` or `.lz4` in another framing than Hadoop's as a file without rows.
 """
 TOPIC = "kafka:"
-"""The start of the path of a range of offsets of a Kafka topic; see `topics`."""
+"""The prefix of the path of a range of offsets of a Kafka topic; see `topics`."""
 UNREAD, RETRY = "unread", "retry"
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
@@ -32,17 +32,17 @@ _PLAIN_ALONE = re.compile(r"[A-Za-z0-9/:@&=+$,;_\-!.~'()*]*").fullmatch
 
 @dataclass(frozen=True, order=True)
 class File:
-    """One input file, in the state in which it was found; or a range of offsets of a Kafka topic, see `topics`.
+    """One input file in one state, or a range of offsets of a Kafka topic (see `topics`).
 
     Args:
         modified: its modification time in epoch ms.
-        path: its URI, encoded as in Spark's `_metadata.file_path`, which writes a local one with one slash.
+        path: its URI, encoded as in Spark's `_metadata.file_path`, which has one slash for a local file.
         length: its size in bytes.
         source: the source to which it belongs.
-        fault: why no row of it is read; None if its rows are read.
+        fault: the reason why no row of it is read; None if its rows are read.
         folder: the source's folder; None if it is not known. The ledger has paths relative to it, so that a lake can be moved.
-        retries: how often a user has requested that it is read again unchanged.
-        topics: for a range of offsets, the topics of its source and how they are read.
+        retries: how often a user has requested to read it again unchanged.
+        topics: for a range of offsets, the topics of its source and how to read them.
     """
 
     modified: int
@@ -86,12 +86,12 @@ class File:
 
     @property
     def is_range(self) -> bool:
-        """Whether it is a range of offsets of a Kafka topic, and no file."""
+        """Whether it is a range of offsets of a Kafka topic, not a file."""
         return self.path.startswith(TOPIC)
 
     @property
     def suffix(self) -> str:
-        """The suffix of its format, without that of a compression; `kafka:` for a range of offsets."""
+        """The suffix of its format, without the suffix of a compression; `kafka:` for a range of offsets."""
         if self.is_range:
             return TOPIC
         suffixes = [s.lower() for s in PurePosixPath(self.path).suffixes if s.lower() not in COMPRESSIONS]
@@ -100,12 +100,12 @@ class File:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the ledger records about a file in one state, that is, with one modification time and one length.
+    """The ledger's record of a file in one state, that is, with one modification time and one length.
 
     Args:
         is_read: whether rows of it were read.
-        refused: the newest try in which no row of it could be read; None if there was none.
-        retries: how often a user has requested that it is read again unchanged.
+        refused: the number of requests before the newest try in which no row of it could be read; None if there was no such try.
+        retries: how often a user has requested to read it again unchanged.
     """
 
     is_read: bool = False
@@ -114,11 +114,11 @@ class Recorded:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is nothing to read: the file was read, or was refused after the newest request."""
+        """Whether the file need not be read: it was read, or was refused after the newest request."""
         return self.is_read or (self.refused is not None and self.refused >= self.retries)
 
     def with_mark(self, mark: int) -> "Recorded":
-        """The record with one more mark (see `mark_of`); the order of marks does not matter."""
+        """This record and one more mark (see `mark_of`); the order of marks does not matter."""
         if mark == 0:
             return replace(self, is_read=True)
         if mark > 0:
@@ -130,7 +130,7 @@ _READ_ONCE = Recorded(is_read=True)
 
 
 def mark_of(parts: Sequence[str]) -> int:
-    """The part of an offset after the file's state as a number: 0 if the file was read, n + 1 for `unread|n`, -n for `retry|n`."""
+    """A number for the part of a ledger offset after the file's state: 0 if the file was read, n + 1 for `unread|n`, -n for `retry|n`."""
     if not parts:
         return 0
     number = int(parts[1]) if len(parts) > 1 else 0
@@ -139,7 +139,7 @@ def mark_of(parts: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Known:
-    """What the ledger records about some files of a source.
+    """The ledger's records of some files of a source.
 
     Args:
         marks: by a file's key, the marks of each of its recorded states (modification time in epoch ms, and length).
@@ -147,7 +147,7 @@ class Known:
 
     marks: Mapping[str, Mapping[tuple[int, int], Sequence[int]]]
 
-    def _of(self, file: File) -> dict[tuple[int, int], Recorded]:
+    def _recorded_states(self, file: File) -> dict[tuple[int, int], Recorded]:
         found: dict[tuple[int, int], Recorded] = {}
         for key in file.keys:
             for state, marks in self.marks.get(key, {}).items():
@@ -156,20 +156,20 @@ class Known:
         return found
 
     def holds(self, file: File) -> bool:
-        """Whether the ledger records the file in its present state, so that there is nothing to read."""
-        found = self._of(file).get((file.modified, file.length))
+        """Whether the ledger records the file in its present state, so that it need not be read."""
+        found = self._recorded_states(file).get((file.modified, file.length))
         return found is not None and found.is_known
 
     def has_rows(self, file: File) -> bool:
         """Whether rows of the file were read, in its present state or an earlier one."""
-        return any(state.is_read for state in self._of(file).values())
+        return any(state.is_read for state in self._recorded_states(file).values())
 
     def with_fault(self, file: File) -> File:
-        """The file, with a fault if none of its rows may be read: it is empty, or rows were read before it changed."""
-        found = self._of(file)
+        """The file; with a fault if it is empty, or if its rows were read before it changed, since then none may be read."""
+        found = self._recorded_states(file)
         file = replace(file, retries=found.get((file.modified, file.length), Recorded()).retries)
         if any(state.is_read for state in found.values()):
-            return replace(file, fault="the file changed after it was read; what is new in it can be ingested under another name")
+            return replace(file, fault="the file changed after it was read; its new rows can be ingested under another name")
         return replace(file, fault="the file is empty") if file.length == 0 else file
 
 
@@ -179,22 +179,22 @@ def without_wildcards(path: str) -> str:
 
 
 def decoded(path: str) -> str:
-    """A URI's path as decoded text, without the scheme `file:`. Different paths have different texts (see `decoded_name`)."""
+    """A URI's path as decoded text, without the scheme `file:`. Different paths give different texts (see `decoded_name`)."""
     return without_scheme(decoded_name(path))
 
 
 def decoded_name(path: str) -> str:
-    """A percent-encoded path as text. A byte that is not UTF-8 becomes NUL and its two hexadecimal digits; no path contains NUL."""
+    """A percent-encoded path as text. A byte that is not UTF-8 becomes NUL and two hexadecimal digits, as no path contains NUL itself."""
     return _NOT_UTF8.sub(lambda byte: f"\0{ord(byte[0]) - 0xDC00:02X}", unquote(path, errors="surrogateescape"))
 
 
 def without_scheme(folder: str) -> str:
-    """A folder's path, which is not encoded, without the scheme `file:`."""
+    """The path of a folder, without the scheme `file:`; the folder is not percent-encoded."""
     return folder.removeprefix("file:").replace("///", "/", 1)
 
 
 def uri_below(folder: str, name: str) -> str:
-    """The URI of a file, given its source's folder and its decoded path below it."""
+    """The URI of a file, given its source's folder and its decoded path below that folder."""
     root = one_path(folder)
     return f"file:{_encoded(f'{root}/{name}')}" if is_local(root) else f"{_encoded(root.rstrip('/'))}/{_encoded(name)}"
 
@@ -212,7 +212,7 @@ def hadoop_file(spark: SparkSession, path: str) -> tuple[Any, Any]:
 
 
 def one_path(folder: str) -> str:
-    """The resolved path of a local folder, links followed; the URI of a remote one, unchanged."""
+    """The path of a local folder with links followed; the URI of a remote folder, unchanged."""
     return str(Path(folder).resolve()) if is_local(folder) else folder
 
 
@@ -251,15 +251,15 @@ def found_file(path: str, source: str, root: str) -> File | None:
 
 
 def _name_fault(path: str) -> str | None:
-    """Why Spark cannot open a local file by its name; None if it can. Java has only Unicode names, and finds no other files."""
+    """Why Spark cannot open a local file by its name; None if it can. Java finds only files with Unicode names."""
     if not _NOT_UTF8.search(path):
         return None
-    thing = "file" if _NOT_UTF8.search(path.rpartition("/")[2]) else "folder that it is in"
-    return f"its name is not UTF-8, and Spark cannot open it; rename the {thing}"
+    named_part = "file" if _NOT_UTF8.search(path.rpartition("/")[2]) else "folder that it is in"
+    return f"its name is not UTF-8, and Spark cannot open it; rename the {named_part}"
 
 
 def _encoded(path: str) -> str:
-    """A path encoded as in Java's URIs, which keep non-ASCII letters. Other bytes may be in the form of `os` or of `decoded_name`."""
+    """A path encoded as in Java's URIs, which keep non-ASCII letters. It may have non-UTF-8 bytes in the form of `os` or `decoded_name`."""
     if _PLAIN_ALONE(path):
         return path
     encoded = "".join(

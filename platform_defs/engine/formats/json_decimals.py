@@ -1,7 +1,7 @@
-"""Reads decimals in JSON lines with all digits of the line.
+"""Reads decimals in JSON lines with all of their digits.
 
-Every column is parsed as text first, so that each can be rejected on its own. Spark converts a JSON number to text through a double,
-which is exact for 15 digits. The decimal columns of a line that may have more digits are parsed a second time, as decimals.
+Every column is parsed as text first, so that a bad value can be reported by column. Spark converts a JSON number to text through a double,
+which is exact for 15 digits. If a line may have a decimal with more digits, its decimal columns are parsed a second time, as decimals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,12 @@ from operators.columns import balanced
 
 _MANY_DIGITS = "[0-9][0-9.]{15}"
 _MOST_EXACT = 16
-"""The longest text of a double that is sure to have the number's own digits: 15 digits and the point."""
+"""A text of a double that is at most this long has the exact digits of the number: 15 digits and the point."""
 _HUGE_NUMBER, _HUGE_TEXT = r":\s*-?[0-9.]+[eE][+-]?[0-9]{3}", r"[eE][+-]?\p{Nd}{3}"
-"""Exponents above 99, in the line and in a text. Spark's parser would expand `1e600000000` digit by digit; no decimal needs them."""
+"""Exponents above 99, in the line and in a text. No decimal needs them, and Spark's parser would expand `1e600000000` digit by digit."""
 _OPTIONS = {"locale": "en-US", "allowcomments": "false"}
-"""These options parse as the cast from text does, except for commas, and prevent that a comment hides a number from `_HUGE_NUMBER`."""
+"""With these options the parser reads a decimal as the cast from text does, except for commas, and no comment can hide a number from
+`_HUGE_NUMBER`."""
 
 
 def decimals(struct: StructType) -> StructType:
@@ -41,7 +42,7 @@ def has_nested_decimal(type_: DataType) -> bool:
 
 
 def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -> Column:
-    """The decimals of a line, parsed as decimals; null if the texts have all digits.
+    """The decimals of a line, parsed as decimals; null if the texts have all digits already.
 
     Args:
         struct: the decimal columns.
@@ -52,7 +53,8 @@ def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -
     may_lack_digits = F.rlike("value", F.lit(_MANY_DIGITS)) | _any([F.length(t) > _MOST_EXACT for t in text])
     has_huge = F.rlike("value", F.lit(_HUGE_NUMBER)) | _any([F.rlike(t, F.lit(_HUGE_TEXT)) for t in text])
     keys = F.filter(F.json_object_keys("value"), lambda k: k.isin(names))
-    is_named_once = F.size(keys) == F.size(F.array_distinct(keys))  # of a repeated key the texts have the last value, the parser reads all
+    # the texts have the last value of a repeated key, but the parser of decimals reads all of its values
+    is_named_once = F.size(keys) == F.size(F.array_distinct(keys))
     return F.when(may_lack_digits & ~has_huge & is_named_once, F.from_json("value", struct, {**options, **_OPTIONS}))
 
 

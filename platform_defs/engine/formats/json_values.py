@@ -1,4 +1,4 @@
-"""Values that were read by Arrow, as the plain data that Spark's `to_json` writes for them."""
+"""Converts values that Arrow has read to the plain data that Spark's `to_json` writes for them."""
 
 import base64
 import math
@@ -23,7 +23,7 @@ from platform_defs.engine.formats.values import COMMON_TYPES, parts
 
 _KEYS = StringType | IntegralType
 _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 1e7
-"""Between these, every version of Java writes a float with the fewest digits that identify it, as NumPy does."""
+"""Between these bounds, every version of Java writes a float with the fewest digits that identify it, as NumPy does."""
 
 
 def has_json_value(kind: DataType) -> bool:
@@ -59,7 +59,7 @@ def json_value(value: Any, kind: DataType) -> Any:
 
 def _atomic(value: Any, kind: DataType) -> Any:
     if isinstance(value, float):
-        return _number(_short(value) if isinstance(kind, FloatType) else value)
+        return _json_number(_with_java_digits(value) if isinstance(kind, FloatType) else value)
     if isinstance(value, Decimal):
         return int(value) if isinstance(kind, DecimalType) and kind.scale == 0 else float(value)
     if isinstance(value, bytes):
@@ -70,15 +70,15 @@ def _atomic(value: Any, kind: DataType) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _short(value: float) -> float:
-    """A float with the digits that Java writes: Java 17 writes more than are needed for large ones, such as 1.15805232E8."""
+def _with_java_digits(value: float) -> float:
+    """A float with the digits that Java writes. Java 17 writes more digits than needed for large floats, such as 1.15805232E8."""
     if value and math.isfinite(value) and not _SMALLEST_FLOAT <= abs(value) < _LARGEST_FLOAT:
         raise ValueError(value)
     return float(str(np.float32(value)))
 
 
-def _number(value: float) -> float | str:
-    """A number; text for those that JSON lacks."""
+def _json_number(value: float) -> float | str:
+    """A number; text for a number that JSON cannot express, such as NaN."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -1,4 +1,4 @@
-"""Kafka's clients in the JVM of a session, as the finder of new records and the sinks use them."""
+"""Kafka's clients in the JVM of a session, for the finder of new records and the sinks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ def client_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a client; unless they have timeouts, a request ends with an error after 20 s."""
+    """The options of a client with timeouts: unless the options set others, a request fails after 20 s."""
     return {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **options}
 
 
@@ -55,7 +55,7 @@ def root_cause(error: Py4JJavaError) -> Any:
 
 
 def why(error: Py4JError) -> str:
-    """The cause of an error of Kafka's client, without its options."""
+    """The cause of an error of Kafka's client, in one line and without the client's options, which may be secret."""
     if not isinstance(error, Py4JJavaError):
         return type(error).__name__
     cause = root_cause(error)

@@ -1,4 +1,4 @@
-"""What a source reads from Kafka, and with which options."""
+"""The topics that a source reads from Kafka, and how they are read."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from platform_defs.engine.formats.kafka_client import client_options
 
 METADATA = ("key", "topic", "partition", "offset", "timestamp")
-"""The parts of a record, besides its value and headers, that a column of a source can have."""
+"""The parts of a record, besides its value and headers, that a column of a source can contain."""
 HEADER = "headers."
 
 
@@ -41,10 +41,10 @@ class Topics:
 
     Args:
         options: the options of Spark's Kafka reader, by Spark's names, with those of the client (`kafka.`); may contain secrets.
-        columns: for columns of the source, the part of a record that they have instead of a field of its value: one of `METADATA`, or
-            `headers.NAME`.
+        columns: by column of the source, the part of a record that it contains, one of `METADATA` or `headers.NAME`; all other columns
+            contain fields of the record's value.
         avro: how values are written as Avro; None for JSON objects.
-        accepted: the ids of topics that were created again and may be read.
+        accepted: the new ids of topics that were deleted and created again, and that a user has accepted.
     """
 
     options: Mapping[str, str] = field(repr=False)
@@ -58,7 +58,7 @@ class Topics:
 
     @property
     def name(self) -> str:
-        """The topics, as in the options."""
+        """The topics, as the options name them."""
         return self.option("subscribe") or self.option("subscribePattern")
 
     def reads(self, topic: str) -> bool:
@@ -67,12 +67,12 @@ class Topics:
             return topic in [name.strip() for name in subscribed.split(",")]
         try:
             return re.fullmatch(self.option("subscribePattern"), topic) is not None
-        except re.error:  # Java's regular expressions have forms that Python's have not
+        except re.error:  # Java's regular expressions have forms that Python's lack
             return True
 
     @property
     def starts_at_earliest(self) -> bool:
-        """Whether a source of which nothing was read yet starts at the earliest offsets."""
+        """Whether the first read of the source starts at the earliest offsets."""
         return self.option("startingOffsets", "earliest").lower() == "earliest" and not self.option("startingTimestamp")
 
     @property
@@ -82,5 +82,5 @@ class Topics:
 
     @property
     def reading(self) -> str:
-        """What decides which rows are read from the same records."""
+        """A text of all options that decide which rows are read from a record; it changes when they do."""
         return repr((sorted(self.columns.items()), self.avro))

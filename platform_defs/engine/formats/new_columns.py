@@ -1,4 +1,4 @@
-"""Finds columns in files that the source's contract does not name."""
+"""Finds new columns: columns in a source's files that its contract does not name."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ class NewColumn:
 
 
 def new_columns(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[NewColumn]:
-    """The columns that the contract does not name, ordered by name; of names that differ only in case, the first one.
+    """The columns that the contract does not name, ordered by name; one column for names that differ only in case.
 
-    JSON files must be read for this, as their columns are in the rows.
+    JSON files must be read for this, because only their rows have the names.
     """
     declared = {c.lower() for c in contract.struct.fieldNames()}
     found: dict[str, NewColumn] = {}
@@ -47,7 +47,7 @@ def new_columns(spark: SparkSession, contract: SourceContract, files: Sequence[F
     return [found[name] for name in sorted(found.keys() - declared)]
 
 
-def _of_json(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
+def _columns_in_json(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
     if not files:
         return []
     declared = F.array(*map(F.lit, contract.struct.fieldNames()))
@@ -56,26 +56,26 @@ def _of_json(spark: SparkSession, contract: SourceContract, files: Sequence[File
     return [NewColumn(name, StringType(), path) for name, path in found]
 
 
-def _of_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
+def _columns_in_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
     named = files if CsvStyle.of(contract.options).has_header else []
     return [NewColumn(name, StringType(), f.path) for f in named for name in header_names(contract, header(spark, f))]
 
 
-def _of_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
+def _columns_in_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
     return [NewColumn(c.name, _widest(c.dataType), f.path) for f in files for c in parquet_schema(spark, f).fields]
 
 
 def _widest(type_: DataType) -> DataType:
-    """The widest type of a kind of numbers: the type in the first file that has a column must not exclude values of later files."""
+    """The widest type of the same kind of number, so that values of later files fit in a column that the first file declares."""
     if isinstance(type_, IntegralType):
         return LongType()
     return DoubleType() if isinstance(type_, FloatType) else type_
 
 
 _FORMATS: Mapping[str, Callable[[SparkSession, SourceContract, Sequence[File]], Iterable[NewColumn]]] = {
-    ".json": _of_json,  # first, as only JSON names are case-sensitive
-    ".jsonl": _of_json,
-    ".ndjson": _of_json,
-    ".csv": _of_csv,
-    ".parquet": _of_parquet,
+    ".json": _columns_in_json,  # first, as only JSON names are case-sensitive
+    ".jsonl": _columns_in_json,
+    ".ndjson": _columns_in_json,
+    ".csv": _columns_in_csv,
+    ".parquet": _columns_in_parquet,
 }

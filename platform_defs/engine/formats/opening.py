@@ -36,7 +36,7 @@ def opened(spark: SparkSession, files: Sequence[File], read: Callable[[DataFrame
     tame = [path for path in literal if path not in wild]
     frames = [read(spark.read.options(**STRICT), [f.pattern for f in plain])] if plain else []
     frames += [read(spark.read.options(**STRICT, **_WITHOUT_CHECKSUMS), tame)] if tame else []
-    # One by one: if Spark may not expand patterns, it reads several paths that look like patterns once for each of them.
+    # One by one: with its expansion of patterns off, Spark would read each of several paths with wildcards more than once.
     options = STRICT | _WITHOUT_CHECKSUMS | _WITHOUT_WILDCARDS
     frames += [read(spark.read.options(**options), [path]) for path in wild]
     return reduce(DataFrame.unionByName, frames)

@@ -61,9 +61,9 @@ def _struct(schema: str) -> StructType:
 def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
     """The rows of files with one schema.
 
-    A column of the declared type is unchanged. Another one becomes text, to be cast and validated; if the declared type is nested, the
-    column is converted here, part by part. A column that the contract does not name, of a type that no table stores (a time of day), is
-    not read: Spark refuses files by it.
+    A column of the declared type is unchanged. A column of another type becomes text, to be cast and validated; if the declared type is
+    nested, the column is converted here, part by part. A column that the contract does not name is not read if no table can store its
+    type (a time of day), because Spark refuses to read it.
     """
     own = {name.lower() for name in contract.struct.fieldNames()}
     stored = StructType([f for f in schema.fields if f.name.lower() in own or is_stored(f.dataType)])

@@ -14,18 +14,18 @@ from platform_defs.safe_text import printable, shortened
 
 RAW, PATH, MALFORMED = "_raw", "_path", "_malformed"
 RECORD = "_record"
-"""For a record of a topic: a JSON object of the columns that have another part of it than its value, as text."""
+"""The column of a record's parts other than its value: a JSON object of texts, by column of the source."""
 HEX = "hex:"
-"""The start of an original row that is no text: its bytes in hexadecimal follow."""
-HAS_NEW_COLUMNS = "it brings columns that the contract does not name: "
+"""The prefix of an original row that is not text; its bytes in hexadecimal follow."""
+HAS_NEW_COLUMNS = "it has columns that the contract does not name: "
 TYPE_FAULT = "type: "
-"""The start of a reader's reason to reject a row for a value of another type; any other reason means that the row cannot be parsed."""
+"""The prefix of a reader's reason to reject a row for a value of another type; any other reason means that the row cannot be parsed."""
 _LONGEST_TYPE = 200
 _POSITION_BITS = 42
 
 
 def as_text(struct: StructType) -> StructType:
-    """The schema with every atomic column as string, so that each can be cast and rejected on its own; nested ones are nullable."""
+    """The schema with every atomic column as string, so that a value that cannot be cast can be reported; nested columns are nullable."""
     types = [StringType() if isinstance(f.dataType, AtomicType) else nullable(f.dataType) for f in struct.fields]
     return StructType([StructField(f.name, type_) for f, type_ in zip(struct.fields, types, strict=True)])
 
@@ -43,7 +43,7 @@ def type_fault(field: StructField, given: DataType | None = None) -> str:
 
 
 def new_column_fault(contract: SourceContract, names: Sequence[str]) -> str | None:
-    """Why rows with these columns are rejected, if they have new columns that the contract does not allow; else None."""
+    """Why rows with these columns are rejected; None unless some columns are new and the contract does not allow them."""
     declared = {c.lower() for c in contract.struct.fieldNames()}
     new = [] if contract.new_columns == "ignore" else [n for n in names if n.lower() not in declared]
     return f"{HAS_NEW_COLUMNS}{', '.join(new)}" if new else None
@@ -72,14 +72,14 @@ def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:
     """A path's rank, by binary search: it is computed for every row, and a map would compare all paths one by one."""
     if len(ranks) == 1:
         known, rank = ranks[0]
-        stranger = F.raise_error(F.concat(F.lit("rows of a file that is not of this micro-batch: "), path)).cast("bigint")
-        return F.when(path == known, F.lit(rank).cast("bigint")).otherwise(stranger)
+        unknown_file = F.raise_error(F.concat(F.lit("rows of a file that is not of this micro-batch: "), path)).cast("bigint")
+        return F.when(path == known, F.lit(rank).cast("bigint")).otherwise(unknown_file)
     half = len(ranks) // 2
     return F.when(path < F.lit(ranks[half][0]), _rank(path, ranks[:half])).otherwise(_rank(path, ranks[half:]))
 
 
 def rejected(rows: DataFrame, contract: SourceContract, why: str) -> DataFrame:
-    """Rejected lines, all for one reason."""
+    """Lines as rejected rows, all with the same reason."""
     columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in as_text(contract.struct).fields]
     return rows.select(*columns, raw(), PATH, F.lit(why).alias(MALFORMED), ARRIVAL)
 
@@ -95,7 +95,7 @@ def _with_text(frame: DataFrame, columns: Collection[str]) -> DataFrame:
 
 
 def record_of(rows: DataFrame) -> list[Column]:
-    """The column `RECORD` of rows that have it."""
+    """The column `RECORD` as a list, which is empty if the rows do not have it."""
     return [F.col(RECORD)] if RECORD in rows.columns else []
 
 

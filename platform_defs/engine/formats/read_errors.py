@@ -1,7 +1,7 @@
 """Classifies an error of Spark's readers: the file's content is damaged, the file does not exist, or it cannot be read now.
 
-Only a file with damaged content is quarantined. The list of signs of damage is closed. Any other error counts as a transient fault of
-the machine, the store or the network, and the file is read again later.
+Only a file with damaged content is quarantined. This module lists all signs of damage. Any other error counts as a transient fault of the
+machine, the store or the network, and the file is read again later.
 """
 
 import re
@@ -12,7 +12,7 @@ from platform_defs.safe_text import printable, shortened
 
 Kind = Literal["content", "missing", "transient"]
 
-MISSING = "the file was gone before it was read"
+MISSING = "the file was deleted before it was read"
 _LONGEST = 200
 _EXCEPTION = re.compile(r"^(?:Caused by)?:? ?((?:[a-z_][\w$]*\.)+[A-Z][\w$]*)(?:: (.*))?$")
 _FRAME = re.compile(r"^\s+at (?:[\w.@$-]+/)?((?:[\w$]+\.)+[\w$<>]+)\(")
@@ -41,7 +41,7 @@ _DECODERS = (
 _STACKLESS = re.compile(r"java\.lang\.(?:NullPointer|ArrayIndexOutOfBounds|ClassCast|ArrayStore|Arithmetic)Exception$")
 """Exceptions that the JVM throws without a stack trace when compiled code throws them often; no system call causes them."""
 _BEYOND_THE_END = re.compile(r"EOFException: (?:Read past End of File|Cannot seek after EOF|Reached the end of stream|Attempted to seek)")
-"""Errors of the file system for a footer that points beyond the file's end."""
+"""Errors of the file system that are caused by a footer that points beyond the file's end."""
 _CONDITIONS = re.compile(
     r"^(?:PARQUET_\w+|FAILED_READ_FILE\.(?:CANNOT_READ_FILE_FOOTER|PARQUET_COLUMN_DATA_TYPE_MISMATCH)"
     r"|UNSUPPORTED_TIME_TYPE|DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION"
@@ -51,7 +51,7 @@ _CONDITIONS = re.compile(
 _NO_PARQUET = re.compile(r"is not a Parquet file")
 _NOT_FOUND = re.compile(r"FileNotFoundException|NoSuchFileException|PATH_NOT_FOUND|FILE_NOT_EXIST")
 _OTHER_REASON = re.compile(r"FileNotFoundException: .*\((?!No such file or directory)[^()]*\)\s*$", re.MULTILINE)
-"""Java raises `FileNotFoundException` for a file that exists too: `(Permission denied)`, `(Too many open files)`, `(Stale file handle)`."""
+"""Java also raises `FileNotFoundException` for an existing file: `(Permission denied)`, `(Too many open files)`, `(Stale file handle)`."""
 _QUERY = re.compile(r"org\.apache\.spark\.(?:sql\.[\w.$]+|Spark\w+Exception)|java\.lang\.ArithmeticException|java\.time\.\w+")
 """Errors that Spark raises for a query that it cannot run, or for a value that an expression does not accept."""
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")

@@ -19,7 +19,7 @@ from platform_defs.engine.formats.topics import topic_rows
 __all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "RECORD", "File", "is_columnar", "is_text_file", "read"]
 
 READER_VERSION = 7
-"""Incremented by each change that reads different rows from the same files, so that uncommitted rows of older versions are not reused."""
+"""The version of the readers. Increment it when a change reads other rows from the same files: uncommitted rows are then not reused."""
 
 
 def is_columnar(files: Sequence[File]) -> bool:
@@ -28,7 +28,7 @@ def is_columnar(files: Sequence[File]) -> bool:
 
 
 def is_text_file(file: File) -> bool:
-    """Whether a file's rows are read from its lines; no file of an unknown format is ever opened."""
+    """Whether a file's rows are read from its lines. A file of an unknown format is never opened."""
     return file.fault is None and file.suffix in _FORMATS and file.suffix not in (".parquet", TOPIC)
 
 

@@ -1,7 +1,7 @@
-"""Reads the files to which rejected records of topics are released: JSON lines with all parts of a record that a source reads.
+"""Reads released records: files of JSON lines with all parts that a source reads of a record, to which rejected records are released.
 
-A line has `value`, the record's value as text, or `hex`, its bytes in hexadecimal if it is no text; if both are null, the record has no
-value. It has `record`, an object of the columns that have another part of the record, as text.
+A line has `value`, the record's value as text; or `hex`, the value's bytes in hexadecimal, if it is not text. If both are null, the record
+has no value. A line also has `record`, an object of texts: the other parts of the record, by column of the source.
 """
 
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ def record_rows(spark: SparkSession, contract: SourceContract, files: Sequence[F
         ARRIVAL,
     )
     parsed = json_rows_of(rows, contract, fault=F.col(_FAULT)).withColumn(_PARTS, F.from_json(RECORD, _MAP))
-    own = [_of_record(f.name) if isinstance(f.dataType, AtomicType) else F.col(f"`{f.name}`") for f in contract.struct.fields]
+    own = [_record_part_or_field(f.name) if isinstance(f.dataType, AtomicType) else F.col(f"`{f.name}`") for f in contract.struct.fields]
     return parsed.select(*own, *parsed.columns[len(own) : -1])
 
 
-def _of_record(name: str) -> Column:
-    """A column's text: the part of the record, if the column has one, or else the field of the value."""
+def _record_part_or_field(name: str) -> Column:
+    """A column's text: a part of the record if the column contains one, otherwise a field of the value."""
     in_value = F.col(f"`{name}`")
     return F.when(F.map_contains_key(_PARTS, F.lit(name)), F.col(_PARTS)[name]).otherwise(in_value).alias(name)
 
@@ -54,7 +54,7 @@ def record_lines(rows: DataFrame, not_text: str) -> Column:
 
     Args:
         rows: rows of a quarantine.
-        not_text: the reason of rows whose value is no text.
+        not_text: the reason of rows whose value is not text.
     """
     is_hex, raw = F.col("reason") == F.lit(not_text), F.col(RAW.removeprefix("_"))
     value = F.when(~is_hex & ~F.endswith("reason", F.lit(NO_VALUE)), raw).alias("value")

@@ -1,4 +1,4 @@
-"""Schemas from a registry with the interface of Confluent's, by Confluent's own client."""
+"""Finds and registers schemas in a registry with Confluent's interface, by Confluent's own client."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -12,7 +12,7 @@ _NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 404, 409, 422
 
 
 class RegistryError(TidemarkError, RuntimeError):
-    """The registry of schemas cannot be asked now."""
+    """The schema registry does not answer, refuses a request, or needs a client that is not installed."""
 
     @classmethod
     def unreachable(cls, why: object) -> "RegistryError":
@@ -21,7 +21,7 @@ class RegistryError(TidemarkError, RuntimeError):
 
     @classmethod
     def refused(cls, subject: str, why: object) -> "RegistryError":
-        """The registry does not accept a schema, as one that is incompatible with the subject's earlier ones."""
+        """The registry does not accept a schema, for example because it is incompatible with the subject's earlier schemas."""
         return cls(
             f"the registry of schemas refuses the schema of the subject {subject!r}: {_shown(why)}. Nothing was written with it. Legal: a "
             "schema that the subject's compatibility allows. Publish to a new topic, or change the compatibility of the subject"
@@ -34,7 +34,7 @@ class RegistryError(TidemarkError, RuntimeError):
 
 
 def registered(registry: Registry) -> Callable[[int], str | None]:
-    """A function that finds schemas in a registry by their ids; None for an id without a schema. It raises `RegistryError`."""
+    """A function that returns the schema with an id in a registry; None if there is none. It raises `RegistryError`."""
     client = _client(registry)
 
     @lru_cache(maxsize=1_000)
@@ -50,7 +50,7 @@ def registered(registry: Registry) -> Callable[[int], str | None]:
 
 
 def registering(registry: Registry) -> Callable[[str, str], int]:
-    """A function that registers an Avro schema for a subject, and returns the schema's id. It raises `RegistryError`."""
+    """A function that registers an Avro schema (its second argument) for a subject and returns its id. It raises `RegistryError`."""
     client = _client(registry)
     from confluent_kafka.schema_registry import Schema
 
@@ -79,7 +79,7 @@ def _client(registry: Registry) -> Any:
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status of an answer of the registry; None for another error."""
+    """The HTTP status of an error of the registry; None for an error of another kind."""
     return getattr(error, "http_status_code", None)
 
 

@@ -1,6 +1,6 @@
 """Reads text files: CSV and JSON lines.
 
-They are read line by line, so that the original text of a line that cannot be parsed can be quarantined. CSV columns are matched by the
+Files are read line by line, so that the original text of a line that cannot be parsed can be quarantined. CSV columns are matched by the
 names in each file's header; a line that repeats the header is not a row. With the option `header` = `false` a CSV file has no header, and
 its fields are the columns of the contract in order. A field must not contain a line break.
 """
@@ -40,17 +40,18 @@ from platform_defs.engine.formats.raw_rows import (
 _CORRUPT = temporary("corrupt")
 _PARSED = temporary("parsed")
 _TEXTS, _DIGITS = temporary("texts"), temporary("digits")
-# Not configurable by a contract: with another mode a bad row would be dropped, or would stop the ingest.
+# A contract cannot change these options: with another mode a bad row would be dropped, or would stop the ingest.
 _LENIENT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
 _NO_OBJECT = "not a JSON object"
 _NO_HEADER = "for files without a header, set the source's option `header` to `false`"
-_HUGE = "holds a decimal with an exponent of five digits or more"
+_HUGE = "contains a decimal with an exponent of five digits or more"
 _BLANK = " \t\f\v"
 _LONGEST_HEADER = 1 << 20
 _MOST_FIELDS = 20_000  # Spark's parser fails with more than 20,480
 _ALONE = r"(?<!\\)(?:\\\\)*"  # not escaped itself
 _HUGE_DECIMAL = r'[:\[,]\s*"?-?[0-9.]+[eE]-[0-9]{5}'
-"""A value so small that Spark would work for hours on its power of ten; used for nested decimals, which the parser converts itself."""
+"""A decimal with so small an exponent that Spark would compute its power of ten for hours. Nested decimals are checked by it, because the
+parser converts them itself."""
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _LONE_SURROGATE = rf"{_ALONE}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
 
@@ -68,12 +69,12 @@ def json_rows_of(
     Args:
         rows: the objects' texts as `value`, with `_path` and `arrival`.
         contract: the source's contract.
-        given: raw values of columns that are not read from the object.
-        fault: why a row is rejected before it is parsed, or null.
+        given: by name, the raw values of columns that are not read from the object.
+        fault: the reason to reject a row before it is parsed, or null.
     """
     schema = as_text(contract.struct).add(_CORRUPT, StringType())
-    options = _options(contract, {"allowNonNumericNumbers": "false"})
-    is_alone, may_parse = _is_alone(options), F.lit(True)
+    options = _parser_options(contract, {"allowNonNumericNumbers": "false"})
+    is_alone, may_parse = _ends_with_object(options), F.lit(True)
     if any(has_nested_decimal(f.dataType) for f in contract.struct.fields):
         may_parse = ~F.rlike("value", F.lit(_HUGE_DECIMAL))
     parsed = F.when(is_alone & may_parse, F.from_json("value", schema, options))
@@ -83,14 +84,14 @@ def json_rows_of(
         parsed = with_exact_decimals(schema.fieldNames(), exact, _TEXTS, _DIGITS)
     field_of = {c: c for c in contract.struct.fieldNames()}
     why = _json_fault(contract, options, is_alone, may_parse)
-    return _parsed(rows, contract, field_of, parsed, why, _lone_surrogate(), *_strange_names(contract), given=given, first=fault)
+    return _raw_rows(rows, contract, field_of, parsed, why, _surrogate_fault(), *_name_faults(contract), given=given, first=fault)
 
 
 def _json_fault(contract: SourceContract, options: Mapping[str, str], is_alone: Column, may_parse: Column) -> Column:
-    """Why a line cannot be parsed: it is no JSON object, or a nested column has a value of another type.
+    """Why a line cannot be parsed: it is not a JSON object, or a nested column has a value of another type.
 
-    The parser does not tell the two apart, so the line is parsed again, without types and then with that of each nested column. Spark
-    evaluates this only for lines that cannot be parsed.
+    The parser does not distinguish the two, so the line is parsed again: without types, and then with the type of each nested column in
+    turn. Spark evaluates this only for lines that cannot be parsed.
     """
     nested = [f for f in contract.struct.fields if not isinstance(f.dataType, AtomicType)]
     if not nested:
@@ -107,37 +108,39 @@ def _is_corrupt(schema: StructType, options: Mapping[str, str]) -> Column:
     return parsed.isNull() | parsed[_CORRUPT].isNotNull()
 
 
-def _options(contract: SourceContract, defaults: Mapping[str, str]) -> dict[str, str]:
+def _parser_options(contract: SourceContract, defaults: Mapping[str, str]) -> dict[str, str]:
     """The options for a parser: a contract's options override the defaults, and `_LENIENT` overrides both. Names ignore case."""
     chosen = {name.lower(): value for name, value in contract.options.items() if name.lower() != HEADER}
     return {name.lower(): value for name, value in defaults.items()} | chosen | {n.lower(): v for n, v in _LENIENT.items()}
 
 
-def _is_alone(options: Mapping[str, str]) -> Column:
-    """Whether nothing follows a line's object: `from_json` would silently ignore it, even a second object."""
+def _ends_with_object(options: Mapping[str, str]) -> Column:
+    """Whether a line has no text after its object: `from_json` would silently ignore such text, even a second object."""
     text = F.trim("value")
     elements = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<string>", options)
     return (F.instr(text, "}") == F.length(text)) | F.coalesce(F.size(elements) == 1, F.lit(False))
 
 
-def _lone_surrogate() -> Column:
+def _surrogate_fault() -> Column:
     """The fault of a line with half of a surrogate pair, which Spark would read as a question mark."""
     suspect = F.contains("value", F.lit("\\u"))
-    return F.when(suspect, F.when(F.col("value").rlike(_LONE_SURROGATE), F.lit("it holds half of a surrogate pair")))
+    return F.when(suspect, F.when(F.col("value").rlike(_LONE_SURROGATE), F.lit("it contains half of a surrogate pair")))
 
 
-def _strange_names(contract: SourceContract) -> list[Column]:
-    """The faults of names: they differ from the contract's only in case and leave a column empty, or are new and not allowed."""
+def _name_faults(contract: SourceContract) -> list[Column]:
+    """The faults of names that differ from the contract's only in case and leave a column empty, and of new names that are not allowed."""
     names, keys = contract.struct.fieldNames(), F.json_object_keys("value")
     declared = F.array(*map(F.lit, names))
     present = F.transform(F.array_intersect(keys, declared), F.lower)
     other = F.filter(keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(present, F.lower(k)))
     empty = balanced([F.col(f"{_PARSED}.`{n}`").isNull() for n in names], lambda a, b: a | b, F.lit(False))
-    miswritten = F.when(empty, _names_in(other, "it holds names of another case than the contract's: "))
-    return [miswritten] if contract.new_columns == "ignore" else [miswritten, _names_in(F.array_except(keys, declared), HAS_NEW_COLUMNS)]
+    miswritten = F.when(empty, _fault_of_names(other, "it has names in another case than the contract's: "))
+    if contract.new_columns == "ignore":
+        return [miswritten]
+    return [miswritten, _fault_of_names(F.array_except(keys, declared), HAS_NEW_COLUMNS)]
 
 
-def _names_in(names: Column, why: str) -> Column:
+def _fault_of_names(names: Column, why: str) -> Column:
     return F.when(F.size(names) > 0, F.concat(F.lit(why), F.array_join(names, ", ")))
 
 
@@ -156,7 +159,7 @@ def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File
 
 
 def _rows_below(rows: DataFrame, contract: SourceContract, header: str) -> DataFrame:
-    """The rows below a header. If the header is not usable, all lines are rejected, including the header, which may be a row."""
+    """The rows below a header. If the header is not usable, all lines are rejected, even the header itself, which may be a row."""
     found = header_names(contract, header)
     below = rows.where(~F.col("value").isin(header, f"\ufeff{header}"))
     if (why := _header_fault(contract, found)) is not None:
@@ -173,7 +176,7 @@ def _csv_rows(rows: DataFrame, contract: SourceContract, found: Sequence[str], n
         rows: the lines.
         contract: the source's contract.
         found: the names of the fields.
-        named_by: what names them, for the reason of a line with more or fewer fields.
+        named_by: the origin of the names, for the reason to reject a line with more or fewer fields.
     """
     if (why := _nested_fault(contract, found)) is not None:
         return rejected(rows, contract, why)
@@ -182,11 +185,11 @@ def _csv_rows(rows: DataFrame, contract: SourceContract, found: Sequence[str], n
     field_of = {c: f"c{lower.index(c.lower())}" for c in plain if c.lower() in lower}
     ddl = ", ".join(f"`{c}` STRING" for c in [*[f"c{n}" for n in range(len(found))], _CORRUPT])
     style = CsvStyle.of(contract.options)
-    options = _options(contract, {"escape": style.escape})
+    options = _parser_options(contract, {"escape": style.escape})
     fields = (F.length("value") - F.length(F.replace("value", F.lit(style.sep), F.lit("")))) / len(style.sep)
     parsed = F.when((F.octet_length("value") < _MOST_FIELDS) | (fields < _MOST_FIELDS), F.from_csv("value", ddl, options))
     why = F.lit(f"not {len(found)} fields, as {named_by} has")
-    return _parsed(rows, contract, field_of, parsed, why, _open_quote(style))
+    return _raw_rows(rows, contract, field_of, parsed, why, _quote_fault(style))
 
 
 def _header_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
@@ -195,29 +198,29 @@ def _header_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
     if missing:
         way_out = f"; {_NO_HEADER}" if {f.name.lower() for f in contract.struct.fields}.isdisjoint(lower) else ""
         return f"the file's header lacks {', '.join(missing)}{way_out}"
-    return "the file's header holds a name twice" if len(set(lower)) != len(lower) else None
+    return "the file's header has a name twice" if len(set(lower)) != len(lower) else None
 
 
 def _nested_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
-    """The fault of columns of the schema that no field of a CSV file can hold."""
+    """The fault of a file whose schema has nested columns, which no field of a CSV file can contain."""
     lower = [c.lower() for c in found]
     nested = [f for f in contract.struct.fields if f.name.lower() in lower and not isinstance(f.dataType, AtomicType)]
     if all(contract.is_added(f) for f in nested):
         return None
-    return f"no field of a CSV file can hold {', '.join(f.name for f in nested)}"
+    return f"no field of a CSV file can contain {', '.join(f.name for f in nested)}"
 
 
-def _open_quote(style: CsvStyle) -> Column:
-    """The fault of a line with a part of a field that contains a line break, which Spark would read as a whole field."""
+def _quote_fault(style: CsvStyle) -> Column:
+    """The fault of a line with a part of a quoted field that contains a line break; Spark would read the part as a whole field."""
     text = F.col("value")
     for escaped in (style.escape * 2, style.escape + style.quote) if style.escape != style.quote else ():
         text = F.replace(text, F.lit(escaped), F.lit(""))
     left = F.length(text) - F.length(F.replace(text, F.lit(style.quote), F.lit("")))
-    return F.when(left % 2 == 1, F.lit("a quoted field does not end on its line; a field may not hold a line break"))
+    return F.when(left % 2 == 1, F.lit("a quoted field does not end on its line; a field must not contain a line break"))
 
 
 def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], blank: str = _BLANK) -> DataFrame:
-    """The lines that are not blank, as `value`, each with its position: the start of its split and its number in the split."""
+    """The lines that are not blank, as `value`, each with its position: the start of its split, and the line's number in that split."""
     start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
     line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
     columns = "value", path.alias(PATH), arrival(files, ordered, path, start + line)
@@ -225,7 +228,7 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
     return found.where(F.btrim("value", F.lit(blank)) != "")
 
 
-def _parsed(
+def _raw_rows(
     rows: DataFrame,
     contract: SourceContract,
     field_of: Mapping[str, str],
@@ -240,12 +243,12 @@ def _parsed(
     Args:
         rows: the lines.
         contract: the source's contract.
-        field_of: for each of its columns, the field of `parsed` with its value; a column without a field is null.
+        field_of: by column of the contract, the field of `parsed` with its value; a column without a field is null.
         parsed: a line's fields.
         why: the reason for a line that cannot be parsed.
         faults: further reasons to reject a line, each null if it does not apply.
-        given: raw values of columns that have no field.
-        first: the first reason to reject a line, or null.
+        given: by name, the raw values of columns that have no field.
+        first: a reason to reject a line that precedes all others, or null.
     """
     given = given or {}
     is_corrupt = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()

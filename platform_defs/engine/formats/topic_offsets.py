@@ -1,7 +1,7 @@
-"""The offsets of Kafka's topics without Spark, by Confluent's Python client, for sensors.
+"""Looks up the offsets of Kafka's topics without Spark, by Confluent's Python client, for sensors.
 
-It is an optional dependency, and has other options than the client of Java, which Spark's reader uses. An option of security without a
-counterpart, such as a key store of Java, is an error: a look without it could not reach the broker.
+The client is an optional dependency, and its options differ from those of the Java client that Spark's reader uses. A security option
+without a counterpart, such as a Java key store, is an error: without it the client could not reach the broker.
 """
 
 import re
@@ -25,7 +25,7 @@ _WAY_OUT = "Run the stream, or schedule the job `ingest`, to read them"
 
 
 class TopicLookError(TidemarkError, RuntimeError):
-    """The offsets of topics are not known without Spark; the input of other sources is."""
+    """The offsets of a source's topics cannot be looked up without Spark; other sources are not affected."""
 
     @classmethod
     def no_client(cls) -> "TopicLookError":
@@ -39,7 +39,7 @@ class TopicLookError(TidemarkError, RuntimeError):
 
     @classmethod
     def no_pattern(cls, pattern: str) -> "TopicLookError":
-        """A pattern is none of Python's."""
+        """A pattern is not a regular expression of Python."""
         return cls(f"`subscribePattern` is {shortened(pattern)!r}, which only Java can match. {_WAY_OUT}")
 
     @classmethod
@@ -49,10 +49,10 @@ class TopicLookError(TidemarkError, RuntimeError):
 
 
 def python_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """The options of Confluent's client for those of Java's. Options that say how much is read at once have no effect on a look.
+    """The options of Confluent's client that correspond to options of the Java client; options that do not affect a look-up are left out.
 
     Raises:
-        TopicLookError: an option of security has no counterpart.
+        TopicLookError: a security option has no counterpart.
     """
     found: dict[str, Any] = {"log_level": 0}
     given = dict(options)
@@ -66,7 +66,7 @@ def python_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _login(jaas: str) -> dict[str, str]:
-    """The user and the password of a login module, which Java's client has as text."""
+    """The user name and the password in the configuration text of a Java login module."""
     if not jaas:
         return {}
     parts = dict(_PART.findall(match[1])) if (match := _LOGIN.fullmatch(jaas)) else {}
@@ -76,7 +76,7 @@ def _login(jaas: str) -> dict[str, str]:
 
 
 def _authorities(given: dict[str, str]) -> dict[str, str]:
-    """The certificates of authorities as PEM, which are removed from the given options."""
+    """The option for the certificates of authorities, as PEM. Its counterparts are removed from `given`."""
     if given.get("ssl.truststore.type", "").upper() != "PEM":
         return {}
     del given["ssl.truststore.type"]
@@ -85,10 +85,10 @@ def _authorities(given: dict[str, str]) -> dict[str, str]:
 
 
 def topic_offsets(topics: Topics) -> dict[Partition, tuple[int, int]]:
-    """The earliest offset and the offset after the newest record of each partition of topics; none of a topic that does not exist.
+    """By partition, the earliest offset and the offset after the newest record; a topic that does not exist is left out.
 
     Raises:
-        TopicLookError: the broker cannot be reached, or not by Confluent's client.
+        TopicLookError: the broker cannot be reached, or the options work only with the Java client.
     """
     try:
         from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition  # an optional dependency

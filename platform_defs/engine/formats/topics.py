@@ -1,6 +1,6 @@
-"""Reads ranges of offsets of Kafka's topics, with Spark's own connector.
+"""Reads ranges of offsets of Kafka topics, with Spark's own connector.
 
-A range is a `File`, so that it is ingested, recorded in the ledger and repeated after a kill as a file is. Its path is
+A range is a `File`, so that it is ingested, recorded in the ledger and repeated after a kill like a file. Its path is
 `kafka:TOPIC/PARTITION@ID` with the topic's id, which changes when a topic is deleted and created again; its `modified` is the first
 offset, and its `length` the number of offsets. The ledger therefore has the offsets, and no checkpoint is needed.
 """
@@ -23,10 +23,10 @@ from platform_defs.engine.formats.text import json_rows_of
 
 _OFFSET_BITS = 42
 OFFSET_MASK = (1 << _OFFSET_BITS) - 1
-"""The part of `arrival` that is the record's offset."""
+"""The bits of `arrival` that contain the record's offset."""
 _PATH = re.compile(rf"{TOPIC}([^/]+)/(\d+)@(.+)")
 _OF_FINDER = {"subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets", "startingtimestamp", "maxoffsetspertrigger"}
-"""Options of Spark's reader that decide which offsets are read; a range has its own."""
+"""Options of Spark's reader that decide which offsets are read. A user's values are not used, as a range sets its own."""
 NO_VALUE = "the record has no value (a tombstone)"
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
@@ -59,7 +59,7 @@ class Partition(NamedTuple):
 
 
 def offset_range(partition: Partition, first: int, until: int, source: str, topics: Topics) -> File:
-    """The records of a partition from one offset to before another, as an input of a source."""
+    """The records of a partition with `first <= offset < until`, as an input of a source."""
     return File(first, partition.path, until - first, source, topics=topics)
 
 
@@ -88,7 +88,7 @@ def topic_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fi
         F.coalesce(F.when(F.col("value").isNull(), F.lit(NO_VALUE)), *map(_not_text, sorted(topics.columns.values()))).alias(_FAULT),
         path.alias(PATH),
         arrival(files, ordered, path, F.col("offset")),
-        *[_part(part, fields[name]).alias(f"{_COLUMN}{name}") for name, part in topics.columns.items()],
+        *[_part_as_column(part, fields[name]).alias(f"{_COLUMN}{name}") for name, part in topics.columns.items()],
     )
     rows = rows.withColumn(RECORD, _as_record(rows, list(topics.columns)))
     given = {name: F.col(f"`{_COLUMN}{name}`") for name in topics.columns}
@@ -132,14 +132,14 @@ def _topic_id(partitions: Sequence[Partition]) -> Column:
 
 
 def _not_text(part: str) -> Column:
-    """Why a record is rejected if its key or header is no text."""
+    """Why a record is rejected if its key or header is not text; null if it is text."""
     if part != "key" and not part.startswith(HEADER):
         return F.lit(None).cast("string")
-    text = _part(part, StructField(part, StringType()))
+    text = _part_as_column(part, StructField(part, StringType()))
     return F.when(~F.is_valid_utf8(text), F.lit(f"{part} is not UTF-8"))
 
 
-def _part(part: str, column: StructField) -> Column:
+def _part_as_column(part: str, column: StructField) -> Column:
     """A part of a record as the raw value of a column: text, or a timestamp for a column of that type."""
     if part.startswith(HEADER):
         of_name = F.filter("headers", lambda h: h["key"] == F.lit(part.removeprefix(HEADER)))

@@ -1,4 +1,4 @@
-"""Rows of formats whose columns have types, as raw rows of a source: each value has the declared type, or is text that is cast later."""
+"""Converts rows whose columns have types to raw rows of a source: a value has its declared type, or is text that is cast later."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ def column_of(name: str) -> Column:
 class TypedRows:
     """The columns of a source, made from rows with a schema.
 
-    A column of the declared type is unchanged. Another one becomes text, to be cast and validated; if the declared type is nested, the
-    column is converted here, part by part.
+    A column of the declared type is unchanged. A column of another type becomes text, to be cast and validated; if the declared type is
+    nested, the column is converted here, part by part.
 
     Args:
         contract: the source's contract.
         schema: the rows' schema; the case of names is ignored.
-        of: a column of the rows, by its name in the schema.
+        of: returns a column of the rows, given its name in the schema.
     """
 
     contract: SourceContract
@@ -39,7 +39,7 @@ class TypedRows:
 
     @property
     def columns(self) -> list[Column]:
-        """The source's columns; one that the schema lacks is null."""
+        """The source's columns. A column that the schema lacks is null."""
         return [self._as_declared(field).alias(field.name) for field in self.contract.struct.fields]
 
     @property
@@ -53,7 +53,7 @@ class TypedRows:
         """A row as a JSON object that the JSON reader reads as the same row: with the contract's names and all digits of times.
 
         Args:
-            names: the columns of the schema that it has.
+            names: the columns of the schema that the object contains.
         """
         declared = {name.lower(): name for name in self.contract.struct.fieldNames()}
         return F.to_json(F.struct(*[self.of(c).alias(declared.get(c.lower(), c)) for c in names]), _JSON)
@@ -73,7 +73,7 @@ class TypedRows:
         return converted(self.of(name), given, target).cast(target)
 
     def _type_fault(self, declared: StructField) -> Column | None:
-        """Why a row is rejected if `_as_declared` loses its value; None if it cannot lose one: text keeps every value."""
+        """Why a row is rejected if `_as_declared` loses a value of the column; None if it cannot, as for text, which keeps every value."""
         name = self._name(declared)
         if name is None:
             return None

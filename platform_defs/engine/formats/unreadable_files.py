@@ -18,7 +18,7 @@ from platform_defs.engine.formats.schema_registry import RegistryError
 from platform_defs.engine.formats.text import lines
 
 MISSING_LENGTH = -1
-"""The length that the ledger records for a missing file. No file has it, so a file that comes back counts as new."""
+"""The length that the ledger records for a missing file. No file has this length, so the file is new if it appears again."""
 WAITS_S = (1.0, 5.0)
 """How long a micro-batch waits before each further try to read a source's files, in seconds."""
 
@@ -28,7 +28,7 @@ class Patience:
     """The retries for the reads of one source in one micro-batch.
 
     Args:
-        waits: the time before each retry, in seconds; all reads of the micro-batch share the retries.
+        waits: the time before each retry, in seconds. All reads of the source in the micro-batch share these retries.
         sleep: waits for some seconds.
         used: how many retries were used.
     """
@@ -76,7 +76,7 @@ class CheckedFiles:
 
 
 def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Sequence[File], patience: Patience) -> CheckedFiles:
-    """Read each file to its end, and isolate files that cannot be read: damaged, missing, or currently unreachable ones."""
+    """Read each file to its end, and isolate the files that cannot be read because they are damaged, missing or unreachable now."""
 
     def unparsed(some: Sequence[File]) -> DataFrame:
         plain = [f for f in some if is_text_file(f)]
@@ -91,22 +91,22 @@ def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Seq
 
 def _checked(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File], patience: Patience) -> CheckedFiles:
     """Read all files; if that fails, read each half of them, recursively, until the unreadable files are found."""
-    error = _tried(rows, files)
+    error = _error_of_read(rows, files)
     while error is not None and error.kind == "transient" and patience.wait():
-        error = _tried(rows, files)
+        error = _error_of_read(rows, files)
     if error is None:
         return CheckedFiles(list(files))
     if len(files) > 1:
         half = len(files) // 2
         return _checked(rows, files[:half], patience) + _checked(rows, files[half:], patience)
     [file] = files
-    if error.kind == "transient" or file.is_range:  # a range is never skipped: its other records are good
+    if error.kind == "transient" or file.is_range:  # a range is never quarantined as a whole: its other records are good
         return CheckedFiles(unread=[Unread(file, error.reason)])
     return CheckedFiles([replace(file, fault=error.reason, length=MISSING_LENGTH if error.kind == "missing" else file.length)])
 
 
-def _tried(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File]) -> ReadError | None:
-    """Read files to their end; returns the error, or None."""
+def _error_of_read(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File]) -> ReadError | None:
+    """Read files to their end; returns the error, or None if all could be read."""
     try:
         rows(files).write.format("noop").mode("overwrite").save()
     except (PySparkException, Py4JJavaError) as error:

@@ -27,14 +27,14 @@ from operators.columns import balanced
 COMMON_TYPES = (
     StructType | ArrayType | MapType | NumericType | StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType
 )
-"""The types whose values Arrow, Parquet and Spark have in common."""
+"""The types whose values are the same in Arrow, Parquet and Spark."""
 _HUGE_EXPONENT = r"[eE][+-]?\p{Nd}{5}"
 _DATE_AND_NO_TIME = "[0-9][ T]+(?!(?:[01]?[0-9]|2[0-4])(?:$|[:Z+-]))[^ ]"
 _BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # characters that Spark's cast from text to a time trims
 
 
 def nullable(type_: DataType) -> DataType:
-    """The type with nulls allowed in each of its parts, as the JSON parser returns it and a table stores it."""
+    """The type with nulls allowed in all of its parts, as the JSON parser returns it and a table stores it."""
     match type_:
         case StructType():
             return StructType([StructField(f.name, nullable(f.dataType)) for f in type_.fields])
@@ -47,7 +47,7 @@ def nullable(type_: DataType) -> DataType:
 
 
 def parts(type_: DataType) -> Iterator[DataType]:
-    """A type, and every type that it contains."""
+    """A type and every type that it contains, at any depth."""
     yield type_
     match type_:
         case StructType():
@@ -63,7 +63,7 @@ def parts(type_: DataType) -> Iterator[DataType]:
 
 
 def parsed_text(text: Column, type_: DataType) -> Column:
-    """A text as a value of an atomic type, or null."""
+    """A text as a value of an atomic type; null if it cannot be converted."""
     value = text.try_cast(type_)
     if isinstance(type_, DecimalType):  # Spark would need hours to divide by the power of ten of 1e-600000000
         return F.when(~F.rlike(text, F.lit(_HUGE_EXPONENT)), value)
@@ -73,7 +73,7 @@ def parsed_text(text: Column, type_: DataType) -> Column:
 
 
 def _has_no_date(text: Column) -> Column:
-    """Whether a time's text is a time of day without a date, to which Spark would add today's date."""
+    """Whether a text is a time of day without a date, to which Spark's cast would add today's date."""
     return F.instr(F.ltrim(text, F.lit(_BLANKS)), ":").between(1, len("T12:"))
 
 
@@ -86,18 +86,18 @@ def to_text(value: Column, type_: DataType) -> Column:
 
 
 def converted(value: Column, given: DataType, declared: DataType) -> Column:
-    """A value with the declared type. Fields of structs are matched by name, ignoring case; other fields are left out.
+    """A value converted to the declared type. Fields of structs are matched by name, ignoring case; fields without a match are left out.
 
     Args:
         value: the value.
-        given: its type, nullable in each of its parts.
-        declared: the type that it gets, likewise.
+        given: the value's type, nullable in all of its parts.
+        declared: the type of the result, nullable in all of its parts.
     """
     match given, declared:
         case _ if given == declared:
             return value
         case StructType(), StructType():
-            names = _matched(given, declared)
+            names = _given_names(given, declared)
             fields = [
                 converted(value[names[f.name]], given[names[f.name]].dataType, f.dataType) if f.name in names else _null(f.dataType)
                 for f in declared.fields
@@ -121,7 +121,7 @@ def is_lost(value: Column, given: DataType, declared: DataType) -> Column:
         case _ if given == declared:
             return F.lit(False)
         case StructType(), StructType():
-            names = _matched(given, declared)
+            names = _given_names(given, declared)
             lost = [is_lost(value[names[f.name]], given[names[f.name]].dataType, f.dataType) for f in declared.fields if f.name in names]
             return balanced(lost, lambda a, b: a | b, F.lit(False))
         case ArrayType(), ArrayType():
@@ -132,8 +132,8 @@ def is_lost(value: Column, given: DataType, declared: DataType) -> Column:
             return value.isNotNull() & converted(value, given, declared).isNull()
 
 
-def _matched(given: StructType, declared: StructType) -> dict[str, str]:
-    """The declared fields that a struct has, each with its name there."""
+def _given_names(given: StructType, declared: StructType) -> dict[str, str]:
+    """By name of a declared field that a struct has, the field's name in that struct."""
     names = {name.lower(): name for name in reversed(given.names)}
     return {f.name: names[f.name.lower()] for f in declared.fields if f.name.lower() in names}
 

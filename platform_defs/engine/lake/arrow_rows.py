@@ -1,4 +1,4 @@
-"""The rows of a query as Arrow. A query whose thread in the JVM ends with a fatal error raises an error here, too."""
+"""Fetches the rows of a query as Arrow, and raises an error if the query's thread in the JVM ends with a fatal error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,17 +17,17 @@ from platform_defs.engine.formats.values import nullable
 from platform_defs.engine.lake.errors import LakeError
 
 _END_S = 30
-"""How long the JVM's thread may take to end after its last byte was read."""
+"""How long the JVM's thread may take to end after its last byte was read, in seconds."""
 
 
 def arrow_rows(frame: DataFrame) -> pa.Table:
     """A frame's rows with all fields nullable.
 
-    PySpark's own `toArrow` fails on a null struct or array with a field or element that is never null. It also waits forever if the JVM's
-    thread that executes the query ends with an interrupt, or with an error such as StackOverflowError, which that thread reports to nobody.
+    PySpark's own `toArrow` fails on a null struct or array with a field or element that is declared as never null. It also waits forever
+    if the JVM's thread that executes the query is interrupted, or ends with an error such as StackOverflowError, which it does not report.
 
     Raises:
-        LakeError: the thread ended so.
+        LakeError: the thread ended in one of these ways.
     """
     port, secret, server = cast(Any, frame)._jdf.collectAsArrowToPython()
     with _result_of(server, frame):
@@ -37,13 +37,13 @@ def arrow_rows(frame: DataFrame) -> pa.Table:
 
 
 def all_nullable(frame: DataFrame) -> StructType:
-    """The schema of a frame with nulls allowed in each of its parts."""
+    """The schema of a frame, with nulls allowed in all columns, fields and elements."""
     return cast(StructType, nullable(frame.schema))
 
 
 @contextmanager
 def _result_of(server: Any, frame: DataFrame) -> Iterator[None]:
-    """Read what a thread of the JVM serves; an error of that thread is raised instead of one of the reader."""
+    """Read the rows that a thread of the JVM serves while the block runs. An error of that thread replaces an error of the reader."""
     failed: Exception | None = None
     try:
         yield

@@ -1,4 +1,4 @@
-"""Changes to rows of the lake's tables: by MERGE, by deltalake for few rows, and deletes and updates by a condition."""
+"""Changes rows of the lake's tables: merges by Spark, or by deltalake for few rows; deletes and updates by a condition."""
 
 import json
 import uuid
@@ -53,8 +53,8 @@ class ChangedTables(WrittenTables):
         Args:
             table: the table.
             rows: the changed rows.
-            same: whether a changed row and a row of the table have the same key.
-            is_deleted: whether a changed row is to be deleted.
+            same: the condition that a changed row and a row of the table have the same key.
+            is_deleted: the condition that a changed row is to be deleted.
             metadata: the commit's metadata.
             number: the step's number; see `overwrite`.
             deletion_vectors: whether to mark deleted rows by deletion vectors, which are enabled if need be; else their files are
@@ -80,11 +80,11 @@ class ChangedTables(WrittenTables):
         settings = commits.merge_settings(spark, stamped, number, deletion_vectors=deletion_vectors, stored=stored)
         with settings, refused_if_concurrent(table):
             to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
-        self._check_landed(table, before, stamped["id"])
+        self._check_commit_exists(table, before, stamped["id"])
         self._after_commit(spark, table)
 
     def _enable_vectors(self, spark: SparkSession, table: str) -> None:
-        """Enable deletion vectors, without which a small table is created so that `upsert` can write it."""
+        """Enable deletion vectors. A new small table has none, because `upsert` cannot write a table with them."""
         if not has_vectors(DeltaTable(self.path(table), storage_options=self.storage_options)):
             spark.sql(f"ALTER TABLE delta.`{self.path(table).replace('`', '``')}` SET TBLPROPERTIES ('{VECTORS_PROPERTY}' = 'true')")
 
@@ -92,7 +92,7 @@ class ChangedTables(WrittenTables):
         """Merge few rows into a small table without Spark; see `small_upserts.upsert`.
 
         Returns:
-            Whether it was done; False if the rows are many, or the table is large or cannot be written without Spark. Then use `merge`.
+            Whether the rows were merged. If not, use `merge`: there are many rows, the table is large, or only Spark can write it.
 
         Raises:
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
@@ -128,14 +128,14 @@ class ChangedTables(WrittenTables):
 
         Args:
             spark: the session, for maintenance after the commit.
-            delta: what `small_table` returned.
+            delta: the result of `small_table`.
             table: the table.
             few: the changed rows.
             key: the columns that identify a row.
-            is_deleted: whether a changed row is to be deleted.
+            is_deleted: the condition that a changed row is to be deleted, in the SQL of DataFusion.
             metadata: the commit's metadata.
             number: the step's number.
-            only: which changed rows match which rows of the table.
+            only: a further condition for a changed row (`c`) to match a row of the table (`t`) with the same key.
 
         Raises:
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
@@ -198,7 +198,7 @@ class ChangedTables(WrittenTables):
         Args:
             spark: the session.
             table: the table.
-            predicate: which rows, in the SQL of DataFusion.
+            predicate: the condition of the rows to update, in the SQL of DataFusion.
             values: the new values, by column, in the SQL of DataFusion.
             metadata: the commit's metadata.
             seen: the table at the version at which the rows were selected.

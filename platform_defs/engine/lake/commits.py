@@ -1,7 +1,7 @@
-"""Commits by compare-and-set: files are written first, and deltalake commits them only on the version that the writer has read.
+"""Commits by compare-and-set: files are written first, and deltalake commits them only on the version that the writer read.
 
-Spark's own append commits on whatever version is the newest, so a writer that was paused can write rows twice. Here one
-commit on a given version adds the files of `data_files` to the table. Of two commits on the same version, one fails.
+Spark's own append commits on the newest version, so a writer that was paused can write rows twice. Here, one commit on a given version
+adds the files of `data_files` to the table. Of two commits on the same version, one fails.
 """
 
 import json
@@ -45,7 +45,7 @@ def once(metadata: Mapping[str, Any], number: int | None = None, application: st
 
 
 def change_rows(delta: DeltaTable, properties: CommitProperties, change: Callable[[CommitProperties], object]) -> None:
-    """Change rows by deltalake in one commit with the properties, also if no row is changed: deltalake itself makes none then."""
+    """Change rows by deltalake in one commit with the properties. If no row changes, deltalake makes no commit, so an empty one is made."""
     before = delta.version()
     change(properties)
     if delta.version() == before:
@@ -53,12 +53,14 @@ def change_rows(delta: DeltaTable, properties: CommitProperties, change: Callabl
 
 
 def commit_infos(delta: DeltaTable, upto: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The version and the `commitInfo` of each commit, from a version backwards, by default the opened one, as far as the log goes back.
+    """The version and the `commitInfo` of each commit, the newest first, as far as the log goes back.
+
+    It begins with the version `upto`, by default the version at which the table was opened.
 
     `DeltaTable.history` lists the newest log: after another writer's commit it counts version numbers from the wrong version.
 
     Raises:
-        DeltaError: a commit lists fewer rows than it recorded: its file lost lines at its end.
+        DeltaError: a commit lists fewer rows than it recorded, because its file was cut at the end.
     """
     files = store_of(delta)
     for version in range(delta.version() if upto is None else upto, -1, -1):
@@ -68,19 +70,19 @@ def commit_infos(delta: DeltaTable, upto: int | None = None) -> Iterator[tuple[i
         except FileNotFoundError:  # deleted by log retention after a checkpoint
             return
         info = next((json.loads(line)["commitInfo"] for line in lines if line.startswith(b'{"commitInfo"')), {})
-        _require_whole(version, info, lines)
+        _require_all_rows(version, info, lines)
         yield version, info
 
 
-def _require_whole(version: int, info: Mapping[str, Any], lines: Sequence[bytes]) -> None:
-    """Raise `DeltaError` if an append of Tidemark lists fewer rows than its metadata; a file cut between two lines is still valid JSON."""
+def _require_all_rows(version: int, info: Mapping[str, Any], lines: Sequence[bytes]) -> None:
+    """Raise `DeltaError` if an append of Tidemark lists fewer rows than its metadata: a file that loses whole lines is still valid JSON."""
     metadata = metadata_of(info)
     if "id" not in metadata or ROWS not in metadata:
         return
     added = (json.loads(line)["add"] for line in lines if line.startswith(b'{"add"'))
     listed, recorded = sum(json.loads(file["stats"])["numRecords"] for file in added), max(metadata[ROWS].values(), default=0)
     if listed < recorded:
-        raise DeltaError(f"commit {version} lists files of {listed} rows, but recorded {recorded}")
+        raise DeltaError(f"commit {version} lists files with {listed} rows, but recorded {recorded}")
 
 
 def create(
@@ -92,7 +94,7 @@ def create(
     storage_options: dict[str, str] | None = None,
     number: int | None = None,
 ) -> DeltaTable | None:
-    """Create a table with its first files; returns None, or the table if another writer created it in the meantime.
+    """Create a table with its first files. Returns None; or, if another writer created the table in the meantime, that table.
 
     Args:
         path: the table's path.
@@ -139,9 +141,9 @@ def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
 
 
 def without_other_types(delta: DeltaTable, schema: StructType) -> DeltaTable:
-    """Delete a table's rows, and those of its columns that have another type in rows to be written; only on the opened version.
+    """Delete all rows of a table, and drop the columns whose type differs from the schema; only on the opened version.
 
-    A table without such columns is not changed.
+    If no column's type differs, nothing is deleted.
 
     Raises:
         CommitFailedError: another writer has committed since the table was opened.
@@ -223,7 +225,7 @@ def metadata_of(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nullable(schema: StructType) -> Schema:
-    """A schema for a Delta table: all columns nullable, without the metadata of the frame's columns."""
+    """The schema for a Delta table: all columns nullable, without the column metadata of the frame."""
     return Schema.from_json(nullable(schema).json())
 
 
@@ -240,14 +242,14 @@ def refused_if_overtaken(table: str, thing: str) -> Iterator[None]:
 def merge_settings(
     spark: SparkSession, metadata: dict[str, Any], number: int | None, *, deletion_vectors: bool, stored: bool
 ) -> Iterator[None]:
-    """Set what a MERGE takes from the session's settings, so one MERGE runs at a time.
+    """Set the session settings that a MERGE reads while the block runs; one MERGE runs at a time, because they are global to the session.
 
     Args:
         spark: the session.
         metadata: what the commit records.
-        number: the step's number; None for none.
+        number: the step's number; None for a commit without one.
         deletion_vectors: whether to mark deleted rows, which takes eight Spark jobs, instead of rewriting the files that contain them.
-        stored: whether the merged rows can be read twice; else Delta copies them first.
+        stored: whether reading the merged rows twice gives the same rows; otherwise Delta copies them first.
     """
     settings = {_METADATA_CONF: json.dumps(metadata)}
     settings |= {} if number is None else {_APPLICATION_CONF: APPLICATION, _NUMBER_CONF: str(number)}
@@ -265,6 +267,6 @@ def merge_settings(
 
 @contextmanager
 def without_merge_settings() -> Iterator[None]:
-    """Wait for a MERGE of another thread to end: Delta takes what a writer has no option for from the session's settings."""
+    """Let no MERGE of another thread run during the block: Delta would apply its session settings to other writers too."""
     with _ONE_AT_A_TIME:
         yield

@@ -26,7 +26,7 @@ _RETENTION_CONF = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 @dataclass(frozen=True)
 class MaintainedTables(LakeRoot):
-    """The maintenance of a lake's tables."""
+    """Maintains a lake's tables."""
 
     def _after_commit(self, spark: SparkSession, table: str) -> None:
         """Post-commit maintenance: compact small files if there are many, and write a checkpoint every `CHECKPOINT_EVERY` versions.
@@ -54,8 +54,8 @@ class MaintainedTables(LakeRoot):
     def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
         """The number of files that no version of the last `hours` needs, up to 1,000 for a table with deletion vectors.
 
-        `hours` None means the table's own retention. If another table is below the table's folder, only files in the table's own log
-        are counted, and none for a table with deletion vectors.
+        `hours` None means the table's own retention. If another table is in a subfolder of the table's folder, only files in the table's
+        own log are counted, and none for a table with deletion vectors.
         """
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if not has_vectors(delta):
@@ -69,8 +69,8 @@ class MaintainedTables(LakeRoot):
 
         Spark does it for a table with deletion vectors, which deltalake would delete.
 
-        A full vacuum deletes every file below the folder that the table's log does not list, even the log of another table. If there
-        is another table, only files in the table's own log are deleted, and none for a table with deletion vectors.
+        A full vacuum deletes every file below the folder that the table's log does not list, even the log of a table in a subfolder. If
+        there is such a table, only files in the table's own log are deleted, and none for a table with deletion vectors.
         """
         self.still_mine()
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)

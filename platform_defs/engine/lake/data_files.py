@@ -29,8 +29,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def write_files(frame: DataFrame, path: str, columns: Sequence[str], options: dict[str, str] | None = None) -> str:
     """Write a frame as Parquet files into a new folder below a table; returns the folder's name. The files are not committed yet.
 
-    The rows of a small query are fetched and written as one file, which takes a third of the time of a write by Spark.
-    A column whose name differs from the table's only in case gets the table's name.
+    The rows of a small query are fetched and written by Arrow as one file, in a third of the time of a write by Spark. A column whose name
+    differs from the table's only in case gets the table's name.
     """
     folder, names = f"{COMMIT_FOLDER}{uuid.uuid4().hex}", {c.lower(): c for c in columns}
     rows = frame.toDF(*[names.get(c.lower(), c) for c in frame.columns])
@@ -45,7 +45,7 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str], options: di
 
 
 def add_actions(path: str, folder: str, bounded: Sequence[str], options: dict[str, str] | None = None) -> tuple[list[AddAction], int]:
-    """The `add` actions for the files of a folder, with statistics of the `bounded` columns, and the number of rows."""
+    """The `add` actions for the files of a folder, with statistics of the `bounded` columns; and the number of rows in all files."""
     files, actions, rows, now = filesystem(path, options), list[AddAction](), 0, time.time_ns() // 1_000_000
     for info in files.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True)):
         if info.path.endswith(".parquet"):

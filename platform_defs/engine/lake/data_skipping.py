@@ -25,21 +25,21 @@ from platform_defs.engine.lake.small_queries import SMALL_INPUT_BYTES, copied
 
 Ends = tuple[Any, Any]
 Ranges = Mapping[str, Ends | list[Ends]]
-"""By column, the lowest and the highest value, or several such ranges; None for an open end. Timestamps are epoch ms."""
+"""By column, the lowest and the highest value, both included, or a list of such ranges; None for an open end. Timestamps are epoch ms."""
 
 _MOST_RELATIONS, _MOST_FILES = 256, 64
 _HARMLESS, _VECTORS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}, "deletionVectors"
 _WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
-"""The writer features that a table may have for deltalake to write it."""
+"""The writer features of Delta that deltalake supports: it cannot write a table with another one."""
 
 
 def rows_of_matching_files(
     spark: SparkSession, delta: DeltaTable, path: str, within: Ranges, *, with_nulls: bool = False
 ) -> DataFrame | None:
-    """The rows of the files that can match; None if the table cannot be read as plain Parquet files, but only by Delta.
+    """The rows of the files that can match; None if only Delta can read the table, not a plain reader of Parquet files.
 
-    Spark takes about 12 ms to list files, so the relation of a few files is kept, and each call returns a copy of it. That is safe because
-    data files never change: the relation is kept and used only while all of its files have the sizes in the table's log.
+    Spark takes about 12 ms to list files, so the relation of a few files is cached, and each call returns a copy of it. That is safe:
+    data files never change, and a cached relation is used only while all of its files have the sizes in the table's log.
     """
     sizes = matching_files(delta, within, with_nulls=with_nulls)
     if sizes is None:
@@ -99,31 +99,31 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 def matching_files(delta: DeltaTable, within: Ranges, *, with_nulls: bool = False) -> dict[str, int] | None:
     """The sizes of the files that can match, by path relative to the table; None if it cannot be read as plain Parquet files.
 
-    That is so if it may have deletion vectors, as large upserted tables have, or has column mapping or partitions. A file without
-    statistics of a column can match.
+    It cannot if it may have deletion vectors (as large upserted tables have), column mapping or partitions. A file without statistics of a
+    column can match.
     """
     if not is_plain(delta):
         return None
     actions = pa.table(delta.get_add_actions(flatten=True))
     files = _can_contain(actions, within, with_nulls=with_nulls)
-    return dict(zip(_of_files(actions, "path", files), _of_files(actions, "size_bytes", files), strict=True))
+    return dict(zip(_statistic_of_files(actions, "path", files), _statistic_of_files(actions, "size_bytes", files), strict=True))
 
 
 def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArray | None:
     """The values of a column in the files that can match, read without Spark.
 
     Returns:
-        The values; None if the files are large, or one cannot be read: then Spark reads them, or names the file in its error.
+        The values; None if the files are large, or one cannot be read. The caller then reads them by Spark, whose error names the file.
     """
     if not is_plain(delta):
         return None
     actions = pa.table(delta.get_add_actions(flatten=True))
     files = _can_contain(actions, within)
-    if sum(_of_files(actions, "size_bytes", files)) > SMALL_INPUT_BYTES:
+    if sum(_statistic_of_files(actions, "size_bytes", files)) > SMALL_INPUT_BYTES:
         return None
     store = store_of(delta)
     try:
-        read = [pq.read_table(path, columns=[column], filesystem=store) for path in _of_files(actions, "path", files)]
+        read = [pq.read_table(path, columns=[column], filesystem=store) for path in _statistic_of_files(actions, "path", files)]
         return pa.chunked_array([chunk for table in read for chunk in table[column].chunks], pa.int64())
     except (OSError, KeyError, pa.ArrowException):
         return None
@@ -132,14 +132,14 @@ def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArra
 def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
     """The bounds of columns over the files that can contain rows within ranges, from the statistics in the table's log.
 
-    A column is left out if a file has no statistics of it or has nulls, or if its bounds are not exact. Bounds are exact for whole
-    numbers and for strings, whose bounds may be prefixes.
+    A column is left out if a file has no statistics of it or has nulls in it, or if its type is neither a whole number nor a string. The
+    bounds of a string may be prefixes.
     """
     actions = pa.table(delta.get_add_actions(flatten=True))
     files = _can_contain(actions, within)
     found: dict[str, tuple[Any, Any]] = {}
     for column in columns:
-        lows, highs, nulls = (_of_files(actions, f"{statistic}.{column}", files) for statistic in ("min", "max", "null_count"))
+        lows, highs, nulls = (_statistic_of_files(actions, f"{statistic}.{column}", files) for statistic in ("min", "max", "null_count"))
         if files and not any(n is None or n for n in nulls) and all(type(bound) in (int, str) for bound in (*lows, *highs)):
             found[column] = min(lows), max(highs)
     return found
@@ -191,19 +191,20 @@ def _of_files(actions: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
 
 def _can_contain(actions: pa.Table, within: Ranges, *, with_nulls: bool = False) -> list[int]:
     """The indexes of the files that can contain rows within ranges, or with a null in one of the columns if `with_nulls`."""
-    apart: set[int] = set()
+    excluded: set[int] = set()
     for column, sought in within.items():
         least, most = _statistic(actions, f"min.{column}"), _statistic(actions, f"max.{column}")
-        of_each = [_not_matching(least, most, ends) for ends in (sought if isinstance(sought, list) else [sought])]
-        apart |= set[int]().union(*of_each[:1]).intersection(*of_each)
+        excluded_by_range = [_not_matching(least, most, ends) for ends in (sought if isinstance(sought, list) else [sought])]
+        excluded |= set[int]().union(*excluded_by_range[:1]).intersection(*excluded_by_range)
     files = range(actions.num_rows)
     if with_nulls:
-        apart -= {n for column in within for n, nulls in enumerate(_of_files(actions, f"null_count.{column}", files)) if nulls != 0}
-    return [n for n in files if n not in apart]
+        null_counts = [_statistic_of_files(actions, f"null_count.{column}", files) for column in within]
+        excluded -= {n for nulls in null_counts for n, count in enumerate(nulls) if count != 0}
+    return [n for n in files if n not in excluded]
 
 
 def _not_matching(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[int]:
-    """The indexes of the files that contain no value between two ends."""
+    """The indexes of the files that contain no value between two ends, both included."""
     low, high = ends
     above = {n for n, bound in enumerate(least) if None not in (bound, high) and bound > high}
     return above | {n for n, bound in enumerate(most) if None not in (bound, low) and bound < low}

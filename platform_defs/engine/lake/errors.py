@@ -1,4 +1,4 @@
-"""The lake's errors, which say what is wrong and what to do; and the part of a Spark error that is safe to show."""
+"""The lake's errors, and the parts of the errors of Spark and of stores that are safe to show."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _TREE = re.compile(r"\x1b\[\d*m|↳")
 """The colors and arrows with which deltalake prints the causes of an error, one per line."""
 
 _ANSWER = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
-"""S3's answer to a request that it refuses."""
+"""The code and the message in S3's answer to a request that it refuses."""
 _FAULT = re.compile(
     r"AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|NoSuchBucket|UnknownStoreException|NoAuthWithAWS"
     r"|Unable to load credentials|UnknownHostException|ConnectException|SocketTimeoutException|Connection refused|error sending request"
@@ -32,7 +32,7 @@ def spark_condition(error: PySparkException | Py4JJavaError) -> str:
 
 
 def store_reason(error: Exception) -> str:
-    """An object store's reason, in one line. S3 may quote the access key in an answer, of which only code and message are kept."""
+    """An object store's reason, in one line. Of an answer of S3, only the code and the message: the rest may quote the access key."""
     if isinstance(error, (PySparkException, Py4JJavaError)):
         sign = _FAULT.search(str(error))
         return ": ".join([spark_condition(error), *([sign[0]] if sign else [])])
@@ -48,7 +48,7 @@ def store_reason(error: Exception) -> str:
 
 
 def is_fault_of_store(error: Exception) -> bool:
-    """Whether an object store refused a request or could not be reached, so that the error is about no single file that it names."""
+    """Whether an object store refused a request or could not be reached. Such an error is not about the file that its text may name."""
     return bool(_FAULT.search(str(error)))
 
 
@@ -69,7 +69,7 @@ class LakeError(TidemarkError, RuntimeError):
         """Another writer has committed since this one read the table."""
         return cls(
             f"{table} has a newer {thing} than this process started from: another writer has committed meanwhile, so nothing was written. "
-            "Run it again when the other writer has ended; if there should be no other, look for a second process, or an expired lease"
+            "Run it again when the other writer has ended. If there should be none, look for a second process or an expired lease"
         )
 
     @classmethod
@@ -82,7 +82,7 @@ class LakeError(TidemarkError, RuntimeError):
 
     @classmethod
     def forgotten(cls, table: str, key: str) -> "LakeError":
-        """No commit in the table's log has the metadata that is needed."""
+        """No commit in the table's log has metadata with the key."""
         return cls(
             f"no commit of {table} records its {key}: another program wrote the table, or its log was cleaned up. "
             "A derived table can be rebuilt with `tidemark rebuild NAME --downstream`; restore any other table from a backup"
@@ -99,7 +99,7 @@ class LakeError(TidemarkError, RuntimeError):
 
     @classmethod
     def missing_file(cls, table: str, file: str, batches: str) -> "LakeError":
-        """A data file that the table's log lists is missing, or cannot be read."""
+        """A data file in the table's log is missing or unreadable; `batches` names the batches of its rows, or is empty."""
         return cls(
             f"{table} lacks a data file: {file}{batches} is in the table's log, but is missing or unreadable; "
             "nothing was computed without it. "
@@ -157,7 +157,7 @@ class LakeError(TidemarkError, RuntimeError):
 
     @classmethod
     def query_ended(cls) -> "LakeError":
-        """The JVM's thread of a query has ended with an error that it reports nowhere but in its output."""
+        """The query's thread in the JVM has ended with an error that it reports only in the JVM's output."""
         return cls(
             "Spark ended a query without an answer: its thread in the JVM was interrupted, or failed with an error such as "
             "StackOverflowError or OutOfMemoryError, which is in the JVM's output. Nothing was written. Run it again; if it fails "
@@ -193,7 +193,7 @@ class LakeBusy(LakeError):
 
     @classmethod
     def of(cls, name: str, holder: str, purpose: str, waited_s: float | None) -> "LakeBusy":
-        """Another process holds the lock; `waited_s` is None if it was not waited for."""
+        """Another process holds the lock; `waited_s` is how long this process waited for it, None if it did not wait."""
         if waited_s is None:
             return cls.held(name, holder)
         return cls.waited_for_stream(name, holder, waited_s) if purpose == "stream" else cls.waited(name, holder, waited_s)

@@ -1,4 +1,4 @@
-"""The first rows of a table and the number of all, read by Arrow without a Spark session."""
+"""Reads the first rows of a table and counts all of them, by Arrow and without a Spark session."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -60,32 +60,32 @@ class _File:
         path: its path below the table.
         store: the table's file system.
         footer: its metadata.
-        kept: a mask over its first rows, which is false for rows that a deletion vector removes; later rows are kept.
+        is_kept: a mask over its first rows, false for those that a deletion vector removes; rows after the mask are not removed.
     """
 
     path: str
     store: pa_fs.FileSystem
     footer: pq.FileMetaData
-    kept: np.ndarray[Any, Any]
+    is_kept: np.ndarray[Any, Any]
 
     @property
     def rows(self) -> int:
         """The number of rows that are not deleted."""
-        return self.footer.num_rows - int((~self.kept).sum())
+        return self.footer.num_rows - int((~self.is_kept).sum())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows that are not deleted."""
         first = 0
-        with _named(self.path), pq.ParquetFile(self.path, filesystem=self.store, metadata=self.footer) as opened:
+        with _naming_file(self.path), pq.ParquetFile(self.path, filesystem=self.store, metadata=self.footer) as opened:
             for batch in opened.iter_batches(_BATCH_ROWS):
                 mask = np.ones(batch.num_rows, bool)
-                known = self.kept[first : first + batch.num_rows]
+                known = self.is_kept[first : first + batch.num_rows]
                 mask[: len(known)] = known
                 first += batch.num_rows
                 yield batch if mask.all() else batch.filter(pa.array(mask))
 
     def columns(self, schema: StructType) -> dict[str, str | None] | None:
-        """For each column of the table, the file's, None if it lacks the column; None if a type is not the table's."""
+        """By column of the table, the name of the file's column, or None if the file lacks it; None if a type differs from the table's."""
         stored = self.footer.schema.to_arrow_schema()
         names = {name.lower(): name for name in stored.names}
         found = {field.name: names.get(field.name.lower()) for field in schema.fields}
@@ -94,7 +94,7 @@ class _File:
 
 
 def _files(delta: DeltaTable) -> list[_File] | None:
-    """The files of a table, the largest first, as Spark reads them; None if a deletion vector is of none of them."""
+    """The files of a table, the largest first, as Spark reads them; None if a deletion vector belongs to none of them."""
     actions = delta.get_add_actions(flatten=True)  # `pyarrow.table` of it loads pandas
     sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
     vectors, store, none = _vectors(delta), store_of(delta), np.ones(0, bool)
@@ -102,7 +102,7 @@ def _files(delta: DeltaTable) -> list[_File] | None:
         return None
 
     def opened(path: str) -> _File:
-        with _named(path):
+        with _naming_file(path):
             return _File(path, store, pq.read_metadata(path, filesystem=store), vectors.get(path, none))
 
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
@@ -110,7 +110,7 @@ def _files(delta: DeltaTable) -> list[_File] | None:
 
 
 def _vectors(delta: DeltaTable) -> Mapping[str, np.ndarray[Any, Any]]:
-    """For each file with a deletion vector, by its path below the table, whether each row is kept."""
+    """For each file with a deletion vector, by its path below the table, a mask that is false for removed rows."""
     if "deletionVectors" not in (delta.protocol().reader_features or ()):
         return {}
     found, root = pa.table(delta.deletion_vectors()), delta.table_uri.rstrip("/") + "/"
@@ -146,7 +146,7 @@ def _as_json(batch: pa.RecordBatch, schema: StructType, columns: Mapping[str, st
 
 
 def _is_type(stored: pa.DataType, declared: DataType) -> bool:
-    """Whether a file's type is a table's; deltalake writes some texts and bytes as views, which PySpark does not know."""
+    """Whether a file's type equals the table's type. deltalake writes some texts and bytes as view types, which PySpark does not know."""
     match declared:
         case StructType():
             fields = {field.name: field.type for field in stored.fields} if pa.types.is_struct(stored) else {}
@@ -172,8 +172,8 @@ def _atomic(stored: pa.DataType) -> DataType | None:
 
 
 @contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Make Arrow's error of a damaged file name the file."""
+def _naming_file(path: str) -> Iterator[None]:
+    """Add the file's name to Arrow's error about a damaged file."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:

@@ -1,4 +1,4 @@
-"""Interrupts: a process, or a notebook's cell, waits for the end of a commit before it handles an interrupt.
+"""Interrupts: a process, or a notebook's cell, finishes a commit before it handles an interrupt.
 
 An interrupt ends Python's side of a call to Spark, but not Spark's side, which may commit a moment later, after the writer's lock was
 released.
@@ -58,7 +58,7 @@ def _run(commit: Callable[[], T], answer: Future[T], spark: SparkSession | None)
 
 @contextmanager
 def ends_in_order() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that locks are released; the process then exits with 143."""
+    """Let SIGTERM end the block as Ctrl-C does, so that locks are released; the process then exits with code 143."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -74,17 +74,17 @@ def _end(_: int, __: FrameType | None) -> None:
 
 
 class LostInterrupts:
-    """Remembers signals, so that a long loop ends even if the exception of a signal's handler was lost.
+    """Remembers signals, so that a long loop ends even if the exception that a signal handler raised was lost.
 
-    Python runs a handler between any two instructions of the main thread. In a finalizer, as those by which Py4J releases Java's objects,
-    the exception is printed and ignored, and a handler that fails itself raises an error which may be handled as one of the work.
+    Python runs a handler between any two instructions of the main thread. In a finalizer, such as those of Py4J, it prints the exception
+    and ignores it. And if a handler fails, the loop may handle its error as an error of the work.
     """
 
     def __init__(self) -> None:
         self._before, self._caught = dict[int, Callable[[int, FrameType | None], Any]](), list[int]()
 
     def watch(self) -> None:
-        """Begin, in the main thread; after the start of a session, since PySpark sets a handler of its own."""
+        """Begin to remember signals. Call this in the main thread, after the session has started, since PySpark sets its own handler."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -94,14 +94,14 @@ class LostInterrupts:
                 signal.signal(number, self._handle)
 
     def check(self) -> None:
-        """Raise again what the handler of a remembered signal raises."""
+        """If a signal was remembered, call its earlier handler again, which raises its exception."""
         if self._caught:
             number = self._caught.pop()
             self._before[number](number, None)
             raise KeyboardInterrupt
 
     def end(self) -> None:
-        """Set the handlers that were set before."""
+        """Restore the earlier handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
@@ -113,7 +113,7 @@ class LostInterrupts:
 
 @contextmanager
 def waiting_until(stopped: threading.Event) -> Iterator[None]:
-    """Let the waits of this thread for a lock end when an event is set; signals interrupt only the main thread."""
+    """End this thread's waits for a lock when an event is set. A thread needs it because signals interrupt only the main thread."""
     token = _STOPPED.set(stopped)
     try:
         yield
@@ -122,7 +122,7 @@ def waiting_until(stopped: threading.Event) -> Iterator[None]:
 
 
 def is_stopped() -> bool:
-    """Whether this thread is to wait for nothing any more."""
+    """Whether this thread must not wait any more, because the event of `waiting_until` is set."""
     stopped = _STOPPED.get()
     return stopped is not None and stopped.is_set()
 
@@ -134,6 +134,6 @@ def cancel_jobs() -> None:
         return
     if cast(Any, context)._gateway.proc is not None:
         context.cancelAllJobs()
-    else:  # the JVM is another process's, and runs jobs of others too
+    else:  # the JVM belongs to another process, and also runs jobs of other processes
         for session in own_sessions():
             session.interruptAll()

@@ -1,7 +1,7 @@
-"""Locks: one writer at a time. A refused writer learns who holds the lock and since when; a dead holder's lock is released.
+"""Locks: one writer at a time. The error of a refused writer names the holder and its start; a dead holder's lock is released.
 
-A stream gives way: whoever needs a lock that a stream holds waits for it, and holds the lock `<name>.next` meanwhile. The stream looks at
-that lock after each step, and releases its own if somebody waits.
+A stream gives way: a process that needs a lock that a stream holds waits, and holds the lock `<name>.next` meanwhile. The stream checks
+that lock after each step, and releases its own if a process waits.
 
 On a local disk a writer takes a file lock, which the operating system releases when the process ends. For a lake behind a URI it takes a
 lease with a heartbeat, which expires when its holder dies. A lease is a Delta table without rows. Each take, heartbeat and release is an
@@ -36,12 +36,12 @@ NEXT = ".next"
 """The end of the name of the lock that a process holds while it waits for a stream."""
 _CHECKPOINT_EVERY = 20
 _SHORT_LOG = {"delta.logRetentionDuration": "interval 10 seconds"}
-"""A lease's log is cleaned up after each checkpoint, as only its newest commit counts."""
+"""The log retention of a lease: its log is cleaned up after each checkpoint, since only the newest commit counts."""
 _NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
 
 
 def holder(purpose: Purpose) -> str:
-    """A description of this process, for processes that wait for it."""
+    """A description of this process, for the messages of processes that wait for it."""
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
     activity = command if purpose == "write" else f"{command}, {purpose}"
     return f"process {os.getpid()} ({activity}) on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -59,7 +59,7 @@ def locked(folder: Path, name: str, purpose: Purpose, patience_s: float | None =
         asks: whether to wait for a stream that holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    note, lock = _note(folder, name), _file_lock(folder, name)
+    note, lock = _holder_file(folder, name), _file_lock(folder, name)
 
     def take() -> None:
         try:
@@ -72,7 +72,7 @@ def locked(folder: Path, name: str, purpose: Purpose, patience_s: float | None =
 
     patiently(name, take, purpose, patience_s, ask if asks else None)
     try:
-        _write_whole(note, json.dumps({"holder": holder(purpose), "purpose": purpose}))
+        _replace_text(note, json.dumps({"holder": holder(purpose), "purpose": purpose}))
         yield
     finally:
         lock.release()
@@ -87,14 +87,14 @@ def asking(folder: Path, name: str) -> str | None:
         with lock:
             return None
     except Timeout:
-        return _busy(_note(folder, f"{name}{NEXT}")).holder
+        return _busy(_holder_file(folder, f"{name}{NEXT}")).holder
 
 
 def _file_lock(folder: Path, name: str) -> FileLock:
     return FileLock(folder / f"{name.replace('/', '.')}.lock", timeout=0)
 
 
-def _note(folder: Path, name: str) -> Path:
+def _holder_file(folder: Path, name: str) -> Path:
     return folder / f"{name.replace('/', '.')}.holder"
 
 
@@ -104,7 +104,7 @@ def _busy(note: Path) -> Busy:
     return Busy(known.get("holder", "unknown"), known.get("purpose", "write"))
 
 
-def _write_whole(path: Path, text: str) -> None:
+def _replace_text(path: Path, text: str) -> None:
     """Replace a file's text atomically."""
     hidden = path.with_suffix(".new")
     hidden.write_text(text)
@@ -118,7 +118,7 @@ class Lease:
     Args:
         uri: the lease's own table.
         name: the name of the lock.
-        seconds: how long it lasts after each heartbeat; the clocks of all writers must differ by much less.
+        seconds: how long it lasts after each heartbeat; the clocks of all writers must differ by much less than this.
         purpose: the purpose of the writer.
         now: the wall clock, in epoch s.
         patience_s: see `patiently`.
@@ -145,11 +145,11 @@ class Lease:
         """Hold the lease, with its heartbeat, while the block runs.
 
         Raises:
-            LakeError: another process holds the lease; the text says which, and since when.
+            LakeError: another process holds the lease; the text names it, and when it started.
         """
         patiently(self.name, self.take, self.purpose, self.patience_s, self._ask if self.asks else None, POLL_OF_STORE_S)
         ended = threading.Event()
-        heart = threading.Thread(target=self._beat, args=(ended,), name=f"lease of {self.name}", daemon=True)
+        heart = threading.Thread(target=self._send_heartbeats, args=(ended,), name=f"lease of {self.name}", daemon=True)
         heart.start()
         try:
             yield self
@@ -163,7 +163,7 @@ class Lease:
 
     @property
     def _next(self) -> "Lease":
-        """The lease by which this process asks a stream for this one."""
+        """The lease `<name>.next`, which this process holds while it waits for a stream to release this lease."""
         return replace(self, uri=f"{self.uri}{NEXT}", name=f"{self.name}{NEXT}", patience_s=0.0, asks=False)
 
     def asking(self) -> str | None:
@@ -187,7 +187,7 @@ class Lease:
             if known is not None and known["id"] != self._id and known["until"] > self.now():
                 raise Busy(known["holder"], known["purpose"])
             point("lease.before_take")
-            if self._put(table, self._mine()):
+            if self._commit_record(table, self._new_record()):
                 point("lease.after_take")
                 self._shorten(table)
                 return
@@ -202,7 +202,7 @@ class Lease:
                     self._taken_by = "unknown" if known is None else known["holder"]
                     return
                 point("lease.before_renew")
-                if self._put(table, self._mine()):
+                if self._commit_record(table, self._new_record()):
                     point("lease.after_renew")
                     return
 
@@ -224,18 +224,18 @@ class Lease:
             known = _record(table)
             if known is not None and known["id"] == self._id:
                 point("lease.before_release")
-                self._put(table, None)
+                self._commit_record(table, None)
                 point("lease.after_release")
 
-    def _beat(self, ended: threading.Event) -> None:
+    def _send_heartbeats(self, ended: threading.Event) -> None:
         while not ended.wait(self.seconds / 3):
             with suppress(DeltaError, OSError):  # the lake is unreachable: the next beat tries again, and `check` decides
                 self.renew()
 
-    def _mine(self) -> dict[str, Any]:
+    def _new_record(self) -> dict[str, Any]:
         return {"id": self._id, "holder": self._holder, "purpose": self.purpose, "until": self.now() + self.seconds}
 
-    def _put(self, table: DeltaTable, record: dict[str, Any] | None) -> bool:
+    def _commit_record(self, table: DeltaTable, record: dict[str, Any] | None) -> bool:
         """Commit a record on the version that was read; returns False if another commit came first."""
         properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"lease": record})}, max_commit_retries=0)
         try:
@@ -252,14 +252,14 @@ class Lease:
         return True
 
     def _clean_up(self) -> None:
-        """Write a checkpoint and delete the log before it: otherwise each heartbeat would cost more than the last."""
-        with suppress(DeltaError, OSError):  # the next one tries again
+        """Write a checkpoint and delete the log before it: with a growing log, each heartbeat would cost more than the one before."""
+        with suppress(DeltaError, OSError):  # the next clean-up tries again
             table = DeltaTable(self.uri, storage_options=self.storage_options)
             table.create_checkpoint()
             table.cleanup_metadata()
 
     def _shorten(self, table: DeltaTable) -> None:
-        """Set the log retention of a lease from an older version, in a commit that repeats who holds the lease."""
+        """Set the log retention of a lease that an older version of Tidemark created, in a commit that repeats the holder."""
         if _SHORT_LOG.items() <= table.metadata().configuration.items():
             return
         with self._mutex, suppress(DeltaError, OSError):
@@ -273,7 +273,7 @@ class Lease:
         with suppress(TableNotFoundError):
             return self._read()
         once = CommitProperties(max_commit_retries=0)
-        with suppress(DeltaError):  # another process created it; a retry would create it again, and so free a held lease
+        with suppress(DeltaError):  # another process created it; creating it again would release a lease that this process holds
             DeltaTable.create(
                 self.uri, _NOTHING, "error", configuration=_SHORT_LOG, commit_properties=once, storage_options=self.storage_options
             )

@@ -16,7 +16,7 @@ from pyspark import SparkContext
 from operators.errors import TidemarkError
 
 _ENDING_S = 3.0
-"""How long to wait for the end of a JVM that has broken a connection."""
+"""How long to wait for the end of a JVM after an error of its connection, in seconds."""
 _CONNECT_S = 1.0
 _OUT_OF_MEMORY = 52
 """The exit code of Spark's `SparkExitCode.OOM`."""
@@ -55,7 +55,7 @@ def lost_jvm(error: BaseException) -> JvmLostError | None:
     """The error that reports the end of this process's JVM; None if it is running, or none was started.
 
     Args:
-        error: the error that was raised. After one of a connection the JVM gets a moment to end.
+        error: the error that was raised. If it is about the connection, this waits a moment for the JVM to end.
     """
     gateway: Any = SparkContext._gateway
     if gateway is None:

@@ -1,4 +1,4 @@
-"""Errors that name a data file that is in a table's log but is missing or damaged, and the batches whose rows it contained."""
+"""Turns an error about a missing or damaged data file into one that names the table, the file, and the batches of its rows."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -23,8 +23,8 @@ def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
     """Raise `LakeError` with the file's name if Spark, deltalake or Arrow fails on a data file that a table's log lists.
 
     Raises:
-        LakeError: a data file is missing or unreadable; the text names table, file and, if the log has statistics, batches. Or the
-            store of a lake behind a URI refused a request, or cannot be reached: then no file is named.
+        LakeError: a data file is missing or unreadable; the text names the table, the file and, if the log has statistics, the batches.
+            Or the store of a lake behind a URI refused a request or cannot be reached; then the text names no file.
     """
     try:
         yield

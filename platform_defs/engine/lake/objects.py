@@ -1,4 +1,4 @@
-"""The objects of a store, without Spark: their list, page by page, and whether the store can put an object if it is absent.
+"""Objects of a store, without Spark: lists them page by page, and tests whether the store refuses to replace an object.
 
 deltalake and Arrow would list a whole folder into memory.
 """
@@ -10,7 +10,7 @@ import obstore
 from obstore.store import ObjectStore, from_url
 
 PAGE = 10_000
-"""The number of objects in one page, which is kept in memory. S3 answers a request with 1,000 of them."""
+"""The number of objects in one page, which is held in memory. S3 answers a request with 1,000 of them."""
 _CONFIG = {
     *("access_key_id", "secret_access_key", "session_token", "token", "region", "default_region", "endpoint", "endpoint_url"),
     *("virtual_hosted_style_request", "imdsv1_fallback", "metadata_endpoint", "request_payer", "role_arn", "role_session_name"),
@@ -37,7 +37,7 @@ def store_at(uri: str, options: Mapping[str, str] | None) -> ObjectStore:
 
 
 def has_conditional_put(folder: str, options: Mapping[str, str] | None) -> bool:
-    """Whether the store refuses to replace an object where the request says so; some stores ignore that part of a request.
+    """Whether the store refuses to replace an existing object if the request forbids it; some stores ignore that part of a request.
 
     Args:
         folder: the URI of a folder in which an object may be created.

@@ -78,7 +78,7 @@ class ReadTables(LakeRoot):
         return None if delta is None else str(delta.metadata().id)
 
     def transaction(self, table: str, application: str) -> int | None:
-        """The newest number of an application's commits (`txnVersion`); None if there is none, or no table."""
+        """The newest number of an application's commits (`txnVersion`); None if it has no commit, or the table does not exist."""
         delta = self.delta(table)
         return None if delta is None else delta.transaction_version(application)
 
@@ -89,8 +89,8 @@ class ReadTables(LakeRoot):
     def incarnation(self, table: str, version: int) -> str | None:
         """A value that changes when a table on a disk or in S3 is deleted and created again; None if there is nothing to compare.
 
-        It consists of the number, the inode and the time of the file of a commit that was read. A file system may reuse the inode of a
-        deleted file, but not together with its time. In S3 it is the number, the time and the length of the object.
+        On a disk it consists of a commit's number, and the inode and the time of its file: a file system may reuse the inode of a deleted
+        file, but not together with its time. In S3 it is the number, and the time and the length of the commit's object.
         """
         if not self.is_local:
             if not is_in_s3(self.root):
@@ -111,7 +111,7 @@ class ReadTables(LakeRoot):
             spark: the session.
             table: the table.
             schema: the columns to return, null if the table lacks one; None for the table's own.
-            within: the ranges. The result may have rows outside of them.
+            within: the ranges, by column. The result may also have rows outside of them.
             with_nulls: whether to read also the files that have nulls in a column with a range.
 
         Returns:
@@ -125,7 +125,7 @@ class ReadTables(LakeRoot):
             rows = self.frame(spark, table) if chosen is None else chosen
         if schema is None:
             return rows
-        present = {c.lower() for c in rows.columns}  # a column that files added to a log may be declared in another case later
+        present = {c.lower() for c in rows.columns}  # the contract may declare a column that files added in another case
         return rows.select(
             *[F.col(f"`{f.name}`") if f.name.lower() in present else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )

@@ -1,4 +1,4 @@
-"""The root of a lake: the folder or URI that contains its tables, and the locks of its writers."""
+"""The root of a lake, a folder or URI that contains its tables; and the locks of its writers."""
 
 import logging
 import os
@@ -30,9 +30,9 @@ class LakeRoot:
     """The root of a lake, and the locks of its writers.
 
     Args:
-        root: a path or a URI that both Spark and deltalake support; it is made canonical, see `paths.canonical_of_tables`.
-        lease_s: for a URI, after how many seconds another writer can take the lock of a dead one.
-        leases: whether a `file://` URI is kept, whose writers take leases in place of file locks; only for tests.
+        root: a path or a URI that both Spark and deltalake support; it becomes canonical, see `paths.canonical_of_tables`.
+        lease_s: for a URI, after how many seconds another writer can take the lock of a dead writer.
+        leases: whether a `file://` URI is not turned into a path, so that writers take leases and not file locks; only for tests.
         storage_options: deltalake's options for the store behind a URI; None for those of the environment.
     """
 
@@ -87,25 +87,25 @@ class LakeRoot:
                 raise LakeError.full(self.root, full[0]) from error
             if closed := re.search("Read-only file system|Permission denied|Not a directory|File exists", text):
                 raise LakeError.unusable(self.root, closed[0]) from error
-            if isinstance(error, OSError) and error.errno is None and not self.is_local:  # of the store, not of a file of this machine
+            if isinstance(error, OSError) and error.errno is None and not self.is_local:  # an error of the store, not of a local file
                 raise LakeError.no_store(self.root, error) from error
             raise
 
     @contextmanager
     def writer(self, name: str, purpose: Purpose = "write", patience_s: float | None = None) -> Iterator[None]:
-        """Hold the lock of an asset's (or the ledger's) only writer while the block runs. A dead writer's lock is released.
+        """Hold the writer lock of an asset or the ledger while the block runs. A dead writer's lock is released.
 
-        A writer waits while maintenance holds the lock; maintenance is refused while a writer holds it. Both wait for a stream, which
-        sees by `asking` that somebody waits; a stream waits for nobody, unless `patience_s` says how long to wait for maintenance.
+        A writer waits while maintenance holds the lock; maintenance is refused while a writer holds it. Both wait for a stream, which calls
+        `asking` to find out that they wait. A stream does not wait, except for maintenance if `patience_s` gives a time.
 
         Raises:
-            LakeError: another process holds the lock; the text says which, and since when.
+            LakeError: another process holds the lock; the text names it, and when it started.
         """
         with self.opened(), self._held(name, purpose, patience_s):
             yield
 
     def busy(self, name: str) -> str | None:
-        """The present writer of an asset, and since when; None if there is none. A new writer waits while this is checked."""
+        """The present writer of an asset and when it started, as text; None if there is none. A new writer waits during this check."""
         if self.is_local and not Path(self.root, "_locks").exists():
             return None
         try:
@@ -117,12 +117,12 @@ class LakeRoot:
     def asking(self, name: str) -> str | None:
         """The process that waits for a stream to release a lock; None if there is none, or if the store does not answer.
 
-        A stream asks after each step that it has committed, so a fault of the store must not make the step a failure.
+        A stream calls this after it has committed a step, so a fault of the store must not make the step fail.
         """
         try:
             return asking(Path(self.root, "_locks"), name) if self.is_local else self._lease(name).asking()
         except (DeltaError, OSError) as error:
-            _log.warning("it is not known whether a process waits for %s, which is asked again after the next step: %s", name, error)
+            _log.warning("cannot find out whether a process waits for %s; the next try is after the next step: %s", name, error)
             return None
 
     @contextmanager
@@ -144,7 +144,7 @@ class LakeRoot:
         return Lease(self.path(f"_leases/{name.replace('/', '.')}"), name, self.lease_s, storage_options=self.storage_options)
 
     def _require_conditional_put(self) -> None:
-        """Raise `LakeError` if a lake in S3 is in a store in which two writers could both take a lease. It is asked once."""
+        """Raise `LakeError` if two writers could both take a lease in the lake's S3 store. The store is tested once."""
         if not is_in_s3(self.root) or self._asked:
             return
         try:

@@ -1,8 +1,8 @@
-"""Queries over little data, each planned as one Spark job.
+"""Plans queries over little data as one Spark job each.
 
-With adaptive execution Spark starts each stage of a query as a job of its own and plans the rest again after it. That pays for large
-inputs. For an input of a few megabytes the extra jobs cost more than the query. Such a query runs in a copy of the session without
-adaptive execution and with one shuffle partition. Its rows can be fetched as Arrow, so that Spark need not write them.
+With adaptive execution, Spark runs each stage of a query as its own job, and then plans the rest again. That pays for large inputs. For an
+input of a few megabytes the extra jobs cost more than the query. Such a query runs in a copy of the session without adaptive execution
+and with one shuffle partition. Its rows can be fetched as Arrow, so that Spark need not write them.
 """
 
 import json
@@ -28,7 +28,7 @@ from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
 KEPT_INPUT_BYTES = 1024 * 1024
-"""The most bytes of text whose rows are kept for several queries: rows in memory become part of each task of a query."""
+"""The most bytes of text whose rows are held in memory for several queries: such rows become part of each task of a query."""
 MOST_FETCHED_ROWS = 200_000
 """A query with this many rows or more is not fetched."""
 _SETTINGS = {
@@ -46,13 +46,13 @@ _OF_ONE_COMMIT = [
         "merge.deletionVectors.persistent",
     )
 ]
-"""Settings that another thread's MERGE may have set when the session is copied."""
+"""Settings to remove from the copy of a session: another thread's MERGE may have set them at that moment."""
 _MEASURES = "measures"
 _COMPRESSION = 20
-"""A compressed text file counts as so many times its size."""
+"""The assumed ratio of a text's size to the size of its compressed file."""
 _TOPICS, _OFFSET = "KafkaRelation(", re.compile(r"([\w.-]+)-\d+ -> (\d+)")
 LARGE_RECORD_BYTES = 10_000
-"""The assumed size of a record of a Kafka topic of which this process has read none yet: few records are larger."""
+"""The assumed size of a Kafka record, in bytes, until this process has read the topic: few records are larger."""
 _RECORD_BYTES = dict[str, int]()
 """By topic, the mean size of the records that were read last."""
 _ROWS_IN_MEMORY = {"LocalRelation", "OneRowRelation", "Range"}
@@ -83,7 +83,7 @@ def own_sessions() -> list[SparkSession]:
 
 
 def planned(frame: DataFrame) -> DataFrame:
-    """The frame, planned as a small query if the data files that it reads are small; else unchanged."""
+    """The frame, planned as a small query if the data files that it reads are small; otherwise unchanged."""
     small = _small_frame(_analyzed(frame), frame.sparkSession)
     return frame if small is None else small
 
@@ -94,14 +94,14 @@ def collected(frame: DataFrame) -> list[Row]:
 
 
 def fetched(frame: DataFrame) -> pa.Table | None:
-    """The rows of a small query as Arrow; None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
-    small = _limited(frame)
+    """The rows of a small query as Arrow. None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
+    small = _small_limited(frame)
     return None if small is None else _fetched(small)
 
 
-def _limited(frame: DataFrame) -> DataFrame | None:
-    """The small query of the first `MOST_FETCHED_ROWS` rows; None if it is not small."""
-    limited = frame.where(_number_in_partition() < MOST_FETCHED_ROWS)  # code of a LIMIT is new for each query
+def _small_limited(frame: DataFrame) -> DataFrame | None:
+    """The frame's small query, limited to `MOST_FETCHED_ROWS` rows for each partition; None if it is not small."""
+    limited = frame.where(_number_in_partition() < MOST_FETCHED_ROWS)  # Spark would compile new code for each LIMIT
     return _small_frame(_analyzed(limited), frame.sparkSession)
 
 
@@ -123,7 +123,7 @@ def count(frame: DataFrame) -> int:
 
 
 def kept(frame: DataFrame) -> DataFrame:
-    """The frame with its rows computed once, for several queries; they are few."""
+    """The frame with its rows computed once, for several queries. The rows must be few."""
     found = fetched(frame)
     return frame.localCheckpoint() if found is None else from_arrow(found, frame)
 
@@ -138,7 +138,7 @@ def kept_and_measured(frame: DataFrame, measures: Sequence[Column]) -> tuple[Dat
     size = _text_bytes(_analyzed(frame))
     if size is None or size > KEPT_INPUT_BYTES or not is_arrow_type(frame.schema):
         return None
-    small = _limited(frame.observe(_MEASURES, *measures))
+    small = _small_limited(frame.observe(_MEASURES, *measures))
     if small is None or (found := _fetched(small)) is None:
         return None
     measured = cast(Any, small)._jdf.queryExecution().observedMetrics().apply(_MEASURES)
@@ -146,7 +146,7 @@ def kept_and_measured(frame: DataFrame, measures: Sequence[Column]) -> tuple[Dat
 
 
 def counted(frame: DataFrame) -> tuple[DataFrame, int]:
-    """The frame with its rows computed once, as `kept` does it, and their number."""
+    """The frame with its rows computed once, as by `kept`; and their number."""
     found = fetched(frame)
     if found is None:
         rows = frame.localCheckpoint()
@@ -155,7 +155,7 @@ def counted(frame: DataFrame) -> tuple[DataFrame, int]:
 
 
 def from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
-    """Fetched rows of a frame as a frame again."""
+    """A frame of rows that were fetched from another frame, with its schema."""
     return frame.sparkSession.createDataFrame(rows, all_nullable(frame)) if rows.num_rows else frame.limit(0)
 
 
@@ -165,7 +165,7 @@ def record_sizes(topics: Iterable[str], mean_bytes: int) -> None:
 
 
 def copied(frame: DataFrame) -> DataFrame:
-    """A copy of a frame of one relation, with new column ids, so that it can be joined with the original."""
+    """A copy of a frame that reads one relation, with new column ids, so that it can be joined with the original."""
     plan = _analyzed(frame)
     return frame if plan is None else _frame_of(frame.sparkSession, plan.newInstance())
 
@@ -201,13 +201,13 @@ def _tables_if_small(plan: Any) -> list[Any] | None:
 
 
 def _text_bytes(plan: Any) -> int | None:
-    """The size of a plan's files, with Parquet counted like compressed text; None if it is not known without a job."""
+    """The estimated size of a plan's files as text, in bytes; Parquet counts as compressed. None if it is not known without a job."""
     inputs = None if plan is None else _inputs(plan)
     return None if inputs is None else sum(size * (_COMPRESSION if is_parquet else 1) for _, size, is_parquet in inputs)
 
 
 def _inputs(plan: Any) -> list[tuple[Any, int, bool]] | None:
-    """The files that a plan reads: each relation, its bytes, and whether it is Parquet; None if one is not known without a job."""
+    """Each relation that a plan reads, its bytes, and whether it is Parquet; None if the bytes of one are not known without a job."""
     leaves, inputs = plan.collectLeaves(), list[tuple[Any, int, bool]]()
     for n in range(leaves.size()):
         leaf = leaves.apply(n)
@@ -230,7 +230,7 @@ def _topic_bytes(relation: str) -> int | None:
     """The estimated size of the records that a relation of Kafka's topics reads; None if its offsets are not known.
 
     Args:
-        relation: its text, which has the first offset of each partition and then the offset after the last one.
+        relation: its text, which lists the first offset of each partition, and then the offset after the last one of each.
     """
     sized = [int(offset) * _RECORD_BYTES.get(topic, LARGE_RECORD_BYTES) for topic, offset in _OFFSET.findall(relation)]
     half = len(sized) // 2
@@ -275,5 +275,5 @@ def _frame_of(session: SparkSession, plan: Any) -> DataFrame:
 
 
 def _java_class(session: SparkSession, name: str) -> Any:
-    """A class in the JVM, without a look-up of each part of its name."""
+    """A class in the JVM. Py4J's own attribute access would make a call for each part of the name."""
     return JavaClass(name, cast(Any, session)._jvm._gateway_client)

@@ -1,4 +1,4 @@
-"""Upserts of few rows into a small table by deltalake, in a twentieth of the time of a MERGE by Spark and without a Spark job."""
+"""Upserts few rows into a small table by deltalake, without a Spark job and in a twentieth of the time of a MERGE by Spark."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,9 @@ from platform_defs.engine.lake.data_skipping import is_written_by_deltalake
 from platform_defs.engine.lake.small_queries import is_arrow_type
 
 _KEYS = (BinaryType, BooleanType, DateType, DecimalType, IntegralType, TimestampNTZType, TimestampType)
-"""The types whose values are equal for deltalake exactly if they are equal for Spark. Floats are not among them because of NaN and -0.0."""
+"""The types for which deltalake and Spark agree on equality. Floats are not among them, because of NaN and -0.0."""
 _NAME = re.compile(r"\w+")
-"""The names of columns that deltalake finds: it takes what is before a dot for a table's name."""
+"""Column names that deltalake resolves. A name must not have a dot: deltalake takes the part before it for a table's name."""
 
 
 def can_upsert(delta: DeltaTable, schema: StructType, key: Sequence[str]) -> bool:
@@ -58,10 +58,10 @@ def upsert(
         delta: the table.
         rows: the changed rows, at most one for each key, with the table's columns.
         key: the columns that identify a row; a null equals a null.
-        is_deleted: whether a changed row (`c`) is to be deleted, in the SQL of DataFusion.
+        is_deleted: the condition that a changed row (`c`) is to be deleted, in the SQL of DataFusion.
         metadata: what the commit records.
         number: the step's number.
-        only: which changed rows (`c`) match which rows of the table (`t`) with the same key, in the SQL of DataFusion; by default all.
+        only: a further condition for a changed row (`c`) to match a row of the table (`t`) with the same key, in the SQL of DataFusion.
 
     Raises:
         CommitFailedError: another writer has committed, or the store failed.

@@ -1,4 +1,4 @@
-"""SQL over tables of the lake without a Spark session, by Apache DataFusion, which deltalake contains."""
+"""Runs SQL over tables of the lake without a Spark session, by Apache DataFusion, which deltalake contains."""
 
 from collections.abc import Mapping
 
@@ -16,8 +16,8 @@ def sql_rows(lake: Lake, tables: Mapping[str, str], sql: str) -> pa.Table:
 
     Args:
         lake: the lake, or a snapshot of it.
-        tables: by the name that the query uses, a lower-case one, the path in the lake of a table that exists.
-        sql: the query. It contains no text from data.
+        tables: by the lower-case name that the query uses, the path of an existing table in the lake.
+        sql: the query. It must not contain text from data.
 
     Raises:
         LakeError: a data file of a table is missing or damaged, or a table cannot be read for another reason.

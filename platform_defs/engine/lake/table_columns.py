@@ -29,26 +29,26 @@ def configuration(bounded: Sequence[str], change_feed: bool) -> dict[str, str]:
     return found | ({"delta.enableChangeDataFeed": "true"} if change_feed else {})
 
 
-def differing_columns(held: StructType, wanted: StructType, *, may_lack: bool = False) -> list[str]:
+def differing_columns(declared: StructType, given: StructType, *, may_lack: bool = False) -> list[str]:
     """The differences between the rows' columns and the table's, as text: new, missing, or of another type.
 
     Args:
-        held: the table's columns.
-        wanted: the rows' columns.
+        declared: the table's columns.
+        given: the rows' columns.
         may_lack: whether the rows may lack columns of the table.
     """
-    has, wants = ({f.name.lower(): f.dataType.simpleString() for f in schema.fields} for schema in (held, wanted))
-    new = [f"{name} {kind} is new" for name, kind in wants.items() if name not in has]
-    missing = [f"{name} {kind} is missing" for name, kind in has.items() if name not in wants and not may_lack]
-    other = [f"{name} is {kind}, and was {has[name]}" for name, kind in wants.items() if has.get(name, kind) != kind]
+    table_types, row_types = ({f.name.lower(): f.dataType.simpleString() for f in schema.fields} for schema in (declared, given))
+    new = [f"{name} {kind} is new" for name, kind in row_types.items() if name not in table_types]
+    missing = [f"{name} {kind} is missing" for name, kind in table_types.items() if name not in row_types and not may_lack]
+    other = [f"{name} is {kind}, and was {table_types[name]}" for name, kind in row_types.items() if table_types.get(name, kind) != kind]
     return [*new, *missing, *other]
 
 
-def check_columns(table: str, held: StructType, wanted: StructType, *, may_lack: bool) -> None:
+def check_columns(table: str, declared: StructType, given: StructType, *, may_lack: bool) -> None:
     """Raise unless the rows have the table's columns.
 
     Raises:
         LakeError: the columns differ.
     """
-    if differing := differing_columns(held, wanted, may_lack=may_lack):
+    if differing := differing_columns(declared, given, may_lack=may_lack):
         raise LakeError.other_columns(table, differing)

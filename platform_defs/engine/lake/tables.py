@@ -33,7 +33,7 @@ class Lake(ChangedTables):
 class PinnedLake(Lake):
     """A snapshot of a lake: every table is read at the version that it had when it was first read.
 
-    Commits through the snapshot must be based on these versions.
+    A commit through the snapshot succeeds only on the version that the snapshot has of the table.
 
     Args:
         base: the lake itself.

@@ -1,7 +1,7 @@
 """Waiting for a lock: who waits for whom, and for how long.
 
-A writer waits for maintenance. A writer and maintenance wait for a stream, which releases a table after its present step if somebody waits.
-A stream waits for nobody, since its other tables would wait too. All other holders are errors.
+A writer waits for maintenance. A writer and maintenance wait for a stream, which releases a table after its present step if one waits.
+A stream does not wait, since its other tables would wait too. In all other cases a held lock is an error.
 """
 
 import logging
@@ -21,11 +21,12 @@ PATIENCE_S = 4 * 3600.0
 STREAM_PATIENCE_S = 1800.0
 """How long others wait for a stream, which releases a table after its present step."""
 REPORT_S = 60.0
-"""How often a waiting process logs which process it waits for."""
+"""How often a waiting process logs the holder of the lock, in seconds."""
 POLL_S = 0.2
 """How long a waiting process sleeps before it tries a lock again."""
 POLL_OF_STORE_S = 1.0
-"""The same for a lease in an object store, where each try costs requests, after first tries that are `POLL_S` and twice as long apart."""
+"""The longest sleep between two tries for a lease in an object store, where each try costs requests. The first sleeps are shorter: they
+begin with `POLL_S`, and each is twice as long as the one before."""
 _GRACE_S = 0.3
 """How long a refused lock is tried again: its new holder may not have written its name and purpose yet."""
 _log = logging.getLogger(__name__)
@@ -47,22 +48,22 @@ def patiently(
     ask: Callable[[], AbstractContextManager[Any]] | None = None,
     longest_poll_s: float = POLL_S,
 ) -> None:
-    """Take a lock, or wait for it. Whoever waits for long logs a warning each minute.
+    """Take a lock, or wait for it. A process that waits for long logs a warning each minute.
 
-    A writer waits while maintenance holds the lock; a writer and maintenance wait for a stream; a stream waits for nobody, unless it is
-    given a patience for maintenance. Any other holder is an error.
+    A writer waits while maintenance holds the lock. A writer and maintenance wait for a stream. A stream does not wait, except for
+    maintenance if it is given a patience. In all other cases a held lock is an error.
 
     Args:
         name: the name of the lock.
         take: takes it, or raises `Busy`.
         purpose: the purpose of this process.
         patience_s: how long to wait for maintenance; by default `PATIENCE_S`, and 0 for a stream.
-        ask: asks a stream for the lock until its block ends; without it, a stream is not waited for.
+        ask: asks a stream for the lock until its block ends; without it, this does not wait for a stream.
         longest_poll_s: the longest sleep between two tries; the first is `POLL_S`, and each further one twice as long.
 
     Raises:
-        LakeBusy: another process holds the lock, and is not waited for, or did not release it in time; the text says which, and since
-            when.
+        LakeBusy: another process holds the lock, and this process does not wait for it, or has waited too long; the text names the holder
+            and when it started.
     """
     begun, reported, may_ask, poll_s = time.monotonic(), -math.inf, ask is not None, POLL_S
     with ExitStack() as asking:
@@ -74,7 +75,7 @@ def patiently(
                 if is_stopped() or waited_s >= (limit_s or min(_GRACE_S, math.inf if patience_s is None else patience_s)):
                     raise LakeBusy.of(name, busy.holder, busy.purpose, waited_s if limit_s else None) from None
                 if limit_s and waited_s >= max(_GRACE_S, reported + REPORT_S):
-                    _log.warning("%s: waiting for %s, for %.0f s so far: %s", name, _named(busy.purpose), waited_s, busy.holder)
+                    _log.warning("%s: waiting for %s, for %.0f s so far: %s", name, _phrase_of_purpose(busy.purpose), waited_s, busy.holder)
                     reported = waited_s
                 if ask is not None and busy.purpose == "stream":
                     with suppress(LakeBusy):  # another process asks already; the stream gives way to that one first
@@ -85,11 +86,11 @@ def patiently(
 
 
 def _limit_s(held_for: str, purpose: Purpose, patience_s: float | None, may_ask: bool) -> float:
-    """How long to wait for a holder, in seconds; 0 if it is not waited for."""
+    """How long to wait for a holder, in seconds; 0 for no wait."""
     if held_for == "maintenance" and purpose != "maintenance":
         return patience_s if patience_s is not None else 0.0 if purpose == "stream" else PATIENCE_S
     return STREAM_PATIENCE_S if held_for == "stream" and purpose != "stream" and may_ask else 0.0
 
 
-def _named(purpose: str) -> str:
+def _phrase_of_purpose(purpose: str) -> str:
     return "the stream" if purpose == "stream" else purpose

@@ -1,7 +1,7 @@
 """Writes to the lake's tables: appends, and replacements of whole tables.
 
-Spark writes many rows, and Arrow few (see `small_queries`); deltalake commits them, and writes the rows of the ledger. All
-commit metadata is written here and in `changed_tables`.
+Spark writes many rows, and Arrow few (see `small_queries`). deltalake commits them, and writes the rows of the ledger. All commit metadata
+is written here and in `changed_tables`.
 """
 
 import json
@@ -31,7 +31,7 @@ from platform_defs.engine.lake.table_columns import bounded_columns, check_colum
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
 VECTORS_PROPERTY = "delta.enableDeletionVectors"
 ANY: Any = object()
-"""In place of an expected value or version: no check."""
+"""In place of an expected value or version: any value or version is accepted."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class WrittenTables(ReadTables, MaintainedTables):
             frame: the rows.
             table: the table; the first append creates it.
             metadata: the commit's metadata, with one key.
-            after: the expected newest value under that key; None for none. By default it is not checked.
+            after: the expected newest value under that key; None if the table must have no such value. By default it is not checked.
             number: the step's number; see `commits.commit_files`.
             pruned_by: the columns for data skipping; a new table has statistics of only these.
             widen: whether new columns are added to the table; its older rows have null in them.
-            unnamed: whether no ledger batch names a row of the table; then a column of another type replaces the old one.
+            unnamed: whether the table has uncommitted rows only. Then its rows are deleted if a column of the frame has another type.
             change_feed: whether a new table has Delta's change data feed, for readers of later updates and deletes.
 
         Returns:
@@ -193,10 +193,10 @@ class WrittenTables(ReadTables, MaintainedTables):
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
         with commits.without_merge_settings():
             to_its_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
-        self._check_landed(table, before, stamped["id"])
+        self._check_commit_exists(table, before, stamped["id"])
 
-    def _check_landed(self, table: str, before: int | None, commit: str) -> None:
-        """Raise unless Spark's commit is in the log: Delta silently skips a commit whose number does not exceed the table's."""
+    def _check_commit_exists(self, table: str, before: int | None, commit: str) -> None:
+        """Raise unless Spark's commit is in the log: Delta silently skips a commit whose number is not above the table's newest number."""
         if not self._is_committed(table, before, commit):
             raise LakeError.overtaken(table, "step")
 
@@ -256,5 +256,5 @@ class WrittenTables(ReadTables, MaintainedTables):
 
 
 def _as_stored(value: Any) -> Any:
-    """A value after a round trip through a commit's JSON."""
+    """A value as it is after a round trip through a commit's JSON, for comparisons."""
     return json.loads(json.dumps(value))

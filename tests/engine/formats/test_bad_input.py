@@ -163,7 +163,7 @@ JSON = [
             *[f'{{"k":"{k}","ts":"{TIME}"}}' for k in (r"\ud800", r"x\uDC00", r"\ud83d\ude00", r"\\ud800", r"\ud83d\u0041", r"\\\ud800")]
         ),
         ("\N{GRINNING FACE}", r"\ud800"),
-        ("malformed: it holds half of a surrogate pair",) * 4,
+        ("malformed: it contains half of a surrogate pair",) * 4,
     ),
     InputFile(
         "nested deeper than the schema: read as text, or left out",
@@ -186,8 +186,8 @@ JSON = [
         _lines(f'{{"K":"x","ts":"{TIME}"}}', _line("both", V=2), f'{{"k":"V","ts":"{TIME}"}}', f'{{"k":"y","V":3,"ts":"{TIME}"}}'),
         ("both", "V"),
         (
-            "malformed: it holds names of another case than the contract's: K",
-            "malformed: it holds names of another case than the contract's: V",
+            "malformed: it has names in another case than the contract's: K",
+            "malformed: it has names in another case than the contract's: V",
         ),
     ),
     InputFile("an unquoted NaN is not JSON", "json/nan.jsonl", _lines(f'{{"k":NaN,"ts":"{TIME}"}}'), reasons=(NO_JSON,)),
@@ -231,7 +231,7 @@ JSON = [
 HEADER, LACKS = "k,v,ts,note", "malformed: the file's header lacks "
 LACKS_ALL = f"{LACKS}k, v, ts, note; for files without a header, set the source's option `header` to `false`"
 COUNT = "malformed: not 4 fields, as its file's header has"
-OPEN = "malformed: a quoted field does not end on its line; a field may not hold a line break"
+OPEN = "malformed: a quoted field does not end on its line; a field must not contain a line break"
 CSV = [
     InputFile("names of another case", "csv/case.csv", _lines("K,V,TS,Note", f"cased,1,{TIME},n"), ("cased",)),
     InputFile(
@@ -258,7 +258,7 @@ CSV = [
         "a name twice, in different case",
         "csv/twice.csv",
         _lines(f"{HEADER},K", f"a,1,{TIME},n,b"),
-        reasons=("malformed: the file's header holds a name twice",) * 2,
+        reasons=("malformed: the file's header has a name twice",) * 2,
     ),
     InputFile(
         "a field with a line break",

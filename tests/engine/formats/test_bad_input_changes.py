@@ -22,8 +22,8 @@ from tests.support.clock import NOON, Clock
 from tests.support.small_sources import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, rows_of, source
 
 pytestmark = pytest.mark.compiled
-CHANGED = "malformed: the file changed after it was read; what is new in it can be ingested under another name"
-EMPTY, MISSING = "malformed: the file is empty", "malformed: the file was gone before it was read"
+CHANGED = "malformed: the file changed after it was read; its new rows can be ingested under another name"
+EMPTY, MISSING = "malformed: the file is empty", "malformed: the file was deleted before it was read"
 TIME = iso(START)
 
 
@@ -152,7 +152,7 @@ def test_new_columns_are_ignored_refused_or_added(make_engine: MakeEngine) -> No
     [entry] = engine.ingest()
     counts = {s.source: (s.accepted, s.quarantined) for s in entry}
     assert counts == {"l": (4, 4), "r": (2, 0), "out": (1, 3)}
-    reason = "malformed: it brings columns that the contract does not name: "
+    reason = "malformed: it has columns that the contract does not name: "
     assert _quarantine_reasons(engine, "out", 2) == [("2.csv", f"{reason}w"), ("2.jsonl", f"{reason}w"), ("2.parquet", f"{reason}n")]
     assert {found for _, found in _quarantine_reasons(engine, "l", 2)} == {reason + n for n in odd}
     added = [("a", None, None), ("b", "7", None), ("c", None, None), ("d", "8", None), ("p", None, 5)]

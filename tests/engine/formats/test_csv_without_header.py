@@ -65,7 +65,7 @@ def test_lines_are_quarantined_if_no_field_can_hold_a_column(make_engine: MakeEn
     engine = make_engine([source("l", schema="k string, v int, ts timestamp, w array<int>", options=NO_HEADER)], [])
     land(engine, "l", "rows.csv", [f"a;1;{TIME};2"])
     _ingest(engine)
-    assert _quarantined(engine) == [(f"a;1;{TIME};2", "malformed: no field of a CSV file can hold w")]
+    assert _quarantined(engine) == [(f"a;1;{TIME};2", "malformed: no field of a CSV file can contain w")]
 
 
 def test_another_value_of_the_option_is_refused():

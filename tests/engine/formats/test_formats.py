@@ -138,13 +138,13 @@ CSV_ACCEPTED = {
 COUNT = "malformed: not 4 fields, as its file's header has"
 CSV_QUARANTINED = {
     ("k,v", "malformed: the file's header lacks ts, note"),
-    ("k,k,v,ts,note", "malformed: the file's header holds a name twice"),
+    ("k,k,v,ts,note", "malformed: the file's header has a name twice"),
     ("empty.csv", "malformed: the file is empty"),
     ("lacks,1", "malformed: the file's header lacks ts, note"),
     ("lacks,2", "malformed: the file's header lacks ts, note"),
     (f"few,1,{TIME}", COUNT),
     (f"many,1,{TIME},n,m", COUNT),
-    (f"twice,x,1,{TIME},n", "malformed: the file's header holds a name twice"),
+    (f"twice,x,1,{TIME},n", "malformed: the file's header has a name twice"),
     (f",1,{TIME},n", "missing: k"),
     (f"text,x,{TIME},n", "type: v is no int"),
     ("no time,1,,n", "event time: missing"),

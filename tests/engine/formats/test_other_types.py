@@ -1,4 +1,4 @@
-"""Values of another type than a column's: they are converted where none is lost, else the row is quarantined with the reason."""
+"""Values of another type than their column's: a value is converted if nothing is lost, otherwise the row is quarantined with the reason."""
 
 import json
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tests.support.small_sources import START, iso, land, rows_of, source
 pytestmark = pytest.mark.compiled
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 LATER = "; the first file with this column had that type: send it as that type, or under another name"
-HUGE = "holds a decimal with an exponent of five digits or more"
+HUGE = "contains a decimal with an exponent of five digits or more"
 UNREAD = "malformed: the file cannot be read: [UNSUPPORTED_TIME_TYPE]"
 INT, TEXT, BYTES = pa.array([5], pa.int32()), pa.array(["x"]), pa.array([b"\xff"])
 A_INT = pa.array([{"a": 1}], pa.struct({"a": pa.int32()}))
@@ -59,7 +59,7 @@ def _outcome(engine: Engine, name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Added:
-    """A column that two files have: its values in both, and what comes out for the first and the second."""
+    """A column that two files have: its value in each file, and the expected outcome for each."""
 
     id: str
     first: pa.Array | str
@@ -131,7 +131,7 @@ def test_an_added_column_with_another_type_is_converted_or_quarantined(make_engi
 
 @dataclass(frozen=True)
 class Nested:
-    """A declared nested column, its value in a file, and what comes out."""
+    """A declared nested column, its value in a file, and the expected outcome."""
 
     id: str
     type: str

@@ -68,7 +68,7 @@ def test_a_schema_stored_in_a_parquet_footer_loads_no_class(
     assert rows_of(engine.views.table("events/ignore"), "k", "v") == [(k, 1) for k in sorted([*FOOTER_SCHEMAS, "g"])]
     assert rows_of(engine.views.table("events/add"), "k", "w") == [(k, None if k == "g" else "x") for k in sorted([*FOOTER_SCHEMAS, "g"])]
     assert {r for (r,) in rows_of(engine.views.table("quarantine/reject"), "reason")} == {
-        "malformed: it brings columns that the contract does not name: w"
+        "malformed: it has columns that the contract does not name: w"
     }
 
 

@@ -23,7 +23,7 @@ def test_a_time_of_day_that_the_contract_does_not_name_is_ignored(make_engine: M
     assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"l": (1, 0), "added": (0, 1), "out": (0, 1), "named": (0, 1)}
     assert rows_of(engine.reading.log("l", 1), "k", "v") == [("a", 1)]
     reasons = {name: rows_of(engine.views.table(f"quarantine/{name}"), "reason")[0][0] for name in ("added", "out", "named")}
-    brings = "malformed: it brings columns that the contract does not name: at"
-    assert (reasons["added"], reasons["out"]) == (brings, brings)
+    has_new_columns = "malformed: it has columns that the contract does not name: at"
+    assert (reasons["added"], reasons["out"]) == (has_new_columns, has_new_columns)
     assert reasons["named"].startswith("malformed: the file cannot be read: [UNSUPPORTED_TIME_TYPE]")
     assert engine.ingest() == []

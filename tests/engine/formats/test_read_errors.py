@@ -201,13 +201,13 @@ CASES = [
         r"StrangeException: \x1b[31mred",
     ),
     Case("a message that cannot be parsed", "no route", "transient", "no route"),
-    Case("a missing file", _failed("java.io.FileNotFoundException: /in/a.jsonl (No such file or directory)"), "missing", "gone"),
-    Case("a missing path in a listing", "[PATH_NOT_FOUND] Path does not exist: file:/in/a.jsonl", "missing", "gone"),
+    Case("a missing file", _failed("java.io.FileNotFoundException: /in/a.jsonl (No such file or directory)"), "missing", "deleted"),
+    Case("a missing path in a listing", "[PATH_NOT_FOUND] Path does not exist: file:/in/a.jsonl", "missing", "deleted"),
     Case(
         "a missing object in a store",
         _failed("java.io.FileNotFoundException: No such file or directory: s3a://b/a.jsonl"),
         "missing",
-        "gone",
+        "deleted",
     ),
 ]
 

@@ -56,7 +56,7 @@ def test_a_broker_that_does_not_answer_is_an_error_with_a_reason(monkeypatch: py
                 topic_offsets(topics)
 
 
-def test_a_pattern_of_java_is_left_to_it() -> None:
+def test_a_pattern_that_only_java_can_match_is_refused() -> None:
     topics = Topics(options={"kafka.bootstrap.servers": "127.0.0.1:1", "subscribePattern": r"\p{Lower}+"})
     with pytest.raises(TopicLookError, match="which only Java can match"):
         topic_offsets(topics)

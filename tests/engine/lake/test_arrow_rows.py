@@ -1,4 +1,4 @@
-"""Rows as Arrow: of every shape, and with an error if the thread of the query ends without one."""
+"""Rows are fetched as Arrow whatever their types, and a query's thread that ends without reporting an error gives one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ def test_an_error_of_the_query_is_raised(spark: SparkSession) -> None:
 
 
 def test_a_thread_that_ends_without_an_answer_is_an_error(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a wrong password the thread ends before it runs the query, and reports it to nobody; PySpark waits for it forever."""
+    """With a wrong password the thread ends before it runs the query and reports no error, so that PySpark would wait for it forever."""
     load: Callable[[Any, Any], Any] = module._load_from_socket
     monkeypatch.setattr(module, "_load_from_socket", lambda found, serializer: load((found[0], "wrong"), serializer))
     monkeypatch.setattr(module, "_END_S", 1)

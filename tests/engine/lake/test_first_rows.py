@@ -47,7 +47,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def _rows(spark: SparkSession, first: int, end: int) -> DataFrame:
-    """Rows with a column of each type; every fifth has nulls only, but for its key."""
+    """Rows with a column of each type; every fifth row has only nulls, except for its key."""
     columns = [F.expr(sql if name == "k" else f"if(id % 5 = 4, null, {sql})").alias(name) for name, sql in EVERY_TYPE.items()]
     return spark.range(first, end, 1, 1).select(*columns)
 
@@ -78,7 +78,7 @@ def test_rows_of_every_type_equal_those_of_spark_in_the_same_order(
     assert _assert_equal(spark, lake, (1, 20, 38, 54, 100)) == 54
 
 
-def test_a_column_that_earlier_files_lack_or_name_in_another_case(spark: SparkSession, lake: Lake) -> None:
+def test_a_column_that_earlier_files_lack_is_null_and_case_is_ignored(spark: SparkSession, lake: Lake) -> None:
     for n, columns in enumerate((["id as K", "1 as a"], ["id as k", "2 as a", "'x' as added"])):
         lake.append(spark.range(n * 10, n * 10 + 5, 1, 1).selectExpr(*columns), "t", {"n": n}, widen=True)
     assert _assert_equal(spark, lake, (3, 20)) == 10
@@ -86,7 +86,7 @@ def test_a_column_that_earlier_files_lack_or_name_in_another_case(spark: SparkSe
 
 
 def test_rows_that_deltalake_merges_equal_those_of_spark(spark: SparkSession, lake: Lake) -> None:
-    """It writes texts and bytes as views, and an update as a new file."""
+    """deltalake writes texts and bytes as view types, and an update as a new file."""
     lake.append(_rows(spark, 0, 9), "t", {"n": 1})
     rows, delta = arrow_rows(_rows(spark, 3, 14)), DeltaTable(lake.path("t"))
     upsert(delta, rows, ["k"], is_deleted="c.`k` = 5", metadata={"n": 2}, number=2)

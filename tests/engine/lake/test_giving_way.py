@@ -1,4 +1,4 @@
-"""A stream gives way: others wait for its lock, it sees that they wait, and it waits for nobody. Without Spark."""
+"""A stream gives way: other processes wait for its lock, it finds out that they wait, and does not wait itself. Without Spark."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ class Waiter(threading.Thread):
             self._order.append(self._purpose)
 
 
-def _until(condition: object) -> None:
+def _wait_until(condition: object) -> None:
     end = time.monotonic() + WAIT_S
     while not condition():  # pyright: ignore[reportCallIssue]
         assert time.monotonic() < end
@@ -48,7 +48,7 @@ def test_a_stream_sees_who_waits_for_its_lock_and_is_waited_for(lake: Lake, purp
     with lake.writer("t", "stream"):
         assert lake.asking("t") is None
         other = Waiter(lake, purpose, order)
-        _until(lambda: lake.asking("t"))
+        _wait_until(lambda: lake.asking("t"))
         assert str(lake.asking("t")).startswith("process ")
         assert order == []
         order.append("stream")
@@ -58,18 +58,18 @@ def test_a_stream_sees_who_waits_for_its_lock_and_is_waited_for(lake: Lake, purp
     assert lake.busy("t") is None
 
 
-def test_two_that_wait_both_get_their_turn(lake: Lake) -> None:
+def test_two_waiting_processes_both_get_the_lock(lake: Lake) -> None:
     order = list[str]()
     with lake.writer("t", "stream"):
         others = [Waiter(lake, "write", order), Waiter(lake, "maintenance", order)]
-        _until(lambda: lake.asking("t"))
+        _wait_until(lambda: lake.asking("t"))
     for other in others:
         other.join(WAIT_S)
     assert sorted(order) == ["maintenance", "write"]
 
 
 @pytest.mark.parametrize("purpose", ["write", "maintenance", "stream"])
-def test_a_stream_waits_for_nobody(lake: Lake, purpose: Purpose) -> None:
+def test_a_stream_neither_waits_for_a_lock_nor_asks_for_it(lake: Lake, purpose: Purpose) -> None:
     with lake.writer("t", purpose):
         began = time.monotonic()
         with pytest.raises(LakeBusy, match="t has a writer already: process"), lake.writer("t", "stream"):
@@ -78,13 +78,13 @@ def test_a_stream_waits_for_nobody(lake: Lake, purpose: Purpose) -> None:
         assert lake.asking("t") is None, "it does not ask either"
 
 
-def test_a_sensor_that_looks_at_a_streams_lock_neither_waits_nor_asks(lake: Lake) -> None:
+def test_a_look_at_the_holder_neither_waits_for_a_stream_nor_asks_it(lake: Lake) -> None:
     with lake.writer("t", "stream"):
         assert str(lake.busy("t")).startswith("t has a writer already: process ")
         assert lake.asking("t") is None
 
 
-def test_others_stop_waiting_after_a_time(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_for_a_stream_times_out(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform_defs.engine.lake.waits.STREAM_PATIENCE_S", 0.3)
     message = r"t has a writer already: process .* it is a stream, whose present step did not end in 0 minutes.*TIDEMARK_MAX_STEP"
     with lake.writer("t", "stream"), pytest.raises(LakeBusy, match=message), lake.writer("t"):
@@ -92,19 +92,19 @@ def test_others_stop_waiting_after_a_time(lake: Lake, monkeypatch: pytest.Monkey
     assert lake.asking("t") is None
 
 
-def test_a_request_of_a_dead_process_is_none(tmp_path: Path) -> None:
-    """The operating system releases the lock by which it asked; its note remains."""
+def test_a_request_of_a_dead_process_is_ignored(tmp_path: Path) -> None:
+    """The operating system releases the lock by which the process asked; the file with its name remains."""
     lake = Lake(f"{tmp_path}/lake")
     with lake.writer("t", "stream"):
         (Path(lake.root) / "_locks" / f"t{NEXT}.holder").write_text('{"holder": "process 1", "purpose": "write"}')
         assert lake.asking("t") is None
 
 
-def test_a_stream_reads_a_request_again_whose_log_is_cleaned_up_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_retries_the_read_of_a_request_whose_log_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, order = Lake(f"file://{tmp_path}/lake", 60.0, leases=True), list[str]()
     with lake.writer("t", "stream"):
         other = Waiter(lake, "write", order)
-        _until(lambda: lake.asking("t"))
+        _wait_until(lambda: lake.asking("t"))
         faults, opened = [DeltaError("a commit file is missing")], locks.DeltaTable
 
         def open_table(uri: str, **options: Any) -> Any:
@@ -132,4 +132,4 @@ def test_a_stream_keeps_its_step_if_the_store_does_not_answer_who_waits(
         with monkeypatch.context() as patch:
             patch.setattr(locks, "DeltaTable", fails)
             assert lake.asking("t") is None
-        assert "it is not known whether a process waits for t" in caplog.text
+        assert "cannot find out whether a process waits for t" in caplog.text

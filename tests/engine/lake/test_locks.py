@@ -121,9 +121,9 @@ def test_a_holder_detects_a_lost_renewal(tmp_path: Path, wall: WallClock, monkey
     def overtaken(table: DeltaTable, record: dict[str, Any] | None) -> bool:
         monkeypatch.undo()
         other.take()
-        return one._put(table, record)
+        return one._commit_record(table, record)
 
-    monkeypatch.setattr(one, "_put", overtaken)
+    monkeypatch.setattr(one, "_commit_record", overtaken)
     with pytest.raises(LakeError, match="ledger has another writer now"):
         one.check()
     other.check()

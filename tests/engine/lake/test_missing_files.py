@@ -72,7 +72,7 @@ def test_a_running_stream_names_a_lost_file(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
-def test_a_step_and_the_law_name_a_lost_file_of_a_log(engine: Engine, damage: str) -> None:
+def test_the_errors_of_a_step_and_of_an_account_name_a_lost_file_of_a_log(engine: Engine, damage: str) -> None:
     file = data_file(engine, "events/l", 1)
     file.unlink() if damage == "deleted" else file.write_bytes(file.read_bytes()[:-40])
     with pytest.raises(LakeError, match=missing_file("events/l", file, 1)):

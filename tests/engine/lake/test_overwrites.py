@@ -33,7 +33,7 @@ def _feed(spark: SparkSession, lake: Lake, table: str) -> list[str]:
 
 
 def test_deltalake_and_spark_overwrite_alike(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table is created, its rows are replaced, and then its columns, by rows and by none."""
+    """A table is created, then its rows are replaced, and then its columns, by a frame with rows and by an empty frame."""
     versions: list[tuple[DataFrame, dict[str, Any]]] = [
         (spark.sql(TYPES.format(3)), {"pruned_by": ["k", "t"], "change_feed": True}),
         (spark.sql(TYPES.format(5)).where("k > 1"), {"pruned_by": ["k"]}),
@@ -59,7 +59,7 @@ def test_deltalake_and_spark_overwrite_alike(spark: SparkSession, lake: Lake, mo
 
 
 def test_a_table_that_loses_a_column_with_statistics_is_left_to_spark(spark: SparkSession, lake: Lake) -> None:
-    """deltalake cannot change in the same commit which columns have statistics, and Spark refuses a table that lacks one of them."""
+    """In one commit, deltalake cannot change which columns have statistics, and Spark refuses a table that lacks such a column."""
     lake.overwrite(spark.sql(OTHER), "t", {"m": 1}, number=1, pruned_by=["k", "t"])
     delta = lake.delta("t")
     assert delta is not None
@@ -83,7 +83,7 @@ def test_an_overwrite_by_a_step_that_was_made_is_refused(spark: SparkSession, la
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_another_writers_commit_is_not_replaced(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, exists: bool) -> None:
-    """A writer is paused after it has opened the table, or has found none; meanwhile another one commits."""
+    """A writer is paused after it has opened the table, or has found that there is none; meanwhile another writer commits."""
     if exists:
         lake.overwrite(spark.range(3), "t", {"m": 1}, number=1)
     opened = [lake.delta("t")]

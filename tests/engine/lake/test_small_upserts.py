@@ -42,7 +42,7 @@ def _frame(spark: SparkSession, rows: list[tuple[int | None, int, str]], kind: s
     return frame.select(*own, *[F.col("kind")] * change)
 
 
-def _made(spark: SparkSession, lake: Lake, table: str, kind: str) -> None:
+def _create_table(spark: SparkSession, lake: Lake, table: str, kind: str) -> None:
     rows = _frame(spark, [(None, 0, ""), *[(n, n, "") for n in range(2 if kind == "boolean" else 8)]], kind, change=False)
     lake.overwrite(rows, table, {"m": 1}, number=1, pruned_by=KEY, change_feed=True)
 
@@ -52,7 +52,7 @@ def _changes(kind: str, seed: int) -> list[tuple[int | None, int, str]]:
     return [(n, rng.randrange(100, 200), rng.choice(["+I", "+U", "-D"])) for n in rng.sample(numbers, rng.randint(1, len(numbers)))]
 
 
-def _feed(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
+def _change_feed(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
     changes = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(lake.path(table))
     return changes.drop("_commit_timestamp")
 
@@ -74,7 +74,7 @@ def upserted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     """For each kind of key two equal tables, each of which gets the same changes, one by deltalake and the other by Spark."""
     lakes = {kind: Lake(str(tmp_path_factory.mktemp(kind))) for kind in KEYS}
     for kind, lake in lakes.items():
-        _made(spark, lake, "few", kind)
+        _create_table(spark, lake, "few", kind)
         shutil.copytree(lake.path("few"), lake.path("many"))
         for step in (2, 3):
             changes = _frame(spark, _changes(kind, step), kind, change=True)
@@ -92,7 +92,7 @@ def upserted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 
     by_deltalake, by_spark = (rows(lambda lake, table=table: lake.read(spark, table)) for table in ("few", "many"))
     read_by_spark = rows(lambda lake: lake.frame(spark, "few"))
-    feeds = [rows(lambda lake, table=table: _feed(spark, lake, table)) for table in ("few", "many")]
+    feeds = [rows(lambda lake, table=table: _change_feed(spark, lake, table)) for table in ("few", "many")]
     results: dict[str, Upserted] = {}
     for kind, lake in lakes.items():
         newest = lake.newest("few", "m")
@@ -112,7 +112,7 @@ def test_deltalake_and_spark_upsert_the_same_rows(upserted: dict[str, Upserted],
 
 def test_a_step_that_was_applied_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
-    _made(spark, lake, "t", "int")
+    _create_table(spark, lake, "t", "int")
     changes, before = _frame(spark, [(1, 100, "+U")], "int", change=True), lake.version("t")
     with pytest.raises(LakeError, match="another writer"):
         lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 1}, number=1)
@@ -123,7 +123,7 @@ def test_a_step_that_was_applied_is_refused(spark: SparkSession, tmp_path: Path)
 def test_a_step_that_changes_no_row_is_committed(spark: SparkSession, tmp_path: Path, rows: list[tuple[int | None, int, str]]) -> None:
     """Without the commit, the table would seem to lack the step, and would never again be compared with its changelog."""
     lake = Lake(str(tmp_path / "lake"))
-    _made(spark, lake, "t", "int")
+    _create_table(spark, lake, "t", "int")
     changes, before = _frame(spark, [*rows, (98, 1, "-D")], "int", change=True).limit(len(rows)), json_rows(lake.read(spark, "t"))
     assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
     newest = lake.newest("t", "m")
@@ -137,7 +137,7 @@ def test_a_failure_of_the_store_is_not_called_another_writer(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     lake = Lake(str(tmp_path / "lake"))
-    _made(spark, lake, "t", "int")
+    _create_table(spark, lake, "t", "int")
 
     def fail(*_: object, **__: object) -> None:
         raise error
@@ -149,7 +149,7 @@ def test_a_failure_of_the_store_is_not_called_another_writer(
 
 def test_another_writers_commit_is_not_overwritten(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(str(tmp_path / "lake"))
-    _made(spark, lake, "t", "int")
+    _create_table(spark, lake, "t", "int")
     changes, seen = _frame(spark, [(1, 100, "+U")], "int", change=True), lake.delta("t")
     assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
     after = lake.version("t")
@@ -163,7 +163,7 @@ def test_another_writers_commit_is_not_overwritten(spark: SparkSession, tmp_path
 
 
 @pytest.mark.parametrize("reason", ["float key", "dotted name", "deletion vectors", "large", "many rows"])
-def test_what_deltalake_would_write_otherwise_is_left_to_spark(
+def test_rows_that_deltalake_would_merge_differently_are_left_to_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     lake, rows = Lake(str(tmp_path / "lake")), spark.range(3).select((F.col("id") + F.lit(0.5)).alias("x"), "id")

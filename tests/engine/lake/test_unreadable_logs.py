@@ -112,7 +112,7 @@ def test_a_commit_that_lost_its_last_lines_stops_every_computation_from_it(engin
     after = make_engine(SOURCES, ASSETS)
     land(after, "l", "3.jsonl", [Event("a", 3, 3 * HOUR).line])
     for act in (after.ingest, after.drain, lambda: after.advance("pairs")):
-        with pytest.raises(UnreadableLogError, match=r"the Delta log of events/l cannot be read: .*commit 2 lists files of 0 rows"):
+        with pytest.raises(UnreadableLogError, match=r"the Delta log of events/l cannot be read: .*commit 2 lists files with 0 rows"):
             act()
     assert after.ledger.head == 3
     assert after.accounts.count_differences("pairs") == {("l", 3): (2, 0)}
