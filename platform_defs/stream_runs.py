@@ -1,4 +1,4 @@
-"""The runs of Dagster's job `stream`: which lake each works on, whether one starts or runs, why one has ended, and why it stays off."""
+"""The runs of Dagster's job `stream`: their lake, whether one is starting or running, why one ended, and why none may be started."""
 
 import hashlib
 from collections.abc import Sequence
@@ -23,7 +23,8 @@ TAG = "tidemark/stream"
 STARTS_S = 300.0
 """How long a run may take from its start until it holds its lock: its process loads the code."""
 HEALTHY_S = 600.0
-"""A run that has lasted this long works: it does not lengthen the wait after a later failure, and an alert of failures ends with it."""
+"""A run that has lasted this long counts as healthy: earlier failures no longer lengthen the wait after the next failure, and an alert
+about them ends."""
 _LOOKED_AT = 16
 _KILLED = "Run execution process"
 """The first words of Dagster's event for a process that has ended without recording it."""
@@ -42,13 +43,16 @@ def newest_runs(instance: dg.DagsterInstance, engine: Engine) -> Sequence[RunRec
 
 
 def is_starting(record: RunRecord, now_s: float) -> bool:
-    """Whether a run waits in Dagster's queue, or was started so lately that its stream may not hold the lock yet."""
+    """Whether a run waits in Dagster's queue, or was started so recently that its stream may not hold the lock yet."""
     run = record.dagster_run
     return not run.is_finished and (run.status in _WAITING or now_s - record.update_timestamp.timestamp() < STARTS_S)
 
 
 def run_lock(engine: Engine) -> AbstractContextManager[None]:
-    """Hold the lock of a run while the block runs: a run ingests for a part of its time only, and also starts a JVM and accounts."""
+    """Hold the lock of a run while the block runs.
+
+    The lock of the ingest would not do: a run does not hold it while it starts a JVM or accounts for rows.
+    """
     return engine.lake.writer(_lock(engine))
 
 
@@ -62,10 +66,10 @@ def _lock(engine: Engine) -> str:
 
 
 def ingesting(instance: dg.DagsterInstance, engine: Engine) -> str | None:
-    """Why other runs neither ingest nor advance tables; None if they may.
+    """Why other runs must neither ingest nor advance tables now; None if they may.
 
-    A process ingests, or a run of the job starts: a stream does both. Or the sensor `stream_supervisor` is on, and keeps the stream off:
-    a user who cancelled it, or a violated law, has stopped the work on the lake.
+    There are three reasons: a process ingests; a run of the job `stream`, which ingests and advances, is starting; or the sensor
+    `stream_supervisor` is on but starts no stream, because a user cancelled the stream or the conservation law is violated.
     """
     if busy := engine.ingestion.busy():
         return busy
@@ -107,7 +111,7 @@ def _is_supervised(instance: dg.DagsterInstance, newest: Sequence[RunRecord]) ->
 
 
 def reason_of_end(instance: dg.DagsterInstance, run_id: str) -> str:
-    """Why a run has ended, in one line. Of an error that Tidemark did not write it has the class only, as its text may quote rows."""
+    """Why a run has ended, in one line. For an error that is not Tidemark's, only its class: the text may quote rows."""
     if failed := failed_steps(instance, run_id):
         return failed
     kinds = {DagsterEventType.ENGINE_EVENT, DagsterEventType.RUN_FAILURE}

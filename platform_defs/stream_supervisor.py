@@ -1,4 +1,4 @@
-"""The sensor that keeps the job `stream` running: it starts it, starts it again with back-off, and says why it has stopped."""
+"""The sensor that keeps the job `stream` running: it starts a run, restarts it after growing waits, and reports why a run ended."""
 
 from itertools import takewhile
 
@@ -46,7 +46,7 @@ def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.R
     if newest is not None and not newest.dagster_run.is_finished:
         if is_starting(newest, now_s) or running(engine):
             return dg.SkipReason(f"run {newest.dagster_run.run_id} has not ended yet")
-        instance.report_run_failed(newest.dagster_run, _LEFT)  # else it would be shown as running beside the next one
+        instance.report_run_failed(newest.dagster_run, _LEFT)  # otherwise Dagster would show two running runs
         records = [*newest_runs(instance, engine)]
     if off := kept_off(engine, records):
         return dg.SkipReason(off)
@@ -58,16 +58,16 @@ def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.R
 
 
 def _subject_of_input(engine: Engine) -> str | None:
-    """The input that waits, or may wait: topics that cannot be looked at without Spark may have records. None if nothing does.
+    """The input that waits or may wait, as text; None if none does. Input may wait in topics that cannot be checked without Spark.
 
-    The next run is requested at once when the input has changed since the last one, and otherwise, as for such topics, after 15 minutes.
+    If the input has changed since the last run, the next run is requested at once; otherwise after 15 minutes, as for such topics.
     """
     found = waiting_input(engine)
     return found.subject or (None if found.is_known else JOB)
 
 
 def _since_healthy(records: list[RunRecord]) -> list[RunRecord]:
-    """The newest runs up to the first that lasted long."""
+    """The newest runs, up to and including the first healthy one; see `stream_runs`."""
     short = [*takewhile(lambda record: _lasted_s(record) < HEALTHY_S, records)]
     return records[: len(short) + 1]
 

@@ -1,4 +1,4 @@
-"""Pydantic models of specifications, made from their dataclasses: the schema of a pipeline in YAML.
+"""Makes pydantic models from the dataclasses of specifications (sources, tables, operators): the schema of a pipeline in YAML.
 
 A field of a model has the name, the type and the description of the dataclass's field, so a parameter is described in one place. Values are
 not converted. Where a field may be one of several specifications, its YAML is a mapping with one key, the specification's name, as in
@@ -152,7 +152,7 @@ def _descriptions(kind: type) -> dict[str, str]:
 
 
 def _type(hint: Any) -> Any:
-    """The type of a model's field for that of a dataclass's field."""
+    """The type of a model's field, given the type of the dataclass's field."""
     if hint in _PROTOCOLS:
         return one_of(_PROTOCOLS[hint])
     if dataclasses.is_dataclass(hint):
@@ -183,7 +183,7 @@ _COLLECTIONS: dict[Any, Callable[[Any], Any]] = {
 
 
 def _specified(value: Any) -> Any:
-    """A specification, or its parameter, for a value of a model."""
+    """The specification, or the parameter of one, for a value of a model."""
     if isinstance(value, Declared):
         return value.specification()
     if isinstance(value, list):

@@ -32,7 +32,7 @@ _WORDS = {
     "bool_type": "legal: true or false",
     "key": KEYS,
 }
-"""Words for pydantic's kinds of errors."""
+"""The text for each of pydantic's kinds of errors."""
 
 
 class DeclaredError(TidemarkError, ValueError):
@@ -201,7 +201,7 @@ def _expectation(table: str, one: Expectation) -> Any:
 
 
 def _document_path(location: Sequence[object], kind: str, document: object) -> str:
-    """The path of a value, such as `tables[2].operator.top_k`, without pydantic's own parts, such as the alternatives of a union."""
+    """The path of a value, such as `tables[2].operator.top_k`, without parts that pydantic adds, such as the alternatives of a union."""
     path, value = "", document
     for number, part in enumerate(location[:-2] if kind == "key" else location):
         is_missing = kind == "missing" and number == len(location) - 1

@@ -9,7 +9,7 @@ from assets.factories.sentences import count
 
 @dataclass(frozen=True)
 class Alert:
-    """What an alert reports.
+    """The content of an alert.
 
     Args:
         subject: the job or the check, such as `job advance` or `check conservation_law of order_wide`.

@@ -1,4 +1,4 @@
-"""The sensor that sends alerts of jobs and checks that fail again and again, and of those that succeed again. It needs no Spark."""
+"""The sensor that sends an alert when a job or check fails repeatedly, and a message when it succeeds again. It needs no Spark."""
 
 import json
 import time
@@ -57,7 +57,7 @@ class Delivery:
 
     Args:
         hooks: the hooks, by name.
-        known: for each failing subject the hooks that have delivered its alert, since when it fails, and how often; updated.
+        known: for each failing subject, the hooks that have delivered its alert, since when it has failed, and how often. It is updated.
         ui: the base URL of Dagster's UI; None if it is not set.
     """
 
@@ -71,10 +71,10 @@ class Delivery:
     def send(self, found: Mapping[str, Streak]) -> None:
         """Send an alert for each subject that fails, and a message for each that has succeeded since its alert.
 
-        A hook that fails is not used again in this call; what it did not deliver is sent by the next one.
+        A hook that fails is not used again in this call; the next call sends what it did not deliver.
         """
         for subject in [*self.known]:
-            if subject not in found:  # it is no part of the code location any more
+            if subject not in found:  # it was removed from the code location
                 del self.known[subject]
         for subject, streak in found.items():
             if streak.is_failing:
@@ -84,7 +84,7 @@ class Delivery:
 
     @property
     def summary(self) -> str:
-        """What was sent, and what fails."""
+        """The number of sent alerts, the failing jobs and checks, and the problems of hooks."""
         state = f"failing: {', '.join(self.known)}" if self.known else "no job or check fails"
         return "; ".join([*([f"{self._sent} sent"] if self._sent else []), state, *self.problems])
 

@@ -1,7 +1,7 @@
 """The check `fresh` of each table with a limit, and the sensor that evaluates these checks between runs. Neither needs Spark.
 
-Dagster's own freshness policies compare the age of the newest materialisation with a limit. A table whose sources send nothing is not
-materialised, so it would be overdue every night. This check counts the time for which rows have waited for the table.
+Dagster's own freshness policies compare the age of the newest materialization with a limit. A table whose sources send nothing is not
+materialized, so it would be overdue every night. This check measures how long rows have waited for the table.
 """
 
 import json
@@ -50,7 +50,7 @@ def fresh_checks(limits: Mapping[str, int]) -> dg.AssetChecksDefinition:
 
 
 def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
-    """The sensor that evaluates the checks. It starts no run; it reports a result if Dagster shows another, and otherwise once an hour.
+    """The sensor that evaluates the checks. It starts no run. It reports a result if it differs from the one in Dagster, or once an hour.
 
     Args:
         limits: for each table, how long it may wait to reflect rows, in ms.
@@ -95,7 +95,7 @@ def evaluated(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict[str, 
     for name, limit in limits.items():
         try:
             found[name] = _result(name, limit, freshness.waiting(name), now)
-        except (TidemarkError, DeltaError, OSError) as error:  # of this table, or of one that it reads; other tables are evaluated
+        except (TidemarkError, DeltaError, OSError) as error:  # other tables are still evaluated
             found[name] = {
                 "passed": False,
                 "severity": dg.AssetCheckSeverity.ERROR,

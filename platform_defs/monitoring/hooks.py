@@ -1,4 +1,4 @@
-"""The hooks that deliver alerts: a webhook, a shell command, and mail. An error names the host only, since a URL may be a secret."""
+"""The hooks that deliver alerts: a webhook, a shell command, and mail. Errors name only the host, since a URL may be a secret."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Refuse redirects: the POST would become a GET, and the alert would be lost."""
 
     def redirect_request(self, *_: Any) -> None:
-        """None, so that the answer is an error."""
+        """Return None, so that a redirect is an error."""
 
 
 def _post(url: str, alert: Alert) -> None:

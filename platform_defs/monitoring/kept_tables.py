@@ -1,4 +1,4 @@
-"""A lake whose opened tables are kept between scrapes and only brought up to date, which takes a tenth of the time of opening them."""
+"""A lake that keeps its opened tables between scrapes. To update an opened table takes a tenth of the time of opening it."""
 
 from dataclasses import dataclass, field, fields, replace
 
@@ -13,7 +13,8 @@ from platform_defs.engine.lake.tables import Lake
 class KeptTables(Lake):
     """A lake that keeps its opened tables. It must be used by one thread at a time, through one snapshot after the other.
 
-    A table that was deleted and created again is opened again. Where this cannot be recognized, no table is kept (see `incarnation`).
+    A table that was deleted and created again is opened again. In a store in which this cannot be recognized, no table is kept; see
+    `incarnation`.
     """
 
     _kept: dict[str, tuple[DeltaTable, str]] = field(default_factory=dict, init=False, compare=False, repr=False)

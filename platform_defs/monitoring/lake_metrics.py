@@ -82,7 +82,7 @@ class LakeMetrics(Collector):
 
 
 class _Totals:
-    """The counts of each source, to which each scrape adds those of new batches only."""
+    """The counts of each source. Each scrape adds only the counts of new batches."""
 
     def __init__(self) -> None:
         self._of, self._head, self._found = "", 0, dict[str, dict[str, int]]()
@@ -180,7 +180,7 @@ class _TableMetrics:
         return [one for one in self._all if one.samples]
 
     def add(self, name: str) -> None:
-        """Add the metrics of a table. A table that cannot be read hides no other one; its readers lack the metrics that need it."""
+        """Add the metrics of a table. If it cannot be read, only its metrics are missing, and those of its readers that depend on it."""
         try:
             now = self._pending.progress(name)
         except _UNREADABLE as error:

@@ -1,4 +1,4 @@
-"""How often jobs and checks have failed in a row, from Dagster's instance."""
+"""Counts how often jobs and checks have failed in a row, from the records of Dagster's instance."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from platform_defs.stream_runs import JOB as STREAM
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _ENDED_CHECKS = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 _AT_ONCE, _MOST_RECORDS = 200, 10_000
-"""The number of records of a check that are read at once, and at most. A run makes one for each day, and a stream more and more."""
+"""The number of records of a check that are read at once, and the most that are read. A run makes one for each day, a stream ever more."""
 _AT_FIRST = {LAW, FRESH}
-"""Checks of which one failure is enough: a stream that breaks the law is not started again, and the limit of a fresh table is a time."""
+"""Checks for which one failure is enough for an alert: a stream that breaks the law is not restarted, and `fresh` has its own limit."""
 _FROM_THE_UI = "__ASSET_JOB"
 
 
@@ -34,7 +34,7 @@ class Streak:
     Args:
         failures: how often it has failed in a row, counted up to the number of failures that alerts.
         is_failing: whether these are enough for an alert.
-        since_s: when the first of them ended, in epoch s; after a success, when that ended.
+        since_s: when the first of these failures ended, in epoch s; after a success, when the success ended.
         run_id: the run of the newest outcome; None for a check that no run evaluated.
         reason: why it failed; None if it is not known.
     """
@@ -49,17 +49,17 @@ class Streak:
 def streaks(
     instance: DagsterInstance, repository: dg.RepositoryDefinition, label: str | None, after: int, now_s: float
 ) -> dict[str, Streak]:
-    """The newest outcomes of every job and check of a repository that has ended once.
+    """The newest outcomes of every job and check of a repository that has ended at least once.
 
-    A cancelled run is no outcome. Failures of a check that are warnings are not counted. A run that evaluates a check for several days
-    counts once, by the newest result of each day. A run of the job `stream` has no end, so it counts as a success once it has lasted ten
-    minutes; that it fails later is another failure.
+    A cancelled run is no outcome. A failed check with the severity of a warning does not count. A run that evaluates a check for several
+    days counts once, by the newest result of each day. A run of the job `stream` has no end, so it counts as a success once it has lasted
+    ten minutes; if it fails later, that is a new failure.
 
     Args:
         instance: Dagster's instance.
         repository: the repository.
         label: `repository@location`, so that jobs of the same name in other code locations are left out; None to read all.
-        after: how many failures in a row alert. One is enough for `fresh` and `conservation_law`, and a check that a sensor evaluated.
+        after: how many failures in a row give an alert. For `fresh`, `conservation_law` and checks that a sensor evaluated, one is enough.
         now_s: the time, in epoch s.
     """
     names = {job.name for job in repository.get_all_jobs()}
@@ -88,7 +88,7 @@ def _of_job(instance: DagsterInstance, job: str, label: str | None, after: int) 
 
 
 def _living_stream(instance: DagsterInstance, label: str | None, now_s: float) -> Streak | None:
-    """The success of a stream that runs and has lasted; None if none does."""
+    """The success of a stream that is running and has lasted long enough; None if there is none."""
     tags = {} if label is None else {REPOSITORY_LABEL_TAG: label}
     records = instance.get_run_records(dg.RunsFilter(job_name=STREAM, tags=tags), limit=1)
     for record in records:

@@ -1,4 +1,4 @@
-"""The metrics that only the process of a stream knows: how long the steps of tables take, and how many fail."""
+"""The metrics that only the process of a stream can measure: how long the steps of tables take, and how many fail."""
 
 import time
 from collections.abc import Callable, Generator, Iterator

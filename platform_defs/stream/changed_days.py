@@ -1,4 +1,4 @@
-"""The daily partitions whose results some steps of a table have changed."""
+"""Finds the daily partitions whose results steps of a table have changed."""
 
 from collections.abc import Iterable
 from datetime import date

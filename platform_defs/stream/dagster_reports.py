@@ -1,6 +1,6 @@
-"""Makes few Dagster events of a stream's reports: materializations, check results and a summary, at an interval, if anything has changed.
+"""Turns a stream's reports into few Dagster events: at an interval, materializations, check results and a summary, if anything changed.
 
-A stream runs for weeks, and an event is stored for good. So the reports of an interval become one materialization for each changed asset
+A stream runs for weeks, and an event is stored permanently. So the reports of an interval become one materialization for each changed asset
 and day, and one result of the conservation law for each table and day that was accounted for.
 """
 
@@ -60,7 +60,7 @@ class RunEvents(Protocol):
         ...
 
     def consume_events(self) -> Iterable[Any]:
-        """The events that were kept for the end of the step; they are kept no longer."""
+        """Remove and return the events that were kept for the end of the step."""
         ...
 
 
@@ -100,11 +100,11 @@ class _Collected:
 class DagsterReports:
     """Collects the reports of a stream, and logs them as events of a run; see `platform_defs.stream.reports.Reports`.
 
-    A table that begins to fail, or to wait for another writer, is logged at once, and its further tries are not. If an event cannot be
-    stored, what was collected is kept, and stored half a minute later: a fault of the network does not end the stream.
+    A table that begins to fail, or to wait for another writer, is logged at once; its further tries are not logged. If an event cannot be
+    stored, the collected reports are kept, and stored half a minute later, so that a fault of the network does not end the stream.
 
     Args:
-        context: the step of the run, or what sends the events to it.
+        context: the step of the run, or an object that sends the events to it.
         engine: the engine.
         days: the daily partitions of tables that close ranges.
         interval_s: the shortest time between two summaries, in seconds.
@@ -143,16 +143,16 @@ class DagsterReports:
             self._found.accounts[name] |= {(account.side, account.day): account for account in found}
 
     def failed(self, asset: str, failed: Failed) -> None:
-        """Log that a table waits, unless this is known."""
+        """Log that a table waits, unless this was logged before."""
         self._log_failed(self._waiting, asset, "does not advance", failed)
 
     def published(self, done: Mapping[str, Published]) -> None:
-        """Collect what was written to topics."""
+        """Collect the publishes of tables to topics."""
         for name, one in done.items():
             self._found.topics[name] = sum_of(self._found.topics.get(name), one)
 
     def unpublished(self, asset: str, failed: Failed) -> None:
-        """Log that a table is not published, unless this is known."""
+        """Log that a table is not published, unless this was logged before."""
         self._log_failed(self._unpublished, asset, "is not published to Kafka", failed)
 
     def _log_failed(self, known: dict[str, bool], asset: str, what_fails: str, failed: Failed) -> None:
@@ -165,14 +165,14 @@ class DagsterReports:
             self._tell("warning", f"{asset} {what_fails}: {reason(failed.error)}. It is tried again; other tables continue")
 
     def unaccounted(self, asset: str, error: Exception) -> None:
-        """Log that a table could not be accounted for, unless this is known."""
+        """Log that a table could not be accounted for, unless this was logged before."""
         if asset in self._unaccounted:
             return
         self._unaccounted.add(asset)
         self._tell("warning", f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
     def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
-        """Log what has been collected, if the last time is long enough ago; and tables that no longer wait."""
+        """Log the collected reports if the last time is long enough ago, and the tables that no longer wait."""
         self._log_free(self._waiting, waiting, "advancing again")
         self._log_free(self._unpublished, unpublished, "publishing to Kafka again")
         if self._now() < self._next_at:
@@ -184,15 +184,15 @@ class DagsterReports:
             self._next_at = self._now() + _RETRY_S
 
     def _log_free(self, known: dict[str, bool], waiting: Mapping[str, Failed], works: str) -> None:
-        """Log the tables that are known to wait and no longer do, and forget them."""
+        """Log and forget the tables that were logged as waiting and no longer wait."""
         if free := sorted(known.keys() - waiting.keys()):
             self._tell("info", f"{', '.join(free)}: {works}")
         for name in free:
             del known[name]
 
     def publish(self) -> None:
-        """Log what has been collected; no event if nothing has changed. If that fails, the next call logs the events that are missing."""
-        self._store()  # what an earlier call could not store
+        """Log the collected reports; no event if nothing has changed. If that fails, the next call logs the missing events."""
+        self._store()  # events that an earlier call could not store
         found = self._found
         if found.is_empty:
             return
@@ -223,7 +223,7 @@ class DagsterReports:
 
     @contextmanager
     def stored_at_end(self) -> Iterator[None]:
-        """While a stream runs: log what is left when it ends, however it ends. An error of this does not replace the stream's own."""
+        """At the end of a stream, also after an error, log the remaining reports. An error of this does not replace the stream's error."""
         try:
             yield
         except LawError as error:

@@ -37,7 +37,7 @@ class StreamConfig(dg.Config):
 
 
 def stream_job(values: Settings, days: dg.DailyPartitionsDefinition) -> dg.JobDefinition:
-    """The job of one op. Its run is not tried again by Dagster: the sensor `stream_supervisor` requests a new one.
+    """The job. Dagster does not retry its run: the sensor `stream_supervisor` requests a new run.
 
     Args:
         values: the settings, with the default trigger and interval of summaries.

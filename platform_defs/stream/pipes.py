@@ -1,6 +1,6 @@
-"""A bounded stream in a process that Dagster Pipes starts, on this machine or on another one, and its events in Dagster's run.
+"""Runs a bounded stream in a process that Dagster Pipes starts, on this or another machine, and sends its events to Dagster's run.
 
-The process sends each event as a message of Pipes, since Pipes' own materializations and checks have no partition of their own.
+The process sends each event as a message of Pipes, since the materializations and checks of Pipes itself cannot have a partition.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _EVENT, _LAW = "tidemark.event", "tidemark.law"
 
 
 class _Launched:
-    """What a stream's reports need of a run, by messages of Pipes."""
+    """Sends the events of a stream's reports to a run, by messages of Pipes."""
 
     def __init__(self, pipes: PipesContext) -> None:
         self._pipes = pipes
@@ -36,15 +36,15 @@ class _Launched:
         self._pipes.report_custom_message({_EVENT: dg.serialize_value(event)})
 
     def consume_events(self) -> Iterable[Any]:
-        """No event is kept here."""
+        """Return no events: none are kept here."""
         return ()
 
 
 def run_launched(values: Settings, engine: Engine, pipes: PipesContext) -> None:
     """Ingest the present input, advance all tables, account for those that have changed, and report to the run that started this process.
 
-    A conservation law that does not hold is reported, and makes the run fail; this process then ends without an error, since Pipes drops
-    the messages of one that fails.
+    If the conservation law does not hold, this is reported and makes the run fail. This process then ends without an error, since Pipes
+    drops the messages of a process that fails.
 
     Raises:
         StreamError, UnreadError, IngestError: see `platform_defs.stream.run.StreamRun.run`.
@@ -62,7 +62,7 @@ def log_reported(context: dg.OpExecutionContext, completed: dg.PipesClientComple
 
     Args:
         context: the step that has run a client of Pipes.
-        completed: what the client's `run` has returned.
+        completed: the result of the client's `run`.
 
     Raises:
         Failure: the conservation law does not hold for a table.

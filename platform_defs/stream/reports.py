@@ -1,4 +1,4 @@
-"""What a stream reports while it runs. The command line prints it, and a Dagster run makes events of it."""
+"""The reports of a running stream, which the command line prints and a Dagster run turns into events."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol

@@ -1,8 +1,8 @@
 """A stream: each micro-batch is ingested, then all tables are advanced in parallel, and those that have changed are accounted for in turn.
 
-Tables with a sink are published to Kafka beside this, each after its step.
+Meanwhile, tables with a sink are published to Kafka, each after its step.
 
-It is the only implementation: `tidemark ingest --every` and Dagster's job `stream` differ in what they do with its reports.
+`tidemark ingest --every` and Dagster's job `stream` both use it, and differ only in what they do with its reports.
 """
 
 import time

@@ -26,10 +26,10 @@ from platform_defs.engine.ledger.columns import pc
 def account(advance: Advance, days: tuple[date, date] | None = None) -> list[DayAccount]:
     """Account for the rows of an asset's inputs.
 
-    If the results name the rows of sources, each row is looked up in the results. For other results (of windows, or of derived inputs)
-    rows are counted by when they are finalized: `matched` are the rows in closed windows, `pending` those in open windows, `unmatched`
-    those in no window; missing and extra results are reported on the day of their `final_at`, on every side. For an asset that closes
-    no ranges see `upserted_account`. `filtered` are always the rows that the asset's preparation of an input leaves out.
+    If the results name the rows of sources, each row is looked up in the results. Otherwise (windows or derived inputs) rows are counted by
+    the time at which they are finalized: rows in closed windows are `matched`, rows in open windows `pending`, and rows in no window
+    `unmatched`; missing and extra results are reported on the day of their `final_at`, on every side. For an asset that closes no ranges
+    see `upserted_account`. The rows that the asset's preparation of an input leaves out are always `filtered`.
 
     Days whose rows retention has removed have the totals of their last account, and are not computed again; see `retained_days`.
 

@@ -22,7 +22,7 @@ from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
 
 
 def counted_terms(advance: Advance, scope: Scope) -> DataFrame:
-    """The terms by side and day: accepted, late and filtered rows, and for the others, how the operator reports them.
+    """The terms by side and day: accepted, late and filtered rows from the logs, and all other terms as the operator reports them.
 
     Raises:
         OperatorError: the operator does not report when a row is finalized.
@@ -48,7 +48,7 @@ def _not_reported(inputs: Sequence[DataFrame], scope: Scope) -> DataFrame:
 
 
 def _finality(advance: Advance, scope: Scope, inputs: Sequence[DataFrame]) -> DataFrame:
-    """Matched, pending and unmatched rows: those only in closed windows, those in an open window, and those in none."""
+    """Matched rows (only in closed windows), pending rows (in an open window), and unmatched rows (in no window)."""
     operator = advance.asset.operator
     if not isinstance(operator, ReportsFinality):
         raise OperatorError(f"{type(operator).__name__} does not report when its rows are final, so they cannot be accounted for")

@@ -101,7 +101,7 @@ def scope_of(advance: Advance, days: tuple[date, date] | None, start: int | None
 
 
 def inputs_can_be_read(advance: Advance) -> bool:
-    """Whether rows of every input can be read. An asset with steps has gone on without a table that does not exist: it has no rows then."""
+    """Whether rows of every input can be read. For an asset with steps they can: an input table that does not exist has no rows for it."""
     lake = advance.reading.lake
     return stored_progress(lake, advance.asset).step > 0 or all(of.is_readable(lake) for of in advance.reading.inputs_of(advance.asset))
 

@@ -1,7 +1,7 @@
-"""How complete a join is: the matched, unmatched and late rows of each side and day.
+"""Measures how complete a join is: counts the matched, unmatched and late rows of each side and day.
 
-Results that name rows of sources show which rows are matched (see `traced_rows`). For other joins (of windows, or of derived tables) the
-operator reports it for the inputs' rows.
+If results name rows of sources, they show which rows are matched (see `traced_rows`). For other joins (of windows, or of derived tables)
+the operator reports whether a row is matched.
 """
 
 from collections.abc import Sequence

@@ -50,7 +50,7 @@ class RecordedDay:
         """An account from its JSON.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError: it is none.
+            ValueError, KeyError, TypeError, AttributeError: the JSON is not an account.
         """
         terms = {str(term): int(rows) for term, rows in stored["terms"].items()}
         return cls(str(stored["side"]), str(date.fromisoformat(stored["day"])), int(stored["at"]), bool(stored["holds"]), terms)

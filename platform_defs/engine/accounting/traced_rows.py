@@ -68,7 +68,7 @@ def _name(operator: TracesInputs, column: str, which: int) -> str:
 
 
 def is_pair(operator: TracesInputs) -> Column:
-    """Whether a result has a row of every input; of results that name rows of some inputs only, whether its rows are in a pair."""
+    """Whether a result has a row of every input. If results name rows of only some inputs, whether the named rows are in a pair."""
     named = operator.traced(SEQ)
     if None in named:
         return F.lit(not any(name is not None and operator.keeps_unmatched(which) for which, name in enumerate(named)))
@@ -99,7 +99,7 @@ def _logged(advance: Advance, scope: Scope, which: int) -> DataFrame:
 
 
 def _resulting(advance: Advance, scope: Scope, which: int) -> Iterator[DataFrame]:
-    """A side's rows as the result table names them, once for each result, and as the pairs do that it leaves out."""
+    """A side's rows as the results name them, once for each result; and as the pairs name them that are not in the table."""
     operator = tracing_operator(advance)
     named = operator.traced(SEQ)
     found = [(operator, results_held(advance, scope.results))] if named[which] is not None else []

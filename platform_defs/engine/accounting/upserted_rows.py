@@ -63,7 +63,7 @@ def _last_day(advance: Advance) -> date:
 
 
 def _difference(advance: Advance) -> list[DataFrame]:
-    """A frame of one row, without a side: how many rows the table lacks, and how many are extra; no frame before the first step."""
+    """One frame with one row, without a side: the number of missing and of extra rows of the table. Before the first step, no frame."""
     now = progress(advance.reading.lake, advance.asset)
     if not now.step:
         return []

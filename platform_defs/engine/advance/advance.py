@@ -1,4 +1,4 @@
-"""Advance: bring an asset's table up to the watermark, step by step, each step exactly once.
+"""Advance: bring an asset's table up to its watermark, step by step, each step exactly once.
 
 A step is planned from the ledger and the progress (`plan`), its rows are computed by the asset's strategy, and they are committed together
 with the progress in one Delta commit. A kill at any time loses and duplicates nothing: the next run continues from the stored progress.
@@ -178,7 +178,7 @@ class Advance:
         return self.strategy.closed(closing, head)
 
     def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> Step:
-        """Recompute a range of closed results and repair what differs, as one step; see `ClosedRanges.correct`."""
+        """Recompute a range of closed results and repair the results that differ, as one step; see `ClosedRanges.correct`."""
         return Step(now, *self.strategy.correct(now, after, closing, key))
 
     def repair(self) -> dict[str, int]:

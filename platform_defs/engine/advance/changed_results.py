@@ -74,9 +74,9 @@ class Changes:
         lake.merge(table, newest, same & within, is_deleted=is_deleted, metadata=metadata, number=number, stored=self.few is not None)
 
     def _upsert(self, lake: Lake, table: str, few: pa.Table, key: Sequence[str], metadata: dict[str, Any], number: int) -> bool:
-        """Merge the changes by deltalake; returns whether it was done.
+        """Merge the changes by deltalake; returns whether they were merged.
 
-        It is not done if a key has several changes, because the table has several rows of it: Spark then refuses the MERGE.
+        They are not merged if a key has several changes, as the table then has several rows of the key; Spark then refuses the MERGE.
         """
         newest = few.filter(pc.field(OWN_CHANGE) != UPDATE_BEFORE)
         columns = [*key] or [name for name in few.column_names if name != OWN_CHANGE]

@@ -39,8 +39,8 @@ def is_corrected(asset: DerivedAsset, assets: Mapping[str, DerivedAsset]) -> boo
 def affected_results(at: Position, row_times: RowTimes) -> ClosedRange | None:
     """The closed results that rows of new batches, or corrections of inputs, may change; None if there are none.
 
-    A changed row at `t` affects results with `t <= final_at <= t + influence` (see `Reads.influence_of`). `row_times` is called only where
-    the ledger records new rows so far back.
+    A changed row at `t` affects results with `t <= final_at <= t + influence` (see `Reads.influence_of`). `row_times` is called only if the
+    ledger records new rows that are old enough to affect closed results.
     """
     closed_to, reads = at.progress.closed_to, at.asset.operator.reads
     if closed_to is None or not _is_correctable(at.asset):

@@ -1,4 +1,4 @@
-"""Early results: those so far of open windows, or pairs that are not final, in `early/<asset>`, written when the operator's trigger fires.
+"""Early results in `early/<asset>`: present results of open windows, or pairs that are not final, written when the trigger fires.
 
 Each commit replaces the table, and records the ledger batch and the watermark for which it was computed; after a kill, the next run
 computes it again. No other table reads it. The first commit after a result is final removes the result. If the operator loses its
@@ -21,7 +21,7 @@ from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.faults import point
 
 SHOWN = "shown"
-"""The metadata key of the commits of `early/<asset>`: for which batch, watermark and operator the results were computed."""
+"""The metadata key of the commits of `early/<asset>`: the batch, watermark and operator for which the results were computed."""
 
 
 def show(reading: Reading, asset: DerivedAsset, head: int) -> None:

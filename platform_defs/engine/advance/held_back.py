@@ -1,4 +1,4 @@
-"""The source that holds back the watermark of a table, found in the ledger without Spark."""
+"""Finds the source that holds back the watermark of a table, in the ledger and without Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _BEFORE_ALL = -(1 << 63)
 
 @dataclass(frozen=True)
 class HeldBack:
-    """The source whose watermark is the least of those that a table waits for.
+    """The source with the lowest watermark among the sources for which a table waits.
 
     Args:
         source: the source.
@@ -24,11 +24,11 @@ class HeldBack:
 def held_back(reading: Reading, asset: str) -> HeldBack | None:
     """The source that holds back an asset's watermark, directly or through other tables.
 
-    An idle source holds nothing back, nor does a table whose sources are all idle. (One whose sources an earlier version of Tidemark
-    recorded as idle does; see `watermarks.passed_on`.)
+    An idle source holds nothing back, nor does a table whose sources are all idle, unless an earlier version of Tidemark recorded them as
+    idle; see `watermarks.passed_on`.
 
     Returns:
-        The source. None for a table that waits for no watermark, or for that of one source only: the others are idle, or there are none.
+        The source. None for a table that waits for no watermark, or only for one source, because it has no others or they are idle.
     """
     table = reading.assets[asset]
     if not table.operator.reads.closes_ranges or not reading.ledger.head:
@@ -42,7 +42,7 @@ def held_back(reading: Reading, asset: str) -> HeldBack | None:
 
 
 def _marks(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
-    """The watermark of each source for which an asset waits, less the output watermark delays on the way; the least one by source."""
+    """By source for which an asset waits, its watermark minus the delays of the tables in between; the lowest of all paths to it."""
     found, head, table = dict[str, int](), reading.ledger.head, reading.assets[asset]
     for which, of in enumerate(reading.inputs_of(table)):
         if table.operator.reads.is_by_arrival(which):

@@ -27,10 +27,10 @@ class EventTimeRange:
 
 @dataclass(frozen=True)
 class Complete:
-    """Up to where the rows of a table are complete.
+    """The step and the batch up to which the rows of a table are complete.
 
     Args:
-        step: the table's newest step whose rows can be read: of an upserted table, the last step of its changelog that was applied.
+        step: the table's newest step whose rows can be read; for an upserted table, the last step of its changelog that was applied.
         seq: the last batch that this step handled.
     """
 
@@ -147,11 +147,11 @@ def _upstream(reading: Reading, asset: DerivedAsset, of: DerivedAsset, read: int
 
 
 def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, of: DerivedAsset, complete: Complete, head: int) -> int | None:
-    """The watermark up to which all rows are in an upserted table, which need not exist if no row of it has come.
+    """The watermark up to which an upserted table `of` has all rows. The table need not exist, if no row of it has arrived yet.
 
-    It is its operator's watermark after the last batch that it has handled, or needs not handle because no row came. If the table reads
-    another one, it is also limited by that one's watermark, as of the step that was read. While all of its sources are idle, it is that of
-    the reader: every later change of the table corrects the reader's results.
+    It is the operator's watermark after the last batch that the table has handled, or that brought it no rows. If the table reads another
+    table, the result is at most the other table's watermark as of the step that was read. While all sources of the table are idle, it is
+    the watermark of the reader: every later change of the table corrects the reader's results.
     """
     seq = head if not changes_something(reading.ledger.history, of, complete.seq, head) else min(complete.seq, head)
     if reading.timeline(of.name).idle[seq] and seq == head:

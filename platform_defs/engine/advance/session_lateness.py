@@ -1,4 +1,4 @@
-"""Lateness decisions that need more than a row and a watermark: they are made batch by batch, and recorded.
+"""Makes and records, batch by batch, the lateness decisions that need more than a row and a watermark.
 
 The table `verdicts/<asset>` contains the decisions: `which` (the input), `seq`, `arrival`, and `session`, which is null for a late row.
 Each commit records the batch that it decides, so after a kill the next run continues with the batch after it. A batch without rows

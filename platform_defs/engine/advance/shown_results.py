@@ -1,4 +1,4 @@
-"""Which early results are shown: the present ones of the windows for which a trigger fires, and of the others those shown before."""
+"""Selects the early results to show: if the trigger fires for a window, its present result; otherwise the result that was shown last."""
 
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ class ShownWindows:
         return both.groupBy(*[F.col(f"w.`{c}`") for c in (*self.key, _NOW)]).agg(rows)
 
     def _continues(self, window: str, shown: str) -> Column:
-        """Whether a window is one that was shown before; a session also if one that was shown lies within it."""
+        """Whether a window was shown before; for a session, whether a session that was shown before lies within it."""
         if not self.are_sessions:
             return same_rows(window, shown, self.key)
         group = [c for c in self.key if c not in (WINDOW_START, WINDOW_END)]

@@ -69,7 +69,7 @@ class SourceRows(StepInputs):
 class TableRows(StepInputs):
     """The rows of a table, by step. The first time that it is read, all of its rows are new.
 
-    An operator that reads change kinds gets each row with the kind `+I`, or where it merges changes, with the kind of the change.
+    An operator that reads change kinds gets each row with the kind `+I`; if it merges changes, it gets the kind of each change.
 
     Args:
         of: the table.

@@ -84,7 +84,7 @@ class _Distribution:
 
 
 def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int, head: int, max_step: int) -> int:
-    """The watermark up to which a step closes, so that it reads about `max_step` rows; at least 1 ms after the last one.
+    """The watermark up to which a step closes results, so that it reads about `max_step` rows; at least 1 ms after `after`.
 
     For each batch the ledger records the number of rows, their time range, and for a long range quantiles of the event time. The estimate
     assumes that rows are spread evenly between two of these times. Derived inputs are not counted: the sources bound their rows.

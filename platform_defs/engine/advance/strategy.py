@@ -73,7 +73,7 @@ class Strategy(ABC):
         raise OperatorError(f"{self.asset.name} does not read closed ranges, so it has no result that is final")
 
     def correct(self, before: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
-        """Recompute a range of closed results and repair what differs; see `ClosedRanges.correct`.
+        """Recompute a range of closed results and repair the results that differ; see `ClosedRanges.correct`.
 
         Raises:
             OperatorError: the asset closes no ranges.

@@ -70,7 +70,7 @@ class UpsertedTable:
             changes.unpersist()
 
     def recover(self) -> None:
-        """Apply the changes that a killed step has committed to the changelog and not applied.
+        """Apply the changes that a killed step committed to the changelog but did not apply.
 
         Raises:
             ProgressError: the changelog was deleted or has lost steps that were applied to the table.
@@ -90,7 +90,7 @@ class UpsertedTable:
         generation = 0 if applied is None else applied.value.get("generation", 0)
         if applied is not None and generation == now.generation and applied.value["step"] > now.step:
             raise ProgressError.shorter_changelog(self.asset.name, self.asset.changelog, applied.value["step"], now.step)
-        emptied = applied is not None and now.generation > 0 and not applied.value["seq"]  # the table may have other columns from now on
+        emptied = applied is not None and now.generation > 0 and not applied.value["seq"]  # the next step may change the columns
         if applied is None or emptied or generation != now.generation:
             rows = self._unapplied(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")

@@ -58,8 +58,8 @@ class MergedRows(Strategy):
         """Compute and commit the step.
 
         Raises:
-            PromiseError: the input breaks a promise of the user. A promise that was derived is not needed: the step is then computed
-                from all rows of the keys that it affects.
+            PromiseError: the input breaks a promise of the user. If it breaks only a derived promise, there is no error: the step is
+                computed from all rows of the affected keys.
         """
         try:
             return super().step(before, after)

@@ -52,7 +52,7 @@ def _ahead(contract: SourceContract, marks: Mapping[str, int | None], lowest: st
 
 
 def next_files(found: Iterable[File], contracts: Mapping[str, SourceContract]) -> tuple[list[File], set[str]]:
-    """The files to ingest next: of a source of an alignment group only the oldest; and the sources of which others are left."""
+    """The files to ingest next, and the sources with files left. Of a source in an alignment group, only the oldest file comes next."""
     first: dict[str, File] = {}
     kept, left = list[File](), set[str]()
     for file in sorted(found):

@@ -1,4 +1,4 @@
-"""Identifies an attempt at a micro-batch in commit metadata, so that after a kill exactly the same attempt is recognized."""
+"""Identifies an attempt at a micro-batch in commit metadata, so that a retry after a kill recognizes the same attempt."""
 
 import hashlib
 import json
@@ -13,9 +13,9 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.reader import READER_VERSION
 
 GOOD = "good"
-"""In an attempt's metadata: the number of rows that pass their contract. It decides whether two tries of an attempt have the same rows.
+"""In an attempt's metadata, the number of rows that pass their contract. Two tries of an attempt have the same rows if it is equal.
 
-Which rows are too far in the future depends on the wall clock of the try: the later it is, the more rows pass.
+It can differ, because the wall clock of a try decides which rows are too far in the future: more rows pass in a later try.
 """
 
 

@@ -1,8 +1,8 @@
-"""Processing time as a clock: the watermark of a source with processing time follows the ledger's clock, also without rows.
+"""Processing time as a clock: the watermark of a source with processing time follows the ledger's clock, even if no rows arrive.
 
 The event time of such a source's rows is the time of their batch, so after a batch every row up to its time has been seen. Each batch of
-the ledger, of whatever source, records the watermark of these sources. While nothing arrives, a control batch moves the clock, as one
-records idle sources, for as long as a table that reads the source may have pending results.
+the ledger, even one with rows of other sources only, records the watermark of these sources. While no rows arrive, control batches move
+the clock, as long as a table that reads the source may have pending results.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from platform_defs.engine.inputs.input import Input, TableInput, input_named
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, moved
 
 MOST_STEPS, LONGEST_STEP = 60, 3_600_000
-"""While a result is pending, the clock is moved after this share of the longest time for which it may be, at the latest after an hour."""
+"""While results are pending, the clock is moved after this share of the longest time for which they may be pending, at most an hour."""
 
 
 @dataclass(frozen=True)

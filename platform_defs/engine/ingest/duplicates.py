@@ -1,4 +1,4 @@
-"""Finds duplicates: rows with the key of an ingested row, and an event time within the duplicate horizon of it."""
+"""Finds duplicates: rows with the key of an ingested row, and with an event time within the duplicate horizon of that row's."""
 
 from collections.abc import Sequence
 
@@ -93,7 +93,7 @@ def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
 
 
 def _taken(horizon: int) -> Column:
-    """The ingested rows of a run: those of the log, then by arrival each row that is not within the horizon of an ingested one."""
+    """The ingested rows of a run: the rows of the log, and then, by arrival, each row that is not within the horizon of an ingested row."""
     rows = F.array_sort(F.collect_list(F.struct(_POSITION, _TIME)))
 
     def take(taken: Column, row: Column) -> Column:

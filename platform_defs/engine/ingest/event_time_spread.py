@@ -14,7 +14,7 @@ _MOST_BUCKETS = 1_000
 _MOST_RANGES = 16
 _MANY_ROWS = 10_000
 _EVEN = (0.2, 0.35)
-"""Bounds for the ratio of standard deviation to length; it is 0.29 for evenly distributed times."""
+"""Bounds of the ratio of standard deviation to length between which times count as even; the ratio is 0.29 for evenly distributed times."""
 
 
 def aggregates(good: Column) -> list[Column]:

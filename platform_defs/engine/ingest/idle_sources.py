@@ -1,4 +1,4 @@
-"""Which sources have become idle, by the wall clock."""
+"""Finds the sources that have become idle, by the wall clock."""
 
 from collections.abc import Mapping
 

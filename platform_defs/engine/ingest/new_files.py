@@ -22,7 +22,7 @@ from platform_defs.paths import is_in_s3
 SECOND_LOOKS = 1_000
 """The number of recorded files of a source that each look examines again."""
 _STABLE_AFTER_S = 2.0
-"""If a folder is listed this long after its modification time was first seen, any file added later changes that time."""
+"""If a folder is listed this long after its modification time was first seen, in seconds, any file added later changes that time."""
 _TURN_S = 60.0
 """The shortest duration of one rotation through all recorded files."""
 _AT_ONCE = 10_000
@@ -104,7 +104,7 @@ class Landing:
             return sorted(new)
 
     def _new_and_read(self, files: Sequence[File]) -> tuple[set[File], set[File]]:
-        """The files that the ledger does not record as they are now, and the others of which rows were read."""
+        """The files that the ledger does not record in their present state; and among the others, those of which rows were read."""
         new, with_rows = set[File](), set[File]()
         for first in range(0, len(files), _AT_ONCE):
             some = files[first : first + _AT_ONCE]
@@ -115,7 +115,7 @@ class Landing:
         return new, with_rows
 
     def _follow_ledger(self) -> None:
-        """Forget all listings if the ledger is another one than before, or if retries of files were requested."""
+        """Forget all listings if the ledger was replaced by another one, or if retries of files were requested."""
         history, head = self._ledger.history, self._head
         if head > history.head or (head and (history.times[head - 1] != self._head_at or self._has_retries(head, history.head))):
             self._forget()

@@ -1,4 +1,4 @@
-"""Whether Kafka's topics have records that the ledger does not list, without Spark, for sensors. An ingest decides what it reads."""
+"""Finds out whether Kafka topics have records that the ledger does not list, without Spark, for sensors. An ingest looks again itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from platform_defs.engine.ledger.ledger import Ledger
 
 @dataclass(frozen=True)
 class NewRecords:
-    """What a look has found.
+    """The result of a look at topics.
 
     Args:
         ends: the offset after the newest record, by the path of each partition with new records.
@@ -25,9 +25,9 @@ class NewRecords:
 def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
     """The partitions with records that the ledger does not list.
 
-    A partition that ends before the offset up to which it was read counts too: an ingest then says that records are lost. So do all
-    partitions of a source that starts at other offsets than the earliest, before its first ingest, which records where it starts. A broker
-    that does not answer is asked once.
+    A partition that ends before the offset up to which it was read counts too, so that an ingest reports the lost records. Before the first
+    ingest of a source that does not start at the earliest offsets, all of its partitions count, so that the ingest records where it starts.
+    A broker that does not answer is asked only once.
 
     Args:
         topics: the topics of each source.

@@ -1,8 +1,8 @@
 """The event times of a source's Kafka partitions, from which its watermark follows.
 
-Partitions are read side by side, and one can be far behind another. As in Flink, the source's watermark is the lowest of its partitions'
-own ones. A partition without records for longer than the source's idle timeout does not hold the watermark back, nor does a partition that
-never had a record. The ledger has the state of all partitions in each row of the source.
+Partitions are read in parallel, and one can be far behind another. As in Flink, the source's watermark is the lowest of the watermarks of
+its partitions. A partition without records for longer than the source's idle timeout does not hold the watermark back, nor does a partition
+that never had a record. The ledger has the state of all partitions in each row of the source.
 """
 
 from collections.abc import Mapping, Sequence

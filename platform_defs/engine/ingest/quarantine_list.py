@@ -42,7 +42,7 @@ class RejectedRows:
         source: their source.
         reason: the reason.
         rows: the number of rows.
-        released: the number of them that were released.
+        released: how many of these rows were released.
     """
 
     source: str

@@ -19,8 +19,8 @@ MOST_ADDED = 100  # a limit, in case the keys of JSON objects are data
 def widened(spark: SparkSession, lake: Lake, contract: SourceContract, files: Sequence[File]) -> SourceContract:
     """The contract that applies to these files.
 
-    If new columns are added, it has those that the log has gained and the legal new columns of these files. Rows with other new columns
-    are quarantined.
+    If the contract adds new columns, the result also has the columns that the log has gained before, and the legal new columns of these
+    files. Rows with other new columns are quarantined.
     """
     if contract.new_columns != "add":
         return contract

@@ -13,10 +13,10 @@ from platform_defs.engine.formats.unreadable_files import Unread
 
 
 def changed_ranges(spark: SparkSession, files: Sequence[File]) -> list[Unread]:
-    """The ranges whose topic is another one than when its offsets were looked up, or cannot be described now.
+    """The ranges whose topic was deleted or created again since its offsets were looked up, or cannot be described now.
 
-    Kafka's fetch names a topic and no id, so the records of a topic that was deleted and created again would be read as those of the old
-    one. An id is never given twice: if it is the same after the read, all records were read from that topic.
+    Kafka's fetch names a topic by its name, not its id, so records of a topic that was created again would be read as records of the old
+    topic. An id is never used twice: if it is the same after the read, all records were read from that topic.
 
     Args:
         spark: the session.

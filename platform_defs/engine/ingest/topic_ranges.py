@@ -95,9 +95,9 @@ class Broker:
 
         Args:
             partitions: the partitions.
-            which: `earliest`; `latest`, the offset after the newest record that can be read now; `written`, that after the newest one,
-                which may belong to an open transaction; or a time in epoch ms, for the first record since then. A partition without
-                such a record has its latest offset.
+            which: `earliest`; `latest`, the offset after the newest record that can be read now; `written`, the offset after the newest
+                record, which may belong to an open transaction; or a time in epoch ms, for the first record since then. For a time, a
+                partition without such a record has its latest offset.
         """
         clients = self._jvm.org.apache.kafka.clients.admin
         specs = {_EARLIEST: clients.OffsetSpec.earliest, _LATEST: clients.OffsetSpec.latest, _WRITTEN: clients.OffsetSpec.latest}
@@ -226,7 +226,7 @@ class TopicRanges:
 
 
 def _limited(begin: Mapping[Partition, int], latest: Mapping[Partition, int], at_once: int) -> dict[Partition, int]:
-    """Where ranges end, so that they have about `at_once` offsets together; each partition has its share of what is left to read."""
+    """The ends of ranges that have about `at_once` offsets together. They are shared among partitions by the number of unread records."""
     left = {p: max(0, latest[p] - begin[p]) for p in begin}
     total = sum(left.values())
     if total <= at_once:

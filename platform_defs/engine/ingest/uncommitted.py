@@ -26,7 +26,7 @@ REPLAY = "replay"
 
 
 def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContract], *, quarantines: bool = True) -> None:
-    """Raise unless the logs and quarantines of sources have the rows of every batch that the ledger records for them.
+    """Raise unless logs and quarantines have the rows of every batch that the ledger records for their sources.
 
     Args:
         lake: the lake.
@@ -56,8 +56,8 @@ def clear_uncommitted(
 ) -> None:
     """Remove the uncommitted rows of all sources, except those that an earlier try with the same input left.
 
-    Every writer of the ledger calls this first, because a new batch would otherwise include uncommitted rows with its number. They can
-    have an earlier number too, if a source was removed from the pipeline after a kill and is added again.
+    Every writer of the ledger calls this first, because a new batch would otherwise include uncommitted rows with its number. Uncommitted
+    rows can also have an earlier number, if their source was removed from the pipeline after a kill and is added again.
 
     Args:
         spark: the session.

@@ -20,7 +20,7 @@ APPLIED = "folded"
 
 
 def upserted(asset: DerivedAsset) -> Emits:
-    """How an asset writes its rows, checked to be by upserts.
+    """The declaration of how an asset writes its rows, which must be by upserts.
 
     Raises:
         OperatorError: the asset appends its rows.

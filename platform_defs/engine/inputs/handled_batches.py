@@ -16,7 +16,7 @@ from platform_defs.engine.lake.tables import Lake
 def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[tuple[str, int]]:
     """The newest batch that each derived table has handled, by table; tables of assets that have left the pipeline are included.
 
-    A table that cannot be read is left out: its own advance reports the error, and ingest goes on.
+    A table that cannot be read is left out, so that ingest can continue: its own advance reports the error.
     """
     configured = [results_table(asset) for asset in assets.values()]
     for table in [*configured, *_others(lake, {*configured, *assets})]:
@@ -27,9 +27,9 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
 
 
 def _others(lake: Lake, known: Collection[str]) -> list[str]:
-    """The tables in the lake's folder of no configured asset. For an upserted table it is the changelog, which has the progress.
+    """The tables in the lake that no configured asset makes; for an upserted table its changelog, which has the progress.
 
-    Some may be of other programs: the commits of these have no step number of Tidemark.
+    Some may be tables of other programs; their commits have no step number of Tidemark.
     """
     changelogs = lake.folders(CHANGELOGS)
     others = [name for name in lake.folders() if name not in changelogs and name_fault(name) is None]

@@ -1,4 +1,4 @@
-"""The rows of a table that a reader reads: its results, and which of them became final too late for the reader."""
+"""Reads the results of a table for a reader, and finds those that became final too late for this reader."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -108,7 +108,7 @@ def _since(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset) -> int 
 
 
 def _no_rows(reading: ReadsResults, of: DerivedAsset) -> DataFrame:
-    """No rows, with the columns of a table that does not exist yet: a reader goes on without it if its sources are idle or have no row."""
+    """An empty frame in place of a table that does not exist yet. A reader continues without the table if its sources are idle or empty."""
     frames, kind = list[DataFrame](), of.operator.reads.change
     for which, name in enumerate(of.inputs):
         rows = reading.input(of, which, 0)
@@ -131,7 +131,7 @@ def _with_late(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, late
         _UPTO: [_LAST if of.upto is None else of.upto for of in late],
         _MARK: [of.watermark for of in late],
     }
-    joins_late = reads.lateness >= FOREVER  # an operator that joins late rows would never call one late
+    joins_late = reads.lateness >= FOREVER  # for an operator that joins late rows, no row would be late
     lateness = 0 if joins_late else reads.lateness  # so that the operator's allowed lateness has no effect
     ranges = reading.spark.createDataFrame(pa.table({name: arrow_array(values, int64) for name, values in ends.items()}))
     seen = F.lit(None).cast("timestamp") if joins_late else timestamp(F.col(_MARK) + lateness)

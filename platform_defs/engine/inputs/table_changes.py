@@ -1,4 +1,4 @@
-"""What the steps of an input table changed, and its rows as of a step: from the changelog of an upserted table, or from final results."""
+"""Reads the changes that the steps of a table made, and its rows as of a step: from a changelog, or from final results."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ class FinalResults(TableChanges):
         return self._as_of(step, Span())
 
     def changed(self, after: int, upto: int) -> DataFrame | None:
-        """The results that were closed since, and of the ranges that were corrected since, the results before and after."""
+        """The results that were closed since step `after`; and for the ranges that were corrected since, the results before and after."""
         now, before = stored_progress(self.reading.lake, self.of), progress_at(self.reading.lake, self.of, after)
         if before is None or before.generation != now.generation:
             return None

@@ -1,7 +1,7 @@
-"""Python values as Arrow arrays and scalars.
+"""Converts Python values to Arrow arrays and scalars, without pandas.
 
-`pyarrow.array` and `pyarrow.scalar` load pandas if it is installed, and so does a function of Arrow with a Python value as an operand. That
-takes longer than opening a ledger. Here the buffers of an array are written by Python.
+`pyarrow.array` and `pyarrow.scalar` load pandas if it is installed, and so does an Arrow function with a Python value as an operand. That
+takes longer than opening a ledger. This module writes the buffers of an array itself.
 """
 
 from array import array

@@ -1,4 +1,4 @@
-"""The wall clocks of the ledger's batches: times from a clock that had jumped, or was set back, are corrected by later batches."""
+"""Corrects the wall clocks of the ledger's batches: a clock that had jumped ahead or was set back is recognized by later batches."""
 
 import pyarrow as pa
 
@@ -6,7 +6,7 @@ from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
 
 CLOCK_STEP = 60_000
-"""In ms: a smaller step back of the clock is not recorded, since a second host, or a clock that is corrected, may be a moment behind."""
+"""The least step back of the clock that is recorded, in ms. Smaller steps are normal with a second host or a synchronized clock."""
 
 
 def processing_times(clocks: pa.ChunkedArray) -> pa.Array:

@@ -1,4 +1,4 @@
-"""An in-memory column of values to which values are appended cheaply."""
+"""An in-memory column, to which values can be appended cheaply."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 pc: Any = pyarrow.compute
-"""Arrow's functions, which are generated on import, so that a type checker does not know them."""
+"""Arrow's compute functions, without types: they are generated on import, so that a type checker does not know them."""
 
 _LONGEST = 4_096
 """Chunks are joined up to this length."""

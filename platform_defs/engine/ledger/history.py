@@ -40,7 +40,7 @@ _KEPT = {
 }
 _INACTIVE, _SILENT, _RETRY = (arrow_scalar(kind, pa.string()) for kind in ("inactive", "silent", "retry"))
 ACTIVE, IDLE_FIRST_RULE, IDLE_SECOND_RULE, IDLE = range(4)
-"""The rule by which a source is idle; see `watermarks.passed_on`. Earlier versions of Tidemark recorded sources by two other rules."""
+"""The rules by which a batch records a source as idle; see `watermarks.passed_on`. Earlier versions of Tidemark used two other rules."""
 _UNCHANGED, _ZERO = arrow_scalar(None, pa.int32()), arrow_scalar(0, _INT)
 _SETS_WATERMARK = arrow_array(["watermark", "drain"], pa.string())
 

@@ -1,4 +1,4 @@
-"""The files of a source that the ledger records, in columns, so that looking up files needs no object for each recorded file."""
+"""The files of a source that the ledger records, as columns, so that a look-up needs no object for each recorded file."""
 
 from collections.abc import Collection, Sequence
 
@@ -16,8 +16,8 @@ class KnownFiles:
     """The files of one source.
 
     A path is relative to the source's folder (`./`), or absolute in ledgers of format 1. An absolute path below the folder is converted to
-    the relative one. An absolute path elsewhere was recorded before the lake was moved: its relative path is the part after the folder's
-    name, once after the first and once after the last occurrence of the name.
+    a relative path. Any other absolute path was recorded before the lake was moved. It may have two relative paths: the part after the
+    first and the part after the last occurrence of the folder's name.
     """
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class KnownFiles:
 
         For a range of offsets of a Kafka topic they are its partition's path, its first offset and the number of its offsets.
 
-        A suffix `|unread` means that no row of it could be read, `|unread|n` that this was so at the nth retry. `|retry|n` requests a
-        retry: it cancels every `unread` with a lower number.
+        The suffix `|unread` means that no row of the file could be read, and `|unread|n` that no row could be read at the nth retry.
+        `|retry|n` requests a retry: it cancels every `unread` with a lower number.
         """
         parts = pc.split_pattern(offsets, "|")
         paths = _decoded(pc.list_element(parts, 0))
@@ -47,7 +47,7 @@ class KnownFiles:
             self._ends[path] = max(end, self._ends.get(path, end))
 
     def among(self, files: Collection[File]) -> Known:
-        """What the ledger records about some files of the source."""
+        """The ledger's records of some files of the source."""
         folder = next((f.folder for f in files), None)
         keys = self._of(folder)
         asked = pa.array([key for file in files for key in file.keys], _TEXT)

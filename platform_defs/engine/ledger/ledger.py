@@ -174,7 +174,7 @@ class Ledger:
         return sorted(found, key=lambda pair: pair[0])
 
     def known(self, source: str, files: Collection[File]) -> Known:
-        """What the ledger records about some files of a source."""
+        """The ledger's records of some files of a source."""
         return self._known_files(source).among(files)
 
     def topic_ends(self, source: str) -> dict[str, int]:

@@ -42,14 +42,14 @@ SHARES = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class SourceEntry:
-    """One row of the ledger: what a batch records about a source. Times are epoch ms or None.
+    """One row of the ledger: the record of one source in one batch. Times are epoch ms or None.
 
     Args:
         seq: the batch number: its position in the total order, from 1.
-        kind: the kind of the batch for this source: `rows`, `watermark` (a watermark that was set), `drain`, `clock` (processing time
-            went on, see `ingest.clock`), `inactive` (the source became idle; earlier versions of Tidemark wrote `silent`, `idle` or `rows`,
-            for which other rules apply, see `watermarks.passed_on`), or `retry` (a request that files are read again, which does not change
-            whether the source is idle).
+        kind: the kind of the batch for this source: `rows`, `watermark` (a watermark was set), `drain`, `clock` (processing time advanced,
+            see `ingest.clock`), `inactive` (the source became idle), or `retry` (a request to read files again, which does not change
+            whether the source is idle). Earlier versions of Tidemark wrote `silent`, `idle` or `rows` when a source became idle; other
+            rules apply to those, see `watermarks.passed_on`.
         ingested_at: the ledger's clock, which strictly increases from batch to batch.
         source: the source.
         watermark: the source's watermark after the batch.

@@ -27,7 +27,7 @@ TABLE = "ledger"
 MANY_FILES = 64
 FULL_BYTES = 1024 * 1024
 """A file of this size is not compacted again, so that a compaction costs the same at any age of the ledger."""
-FORMAT = 3  # of the lake, recorded in the ledger's description; incremented by changes that older versions misread
+FORMAT = 3  # of the lake, recorded in the ledger's description; increment it for a change that older versions would misread
 EVERYTHING = -(1 << 62)
 """A batch number below all others, even that of a damaged row."""
 _AT_ONCE = 1 << 13
@@ -119,7 +119,7 @@ class DeltaLedgerStore:
     _incarnation: str | None = field(default=None, init=False)
     _known: int = field(default=0, init=False)
     _last: tuple[DeltaTable, Version] | None = field(default=None, init=False)
-    """The opened table, and the version that `look` returned for it: the table is looked at often, and seldom has a new version."""
+    """The opened table, and the version that `look` returned for it; cached, since the table rarely has a new version."""
 
     @property
     def name(self) -> str:

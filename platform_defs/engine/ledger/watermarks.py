@@ -117,9 +117,10 @@ def late_results(upstream: Timeline, reader: Timeline, delay: int, since: int) -
 
 
 def watermark_past(upstream: Timeline, reader: Timeline, closed_to: int | None, head: int, since: int) -> int | None:
-    """The watermark up to which a reader may close results although a table has none later than `closed_to` yet.
+    """The watermark up to which a reader may close results, although the results of a table are complete only up to `closed_to`.
 
-    It is the reader's watermark before the first batch in which further results of the table are final: these are late, or at or after it.
+    It is the reader's watermark before the first batch in which further results of the table become final: each of them is late for the
+    reader, or not before this watermark.
 
     Args:
         upstream: the table's own watermark.
@@ -142,7 +143,7 @@ def idle_since(sources: Iterable[SourceHistory]) -> int | None:
 
 
 def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeline:
-    """An operator's watermark: the running maximum of the minimum over its inputs that are not idle.
+    """An operator's watermark: the running maximum of the minimum of the watermarks of its inputs that are not idle.
 
     An input without batches holds it at minus infinity unless it is idle. While all inputs are idle it does not change.
 
@@ -166,7 +167,7 @@ def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeli
 
 
 def delayed(timeline: Timeline, delay: int, known: Timeline = NOTHING) -> Timeline:
-    """The output watermark of an operator: its watermark less its output watermark delay."""
+    """The output watermark of an operator: its watermark minus its output watermark delay."""
     first = len(known.after)
     after = pc.subtract(_values(timeline.after, _MARK, first), arrow_scalar(delay, _MARK))
     return _extended(known, after, _values(timeline.idle, _IDLE, first))

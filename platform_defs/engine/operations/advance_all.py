@@ -36,7 +36,7 @@ class Failed:
 
     @classmethod
     def after(cls, before: "Failed | None", error: Exception, now: float) -> "Failed":
-        """The failure of a try, after that of the try before."""
+        """The failure of a try, given the failure of the try before, if it failed too."""
         is_busy = isinstance(error, LakeBusy)
         tries = before.tries + 1 if before is not None and before.is_busy == is_busy else 1
         wait_s = BUSY_WAIT_S if is_busy else min(_FIRST_WAIT_S * 2 ** min(tries - 1, 30), _LONGEST_WAIT_S)
@@ -44,12 +44,12 @@ class Failed:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the table has another writer, or one waits for it. Nothing is wrong then."""
+        """Whether the table has another writer, or another writer waits for it. This is not a fault."""
         return isinstance(self.error, LakeBusy)
 
     @property
     def is_news(self) -> bool:
-        """Whether to report it: each failure, but of the tries of a table with another writer only the first, second, fourth and so on."""
+        """Whether to report this failure. If the table has another writer, only its first, second, fourth try and so on are reported."""
         return not self.is_busy or self.tries & (self.tries - 1) == 0
 
 
@@ -58,8 +58,8 @@ class AdvanceAll:
     """Advances assets in parallel, each after its inputs, and as far as its watermark allows.
 
     An asset that fails is reported and waits for 1 s, and for twice as long after each further failure, up to 5 minutes. An asset with
-    another writer waits for 2 s. Other assets go on; those that read the failed one read the results that it has. Errors of `FATAL` are
-    raised, and the end of the JVM.
+    another writer waits for 2 s. Other assets continue, and those that read the failed asset read the results that it has. An error of
+    `FATAL`, or the end of the JVM, is raised.
 
     Args:
         steps: advances one asset; called in several threads.
@@ -84,7 +84,7 @@ class AdvanceAll:
         """
         names = [name for name in self.reads if name not in self.failed or self.now() >= self.failed[name].until]
         advance_in_parallel(self.reads, names, self._steps)
-        for name in names:  # after all have ended, so that nothing is reported for jobs that an interrupt has cancelled
+        for name in names:  # report after all have ended: an interrupt cancels jobs, and their errors are not failures
             if name in self.failed and self.failed[name].is_news:
                 self.report(name, self.failed[name])
 

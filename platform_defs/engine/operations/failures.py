@@ -1,8 +1,8 @@
-"""The newest failure of each table's advance and publish to Kafka, of the ingest, and of each source, kept in the lake for a status.
+"""Records in the lake, for a status, the newest failure of each table's advance and publish to Kafka, of the ingest, and of each source.
 
-It is one small JSON file for each, below the lake's folder `_failures`. No computation reads it. A failure is over as soon as the table
-has another step, the topic the table's steps, or the ledger another batch, or when a later try succeeds and finds nothing to do; that of
-a source, when an ingest can read all of its input. A file that cannot be read is ignored.
+Each is one small JSON file below the lake's folder `_failures`. No computation reads it. The failure of an advance is over when the table
+has another step, that of a publish when the topic has the table's steps, and that of an ingest when the ledger has another batch; or when a
+later try finds nothing to do. The failure of a source is over when an ingest can read all of its input. An unreadable file is ignored.
 """
 
 import json
@@ -74,7 +74,7 @@ class Failures:
         return self._newest(_INGEST, self._head)
 
     def of_source(self, source: str) -> Failure | None:
-        """Why some input of a source cannot be read, while other sources go on; None if all of it can."""
+        """Why some input of a source cannot be read, while other sources are ingested; None if all of its input can be read."""
         return self._newest(_of_source(source), str)
 
     def record_sources(self, failing: Mapping[str, str]) -> None:
@@ -88,27 +88,27 @@ class Failures:
 
     @contextmanager
     def recorded_of_sink(self, asset: str) -> Iterator[None]:
-        """While a table is published to its topic: record an error before it is raised, and forget an earlier one on success."""
+        """While a table is published to its topic, record an error before it is raised; on success, delete an earlier failure."""
         with self._recording(_of_sink(asset), str):
             yield
         _forget(self.reading.lake, _of_sink(asset))
 
     @contextmanager
     def recorded_of(self, asset: str) -> Iterator[None]:
-        """While a table is advanced: record an error before it is raised, and forget an earlier one when the advance has succeeded."""
+        """While a table is advanced, record an error before it is raised; on success, delete an earlier failure."""
         with self.recorded_of_account(asset):
             yield
         _forget(self.reading.lake, _of_table(asset))
 
     def recorded_of_account(self, asset: str) -> AbstractContextManager[None]:
-        """While a table is accounted for: record an error before it is raised."""
+        """While a table is accounted for, record an error before it is raised."""
         return self._recording(_of_table(asset), partial(self._position, asset))
 
     @contextmanager
     def recorded_of_ingest(self) -> Iterator[None]:
-        """While input is ingested: record an error before it is raised, and forget an earlier one when the ingest has succeeded.
+        """While input is ingested, record an error before it is raised; on success, delete an earlier failure.
 
-        A violation of the conservation law, which a stream finds while it ingests, is that of a table.
+        A violation of the conservation law, which a stream can find while it ingests, is a failure of the table, not of the ingest.
         """
         with self._recording(_INGEST, self._head, LawError):
             yield
@@ -120,7 +120,7 @@ class Failures:
 
     @contextmanager
     def _recording(self, path: str, position: Callable[[], str], *but: type[Exception]) -> Iterator[None]:
-        """Record an error. An interrupt is not recorded, nor that another process is writing."""
+        """Record an error, except an interrupt, an error of the classes `but`, or that another process is writing."""
         try:
             yield
         except (LakeBusy, *but):
@@ -149,7 +149,7 @@ class Failures:
 
 
 def first_time(extra: Callable[[], None], always: Callable[[], None]) -> Callable[[], None]:
-    """A function that calls `always`, and before its first call `extra`."""
+    """A function that calls `always`; before that, its first call also calls `extra`."""
     left = [extra]
 
     def call() -> None:
@@ -173,7 +173,7 @@ def _of_sink(asset: str) -> str:
 
 
 def _known(position: Callable[[], str]) -> str:
-    """A position; empty if it cannot be read, so that the failure is over once it can be."""
+    """A position; empty if it cannot be read. The failure is then over as soon as the position can be read."""
     try:
         return position()
     except (TidemarkError, DeltaError, OSError):
@@ -181,7 +181,7 @@ def _known(position: Callable[[], str]) -> str:
 
 
 def _record(lake: Lake, path: str, failure: Failure) -> None:
-    """Keep a failure in place of an earlier one. If the lake cannot be written to, it logs a warning."""
+    """Replace the recorded failure, if any. If the lake cannot be written to, log a warning."""
     content = json.dumps(asdict(failure)).encode()
     try:
         with filesystem(lake.root, lake.storage_options).open_output_stream(path, buffer_size=len(content) + 1) as file:

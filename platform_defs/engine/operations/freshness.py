@@ -1,9 +1,9 @@
-"""The freshness of tables, found in the ledger and the commits without Spark.
+"""Determines the freshness of tables from the ledger and the commits, without Spark.
 
 A table is stale if rows of its sources are in the ledger and it does not reflect them yet, for one of two reasons:
 
-- it is *behind*: an advance would change it. It waits since the ledger's batch that made this possible.
-- it is *held back*: the watermark cannot pass these rows, because another source has sent nothing. It waits since the first batch with
+- it is *behind*: an advance would change it. It has waited since the first batch that an advance would reflect.
+- it is *held back*: the watermark cannot pass these rows, because another source has sent nothing. It has waited since the first batch with
   rows after the newest batch that moved its watermark.
 
 A table whose sources send nothing is not stale, however old its newest step is.
@@ -52,7 +52,7 @@ class Freshness:
     _found: dict[str, Waiting | None] = field(default_factory=dict, compare=False)
 
     def waiting(self, asset: str) -> Waiting | None:
-        """Since when an asset's table waits, and for what; None if it reflects all rows that it can, or if its sources send nothing."""
+        """Since when an asset's table waits, and the reason; None if it reflects all rows that it can, or if its sources send nothing."""
         if asset not in self._found:
             self._found[asset] = self._waiting(asset)
         return self._found[asset]
@@ -76,7 +76,7 @@ class Freshness:
         return min([*upstream, *own, *held], key=lambda waiting: waiting.since, default=None)
 
     def _seq_behind(self, table: DerivedAsset, now: Progress) -> int | None:
-        """The first batch that an advance of this table would reflect, and the table does not; None if there is none."""
+        """The first batch that the table does not reflect but an advance of it would; None if there is none."""
         if table.operator.reads.closes_ranges:
             at = position_of(self.reading, table, now)
             closed_to = _BEFORE_ALL if now.closed_to is None else now.closed_to

@@ -1,4 +1,4 @@
-"""Works on several assets at once, in threads of one session: Spark plans one query while it runs another."""
+"""Processes several assets at once, in threads of one session, so that Spark plans one query while it runs another."""
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from platform_defs.engine.lake.interrupts import cancel_jobs, waiting_until
 
 T = TypeVar("T")
 THREADS = 4
-"""The most assets that are worked on at once."""
+"""The most assets that are processed at once."""
 _NO_STEP = object()
 _CANCEL_EVERY_S = 1.0
 _log = logging.getLogger(__name__)
@@ -26,7 +26,8 @@ def advance_in_parallel(
     """Advance several assets at once, each after its inputs.
 
     If an asset raises an error, no further step begins. The error is raised when all running steps have ended; if several assets raise
-    one, the others are logged. On an interrupt, Spark's jobs are cancelled, and it is raised when no commit is running.
+    errors, the first is raised and the others are logged. On an interrupt, Spark's jobs are cancelled, and the interrupt is raised when no
+    commit is running.
 
     Args:
         reads: the inputs of every asset, by its name.
@@ -40,7 +41,7 @@ def advance_in_parallel(
     stopped, running, failed = Event(), dict[Future[None], str](), dict[str, BaseException]()
 
     def advance(name: str) -> None:
-        if name not in chosen:  # it only keeps its readers behind its inputs
+        if name not in chosen:  # not to be advanced; it is here only so that its readers wait for its inputs
             return
         with waiting_until(stopped), closing(steps(name)) as made:
             while not stopped.is_set() and next(made, _NO_STEP) is not _NO_STEP:

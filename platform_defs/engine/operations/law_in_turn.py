@@ -1,4 +1,4 @@
-"""The conservation law for all tables of a stream: their accounts are taken in turn, within a share of the stream's time.
+"""Checks the conservation law for all tables of a stream: they are accounted for in turn, within a share of the stream's time.
 
 A whole account may cost as much as a step, or more, and a stream makes small steps. So the tables that have changed wait for their account,
 the one that has waited longest is next, and accounts stop when they have used their share of the time. Expensive accounts make all of
@@ -50,7 +50,7 @@ class LawInTurn:
         self._waiting[asset] = step if earlier is None else Step(earlier.before, step.after, earlier.rows + step.rows)
 
     def __call__(self) -> list[str]:
-        """Account for changed tables as long as there is time for it.
+        """Account for changed tables, as long as accounts have time left of their share.
 
         Returns:
             The tables for which the law holds.
@@ -70,7 +70,7 @@ class LawInTurn:
         return held
 
     def rest(self) -> list[str]:
-        """Account for all tables that wait, however long it takes, as when a stream has ended; returns those for which the law holds.
+        """Account for all waiting tables without a limit of time, at the end of a stream; returns those for which the law holds.
 
         Raises:
             LawError: the law does not hold for a table.

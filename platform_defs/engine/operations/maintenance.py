@@ -45,24 +45,24 @@ _UNSUPPORTED = "Unsupported table features"
 
 
 class MaintenanceError(TidemarkError, RuntimeError):
-    """Some tables could not be maintained; the others were."""
+    """Some tables could not be maintained; all others were maintained."""
 
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "MaintenanceError":
         """The tables, and why each could not be maintained."""
         each = "; ".join(f"{table}: {why}" for table, why in failed.items())
-        return cls(f"{len(failed)} of the lake's tables could not be maintained, and stay as they are; every other table was. {each}")
+        return cls(f"{len(failed)} of the lake's tables could not be maintained, and are unchanged; all others were maintained. {each}")
 
     @classmethod
     def check(cls, done: Iterable["Maintained"]) -> None:
-        """Raise `MaintenanceError` where a table could not be maintained."""
+        """Raise `MaintenanceError` if a table could not be maintained."""
         if failed := {m.table: m.failed for m in done if m.failed}:
             raise cls.of(failed)
 
 
 @dataclass(frozen=True)
 class Maintained:
-    """What maintenance did to one table.
+    """The result of the maintenance of one table.
 
     Args:
         table: the table.

@@ -59,7 +59,7 @@ def _moved_back(advance: Advance, operator: object, now: Progress) -> dict[str, 
 
 
 def _rank_ends(advance: Advance, operator: TopN, now: Progress) -> tuple[int, int]:
-    """The number of partitions that show nothing, and of rows whose rank end differs from their partition's."""
+    """The number of partitions without ranks, and the number of rows whose rank end differs from that of their partition."""
     rows = advance.strategy.inputs.all(now)
     [[differing]] = collected(operator.other_rank_ends(*rows).agg(F.coalesce(F.sum("rows"), F.lit(0))))
     return count(operator.unranked(*rows)), differing

@@ -97,7 +97,7 @@ def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 
 
 def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> None:
-    """Raise if the folder has steps of another changelog. A folder without an id passes: it is new, or an earlier version wrote it."""
+    """Raise if the folder has steps of another changelog. A folder without an id is accepted: it is new, or an earlier version wrote it."""
     found = table_identity(reading.lake, asset)
     if found is None:  # the asset has no table yet; `_publish` then compares step numbers
         return
@@ -109,7 +109,7 @@ def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> N
 
 
 def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, done: int) -> None:
-    """Raise if the changelog has another step with the number of the folder's last one. If its log no longer has that step, it passes."""
+    """Raise if the folder's last step is another one in the changelog. It is accepted if the changelog's log no longer has this step."""
     step, _, identity = _read(reading.spark, folder, _STEP_ID).partition(" ")
     present = step_id(reading.lake, asset, done) if identity and step == str(done) else None
     if present is not None and present != identity:

@@ -1,4 +1,4 @@
-"""Publish many tables to their sinks while a stream goes on: a sink that is slow or fails delays neither tables nor the ingest."""
+"""Publishes many tables to their sinks while a stream runs: a sink that is slow or fails delays neither tables nor the ingest."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,8 +24,8 @@ _CANCEL_EVERY_S = 1.0
 class PublishAll:
     """Publishes tables in threads of its own, each as soon as it has a new step; one table at most once at the same time.
 
-    A table that cannot be published waits as one that cannot be advanced, see `Failed`. Use it as a context: its end waits for what runs,
-    and cancels Spark's jobs first if it ends with an error.
+    A table that cannot be published waits like a table that cannot be advanced; see `Failed`. Use this object as a context: its end waits
+    for running publishes; if the block ends with an error, it first cancels Spark's jobs.
 
     Args:
         publish: publishes one table; called in several threads.
@@ -65,7 +65,7 @@ class PublishAll:
             return dict(self._failed)
 
     def changed(self, tables: Iterable[str]) -> None:
-        """Tables have new steps, or may have: publish each at once, or as soon as its present publish or its wait has ended."""
+        """Publish tables that may have new steps: each at once, or as soon as its present publish or its wait has ended."""
         with self._lock:
             for name in tables:
                 if name in self.tables:
@@ -73,10 +73,10 @@ class PublishAll:
                     self._start(name)
 
     def __call__(self) -> dict[str, Published]:
-        """Start what waits no longer, and report failures. It waits for nothing.
+        """Start to publish tables whose wait has ended, and report failures. This call does not wait.
 
         Returns:
-            What was published since the last call.
+            By table, what was published since the last call.
 
         Raises:
             JvmLostError: the JVM has ended.

@@ -23,7 +23,7 @@ _HEADERS = "headers"
 
 @dataclass(frozen=True)
 class Published:
-    """What a topic has, and what was written to it now.
+    """The last step that a topic has, and the number of steps and records that were written to it now.
 
     Args:
         topic: the topic.

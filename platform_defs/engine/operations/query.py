@@ -1,4 +1,4 @@
-"""SQL over the tables of a lake, without a Spark session: by Apache DataFusion, which deltalake contains."""
+"""Runs SQL over the tables of a lake, without a Spark session, by Apache DataFusion, which deltalake contains."""
 
 import json
 import math
@@ -45,7 +45,7 @@ class QueryError(TidemarkError, ValueError):
 
     @classmethod
     def no_query(cls, first: str) -> "QueryError":
-        """The text is no query."""
+        """The text is not a query."""
         return cls(f"The SQL begins with {first!r}; legal: one query, which begins with {', '.join(_FIRST_WORDS)}. Nothing was run")
 
     @classmethod
@@ -60,7 +60,7 @@ class _Table:
 
     Args:
         path: its path in the lake.
-        last_batch: the newest committed batch, for an event log or a quarantine: later rows are those of a killed ingest.
+        last_batch: for an event log or a quarantine, the newest committed batch; later rows are uncommitted.
     """
 
     path: str
@@ -76,7 +76,7 @@ class Query:
 
     Args:
         lake: a snapshot of the lake; see `Engine.snapshot`.
-        ledger: the ledger's, of the same snapshot.
+        ledger: the ledger of the same snapshot.
         sources: the sources, by name.
         assets: the derived tables, by name.
     """
@@ -94,7 +94,7 @@ class Query:
             limit: the maximum number of rows.
 
         Raises:
-            QueryError: the text is no query, or the query cannot be planned or computed.
+            QueryError: the text is not a query, or the query cannot be planned or computed.
         """
         _require_query(sql)
         rows = list[dict[str, Any]]()
@@ -157,7 +157,7 @@ def _require_query(sql: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: times, decimals and bytes as text; NaN and infinities too, which JSON lacks."""
+    """A value as JSON: times, decimals, bytes, NaN and infinities become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):

@@ -40,7 +40,7 @@ class Rebuilt:
 
 
 def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
-    """Recompute the closed part of days (of `final_at`, UTC) and repair what differs.
+    """Recompute the closed part of days (of `final_at`, UTC) and repair the rows that differ.
 
     The repair is one correction: one step that writes only the rows that differ. So the table's change data feed contains only these
     rows, and every downstream table is corrected too. An upserted table is recomputed completely, because its rows have no day. If

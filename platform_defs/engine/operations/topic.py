@@ -1,4 +1,4 @@
-"""The topic of a sink: what it is, and which step of its table was written last, read from the records themselves.
+"""The topic of a sink: its identity, and the newest step of its table, which are read from Kafka and from the records themselves.
 
 Each record has headers with the table, the step, and the step after which its write began. When all records of a step are written, the
 step is committed as the metadata of a consumer group's offset in Kafka, so that a step without that commit is written again.
@@ -122,7 +122,7 @@ class SinkError(TidemarkError, RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Sink:
-    """Where a table is published to.
+    """The topic to which a table is published, and the format.
 
     Args:
         topic: the topic.
@@ -296,7 +296,7 @@ class Topic:
 
 
 class Naming:
-    """Makes an error of Kafka's client name the topic; another error, such as one of reading the table, is left as it is."""
+    """Replaces an error of Kafka's client by a `SinkError` that names the topic. Another error, such as one of reading the table, stays."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic

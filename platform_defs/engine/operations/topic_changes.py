@@ -123,7 +123,7 @@ def _versions(reading: Reading, asset: DerivedAsset, done: int) -> list[_Version
 
 
 def _changes(reading: Reading, asset: DerivedAsset, before: _Version, after: _Version) -> DataFrame | None:
-    """The rows that a step has closed, and its corrections of earlier ones, with their change kinds; None if it has done neither."""
+    """The rows that a step closed, and its corrections of earlier rows, with their change kinds; None if there are neither."""
     was, now = before.progress.closed_to, after.progress.closed_to
     frames = list[DataFrame]()
     if now is not None and now != was and after.rows:

@@ -1,4 +1,4 @@
-"""The views that users read: tables, late rows, early results and earlier states of upserted tables; and their export and publishing."""
+"""The views for users: tables, late rows, early results and earlier states of upserted tables; and their export and publishing."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -36,7 +36,7 @@ class Log:
         id: the table's Delta id, which changes when the log is created again.
         schema: the table's columns.
         head: the last ledger batch with rows of the source.
-        time_of: returns the time of a ledger batch in epoch ms. A batch with the same number in a lake restored from a backup has another.
+        time_of: returns the time of a ledger batch in epoch ms. In a lake restored from a backup, a batch with the same number has another.
         rows: returns the rows of the batches after a given one; all rows for 0.
     """
 
