@@ -1,4 +1,4 @@
-"""Rows within the allowed lateness correct final results and downstream tables, with net changes only, as if they had arrived in time."""
+"""Rows within the allowed lateness correct final results and downstream tables as if they had arrived in time, with net changes only."""
 
 import random
 from collections.abc import Mapping

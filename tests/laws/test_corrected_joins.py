@@ -1,4 +1,4 @@
-"""Interval joins that are corrected, or have left rows alone: any steps give one table, and every row is accounted for."""
+"""Interval joins with corrections, and semi and anti joins: the steps do not change the table, and every row is accounted for."""
 
 import random
 from collections import Counter
@@ -56,7 +56,9 @@ def _event(rng: random.Random, newest: int) -> Event:
 
 @pytest.fixture(scope="module")
 def run(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, int]]:
-    """Every variant, advanced after each batch, and a copy of it advanced once at the end; and the number of corrections of each.
+    """An engine with two tables of every variant, and the number of corrections of each table.
+
+    The first table is advanced after each batch, its copy (`_again`) once at the end.
 
     The accounts are taken before and after each advance of two of them.
     """
@@ -133,7 +135,7 @@ def _results(engine: Engine, name: str) -> Counter[Any]:
 
 
 def test_the_change_feeds_contain_net_changes_only(run: tuple[Engine, dict[str, int]]) -> None:
-    """To join late rows takes nothing back, unless a semi join gets an earlier pair, or a lateness is allowed too."""
+    """Joining late rows removes no result, unless a semi join gets an earlier pair, or there is an allowed lateness too."""
     engine, _ = run
     taken_back = {name for name in VARIANTS if name not in ("semi", "anti") and sum(check_change_feed(engine, name)) > 0}
     assert {"lateness_full", "lateness_semi", "lateness_anti"} <= taken_back <= {*VARIANTS} - {"joined_full", "joined_inner"}
@@ -163,7 +165,7 @@ def test_a_stream_stops_at_a_correction_that_loses_a_row(make_engine: MakeEngine
         list(engine.steps("pairs", checked=True))
 
 
-def test_a_late_row_is_joined_or_comes_out_at_once(make_engine: MakeEngine) -> None:
+def test_a_late_row_is_joined_or_is_a_result_at_once(make_engine: MakeEngine) -> None:
     """The watermark is at minute 19 before the last batch: the left rows wait until minute 10 and 20."""
     engine = make_engine([source("l"), source("r")], [join(how="full", lower=0, upper="10 minutes", late_rows="join")])
     replay(

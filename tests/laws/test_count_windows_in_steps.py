@@ -1,4 +1,4 @@
-"""Count windows in steps: wherever batches are cut, the windows are those of the order of arrival, and equal a backfill's."""
+"""Count windows in steps: windows depend on the order of arrival only, not on batches, and equal those of a backfill."""
 
 import random
 

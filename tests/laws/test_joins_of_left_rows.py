@@ -1,4 +1,4 @@
-"""Semi and anti interval joins: both sides are accounted for, and a wrong result is reported by side and day, and repaired."""
+"""Semi and anti interval joins, whose results are left rows: both sides are accounted for; a wrong result is reported and repaired."""
 
 from collections.abc import Callable
 from datetime import date
@@ -62,12 +62,12 @@ def test_both_sides_of_a_join_of_left_rows_are_accounted_for(left_rows: Engine, 
     assert left_rows.accounts.pairs(how) is None
 
 
-@pytest.mark.parametrize("what_is_wrong", CORRUPTIONS)
+@pytest.mark.parametrize("corruption", CORRUPTIONS)
 def test_a_wrong_result_of_left_rows_names_its_day_and_a_rebuild_repairs_it(
-    left_rows: Engine, copy_engine: CopyEngine, what_is_wrong: str
+    left_rows: Engine, copy_engine: CopyEngine, corruption: str
 ) -> None:
     engine = copy_engine(left_rows)
-    how, corrupt, wanted = CORRUPTIONS[what_is_wrong]
+    how, corrupt, wanted = CORRUPTIONS[corruption]
     correct = rows_of(engine.views.table(how))
     rows = engine.spark.createDataFrame(engine.views.table(how).toArrow())
     corrupt(rows).write.format("delta").mode("overwrite").save(engine.lake.path(how))

@@ -30,8 +30,8 @@ def _log(engine: Engine) -> list[Row]:
     return [(k, v, at, (seq, arrival)) for k, v, at, seq, arrival in rows]
 
 
-def _living(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> dict[str | None, list[Row]]:
-    """The rows of each key since its last gap of more than the TTL; none of a key that expired before `now`."""
+def _rows_within_ttl(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> dict[str | None, list[Row]]:
+    """By key, its rows since its last gap of more than the TTL; a key that expired before `now` is left out."""
     found: dict[str | None, list[Row]] = {}
     for key in {row[0] for row in rows}:
         period: list[Row] = []
@@ -42,8 +42,8 @@ def _living(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) ->
     return found
 
 
-def _summed(living: dict[str | None, list[Row]]) -> list[tuple[Any, ...]]:
-    return sorted(((k, len(rows), sum(row[1] for row in rows)) for k, rows in living.items()), key=repr)
+def _summed(within_ttl: dict[str | None, list[Row]]) -> list[tuple[Any, ...]]:
+    return sorted(((k, len(rows), sum(row[1] for row in rows)) for k, rows in within_ttl.items()), key=repr)
 
 
 def test_after_each_batch_each_table_equals_the_model(make_engine: MakeEngine, clock: Clock) -> None:
@@ -54,12 +54,12 @@ def test_after_each_batch_each_table_equals_the_model(make_engine: MakeEngine, c
         replay(engine, [{"l": batch}])
         log, mark = _log(engine), engine.reading.operator_timeline(engine.assets["kept"]).after[-1]
         times = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
-        in_event_time = _living(log, lambda r: r[2], mark)
+        in_event_time = _rows_within_ttl(log, lambda r: r[2], mark)
         last = sorted(((k, max(rows, key=lambda r: r[2:])[1]) for k, rows in in_event_time.items()), key=repr)
         wanted = {
-            "kept": _summed(_living(log, lambda r: r[2], None)),
+            "kept": _summed(_rows_within_ttl(log, lambda r: r[2], None)),
             "removed": _summed(in_event_time),
-            "idle": _summed(_living(log, lambda r, times=times: times[r[3][0]], engine.ledger.entries()[-1][0].ingested_at)),
+            "idle": _summed(_rows_within_ttl(log, lambda r, times=times: times[r[3][0]], engine.ledger.entries()[-1][0].ingested_at)),
             "last": last,
         }
         for name, rows in wanted.items():

@@ -1,4 +1,4 @@
-"""A stream holds every table to the conservation law: the steps of joins at once, all tables in turn."""
+"""A stream checks the conservation law of every table: each step of a join at once, and the accounts of all tables in turn."""
 
 from collections.abc import Callable
 

@@ -28,7 +28,7 @@ STREAM = [
     {"l": [Event("a", -10, 0), Event("a", 11, MINUTE), Event("c", 12, 2 * HOUR)], "r": [Event("c", 13, 2 * HOUR)]},
     {"l": [Event("c", 14, 2 * HOUR - 30_000), Event("c", 15, 3 * HOUR)], "r": [Event("c", -16, 2 * HOUR), Event("c", 17, 3 * HOUR)]},
 ]
-"""Rows with a negative value are to be filtered. The newest row of a batch is never one: the watermark is that of all rows."""
+"""Rows to prepare: those with a negative value are filtered. The newest row of a batch is not, as all rows move the watermark."""
 KEPT = [{name: [event for event in events if event.v > 0] for name, events in batch.items()} for batch in STREAM]
 POSITIVE = Preparation(where="v > 0", select="k AS id, v * 10 AS tens, ts")
 SAME_COLUMNS = Preparation(select="k AS id, v * 10 AS tens, ts")
@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[Operator, dict[str, str], str]] = {
     "random_values": (FIRST, {"select": "*, dice() AS x"}, ONE_ROW_EACH),
     "several_rows": (FIRST, {"select": "*, json_tuple('{}', 'a') AS x"}, ONE_ROW_EACH),
 }
-"""Preparations that only Spark knows to be wrong: the table's operator, its preparation, and what the error names as legal."""
+"""Preparations that only Spark can refuse: the table's operator, its preparation, and the legal value that the error names."""
 NULL_FOR_A_ROW = {"where": f"k <> 'a' AND event_time < '{iso(START + HOUR)}'"}
 
 
@@ -157,7 +157,7 @@ def one_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_preparation_that_only_spark_knows_to_be_wrong_is_described_with_the_table(one_batch: Engine, name: str) -> None:
+def test_a_preparation_that_only_spark_can_refuse_is_described_with_the_table(one_batch: Engine, name: str) -> None:
     with pytest.raises(OperatorError, match=rf"`prepare` is .* of .*{name}.*legal: {REFUSED[name][2]}"):
         [*one_batch.advance(name)]
 

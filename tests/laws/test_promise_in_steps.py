@@ -1,4 +1,4 @@
-"""A Top-N whose rows were promised, or are known, to move up only: a step in which one moves back gives no wrong ranking."""
+"""A Top-N with a promise of the user, or a derived one, that rows only move up: a step in which a row moves back gives no wrong ranking."""
 
 import json
 import re
@@ -79,8 +79,8 @@ def test_the_account_finds_a_ranking_that_an_earlier_version_got_wrong(make_engi
     assert rows_of(engine.views.table("newest"), "k", "v", "rank") == BEST
 
 
-def test_a_step_in_which_a_total_falls_after_all_is_computed_from_all_rows(make_engine: MakeEngine) -> None:
-    """The rows of the second batch were ingested before there was a rule, so the total of `("a", -1)` falls."""
+def test_a_step_in_which_a_rising_total_falls_is_computed_from_all_rows(make_engine: MakeEngine) -> None:
+    """The rows of the second batch were ingested before the source had its rule, so the total of `("a", -1)` falls."""
     rule = RowRule("v_not_negative", "v >= 0", "quarantine")
     tables = [TOTALS, _best("best"), _best("pinned", strategy="retract")]
     earlier, engine = make_engine([source("l")], tables), make_engine([source("l", rules=(rule,))], tables)

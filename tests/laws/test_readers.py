@@ -1,4 +1,4 @@
-"""No input causes an error, and no line is lost: random bytes, random rows and random options, many files in each ingest.
+"""No input causes an error or loses a line: random bytes, random rows and random options, with many files in each ingest.
 
 A naive reader counts the lines of each file. The event log and the quarantine together must contain as many rows of the file.
 """

@@ -25,7 +25,7 @@ WINDOWS: dict[str, Aligned] = {
 
 
 def _assets(names: list[str]) -> list[DerivedAsset]:
-    """For each window an aggregate and its Top-K, once to advance after each batch and once at the end; and both in one table."""
+    """For each window, an aggregate and its Top-K, each twice: to advance after each batch, and once at the end; and both in one table."""
     made = []
     for name in names:
         window = WINDOWS[name]

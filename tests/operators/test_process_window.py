@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from operators import ColumnError, CountEvictor, OperatorError, ProcessWindow, Session, Sliding, StreamingError, Tumbling
 from operators.engine_columns import WATERMARK
 from tests.operators.examples import Example, check, read
-from tests.support.evictors_model import Element, kept
+from tests.support.evictors_model import Element, kept_rows
 from tests.support.windows_model import TimedRow, open_windows
 
 TEN_MINUTES = Tumbling(size="10 minutes")
@@ -119,7 +119,7 @@ def test_1000_cases_equal_the_model(spark: SparkSession, evictor: CountEvictor |
             for span in open_windows(SLIDING, TimedRow(None, element.t, None, mark)):
                 spans.setdefault(span, []).append(element)
         for span, inside in spans.items():
-            ids = [e.id for e in kept(evictor, inside)]
+            ids = [e.id for e in kept_rows(evictor, inside)]
             wanted += [(case, *span, id_, at, len(ids), ids[at - 1] if at else None) for at, id_ in enumerate(ids)]
     columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
     frame = spark.createDataFrame(pa.table(columns, schema=SCHEMA))

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from operators import CoGroup, CountEvictor, DeltaEvictor, OperatorError, Session, Sliding, TimeEvictor, Tumbling, WindowJoin
 from operators.windows import AnyWindow
 from tests.operators.examples import Example, check, read
-from tests.support.evictors_model import Element, kept
+from tests.support.evictors_model import Element, kept_rows
 from tests.support.sessions_model import sessions
 from tests.support.windows_model import Span, windows_at
 
@@ -187,7 +187,7 @@ def _groups(window: AnyWindow, evictor: Any, cases: Mapping[tuple[int, str | Non
         spans = [(span, inside) for part in parts for span, inside in _spans(window, part)]
         for span, inside in spans:
             seen = sum(len(rows) for other, rows in spans if other == span)
-            rest = kept(evictor, inside)
+            rest = kept_rows(evictor, inside)
             yield Group(key, span, seen, [r for r in rest if r.side == 0], [r for r in rest if r.side == 1])
 
 

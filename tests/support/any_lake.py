@@ -1,4 +1,4 @@
-"""What a process does with a lake on this machine or in S3."""
+"""Lands input and advances tables, in a lake on this machine or in S3."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def put_input(engine: Engine, source: str, file: str, content: str) -> None:
 
 
 def advance_all(engine: Engine) -> None:
-    """Advance all tables, with the check of each step."""
+    """Advance all tables, and check the conservation law of each step."""
     for name in engine.assets:
         for _ in engine.steps(name, checked=True):
             pass

@@ -1,4 +1,4 @@
-"""A naive model of the as-of join: for each left row, all versions of its key are compared."""
+"""A naive model of the as-of join: it compares each left row with all versions of its key."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class AsOfModel:
     max_age: int | None = None
 
     def __call__(self, left: Iterable[AsOfRow], right: Iterable[AsOfRow]) -> list[tuple[str, str | None, int | None]]:
-        """Each result as the names of its left row and of its version, and its time."""
+        """The results, each as the id of its left row, the id of its version or None, and its time in ms."""
         versions = [row for row in right if self._counts(row)]
         found = [(row.id, self._version(row, versions), row.t) for row in left]
         return found if self.how == "left" else [result for result in found if result[1] is not None]

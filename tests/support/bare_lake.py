@@ -1,4 +1,4 @@
-"""A lake whose ledger has batches and whose tables have steps, but whose logs and tables have no rows: it is made without Spark."""
+"""A lake that is made without Spark: its ledger has batches and its tables have steps, but its logs and tables have no rows."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A check of a result table's change feed."""
+"""Checks the change feed of a result table."""
 
 from collections import Counter
 from typing import Any

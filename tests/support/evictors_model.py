@@ -18,7 +18,7 @@ class Element:
     v: int | None = None
 
 
-def kept(evictor: CountEvictor | TimeEvictor | DeltaEvictor | None, rows: Sequence[Element]) -> list[Element]:
+def kept_rows(evictor: CountEvictor | TimeEvictor | DeltaEvictor | None, rows: Sequence[Element]) -> list[Element]:
     """The rows that an evictor keeps, in order; a delta is the distance of the values of two rows."""
     in_order = sorted(rows, key=lambda r: (r.t, r.seq, r.arrival, r.side))
     last = in_order[-1]

@@ -18,7 +18,7 @@ COMPACT_SOON = {
     "min.cleanable.dirty.ratio": "0.001",
     "delete.retention.ms": "0",
 }
-"""A topic whose records are compacted within a second after a later record closes their segment."""
+"""The options of a topic that is compacted soon: within a second after a later record closes a segment."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Kafka:
         self._admin.delete_consumer_groups([group])[group].result(_WAIT_S)
 
     def produce_each(self, topic: str, *headers: str) -> None:
-        """Write a record of a key of its own to each partition, so that Kafka closes the segments before it and compacts them."""
+        """Write a record with a new key to each partition, so that Kafka closes the earlier segments and compacts them."""
         for n in range(2):
             wanted = range(len(self.offsets(topic)))
             self.produce(topic, [Record(b"close%d" % n, b"", p, headers=dict.fromkeys(headers, b"0")) for p in wanted])
@@ -103,7 +103,7 @@ class Kafka:
         try:
             known = consumer.list_topics(topic, _WAIT_S).topics[topic].partitions
             consumer.assign([TopicPartition(topic, partition, 0) for partition in known])
-            return sorted(_until_the_ends(consumer, len(known)), key=lambda r: (r.partition, r.offset))
+            return sorted(_read_until_ends(consumer, len(known)), key=lambda r: (r.partition, r.offset))
         finally:
             consumer.close()
 
@@ -124,7 +124,7 @@ class Kafka:
         return {"bootstrap.servers": self.address, "log_level": 0}
 
 
-def _until_the_ends(consumer: Consumer, partitions: int) -> Sequence[Record]:
+def _read_until_ends(consumer: Consumer, partitions: int) -> Sequence[Record]:
     found, ended = list[Record](), set[int]()
     while len(ended) < partitions:
         message = consumer.poll(_WAIT_S)

@@ -1,4 +1,4 @@
-"""Kills: the engine dies at a named fault point, as a killed process does."""
+"""Kills the engine at a named fault point, as SIGKILL would."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ class Killed(BaseException):
 
 
 def kill_at(name: str, nth: int = 1) -> Callable[[], int]:
-    """Die when a point is passed for the nth time. Returns a function that returns how often it was passed."""
+    """Raise `Killed` when a point is passed for the nth time. Returns a function that returns how often the point was passed so far."""
     passed = 0
 
     def handler(point: str) -> None:

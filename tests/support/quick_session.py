@@ -11,7 +11,7 @@ def quick_session(java: str | None = None, **more: str) -> SparkSession:
     """The session of this process: one core, interpreted plans, and a JVM that compiles little.
 
     Args:
-        java: the JVM's option for a class archive of all JARs; by default it uses that of `make setup`, which has Spark's.
+        java: the JVM's option for a class archive of all JARs; by default the one for the archive of `make setup`, which has only Spark's.
         more: further Spark configuration, by its dotted names.
     """
     flags = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable"
@@ -24,6 +24,6 @@ def quick_session(java: str | None = None, **more: str) -> SparkSession:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.databricks.delta.snapshotPartitions": "1",
     }
-    if java is not None:  # a class archive has only what is on the class path
+    if java is not None:  # a class archive can contain only classes from the class path
         quick |= {"spark.driver.extraClassPath": ":".join(jar_paths()), "spark.jars": ""}
     return session(Settings(spark_master="local[1]", driver_memory="1g", shuffle_partitions=1), **quick | more)

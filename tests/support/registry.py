@@ -1,4 +1,4 @@
-"""A server with the interface of Confluent's registry of schemas."""
+"""A local server with the interface of Confluent's schema registry."""
 
 import json
 import threading
@@ -11,11 +11,11 @@ from urllib.parse import unquote
 
 @contextmanager
 def registry(schemas: dict[int, Any], subjects: dict[str, list[int]] | None = None) -> Iterator[str]:
-    """Serve schemas by their ids, and register further ones; the value is the URL.
+    """Serve schemas by their ids, and register new schemas, while the block runs; yields the URL.
 
     Args:
-        schemas: the schemas by id, to which registered ones are added.
-        subjects: the ids of the subjects' schemas, in order, to which registered ones are added.
+        schemas: the schemas by id; a schema that is registered is added.
+        subjects: by subject, the ids of its schemas in order; the id of a schema that is registered is added.
     """
     versions = {} if subjects is None else subjects
 
@@ -62,6 +62,6 @@ def _error(code: int, message: str) -> dict[str, Any]:
 
 
 def _can_read(schema: Mapping[str, Any], written: Mapping[str, Any]) -> bool:
-    """Whether a reader with a schema can read what another has written: the compatibility BACKWARD, for fields of equal types."""
+    """Whether a reader with `schema` can read data `written` with another: the compatibility BACKWARD, for fields of equal types."""
     before = {field["name"]: field["type"] for field in written["fields"]}
     return all(before.get(f["name"], f["type"]) == f["type"] and (f["name"] in before or "default" in f) for f in schema["fields"])

@@ -1,4 +1,4 @@
-"""A local S3 server in a process of its own: moto's, with atomic writes and a check of the access key, as a real store has them."""
+"""A local S3 server in its own process: moto's server, with atomic writes and a check of the access key, as in a real store."""
 
 import os
 import subprocess
@@ -100,7 +100,7 @@ def s3_server(log: Path) -> Iterator[S3Server]:
 
 @dataclass
 class _LikeAStore:
-    """Answers requests as a store does: only those with the right access key, and one write at a time.
+    """Answers only requests with the right access key, and one write at a time, as a real store does.
 
     moto looks for an object and writes it without a lock, so that two conditional writes at once could both succeed.
     """

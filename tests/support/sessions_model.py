@@ -62,7 +62,7 @@ class SessionsModel:
         self.accepted_rows += accepted
 
     def _open(self, rows: Sequence[Row], others: Sequence[Row], watermark: int) -> list[Row]:
-        """Those of the rows that belong to an open session, together with other rows."""
+        """Those of `rows` that belong to an open session of `rows` and `others` together."""
         formed = self._sessions([*others, *rows])
         return [r for span, part in formed.items() if span[1] + self.lateness > watermark for r in part if r in rows]
 

@@ -21,9 +21,9 @@ _LATE_COMPILATION = " ".join(
     f"-XX:Tier4{name}Threshold={value}"
     for name, value in {"Invocation": 50_000, "MinInvocation": 10_000, "Compile": 150_000, "BackEdge": 400_000}.items()
 )
-"""The JVM compiles code with all optimizations only after ten times as many calls: much of a test's code runs too seldom to be worth it."""
+"""Compile code with all optimizations only after ten times as many calls: most code of a test runs too rarely for it to pay."""
 _FEW_CACHED_TABLES = {"spark.databricks.delta.delta.log.cacheSize": "64"}
-"""Tests use thousands of tables; with all of them cached, the JVM would soon do little else than collect garbage."""
+"""Delta's cache of tables is small: tests use thousands of them, and with all in the cache the JVM would only collect garbage."""
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def shared_jvm(folder: Path) -> Iterator[None]:
     """Start a JVM with a session for the processes that this one starts.
 
     Args:
-        folder: a folder for the file by which they find it.
+        folder: a folder for the file by which these processes find the JVM.
     """
     file = folder / "session.json"
     os.environ[_FILE] = str(file)
@@ -45,7 +45,7 @@ def shared_jvm(folder: Path) -> Iterator[None]:
 
 
 def session_of_the_tests() -> SparkSession:
-    """The session of this process: in the JVM that pytest started, or else in a JVM of its own."""
+    """The session of this process: in the JVM that pytest started, otherwise in its own JVM."""
     file = os.environ.get(_FILE)
     values, more = _configuration(file)
     deadline = time.monotonic() + _WAIT_S
@@ -56,10 +56,10 @@ def session_of_the_tests() -> SparkSession:
 
 
 def _configuration(file: str | None) -> tuple[Settings, dict[str, str]]:
-    """The settings of the tests' session, and what tests add to the product's configuration.
+    """The settings of the tests' session, and the options that tests add to the product's configuration.
 
     Args:
-        file: the file of the served session; None for a JVM of one's own.
+        file: the file of the served session; None for an own JVM.
     """
     memory, name = ("4g", file) if file else ("3g", "none")
     values = Settings(driver_memory=memory, shuffle_partitions=2, session_file=name)  # pyright: ignore[reportCallIssue]
@@ -68,7 +68,7 @@ def _configuration(file: str | None) -> tuple[Settings, dict[str, str]]:
 
 
 def _jars() -> list[str]:
-    """The JARs of every session, and those of Kafka if they are present, so that tests of Kafka need no JVM of their own."""
+    """The JARs of every session, and the JARs of Kafka if present, so that tests of Kafka can use the same JVM."""
     try:
         return jar_paths(SPARK, "kafka")
     except JarError:

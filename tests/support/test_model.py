@@ -10,7 +10,7 @@ from tests.oracle.residual import ResidualError, predicate, translated
 from tests.support.model import Event, IntervalJoinModel, Mark
 from tests.support.shared_data import ORACLE
 
-needs_recorded_answers = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
+needs_recorded_answers = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not installed: {ORACLE}")
 
 
 def stream(*steps: str) -> list[Event | Mark]:

@@ -188,7 +188,7 @@ class ChangedTables(WrittenTables):
         writer = writer.options(userMetadata=json.dumps({"id": commit}), txnAppId=commits.RETENTION, txnVersion=str(number))
         with commits.without_merge_settings(), refused_if_concurrent(table):
             to_its_end(lambda: writer.save(self.path(table)), spark)
-        self._check_landed(table, before, commit)
+        self._check_commit_exists(table, before, commit)
 
     def update(
         self, spark: SparkSession, table: str, predicate: str, values: Mapping[str, str], metadata: dict[str, Any], seen: DeltaTable

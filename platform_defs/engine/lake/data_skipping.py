@@ -154,7 +154,7 @@ def time_extent(delta: DeltaTable, column: str, within: Ranges) -> Ends | None:
     """
     actions = pa.table(delta.get_add_actions(flatten=True))
     every = range(actions.num_rows)
-    nulls, rows = _of_files(actions, f"null_count.{column}", every), _of_files(actions, "num_records", every)
+    nulls, rows = _statistic_of_files(actions, f"null_count.{column}", every), _statistic_of_files(actions, "num_records", every)
     lows, highs = (_statistic(actions, f"{statistic}.{column}") or [None] * actions.num_rows for statistic in ("min", "max"))
     ends: list[Ends] = []
     for n in _can_contain(actions, within):
@@ -184,7 +184,7 @@ def _ends_of_footer(delta: DeltaTable, path: str, column: str) -> list[Ends]:
     return [(min(chunk.min_raw for chunk in chunks) // 1_000, max(chunk.max_raw for chunk in chunks) // 1_000)]
 
 
-def _of_files(actions: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
+def _statistic_of_files(actions: pa.Table, name: str, files: Sequence[int]) -> list[Any]:
     values = actions[name].to_pylist() if name in actions.column_names else []
     return [values[n] if values else None for n in files]
 

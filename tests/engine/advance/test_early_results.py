@@ -145,7 +145,7 @@ class _LargeAndSoonFinal:
         return soon & (now.rows >= self.rows) & (before.rows < self.rows)
 
 
-def test_a_trigger_of_ones_own_decides_by_rows_window_and_watermark(make_engine: MakeEngine) -> None:
+def test_a_custom_trigger_decides_by_rows_window_and_watermark(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_asset("counts", early=_LargeAndSoonFinal(2))])
     shown: list[Any] = []
     for batch in [

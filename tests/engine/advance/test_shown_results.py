@@ -67,7 +67,7 @@ def test_windows_of_1000_keys_are_shown_at_each_multiple_of_their_rows(spark: Sp
 
 
 def test_sessions_of_1000_keys_continue_those_that_were_shown(spark: SparkSession) -> None:
-    """A session's rows count as shown as far as they were shown in the sessions that it has grown from."""
+    """A row of a session counts as shown if it was shown in one of the sessions from which this session has grown."""
     rng, times = random.Random(2), {case: list[tuple[int, int]]() for case in range(1_000)}
     shown, merged, windows = list[Result](), 0, ShownWindows(KEY, are_sessions=True)
     for step in range(4):

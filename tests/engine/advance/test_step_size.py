@@ -118,7 +118,7 @@ def test_a_backlog_that_fits_is_one_step() -> None:
     assert _steps([_batch(1, 100, 0, 999)], 5_000, 100) == [5_000]
 
 
-def test_rows_that_all_have_one_time_are_one_step() -> None:
+def test_rows_with_the_same_time_are_one_step() -> None:
     assert _steps([_batch(1, 10_000, 50, 0)], 100, 10)[0] <= 50
     assert len(_steps([_batch(1, 10_000, 50, 0)], 100, 10)) <= 2 + LOOKBACK
 

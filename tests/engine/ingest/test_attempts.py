@@ -1,4 +1,4 @@
-"""Two attempts are the same attempt only if all that their rows depend on is equal."""
+"""Two attempts are the same only if everything is equal on which their rows depend."""
 
 from dataclasses import fields, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Watermark generators of one's own: SQL over a batch, and a Python object that is given the batch's statistics."""
+"""Custom watermark generators: SQL over a batch, and a Python object that gets the batch's statistics."""
 
 from dataclasses import dataclass, replace
 from typing import Any

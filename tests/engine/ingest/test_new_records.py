@@ -1,4 +1,4 @@
-"""Which partitions have records that the ledger does not list, by offsets that are given. No test starts Spark or a broker."""
+"""Finds the partitions with records that the ledger does not list, for given offsets. No test starts Spark or a broker."""
 
 from types import SimpleNamespace
 from typing import Any

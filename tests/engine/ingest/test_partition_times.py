@@ -13,7 +13,7 @@ def test_the_partition_that_is_behind_holds_the_watermark_back():
     assert times.after({OTHER: 120}, now=2_000).lowest(2_000, None) == 100
 
 
-def test_an_older_record_moves_a_partition_not_back():
+def test_an_older_record_does_not_move_a_partition_back():
     assert PartitionTimes({}).after({ONE: 100}, now=1).after({ONE: 30}, now=2).lowest(2, None) == 100
 
 
@@ -29,7 +29,7 @@ def test_an_idle_partition_does_not_hold_it_back_until_it_has_records_again():
     assert times.after({OTHER: 50}, now=70_000).lowest(70_000, "1 minute") == 50
 
 
-def test_if_all_partitions_are_idle_nothing_follows():
+def test_if_all_partitions_are_idle_there_is_no_lowest_time():
     assert PartitionTimes({}).after({ONE: 100}, now=0).lowest(60_001, "1 minute") is None
 
 

@@ -32,7 +32,7 @@ def _corrected(make_engine: MakeEngine) -> Engine:
     return engine
 
 
-def test_the_key_of_a_result_that_is_gone_is_computed_again(make_engine: MakeEngine) -> None:
+def test_the_key_of_a_deleted_result_is_computed_again(make_engine: MakeEngine) -> None:
     engine = _corrected(make_engine)
     assert law_violations(engine, "by_count") == set()  # as of the step that was read
     engine.advance("by_count")

@@ -154,7 +154,7 @@ def test_the_results_of_a_table_that_may_be_late(case: LateCase) -> None:
     ("closed_to", "expected"),
     [(None, None), (9, None), (10, 30), (14, 30), (15, 30), (50, 49), (70, 49)],
 )
-def test_how_far_a_reader_may_go_past_its_table(closed_to: int | None, expected: int | None) -> None:
+def test_the_watermark_up_to_which_a_reader_may_close_without_its_table(closed_to: int | None, expected: int | None) -> None:
     upstream, reader = Timeline((None, 10, 10, 15, 50), (False,) * 5), Timeline((None, 9, 30, 30, 49), (False,) * 5)
     assert watermark_past(upstream, reader, closed_to, 4, 1) == expected
 

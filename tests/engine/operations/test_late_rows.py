@@ -1,4 +1,4 @@
-"""Late rows are found without a session, and are those that Spark finds; where only Spark can find them, it does."""
+"""Late rows that are found without a session equal those that Spark finds; if only Spark can find them, the caller learns so."""
 
 from dataclasses import replace
 from pathlib import Path

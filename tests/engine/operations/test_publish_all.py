@@ -1,4 +1,4 @@
-"""Publishing tables beside a stream: each after its step, a failed one later, and none if nothing has changed. No test starts Spark."""
+"""Publishing tables while a stream runs: each after its step, again after a failure, and not if nothing changed. No test starts Spark."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -47,7 +47,7 @@ def _steps(engine: Engine, asset: str, batches: Iterable[Iterable[Event]]) -> No
 
 
 def _newest(records: Iterable[Record]) -> dict[str, Any]:
-    """What a reader has that keeps the newest version of each key."""
+    """The rows of a reader that keeps the newest version of each key."""
     found = dict[bytes | None, tuple[int, bytes | None]]()
     for record in records:
         step = int(record.headers[STEP] or b"")

@@ -22,7 +22,7 @@ from tests.support.kafka import Kafka, Record
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
-    """What stands for a session: only its JVM is used."""
+    """An object in place of a session, of which only the JVM is used."""
     included = Path(pyspark.__file__).parent / "jars"
     names = ("py4j-*.jar", "slf4j-api-*.jar", "lz4-java-*.jar", "snappy-java-*.jar", "zstd-jni-*.jar")
     jars = [str(path) for name in names for path in included.glob(name)]
