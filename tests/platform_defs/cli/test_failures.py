@@ -76,7 +76,7 @@ class FakeEngine:
 
     def rebuild(self, name: str, first: object, last: object) -> Any:
         next(self.steps(f"rebuild {name}" if name != "bad" else name))
-        return SimpleNamespace(days=(), missing=0, extra=0)
+        return SimpleNamespace(days=(), missing=0, extra=0, kept_from=None)
 
     def drain(self, assets: object) -> None:
         return None
