@@ -123,7 +123,7 @@ class StreamRun:
     def start(self) -> None:
         """Advance the tables that are behind, and publish the topics that are."""
         self._interrupts.watch()
-        self._publish.changed(self._engine.sinks)
+        self._publish.changed({name: self._engine.pending.progress(name).step for name in self._engine.sinks})
         self._turn(self._advance)
 
     def after(self, batch: Entry) -> None:
@@ -153,8 +153,8 @@ class StreamRun:
         if published:
             self._reports.published(published)
 
-    def _published(self, name: str) -> Published:
-        return self._engine.views.publish_to_topic(name)
+    def _published(self, name: str, upto: int) -> Published:
+        return self._engine.views.publish_to_topic(name, upto)
 
     def _timed(self, account: Callable[[], list[str]]) -> None:
         began = time.monotonic()
@@ -169,7 +169,7 @@ class StreamRun:
         for step in self._timed_steps(name, self._engine.steps(name, checked=True, purpose="stream")):
             self._steps[name].append(step)
             self._law.changed(name, step)
-            self._publish.changed([name])  # the step was committed, and keeps the conservation law
+            self._publish.changed({name: step.after.step})  # the step was committed, and keeps the conservation law
             yield step
 
     def _account(self, name: str, step: Step) -> None:

@@ -1,7 +1,7 @@
 """Publishes many tables to their sinks while a stream runs: a sink that is slow or fails delays neither tables nor the ingest."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -28,13 +28,13 @@ class PublishAll:
     for running publishes; if the block ends with an error, it first cancels Spark's jobs.
 
     Args:
-        publish: publishes one table; called in several threads.
+        publish: publishes the steps of a table up to one; called in several threads.
         tables: the tables that have a sink; others are ignored.
         report: called when a table could not be published, in the thread that calls this object.
         now: a monotonic clock, in seconds.
     """
 
-    publish: Callable[[str], Published]
+    publish: Callable[[str, int], Published]
     tables: Collection[str]
     report: Callable[[str, Failed], None]
     now: Callable[[], float] = time.monotonic
@@ -42,6 +42,7 @@ class PublishAll:
     _lock: Lock = field(default_factory=Lock, init=False)
     _running: dict[str, Future[None]] = field(default_factory=dict, init=False)
     _changed: set[str] = field(default_factory=set, init=False)
+    _upto: dict[str, int] = field(default_factory=dict, init=False)
     _published_at: dict[str, float] = field(default_factory=dict, init=False)
     _failed: dict[str, Failed] = field(default_factory=dict, init=False)
     _made: SimpleQueue[tuple[str, Published | Failed | BaseException]] = field(default_factory=SimpleQueue, init=False)
@@ -64,12 +65,17 @@ class PublishAll:
         with self._lock:
             return dict(self._failed)
 
-    def changed(self, tables: Iterable[str]) -> None:
-        """Publish tables that may have new steps: each at once, or as soon as its present publish or its wait has ended."""
+    def changed(self, steps: Mapping[str, int]) -> None:
+        """Publish tables that may have new steps: each at once, or as soon as its present publish or its wait has ended.
+
+        Args:
+            steps: by table, the newest step that may be published. A later one may be committed, and not yet checked.
+        """
         with self._lock:
-            for name in tables:
+            for name, step in steps.items():
                 if name in self.tables:
                     self._changed.add(name)
+                    self._upto[name] = step
                     self._start(name)
 
     def __call__(self) -> dict[str, Published]:
@@ -102,11 +108,11 @@ class PublishAll:
         failed = self._failed.get(name)
         if name in self._changed and name not in self._running and (failed is None or self.now() >= failed.until) and not self._is_ending:
             self._changed.discard(name)
-            self._running[name] = self._pool.submit(self._run, name)
+            self._running[name] = self._pool.submit(self._run, name, self._upto[name])
 
-    def _run(self, name: str) -> None:
+    def _run(self, name: str, upto: int) -> None:
         try:
-            made: Published | Failed | BaseException = self.publish(name)
+            made: Published | Failed | BaseException = self.publish(name, upto)
         except Exception as error:
             made = lost_jvm(error) or Failed.after(self._failed.get(name), error, self.now())
         with self._lock:

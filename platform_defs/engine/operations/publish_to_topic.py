@@ -45,7 +45,7 @@ def sum_of(earlier: Published | None, later: Published) -> Published:
     return replace(later, steps=earlier.steps + later.steps, records=earlier.records + later.records)
 
 
-def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink) -> Published:
+def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink, upto: int | None = None) -> Published:
     """Write the steps that a topic does not have yet, one after the other; each in one Spark job.
 
     A killed run leaves at most one step of which the topic has a part; the next run writes that step again, with the same keys, values and
@@ -56,6 +56,8 @@ def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink) -> Publi
         asset: the table. The records of an upserted table are its keys' new values and tombstones; those of another table are its new
             rows, and its corrected rows with their change kind.
         sink: the topic.
+        upto: the last step to write; None for the newest. A stream names the last step that it has checked: a later one may be committed
+            while the topic is written.
 
     Raises:
         SinkError: the topic does not exist, has records of another table or program, or cannot be written to.
@@ -65,17 +67,19 @@ def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink) -> Publi
         reading.lake.writer(f"kafka-{asset.name}"),
         Topic(reading.spark, sink, asset.name, compacted=asset.operator.emits.upserts) as topic,
     ):
-        return _publish(reading.pinned(asset.name), asset, sink, topic)
+        return _publish(reading.pinned(asset.name), asset, sink, topic, upto)
 
 
-def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic) -> Published:
+def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic, last: int | None) -> Published:
     table, upto, newest = table_identity(reading.lake, asset), progress(reading.lake, asset).step, topic.newest()
     if newest is not None:
         _require_same_steps(reading, asset, sink, newest, table, upto)
     if table is None:
         return Published(sink.topic, 0)
+    if last is not None:  # what the topic has, or has a part of, was published before
+        upto = min(upto, max(last, 0 if newest is None else newest.step))
     done, before, steps = 0 if newest is None else newest.step if newest.complete else newest.since, topic.records(), 0
-    for write in writes(reading, asset, sink, done, None if newest is None or newest.complete else newest.step):
+    for write in writes(reading, asset, sink, done, upto, None if newest is None or newest.complete else newest.step):
         with _naming_deleted_files(reading, asset, sink, write.step):
             _write(sink, write, table, identity := step_id(reading.lake, asset, write.step) or "")
         topic.commit(table, write.step, identity)

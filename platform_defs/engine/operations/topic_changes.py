@@ -12,7 +12,7 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, INSERT, OWN_CHANGE, STEP, UPDATE_BEFORE, bag_changes, difference, keyed_upserts
 from operators.columns import FINAL_AT
 from platform_defs.engine.inputs.changelog_reader import steps_of
-from platform_defs.engine.inputs.progress import PROGRESS, Progress, progress, results_table
+from platform_defs.engine.inputs.progress import PROGRESS, Progress, results_table
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.operations.topic import Sink, SinkError
@@ -51,26 +51,27 @@ class _Version:
         return self.progress.step
 
 
-def writes(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, first: int | None) -> Iterator[Write]:
-    """The writes that bring a topic from one step of a table to its newest one.
+def writes(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, upto: int, first: int | None) -> Iterator[Write]:
+    """The writes that bring a topic from one step of a table to another.
 
     Args:
         reading: reads the lake.
         asset: the table.
         sink: the sink.
         done: the last step that the topic has; 0 for none.
-        first: the step of the first write of an appended table, if the topic has a part of that write; None for the newest step.
+        upto: the last step to write.
+        first: the step of the first write of an appended table, if the topic has a part of that write; None for `upto`.
     """
     if asset.operator.emits.upserts:
-        return _of_changelog(reading, asset, sink, done)
+        return _of_changelog(reading, asset, sink, done, upto)
     if not asset.operator.reads.closes_ranges:
         raise SinkError.not_by_range(asset.name)
-    return _of_versions(reading, asset, sink, done, first)
+    return _of_versions(reading, asset, sink, done, upto, first)
 
 
-def _of_changelog(reading: Reading, asset: DerivedAsset, sink: Sink, done: int) -> Iterator[Write]:
+def _of_changelog(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, upto: int) -> Iterator[Write]:
     encoding = Encoding(reading.spark, sink, asset.name)
-    for step in _steps_with_changes(reading, asset, done):
+    for step in _steps_with_changes(reading, asset, done, upto):
         changelog = steps_of(reading, asset, done, step).drop(CHANGED_AT)
         encoders = partial(encoding, "value", changelog.schema), partial(encoding, "key", changelog.schema)
         upserts = keyed_upserts(changelog, key=asset.operator.emits.key, order=STEP, encode=encoders[0], encode_key=encoders[1])
@@ -78,9 +79,8 @@ def _of_changelog(reading: Reading, asset: DerivedAsset, sink: Sink, done: int) 
         done = step
 
 
-def _steps_with_changes(reading: Reading, asset: DerivedAsset, done: int) -> list[int]:
-    """The steps after `done` that have changes."""
-    upto = progress(reading.lake, asset).step
+def _steps_with_changes(reading: Reading, asset: DerivedAsset, done: int, upto: int) -> list[int]:
+    """The steps after `done`, up to `upto`, that have changes."""
     values = reading.lake.few_values(asset.changelog, STEP, {STEP: (done + 1, upto)})
     if values is None:
         found = {step for (step,) in collected(steps_of(reading, asset, done, upto).select(STEP).distinct())}
@@ -89,8 +89,8 @@ def _steps_with_changes(reading: Reading, asset: DerivedAsset, done: int) -> lis
     return sorted(step for step in found if done < step <= upto)
 
 
-def _of_versions(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, first: int | None) -> Iterator[Write]:
-    versions, encoding = _versions(reading, asset, done), Encoding(reading.spark, sink, asset.name)
+def _of_versions(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, upto: int, first: int | None) -> Iterator[Write]:
+    versions, encoding = [v for v in _versions(reading, asset, done) if v.step <= upto], Encoding(reading.spark, sink, asset.name)
     if not done:
         found = versions[-1:] if first is None else [v for v in versions if v.step == first]
         if not found and first is not None:

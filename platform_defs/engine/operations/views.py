@@ -164,7 +164,7 @@ class Views:
         with self.naming_lost_files():
             return publish(self.reading, self.reading.assets[asset], folder)
 
-    def publish_to_topic(self, asset: str) -> Published:
+    def publish_to_topic(self, asset: str, upto: int | None = None) -> Published:
         """Write the steps of a table that its topic does not have yet; see `publish_to_topic`."""
         with self.recorded_of_sink(asset), self.naming_lost_files():
-            return publish_to_topic(self.reading, self.reading.assets[asset], self.sinks[asset])
+            return publish_to_topic(self.reading, self.reading.assets[asset], self.sinks[asset], upto)

@@ -73,8 +73,12 @@ def test_each_step_is_published_once_and_only_new_steps_later(make_engine: MakeE
     engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
     assert engine.views.publish_to_topic("top").step == 0
     _steps(engine, "top", FIRST)
+    bounded = engine.views.publish_to_topic("top", 2)
+    assert (bounded.step, bounded.steps, bounded.records) == (2, 2, 3), "a stream has not checked step 3 yet"
     done = engine.views.publish_to_topic("top")
-    assert (done.step, done.steps, done.records) == (3, 3, 5)
+    assert (done.step, done.steps, done.records) == (3, 1, 2)
+    behind = engine.views.publish_to_topic("top", 1)
+    assert (behind.step, behind.steps) == (3, 0), "another process has published further"
     again = engine.views.publish_to_topic("top")
     assert (again.step, again.steps, again.records) == (3, 0, 0)
     assert _same(_newest(kafka.read(topic)), _table(engine, "top"))
@@ -201,8 +205,9 @@ def test_closed_results_are_records_and_a_correction_names_its_kind(make_engine:
     engine = _engine(make_engine, COUNTS)
     engine = _with_sink(engine, "counts", kafka, kafka.create("counts", 1), key=("k",))
     _steps(engine, "counts", [[Event("a", 1, 1)], [Event("a", 1, 3 * MINUTE)]])
-    engine.views.publish_to_topic("counts")
+    done = engine.views.publish_to_topic("counts")
     _steps(engine, "counts", [[Event("a", 2, 2)], [Event("b", 1, 5 * MINUTE)]])
+    assert engine.views.publish_to_topic("counts", done.step).records == 0
     engine.views.publish_to_topic("counts")
     found = [(r.key, (r.headers[CHANGE] or b"").decode(), json.loads(r.value or b"")["n"]) for r in kafka.read("counts")]
     assert found == [(b'{"k":"a"}', "+I", 1), (b'{"k":"a"}', "+U", 2), (b'{"k":"a"}', "+I", 1)]

@@ -121,7 +121,7 @@ RECORDS = {1: 2, 2: 1, 4: 2}
 """The records of each step; the steps 3 and 5 have no changes."""
 
 
-def _writes(_: Any, __: Any, ___: Any, done: int, ____: int | None) -> Iterator[Write]:
+def _writes(_: Any, __: Any, ___: Any, done: int, _____: int, ____: int | None) -> Iterator[Write]:
     for step in RECORDS:
         if step > done:
             yield Write(done, step, SimpleNamespace())  # pyright: ignore[reportArgumentType]
