@@ -8,6 +8,7 @@ Meanwhile, tables with a sink are published to Kafka, each after its step.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
 
 from operators.errors import TidemarkError
 from platform_defs.engine import Engine
@@ -20,6 +21,7 @@ from platform_defs.engine.operations.advance_all import AdvanceAll
 from platform_defs.engine.operations.law_in_turn import LawInTurn
 from platform_defs.engine.operations.publish_all import PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
+from platform_defs.engine.operations.topic import kept_clients
 from platform_defs.stream.reports import Reports
 from platform_defs.stream_trigger import StreamTrigger
 
@@ -96,7 +98,8 @@ class StreamRun:
             self._interrupts.end()
 
     def _run(self, trigger: StreamTrigger) -> list[Entry]:
-        with self._publish:
+        clients = kept_clients(self._engine.spark, self._engine.sinks.values()) if self._engine.sinks else nullcontext()
+        with clients, self._publish:
             made, unread = self._ingest(trigger)
             self._timed(self._law.rest)
             self._report_published(self._publish.rest())

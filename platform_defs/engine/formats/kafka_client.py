@@ -1,7 +1,8 @@
 """Kafka's clients in the JVM of a session, for the finder of new records and the sinks."""
 
 from collections.abc import Mapping
-from typing import Any
+from threading import Lock
+from typing import Any, ClassVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -32,6 +33,39 @@ def properties(jvm: Any, options: Mapping[str, str]) -> Any:
 def admin_client(jvm: Any, options: Mapping[str, str]) -> Any:
     """A client for administration, with these options and timeouts."""
     return jvm.org.apache.kafka.clients.admin.AdminClient.create(properties(jvm, with_timeouts(options)))
+
+
+class SharedAdmin:
+    """The use of a client for administration: all that use one with the same options at the same time share it, in any thread.
+
+    Args:
+        jvm: the JVM of a session.
+        options: the options of Kafka's client.
+    """
+
+    _open: ClassVar[dict[tuple[Any, ...], tuple[Any, int]]] = {}
+    _lock: ClassVar[Lock] = Lock()
+
+    def __init__(self, jvm: Any, options: Mapping[str, str]) -> None:
+        self._key = (id(jvm), *sorted(options.items()))
+        with self._lock:
+            self.client, users = self._open.get(self._key) or (admin_client(jvm, options), 0)
+            self._open[self._key] = self.client, users + 1
+
+    def __enter__(self) -> Any:
+        return self.client
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the use; the last one closes the client."""
+        with self._lock:
+            client, users = self._open.pop(self._key)
+            if users > 1:
+                self._open[self._key] = client, users - 1
+                return
+        client.close()
 
 
 def described_topic(jvm: Any, admin: Any, name: str) -> Any:

@@ -6,7 +6,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.formats.kafka_client import admin_client, described_topic, why
+from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, why
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import Partition
 from platform_defs.engine.formats.unreadable_files import Unread
@@ -34,12 +34,9 @@ def changed_ranges(spark: SparkSession, files: Sequence[File]) -> list[Unread]:
 
 def _ids(spark: SparkSession, topics: Topics, names: set[str]) -> dict[str, str | None]:
     """The ids of topics; None for one that does not exist."""
-    admin = admin_client(spark._jvm, topics.client)
-    try:
+    with SharedAdmin(spark._jvm, topics.client) as admin:
         described = {name: described_topic(spark._jvm, admin, name) for name in sorted(names)}
-        return {name: None if of is None else str(of.topicId().toString()) for name, of in described.items()}
-    finally:
-        admin.close()
+    return {name: None if of is None else str(of.topicId().toString()) for name, of in described.items()}
 
 
 def _changed(topic_id: str | None) -> str:

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from platform_defs.engine.formats.files import TOPIC, File
-from platform_defs.engine.formats.kafka_client import admin_client, described_topic, why
+from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, why
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import OFFSET_MASK, Partition, offset_range
 from platform_defs.engine.ingest.errors import IngestError
@@ -70,7 +70,8 @@ class Broker:
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self._jvm = cast(Any, spark._jvm)
         self._read_committed = options.get("isolation.level") == "read_committed"
-        self._admin = admin_client(self._jvm, options)
+        self._use = SharedAdmin(self._jvm, options)
+        self._admin = self._use.client
 
     def partitions(self, topics: Topics) -> tuple[list[Partition], list[str]]:
         """The partitions of the topics, and the names of topics that do not exist."""
@@ -114,8 +115,8 @@ class Broker:
         return found | (self.offsets(missing, _LATEST) if missing else {})
 
     def close(self) -> None:
-        """Close the client's connections."""
-        self._admin.close()
+        """Close the client's connections, unless others use it."""
+        self._use.close()
 
 
 class TopicRanges:

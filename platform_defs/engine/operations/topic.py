@@ -5,16 +5,17 @@ step is committed as the metadata of a consumer group's offset in Kafka, so that
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
 from platform_defs.engine.formats.kafka_client import (
-    admin_client,
+    SharedAdmin,
     client_options,
     described_topic,
     properties,
@@ -178,23 +179,34 @@ class Topic:
 
     def __init__(self, spark: SparkSession, sink: Sink, asset: str, *, compacted: bool) -> None:
         self._jvm, self._sink, self._group = cast(Any, spark._jvm), sink, f"tidemark.{asset}"
-        own = {"key.deserializer": _BYTES, "value.deserializer": _BYTES, "enable.auto.commit": "false", "allow.auto.create.topics": "false"}
-        clients = self._jvm.org.apache.kafka.clients
+        self._reader: Any = None
         with Naming(sink.topic):
-            self._admin = admin_client(self._jvm, sink.client)
+            self._use = SharedAdmin(self._jvm, sink.client)
+            self._admin = self._use.client
             try:
                 self._id, self._partitions = self._described(compacted)
-                self._consumer = clients.consumer.KafkaConsumer(properties(self._jvm, with_timeouts(sink.client) | own))
             except BaseException:
-                self._admin.close()
+                self._use.close()
                 raise
 
     def __enter__(self) -> "Topic":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
-        self._admin.close()
+        try:
+            if self._reader is not None:
+                self._reader.close()
+        finally:
+            self._use.close()
+
+    @property
+    def _consumer(self) -> Any:
+        """The client that reads records; a publish that finds no records after its last commit needs none."""
+        if self._reader is None:
+            own = {"key.deserializer": _BYTES, "value.deserializer": _BYTES, "enable.auto.commit": "false"}
+            options = with_timeouts(self._sink.client) | own | {"allow.auto.create.topics": "false"}
+            self._reader = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties(self._jvm, options))
+        return self._reader
 
     def newest(self) -> Written | None:
         """The newest step that the topic has; None if it has none.
@@ -203,7 +215,10 @@ class Topic:
             SinkError: another program wrote to the topic, or it cannot be read.
         """
         with Naming(self._sink.topic):
-            committed, last = self._committed(), self._last_records()
+            committed, ends = self._committed()
+            if committed is not None and ends == self.records():
+                return committed
+            last = self._last_records()
         newest = max(last, key=lambda one: one.step, default=None)
         if newest is None or (committed is not None and committed.step >= newest.step and committed.table == newest.table):
             return committed
@@ -211,7 +226,7 @@ class Topic:
 
     def commit(self, table: str, step: int, step_id: str) -> None:
         """Record that all records up to a step are written."""
-        value = json.dumps({"topic": self._id, "table": table, "step": step, "id": step_id})
+        value = json.dumps({"topic": self._id, "table": table, "step": step, "id": step_id, "ends": self.records()})
         offsets = self._jvm.java.util.HashMap()
         offsets.put(self._partition(0), self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(0, value))
         with Naming(self._sink.topic):
@@ -220,7 +235,7 @@ class Topic:
     def records(self) -> int:
         """The number of offsets of all partitions."""
         with Naming(self._sink.topic):
-            return sum(self._ends("endOffsets").values())
+            return sum(self._ends("latest").values())
 
     def _described(self, compacted: bool) -> tuple[str, int]:
         """The topic's id and its number of partitions; it is created if it does not exist and the sink gives its partitions."""
@@ -238,21 +253,24 @@ class Topic:
         wanted.add(new.configs(config))
         return self._admin.createTopics(wanted).topicId(self._sink.topic).get().toString()
 
-    def _committed(self) -> Written | None:
-        """The step that was committed for this topic. A topic that was created again has another id."""
+    def _committed(self) -> tuple[Written | None, int | None]:
+        """The step that was committed for this topic, and the sum of the partitions' ends then, which earlier versions did not commit.
+
+        A topic that was created again has another id.
+        """
         offsets = self._admin.listConsumerGroupOffsets(self._group).partitionsToOffsetAndMetadata().get()
         found = offsets.get(self._partition(0))
         try:
             value = json.loads(found.metadata()) if found is not None else {}
             if value.get("topic") == self._id:
-                return Written(value["table"], value["step"], value["id"], value["step"], complete=True)
+                return Written(value["table"], value["step"], value["id"], value["step"], complete=True), value.get("ends")
         except (ValueError, KeyError, AttributeError):  # another program committed it
             pass
-        return None
+        return None, None
 
     def _last_records(self) -> list[Written]:
         """The step of the newest record of each partition that has records."""
-        first, ends = self._ends("beginningOffsets"), self._ends("endOffsets")
+        first, ends = self._ends("earliest"), self._ends("latest")
         wanted = {p for p, end in ends.items() if end > first[p]}
         self._assign(wanted)
         for partition in wanted:
@@ -277,10 +295,14 @@ class Topic:
         text = {name: bytes(header.value()).decode() for name, header in headers.items()}
         return Written(text[TABLE], int(text[STEP]), text[STEP_ID], int(text[SINCE]), complete=False)
 
-    def _ends(self, which: str) -> dict[int, int]:
-        """For each partition, its `beginningOffsets` or `endOffsets`."""
-        of = self._java_partitions(range(self._partitions))
-        return {int(one.partition()): int(offset) for one, offset in getattr(self._consumer, which)(of).items()}
+    def _ends(self, which: Literal["earliest", "latest"]) -> dict[int, int]:
+        """For each partition, its first offset, or the offset after its newest record."""
+        spec, asked = getattr(self._jvm.org.apache.kafka.clients.admin.OffsetSpec, which)(), self._jvm.java.util.HashMap()
+        of = {number: self._partition(number) for number in range(self._partitions)}
+        for partition in of.values():
+            asked.put(partition, spec)
+        answer = self._admin.listOffsets(asked).all().get()
+        return {number: int(answer.get(partition).offset()) for number, partition in of.items()}
 
     def _assign(self, partitions: set[int]) -> None:
         self._consumer.assign(self._java_partitions(partitions))
@@ -293,6 +315,19 @@ class Topic:
 
     def _partition(self, number: int) -> Any:
         return self._jvm.org.apache.kafka.common.TopicPartition(self._sink.topic, number)
+
+
+@contextmanager
+def kept_clients(spark: SparkSession, sinks: Iterable[Sink]) -> Iterator[None]:
+    """Keep a client for administration open for each sink while the block runs, which its publishes share.
+
+    A sink whose client cannot be made, as without an address that can be resolved, has one for each publish.
+    """
+    with ExitStack() as stack:
+        for sink in sinks:
+            with suppress(Py4JError):
+                stack.enter_context(SharedAdmin(spark._jvm, sink.client))
+        yield
 
 
 class Naming:

@@ -154,6 +154,11 @@ def test_a_killed_publish_goes_on_with_the_step_that_is_not_committed(jvm: Any, 
     faults.install(None)
     done = publish_to_topic.publish_to_topic(reading, asset, sink)  # pyright: ignore[reportArgumentType]
     assert (done.step, done.steps, done.records) == (5, 0, 0)
+    with Topic(jvm, sink, name, compacted=True) as topic:
+        newest = topic.newest()
+        assert topic._reader is None, "no record is read if none is newer than the commit"
+        assert newest is not None
+        assert newest.step == 5
     records = kafka.read(name)
     assert len({(r.key, r.headers[STEP], r.headers[SINCE], r.value) for r in records}) == sum(RECORDS.values())
     assert (len(records) > sum(RECORDS.values())) == (at in ("between records", "kafka.after_write"))
