@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from pyspark.sql import DataFrame
 
 from assets.contract_checks import ContractError, check_name, check_owners, check_tags
 from assets.preparation import Preparation
 from assets.shape import Shape
-from operators.contract import Operator, TracesInputs
+from operators.contract import Operator, RunsAsQuery, TracesInputs, has_query
 from operators.engine_columns import EVENT_TIME
+from operators.errors import StreamingError
 from operators.steps import NewRows
 
+StreamsAs = Literal["ranges", "query"]
 CHANGELOGS = "changelog"
 """The folder of the lake that holds the changelogs of upserted tables."""
 
@@ -40,6 +43,9 @@ class DerivedAsset:
         group: the asset's group in Dagster.
         version: the version of the code that the engine cannot compare: `shape`, and an operator of your own. A table that was made with
             another version is refused until it is rebuilt.
+        streams_as: how a stream computes the table's steps. With `ranges` a step reads the rows that it needs from the event logs; with
+            `query` a Structured Streaming query keeps them in Spark's own state. The table is the same, so this can be changed at any
+            time. A query is refused for operators of which Spark would compute other results, and for inputs that are tables.
         owners: the owners of the asset in Dagster: mail addresses, or `team:NAME`.
         tags: its tags in Dagster.
     """
@@ -53,6 +59,7 @@ class DerivedAsset:
     columns: Mapping[str, str] = field(default_factory=dict)
     group: str = "tables"
     version: str = ""
+    streams_as: StreamsAs = "ranges"
     owners: Sequence[str] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -60,6 +67,7 @@ class DerivedAsset:
         check_name("name", self.name)
         check_owners(self.owners)
         check_tags(self.tags)
+        self._check_streams_as()
         if len(self.inputs) != len(self.operator.inputs):
             raise ContractError.bad_value(
                 "inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}"
@@ -70,6 +78,21 @@ class DerivedAsset:
                 legal = f"{EVENT_TIME!r}, which the engine reads and accounts for rows by; set the source's `event_time` to that column"
                 raise ContractError.bad_value(time, column, legal)
         self._check_shape()
+
+    def _check_streams_as(self) -> None:
+        """Raise `ContractError` if the table is to be computed by a query that would have other results."""
+        if self.streams_as not in get_args(StreamsAs):
+            raise ContractError.bad_value("streams_as", self.streams_as, ", ".join(get_args(StreamsAs)))
+        if self.streams_as == "ranges":
+            return
+        kind, legal = type(self.operator).__name__, f"'ranges' for table {self.name!r}"
+        if not isinstance(self.operator, RunsAsQuery) or not has_query(self.operator):
+            why = "Spark has no streaming form of it with the same results"
+            raise ContractError.bad_value("streams_as", self.streams_as, f"{legal}, whose operator is {kind}: {why}")
+        try:
+            self.operator.check_query()
+        except StreamingError as error:
+            raise ContractError.bad_value("streams_as", self.streams_as, f"{legal}: {error}") from error
 
     def _check_shape(self) -> None:
         kind = type(self.operator).__name__

@@ -22,6 +22,9 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
             upserted table; or a join by arrival reads a table.
     """
     derived = [tables[name] for name in table.inputs if name in tables]
+    if derived and table.streams_as == "query":
+        why = f"a query reads event logs, and {derived[0].name!r} is a table, whose results are corrected and rebuilt"
+        raise ContractError.bad_value("streams_as", table.streams_as, f"'ranges' for table {table.name!r}: {why}")
     if not table.operator.reads.closes_ranges:
         _check_new_rows(table, derived)
         return

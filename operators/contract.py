@@ -227,6 +227,42 @@ class EarlyByWindow(Early, Protocol):
 
 
 @runtime_checkable
+class RunsAsQuery(Operator, Protocol):
+    """An operator of closed ranges that a streaming query computes too, with Spark's own state and the engine's watermark."""
+
+    def check_query(self) -> None:
+        """Raise `StreamingError` if a query's results would differ from those of closed ranges."""
+        ...
+
+    def query_mark(self, closed_to: int) -> int:
+        """Spark's watermark at which the query has emitted exactly the results with `final_at <= closed_to`; pairs it may emit before.
+
+        Args:
+            closed_to: the operator's watermark, in epoch ms. A row that is on time after it is not late for Spark either.
+        """
+        ...
+
+    def as_query(self, *frames: DataFrame) -> DataFrame:
+        """The results as a streaming frame, to be written in append mode.
+
+        Args:
+            frames: the rows of each input that are not late, as streaming frames; with `WATERMARK` if the operator reads that.
+        """
+        ...
+
+
+def has_query(operator: Operator) -> bool:
+    """Whether a streaming query computes an operator (see `RunsAsQuery`).
+
+    A subclass that overrides only `__call__` has none: the query that it inherits is that of the other `__call__`.
+    """
+    if not isinstance(operator, RunsAsQuery):
+        return False
+    first = next(vars(c) for c in type(operator).__mro__ if "__call__" in vars(c) or "as_query" in vars(c))
+    return "as_query" in first
+
+
+@runtime_checkable
 class ReportsFinality(Operator, Protocol):
     """An operator that reports when a row is finalized, that is, can no longer be part of a new result, so that its rows can be counted."""
 

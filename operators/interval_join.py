@@ -1,6 +1,6 @@
 """The interval join: joins two streams by key where their event times are within bounds of each other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -8,12 +8,12 @@ from typing import Literal, get_args
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators._support import spark_streaming
+from operators._support import engine_streams, spark_streaming
 from operators._support.join_columns import JoinColumns
 from operators._support.join_condition import static_condition, streaming_condition
 from operators._support.late_rows import are_joined, watermark_if_late
 from operators._support.lateness import Lateness
-from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, with_ids, with_matched
+from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, result_times, with_ids, with_matched
 from operators._support.time_buckets import BucketedJoin, bucket_ms
 from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, temporary
 from operators.contract import ASIDE, NEVER_LATE
@@ -37,7 +37,7 @@ _TRIGGERS: dict[How, tuple[tuple[type, ...], str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntervalJoin:
+class IntervalJoin(engine_streams.JoinedByQuery):
     """Pairs of rows with equal keys and `left time + lower <= right time <= left time + upper`; for an outer join, unmatched rows too.
 
     Either end can be open (`lower_exclusive`, `upper_exclusive`). Time has a resolution of 1 ms, and finer times are floored. Null keys
@@ -239,15 +239,22 @@ class IntervalJoin:
         batch_only = {"allowed_lateness": self.lateness.ms, "late_rows": self.late_rows == "join" and "join"}
         batch_only |= {"early": self.early, "time_buckets": self.time_buckets}
         streams = spark_streaming.check_join(left, right, self.left_time, self.right_time, self.how, **batch_only)
-        names = self.names
+        names, bounds = self.names, spark_streaming.within if streams else None
         times = F.col(names.joined_name(self.left_time, right, 0)), F.col(names.joined_name(self.right_time, left, 1))
-        sides, matches = (self._side(frames[0], right, 0), self._side(frames[1], left, 1)), self._matches(*times, streams)
+        sides, matches = (self._side(frames[0], right, 0), self._side(frames[1], left, 1)), self._matches(*times, bounds)
         if self._has_left_rows_only:
             kept = (self._with_match if self.how == "semi" else self._without_match)(*sides, matches)
             own = [F.col(names.joined_name(c, right, 0)).alias(names.own_name(c)) for c in left.columns]
-            return kept.select(*own, *_result_times(F.col(_RESULT_MS)))
+            return kept.select(*own, *result_times(F.col(_RESULT_MS)))
         joined = self._joined(*sides, matches, self.how)
-        return joined.select(*names.key_columns(), *names.payload(left, right), *_result_times(self._result_time()))
+        return joined.select(*names.key_columns(), *names.payload(left, right), *result_times(self._result_time()))
+
+    def as_query(self, *frames: DataFrame) -> DataFrame:
+        """The join of streams of the engine (see `RunsAsQuery`)."""
+        left, right = map(plain, frames)
+        sides, clocks = engine_streams.timed((self._side(frames[0], right, 0), _LEFT_MS), (self._side(frames[1], left, 1), _RIGHT_MS))
+        joined = sides[0].join(sides[1], self._matches(clocks[0], clocks[1], engine_streams.within), self.how)
+        return joined.select(*self.names.key_columns(), *self.names.payload(left, right), *result_times(self._result_time()))
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         self.names.check(left, right)
@@ -280,21 +287,16 @@ class IntervalJoin:
         in_buckets = BucketedJoin(self.interval, (F.col(_LEFT_MS), F.col(_RIGHT_MS)), matches)
         return in_buckets(left, right, how) if self.time_buckets else left.join(right, matches, how)
 
-    def _matches(self, left_time: Column, right_time: Column, streams: bool) -> Column:
+    def _matches(self, left_time: Column, right_time: Column, bounds: Callable[[Column, Column, Interval], Column] | None) -> Column:
         left_at, right_at = F.col(_LEFT_MS), F.col(_RIGHT_MS)
         within = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
         if self.late_rows == "join":
             within &= are_joined(left_at, right_at, F.col(_LEFT_WATERMARK), F.col(_RIGHT_WATERMARK), self.interval)
-        condition = self.names.key_pairs(), within, self.residual
-        return streaming_condition(*condition, (left_time, right_time), self.interval) if streams else static_condition(*condition)
+        condition, times = (self.names.key_pairs(), within, self.residual), (left_time, right_time)
+        return streaming_condition(*condition, times, bounds(*times, self.interval)) if bounds else static_condition(*condition)
 
     def _result_time(self) -> Column:
         """The result time of a pair or of an unmatched row, in epoch ms."""
         left, right = F.col(_LEFT_MS), F.col(_RIGHT_MS)
         unmatched = F.when(F.col(_HAS_RIGHT).isNull(), left + self.interval.forward)
         return unmatched.when(F.col(_HAS_LEFT).isNull(), right + self.interval.backward).otherwise(F.greatest(left, right))
-
-
-def _result_times(at: Column) -> tuple[Column, Column]:
-    """`result_time` and `final_at`, from the result time in epoch ms."""
-    return timestamp(at).alias(RESULT_TIME), timestamp(at + 1).alias(FINAL_AT)

@@ -7,7 +7,7 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators._support import spark_streaming
+from operators._support import engine_streams, spark_streaming
 from operators._support.aggregate_expressions import Aggregates
 from operators._support.panes import CLOSED, PANE, WINDOW, in_panes, in_windows
 from operators._support.window_assignment import assign_windows, times_of_end, window_bounds, window_times
@@ -15,15 +15,15 @@ from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, plain
-from operators.errors import OperatorError
+from operators.errors import OperatorError, StreamingError
 from operators.evictors import Evictor
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger
-from operators.windows import Aligned, AnyWindow, Session, Tumbling
+from operators.windows import END, Aligned, AnyWindow, Session, Tumbling
 
 GROUPING_ID = "grouping_id"
 """The column of a result that says which grouping set it belongs to."""
-_SEEN = temporary("rows_seen")
+_SEEN, _END = temporary("rows_seen"), temporary("end")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +185,33 @@ class WindowedAggregate(WindowedOperator):
         each = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
         results = each.agg(*self._aggregates.plain_columns())
         return results.select(*self.key, *spark_streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
+
+    def check_query(self) -> None:
+        """Raise `StreamingError` if Spark's own windows have other results than a step (see `RunsAsQuery`)."""
+        name, way_out = type(self).__name__, spark_streaming.STATIC_WAY_OUT
+        if isinstance(self.window, Session):
+            why = "a session that Spark keeps open may be closed by the watermark before a row's batch"
+            raise StreamingError.refused(name, why, way_out)
+        spark_streaming.check_parameters(name, allowed_lateness=self.lateness.ms, evictor=self.evictor, grouping_sets=self.grouping_sets)
+        for sql, expression in zip(self.aggregates.values(), self._aggregates.expressions.values(), strict=True):
+            if expression.is_distinct:
+                raise StreamingError.refused(name, f"Spark has no DISTINCT aggregates of streams, as {sql!r} is", way_out)
+            if not isinstance(self.window, Tumbling) and self._aggregates.are_mergeable and expression.is_sum:
+                why = f"over overlapping windows a step adds the sums of panes, and Spark the rows, so that a {sql!r} of doubles differs"
+                raise StreamingError.refused(name, why, f"write '{sql} + 0', for which a step adds the rows too")
+
+    def query_mark(self, closed_to: int) -> int:
+        """Spark's watermark at which the windows up to `closed_to` are final (see `RunsAsQuery`)."""
+        return engine_streams.mark_of_window(closed_to)
+
+    def as_query(self, *frames: DataFrame) -> DataFrame:
+        """The aggregation of a stream of the engine (see `RunsAsQuery`)."""
+        [rows] = frames
+        self._check(rows)
+        each = assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
+        timed = each.select("*", engine_streams.window_time(F.col(WINDOW)[END], _END))
+        results = timed.groupBy(*self.key, WINDOW, _END).agg(*self._aggregates.columns(each))
+        return results.select(*self.key, *window_bounds(), *self.aggregates, *window_times(self.window))
 
     @property
     def _merges_panes(self) -> bool:

@@ -89,6 +89,7 @@ def event_time_asset(
         kinds={"spark", "delta"},
         owners=derived.owners,
         tags=derived.tags,
+        metadata={} if derived.streams_as == "ranges" else {"streams_as": derived.streams_as},
         pool=SPARK,
         description=derived.description,
     )

@@ -97,6 +97,16 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
         """Whether every row changes the value."""
         return [token.text.lower() for token in self._tokens] in (["count", "(", "*", ")"], ["count", "(", "1", ")"])
 
+    @property
+    def is_distinct(self) -> bool:
+        """Whether it aggregates distinct values."""
+        return any(token.is_code and token.name == "distinct" for token in self._tokens)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it is one call of `sum` whose partial results can be merged."""
+        return self.merge_function == "sum" and self._tokens[0].name == "sum"
+
     def moves(self, never_negative: Collection[str], *, is_descending: bool, nulls_first: bool) -> str:
         """Why further rows never move the value back in an order; empty if they might.
 

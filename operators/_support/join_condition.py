@@ -7,7 +7,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from operators._support import spark_streaming
-from operators.timing import Interval
 
 
 def static_condition(keys: Sequence[tuple[Column, Column]], within: Column, residual: str | None) -> Column:
@@ -23,7 +22,7 @@ def static_condition(keys: Sequence[tuple[Column, Column]], within: Column, resi
 
 
 def streaming_condition(
-    keys: Sequence[tuple[Column, Column]], within: Column, residual: str | None, times: tuple[Column, Column], interval: Interval
+    keys: Sequence[tuple[Column, Column]], within: Column, residual: str | None, times: tuple[Column, Column], bounds: Column
 ) -> Column:
     """The same for streaming frames.
 
@@ -34,10 +33,10 @@ def streaming_condition(
         within: whether two times are within the bounds.
         residual: a further condition in SQL; None for none.
         times: the left and the right time column, with a watermark.
-        interval: the bounds.
+        bounds: the bounds of the time columns, from which Spark derives it.
     """
-    bounds = spark_streaming.within(*times, interval) & spark_streaming.opaque(within)
-    condition = _with_keys(keys, spark_streaming.present(*times, *chain.from_iterable(keys)) & bounds)
+    present = spark_streaming.present(*times, *chain.from_iterable(keys))
+    condition = _with_keys(keys, present & bounds & spark_streaming.opaque(within))
     return condition if residual is None else condition & spark_streaming.opaque(F.expr(residual))
 
 

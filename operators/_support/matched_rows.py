@@ -9,8 +9,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import comparable
+from operators.columns import FINAL_AT, RESULT_TIME, comparable
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, plain
+from operators.timing import timestamp
 
 ROW_ID = "matched_row_id"
 """The column with a row's id while rows are matched. It has no temporary name, because operators refuse inputs with such columns."""
@@ -30,6 +31,11 @@ def finality(frames: Sequence[DataFrame], times: Sequence[str], final_at: Callab
         for which, (frame, time) in enumerate(zip(frames, times, strict=True))
     ]
     return reduce(DataFrame.unionByName, rows)
+
+
+def result_times(at: Column) -> tuple[Column, Column]:
+    """`result_time` and `final_at` of a result of a join, from its result time in epoch ms."""
+    return timestamp(at).alias(RESULT_TIME), timestamp(at + 1).alias(FINAL_AT)
 
 
 def with_ids(frames: Sequence[DataFrame]) -> list[DataFrame]:

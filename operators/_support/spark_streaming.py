@@ -25,12 +25,12 @@ from operators.errors import StreamingError
 from operators.timing import Interval
 from operators.windows import Sliding, Tumbling
 
-_DELAY = "spark.watermarkDelayMs"
+DELAY = "spark.watermarkDelayMs"
 _LEFT_ROWS = {
     "semi": "Spark's join of streams emits a left row when it finds any match, which need not be the earliest",
     "anti": "Spark has no anti join of streams",
 }
-_STATIC_WAY_OUT = "write the streams to tables and call the operator on those, or let the engine do it"
+STATIC_WAY_OUT = "write the streams to tables and call the operator on those, or let the engine do it"
 
 
 def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: str, how: str, **unsupported: object) -> bool:
@@ -57,17 +57,11 @@ def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: st
         raise StreamingError.refused(
             "an interval join",
             f"only the {side} frame is streaming, so which rows of the other match would depend on when a batch ran",
-            _STATIC_WAY_OUT,
+            STATIC_WAY_OUT,
         )
     if not left.isStreaming:
         return False
-    if how in _LEFT_ROWS:
-        article = "an" if how == "anti" else "a"
-        raise StreamingError.refused(f"{article} {how} interval join", _LEFT_ROWS[how], _STATIC_WAY_OUT)
-    for name, value in unsupported.items():
-        if value:
-            why = f"Spark's join of streams has no `{name}`, which is {value!r}"
-            raise StreamingError.refused("an interval join", why, _STATIC_WAY_OUT)
+    check_kind(how, **unsupported)
     if how != "inner":
         _check_watermark(left, left_time, "left", how)
         _check_watermark(right, right_time, "right", how)
@@ -77,8 +71,19 @@ def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: st
     return True
 
 
+def check_kind(how: str, **unsupported: object) -> None:
+    """Raise `StreamingError` if Spark has no equivalent of a kind of interval join, or of a parameter that is not false."""
+    if how in _LEFT_ROWS:
+        article = "an" if how == "anti" else "a"
+        raise StreamingError.refused(f"{article} {how} interval join", _LEFT_ROWS[how], STATIC_WAY_OUT)
+    for name, value in unsupported.items():
+        if value:
+            why = f"Spark's join of streams has no `{name}`, which is {value!r}"
+            raise StreamingError.refused("an interval join", why, STATIC_WAY_OUT)
+
+
 def _check_watermark(frame: DataFrame, time: str, side: str, how: str) -> None:
-    if _DELAY not in frame.schema[time].metadata:
+    if DELAY not in frame.schema[time].metadata:
         raise StreamingError.refused(
             f"a {how} interval join",
             f"the {side} frame has no watermark on {time!r}, and Spark would lose matches without an error",
@@ -87,12 +92,12 @@ def _check_watermark(frame: DataFrame, time: str, side: str, how: str) -> None:
 
 
 def _check_chain(frame: DataFrame, side: str) -> None:
-    marked = [field.name for field in frame.schema if _DELAY in field.metadata]
+    marked = [field.name for field in frame.schema if DELAY in field.metadata]
     if len(marked) > 1:
         raise StreamingError.refused(
             "an interval join",
             f"the {side} frame has a watermark on each of {', '.join(marked)}, as a stream-stream join's result has; Spark accepts one",
-            _STATIC_WAY_OUT,
+            STATIC_WAY_OUT,
         )
 
 
@@ -150,14 +155,19 @@ def check_windows(rows: DataFrame, time: str, window: object, operator: str, **u
     """
     if not isinstance(window, Tumbling | Sliding) or (isinstance(window, Sliding) and window.step > window.longest):
         kinds = "Spark's windows on a stream are tumbling, or sliding without gaps"
-        raise StreamingError.refused(operator, f"{kinds}, and `window` is {window!r}", _STATIC_WAY_OUT)
-    for name, value in unsupported.items():
-        if value:
-            raise StreamingError.refused(operator, f"Spark's windows on a stream have no `{name}`, which is {value!r}", _STATIC_WAY_OUT)
-    if _DELAY not in rows.schema[time].metadata:
+        raise StreamingError.refused(operator, f"{kinds}, and `window` is {window!r}", STATIC_WAY_OUT)
+    check_parameters(operator, **unsupported)
+    if DELAY not in rows.schema[time].metadata:
         why = f"the frame has no watermark on {time!r}, so that no window would ever end"
         raise StreamingError.refused(operator, why, f"call withWatermark({time!r}, ...) on it")
     return window
+
+
+def check_parameters(operator: str, **unsupported: object) -> None:
+    """Raise `StreamingError` if Spark's windows on a stream have no equivalent of a parameter that is not false."""
+    for name, value in unsupported.items():
+        if value:
+            raise StreamingError.refused(operator, f"Spark's windows on a stream have no `{name}`, which is {value!r}", STATIC_WAY_OUT)
 
 
 def window_struct(time: Column, window: Sliding | Tumbling) -> Column:
@@ -168,12 +178,12 @@ def window_struct(time: Column, window: Sliding | Tumbling) -> Column:
 
 def bounds(window: Column) -> tuple[Column, Column]:
     """`window_start` and `window_end` of Spark's window. The end is the event time of an operator that reads the result."""
-    return window["start"].alias(WINDOW_START), window["end"].alias(WINDOW_END, metadata={_DELAY: 0})
+    return window["start"].alias(WINDOW_START), window["end"].alias(WINDOW_END, metadata={DELAY: 0})
 
 
 def check_results(rows: DataFrame, operator: str) -> None:
     """Raise `StreamingError` unless a stream has the results of a windowed aggregate: Spark must know when a window has ended."""
-    if _DELAY not in rows.schema[WINDOW_END].metadata:
+    if DELAY not in rows.schema[WINDOW_END].metadata:
         why = f"{WINDOW_END!r} has no watermark, so that Spark does not know when a window has ended"
         raise StreamingError.refused(operator, why, "call it on the result of WindowedAggregate for a streaming frame, in append mode")
 

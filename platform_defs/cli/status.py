@@ -57,6 +57,7 @@ def _progress(engine: Engine, name: str) -> dict[str, Any]:
     state, reached = engine.pending.described(name), engine.pending.progress(name)
     return {
         "operator": reached.operator,
+        "streams_as": engine.assets[name].streams_as,
         "steps": reached.step,
         "ledger_entry": reached.seq,
         "closed_to": instant(state["closed_to"]),

@@ -16,6 +16,7 @@ from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.accounting.traced_rows import names_every_row
 from platform_defs.engine.advance.advance import Advance, Step
+from platform_defs.engine.advance.own_queries import OwnQueries
 from platform_defs.engine.advance.pending_work import PendingWork
 from platform_defs.engine.advance.snapshot import snapshot
 from platform_defs.engine.advance.step_error import naming_step_errors
@@ -110,6 +111,11 @@ class Engine:
         topics = self.topics, self.max_step, self.failures.record_sources
         return Ingestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches, *topics, known)
 
+    @cached_property
+    def queries(self) -> OwnQueries:
+        """The streaming queries of tables with `streams_as="query"`, which a stream starts and ends."""
+        return OwnQueries()
+
     @property
     def pending(self) -> PendingWork:
         """The progress of assets, and the work of the next advance; needs no session."""
@@ -197,7 +203,8 @@ class Engine:
             yield from self._checked_steps(asset, until, purpose)
             return
         with self.failures.recorded_of(asset), naming_step_errors(asset), self._naming_lost_files():
-            yield from self._advance(asset)(until, purpose)
+            queries = self.queries if purpose == "stream" else None
+            yield from replace(self._advance(asset), queries=queries)(until, purpose)
 
     def advance(self, asset: str, until: int | None = None) -> list[Step]:
         """Advance an asset as far as its watermark allows, or up to `until` (epoch ms)."""

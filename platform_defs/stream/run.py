@@ -93,7 +93,8 @@ class StreamRun:
             UnreadError: all present files are ingested, but some, which could not be read.
         """
         try:
-            return self._run(trigger)
+            with self._engine.queries.kept() if trigger.every is not None else nullcontext():
+                return self._run(trigger)
         finally:
             self._interrupts.end()
 

@@ -15,8 +15,10 @@ from operators.steps import ByKey, NewRows
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.early_results import show
+from platform_defs.engine.advance.own_queries import OwnQueries
 from platform_defs.engine.advance.plan import StepPlan, plan_step
 from platform_defs.engine.advance.position import position_of
+from platform_defs.engine.advance.query_steps import QuerySteps
 from platform_defs.engine.advance.session_lateness import decide_lateness
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
@@ -53,11 +55,13 @@ class Advance:
         reading: reads the asset's inputs.
         asset: the asset.
         max_step: the approximate number of rows that a step may read.
+        queries: the running queries of tables with `streams_as="query"`; None to compute closed ranges of all tables.
     """
 
     reading: Reading
     asset: DerivedAsset
     max_step: int
+    queries: OwnQueries | None = None
 
     def __call__(self, until: int | None = None, purpose: Purpose = "write") -> Iterator[Step]:
         """Step until the asset has reached the ledger's head, its watermark, or `until` (epoch ms).
@@ -91,6 +95,8 @@ class Advance:
         if isinstance(reads, ByKey):
             keeps = reads.keeps and not self.reading.tables_of(self.asset)  # a table's own rows are those that steps of its readers need
             return (KeysOfKeptRows if keeps else RecomputedKeys)(self.reading, self.asset, reads)
+        if self.queries is not None and self.queries.are_kept and self.asset.streams_as == "query":
+            return QuerySteps(self.reading, self.asset, self.queries)
         return ClosedRanges(self.reading, self.asset)
 
     def pinned(self) -> "Advance":

@@ -59,6 +59,13 @@ class FakeEngine:
     def failures(self) -> "FakeEngine":
         return self
 
+    @property
+    def queries(self) -> "FakeEngine":
+        return self
+
+    def kept(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def recorded_of_account(self, name: str) -> AbstractContextManager[None]:
         return nullcontext()
 

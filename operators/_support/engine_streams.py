@@ -1,0 +1,62 @@
+"""Streams whose watermark is the engine's: the event times that Spark sees, and its watermark, for which its rules are the engine's rules.
+
+The engine moves Spark's watermark itself, to a value that follows from the watermark in its ledger. The two have different rules:
+
+- Spark drops a row of a join if `time <= watermark`. In the engine a row is late if `time < watermark`.
+- Spark removes a left row without a match if `time + upper + 1 ms <= watermark`. In the engine it is final under the same condition.
+
+No watermark satisfies both: the first needs one that is 1 ms lower. So Spark joins by doubled times. With the watermark `2 w - 1` it drops
+a row if `2 t <= 2 w - 1`, that is `t < w`, and removes one if `2 t + 2 upper + 1 <= 2 w - 1`, that is `t + upper + 1 <= w`. Both are
+the engine's rules, in whole milliseconds.
+
+Spark drops a row of a window, and emits the window, if `end <= watermark`. In the engine both happen at `end - 1 <= watermark`, so
+Spark's watermark is `w + 1`.
+
+A join's bounds include 0: Spark would leave a row out of its state, and lose it, that could be removed when it arrives.
+
+Spark's watermark is never below 1970, and the bounds of a join are exact up to the year 3000: they are doubles, in microseconds.
+"""
+
+from datetime import timedelta
+from typing import Any, cast
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators._support.spark_streaming import DELAY, check_kind
+from operators.timing import Interval, timestamp
+
+
+def timed(*sides: tuple[DataFrame, str]) -> tuple[list[DataFrame], list[Column]]:
+    """The sides of a join with a time that has a watermark, and these times; each side is given with its time's column, in epoch ms."""
+    rows = [side.select("*", timestamp(F.col(ms) * 2).alias(f"{ms}_doubled", metadata={DELAY: 0})) for side, ms in sides]
+    return rows, [F.col(f"{ms}_doubled") for _, ms in sides]
+
+
+def within(left: Column, right: Column, interval: Interval) -> Column:
+    """The bounds of a join over the times of `timed`, in the only form from which Spark infers when it can remove state."""
+    lower, upper = (F.lit(timedelta(milliseconds=2 * bound)) for bound in (-interval.backward, interval.forward))
+    return (right >= left + lower) & (right <= left + upper)
+
+
+def window_time(end: Column, name: str) -> Column:
+    """The end of a window, as a column with a watermark; `end` is in epoch ms."""
+    return timestamp(end).alias(name, metadata={DELAY: 0})
+
+
+def mark_of_window(watermark: int) -> int:
+    """Spark's watermark for the engine's; both in epoch ms."""
+    return watermark + 1
+
+
+class JoinedByQuery:
+    """The part of `RunsAsQuery` of an interval join that does not read rows."""
+
+    def check_query(self) -> None:
+        """Raise `StreamingError` for the kinds and parameters that Spark's join of streams does not have."""
+        join = cast(Any, self)
+        check_kind(join.how, allowed_lateness=join.lateness.ms, late_rows=join.late_rows == "join" and "join")
+
+    def query_mark(self, closed_to: int) -> int:
+        """Spark's watermark at which the results up to `closed_to` are final; both in epoch ms."""
+        return 2 * closed_to - 1

@@ -1,0 +1,246 @@
+"""The streaming queries of tables with `streams_as="query"`: each keeps the operator's state in Spark while a stream runs.
+
+A query is a cache of what a step would read from the event logs. It is started from the logs, it is fed the rows of each step, and it is
+dropped when it does not fit the table any more. Nothing of it is read by a later process.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import reduce
+from threading import Lock
+from typing import Any, cast
+from urllib.parse import unquote
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from assets.contracts import DerivedAsset
+from assets.days import moment
+from operators.columns import FINAL_AT
+from operators.contract import RunsAsQuery
+from operators.errors import TidemarkError
+from operators.timing import ClosedRange, timestamp
+from platform_defs.engine.formats.files import hadoop_file
+from platform_defs.engine.lake.small_queries import kept
+from platform_defs.engine.lake.tables import Lake
+
+FOLDER = "_queries"
+"""The folder of the lake for the input, the checkpoints and the output of running queries. No table can have this name."""
+MOST_STEPS = 1_000
+"""A query that was fed so many steps is replaced by a new one, so that its input and output do not grow for ever."""
+_MARK, _WHICH, _FED = "mark", "which", "fed"
+_SETTINGS = {
+    "spark.sql.streaming.noDataMicroBatches.enabled": "true",  # a watermark finalizes results at once, without further rows
+    "spark.sql.streaming.pollingDelay": "100ms",
+    "spark.sql.streaming.numRecentProgressUpdates": "8",
+    "spark.sql.streaming.noDataProgressEventInterval": "3600000",  # only batches are in the recent progress
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    "spark.sql.streaming.minBatchesToRetain": "2",  # nobody goes back to an earlier state
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.exchange.reuse": "false",  # a join that shares both shuffles never removes state
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+class QueryError(TidemarkError, RuntimeError):
+    """The streaming query of a table has failed, or has not done what a step needs."""
+
+    @classmethod
+    def dropped(cls, table: str, rows: int) -> "QueryError":
+        """Spark dropped rows that are not late."""
+        return cls(
+            f"Spark's query of table {table!r} dropped {rows} rows as late that are not; nothing was committed, and the next step starts "
+            "the query again. If this repeats, set `streams_as` to 'ranges', and report it"
+        )
+
+    @classmethod
+    def behind(cls, table: str, reached: str, wanted: str) -> "QueryError":
+        """The query has ended, or its watermark is another one than it was given."""
+        return cls(
+            f"Spark's query of table {table!r} has the watermark {reached}, and not {wanted}; nothing was committed, and the next step "
+            "starts the query again. If this repeats, set `streams_as` to 'ranges', and report it"
+        )
+
+    @classmethod
+    def refused(cls, table: str, why: object) -> "QueryError":
+        """Spark refuses the query's plan."""
+        first = "".join(str(why).strip().splitlines()[:1]).rstrip(";")
+        return cls(
+            f"Spark refuses the query of table {table!r}: {first}; nothing was committed. Set `streams_as` to 'ranges', by which a stream "
+            "computes the same rows without a query"
+        )
+
+
+class OwnQuery:
+    """A running query of a table.
+
+    Args:
+        spark: the session.
+        lake: the lake.
+        asset: the table.
+        frames: static frames with the columns of each input.
+    """
+
+    def __init__(self, spark: SparkSession, lake: Lake, asset: DerivedAsset, frames: Sequence[DataFrame]) -> None:
+        self._spark, self._lake, self._asset = spark, lake, asset
+        self._folder = f"{FOLDER}/{asset.name}/{uuid.uuid4().hex}"
+        self._schemas = [frame.schema for frame in frames]
+        self._query: StreamingQuery | None = None
+        self._schema: StructType | None = None
+        self._held: DataFrame | None = None
+        self._read, self._last_batch = set[str](), -1
+        self.steps = 0
+
+    @property
+    def _operator(self) -> RunsAsQuery:
+        return cast(RunsAsQuery, self._asset.operator)
+
+    def results(self, frames: Sequence[DataFrame], closing: ClosedRange) -> DataFrame:
+        """Feed the rows of a step, and return the results that are final in its range; later results are kept for later steps.
+
+        Args:
+            frames: the rows of each input that are not late: those that the query does not have.
+            closing: the range.
+
+        Raises:
+            QueryError: Spark refuses the query, or the query has ended, or has dropped a row.
+        """
+        self._feed(frames, mark := self._operator.query_mark(closing.upto))
+        query = self._query or self._start()
+        query.processAllAvailable()
+        self._require_all(query, mark)
+        found = self._new_results()
+        self._held = found.where(~ClosedRange(None, closing.upto).holds(F.col(FINAL_AT)))
+        return found.where(closing.holds(F.col(FINAL_AT)))
+
+    def stop(self) -> None:
+        """End the query, and remove its files."""
+        with suppress(PySparkException, Py4JError):
+            if self._query is not None:
+                self._query.stop()
+        with suppress(PySparkException, Py4JError):
+            remove_queries(self._spark, self._lake, self._folder)
+
+    def _feed(self, frames: Sequence[DataFrame], mark: int) -> None:
+        """Commit rows and the watermark to the query's input, in one commit."""
+        self.steps += 1
+        marker = self._spark.createDataFrame(pa.table({_MARK: pa.array([mark], pa.int64())}))
+        marker = marker.select(F.lit(-1).alias(_WHICH), timestamp(F.col(_MARK)).alias(_MARK), *self._inputs(-1))
+        nothing = F.lit(None).cast("timestamp").alias(_MARK)
+        rows = [frame.select(F.lit(n).alias(_WHICH), nothing, *self._inputs(n)) for n, frame in enumerate(frames)]
+        self._lake.append(reduce(DataFrame.unionAll, [*rows, marker]), f"{self._folder}/input", {_FED: self.steps})
+
+    def _inputs(self, which: int) -> list[Column]:
+        """A column for each input, with a struct of its columns; null except for input `which`."""
+        made = list[Column]()
+        for n, schema in enumerate(self._schemas):
+            row = F.struct(*[F.col(f"`{c}`") for c in schema.names]) if n == which else F.lit(None).cast(schema)
+            made.append(row.alias(_column(n)))
+        return made
+
+    def _start(self) -> StreamingQuery:
+        source = _session(self._spark).readStream.format("delta").load(self._path("input")).withWatermark(_MARK, "0 seconds")
+        results = self._operator.as_query(*[self._stream(source, n) for n in range(len(self._schemas))])
+        self._schema = results.schema
+        writer = results.writeStream.format("parquet").outputMode("append").queryName(self._asset.name)
+        try:
+            self._query = writer.option("checkpointLocation", self._path("checkpoint")).start(self._path("output"))
+        except AnalysisException as error:
+            raise QueryError.refused(self._asset.name, error) from error
+        return self._query
+
+    def _stream(self, source: DataFrame, which: int) -> DataFrame:
+        """The rows of an input.
+
+        The condition reads the mark in each of its parts and is not deterministic, or Spark would move it, or later conditions on the rows,
+        below the watermark, which would not see the mark then.
+        """
+        is_own = F.col(_MARK).isNull() & (F.col(_WHICH) == which)
+        return source.where(F.greatest(is_own, F.spark_partition_id() < 0)).select(f"{_column(which)}.*")
+
+    def _require_all(self, query: StreamingQuery, mark: int) -> None:
+        """Raise `QueryError` if Spark dropped a row since the last step, or has not reached the watermark: the state would be wrong."""
+        done = [one for one in query.recentProgress if one.batchId > self._last_batch]
+        self._last_batch = max([self._last_batch, *[one.batchId for one in done]])
+        if dropped := sum(state.numRowsDroppedByWatermark for one in done for state in one.stateOperators):
+            raise QueryError.dropped(self._asset.name, dropped)
+        reached = max((str(one.eventTime.get("watermark")) for one in done), default="none")
+        if reached != (wanted := moment(mark).isoformat(timespec="milliseconds").replace("+00:00", "Z")):
+            raise QueryError.behind(self._asset.name, reached, wanted)
+
+    def _new_results(self) -> DataFrame:
+        """The results since the last step, with those that were not final then; they are computed once."""
+        read = self._spark.read.schema(cast(StructType, self._schema))
+        files = {unquote(file) for file in read.parquet(self._path("output")).inputFiles()} - self._read
+        self._read |= files
+        parts = [*([read.parquet(*sorted(files))] if files else []), *([] if self._held is None else [self._held])]
+        return kept(reduce(DataFrame.unionAll, parts)) if parts else self._spark.createDataFrame([], cast(StructType, self._schema))
+
+    def _path(self, part: str) -> str:
+        return self._lake.path(f"{self._folder}/{part}")
+
+
+class OwnQueries:
+    """The queries that run in this process, by table, each with the id of the table's step up to which it was fed."""
+
+    def __init__(self) -> None:
+        self._running, self._lock = dict[str, tuple[str | None, OwnQuery]](), Lock()
+        self.are_kept = False
+        """Whether a stream runs that goes on: only then a query has a use after the step for which it is started."""
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Let tables be computed by queries while the block runs, and end them after it."""
+        self.are_kept = True
+        try:
+            yield
+        finally:
+            self.are_kept = False
+            self.stop()
+
+    def following(self, table: str, step: str | None) -> OwnQuery | None:
+        """The query of a table whose newest step has an id; None if none runs that was fed exactly this far, or it is old."""
+        with self._lock:
+            step_of, query = self._running.get(table, (None, None))
+        return query if query is not None and step_of == step is not None and query.steps < MOST_STEPS else None
+
+    def put(self, table: str, step: str | None, query: OwnQuery) -> None:
+        """Remember that a query was fed up to a step."""
+        with self._lock:
+            self._running[table] = step, query
+
+    def drop(self, table: str) -> None:
+        """End the query of a table, if one runs."""
+        with self._lock:
+            _, query = self._running.pop(table, (None, None))
+        if query is not None:
+            query.stop()
+
+    def stop(self) -> None:
+        """End all queries."""
+        for table in [*self._running]:
+            self.drop(table)
+
+
+def remove_queries(spark: SparkSession, lake: Lake, folder: str) -> None:
+    """Remove a folder of queries that do not run."""
+    files, path = hadoop_file(spark, lake.path(folder))
+    files.delete(path, True)
+
+
+def _column(which: int) -> str:
+    return f"input_{which}"
+
+
+def _session(spark: SparkSession) -> SparkSession:
+    """A copy of the session with the settings of a query."""
+    copy = SparkSession(spark.sparkContext, cast(Any, spark)._jsparkSession.cloneSession())
+    for name, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(spark.sparkContext.defaultParallelism)}.items():
+        copy.conf.set(name, value)
+    return copy

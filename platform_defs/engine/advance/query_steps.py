@@ -1,0 +1,69 @@
+"""Closed ranges from a streaming query: a step feeds the new rows to the query and appends the results that its range finalizes."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from operators.timing import ClosedRange
+from platform_defs.engine.advance.appended_table import AppendedTable
+from platform_defs.engine.advance.closed_ranges import ClosedRanges
+from platform_defs.engine.advance.own_queries import FOLDER, OwnQueries, OwnQuery, remove_queries
+from platform_defs.engine.inputs.progress import Progress, stored_progress
+from platform_defs.engine.inputs.reader import EVER, Span
+
+_FIRST_TIME, _LAST_TIME = 0, 32_503_680_000_000
+"""1970 and 3000, between which Spark's watermark is exact."""
+
+
+@dataclass(frozen=True)
+class QuerySteps(ClosedRanges):
+    """Advances a table by its streaming query.
+
+    The first step of a query reads what a closed range reads, and fills the query's state with it. Each later step reads new batches only.
+    A step that does not end at the operator's watermark is computed as a closed range, and ends the query: the table is far behind.
+
+    Args:
+        queries: the running queries.
+    """
+
+    queries: OwnQueries
+
+    def step(self, before: Progress, after: Progress) -> int:
+        """Compute and commit the step from `before` to `after`; returns the number of rows."""
+        name = self.asset.name
+        if before.closed_to is None or after.closed_to is None or not self._follows(before.closed_to, after):
+            self.queries.drop(name)
+            return super().step(before, after)
+        try:
+            query = self.queries.following(name, before.id)
+            frames = self._lookback(before.closed_to, after.seq) if query is None else self._new(before.seq, after.seq)
+            query = self._new_query(frames) if query is None else query
+            self.queries.put(name, None, query)
+            results = query.results(frames, ClosedRange(before.closed_to, after.closed_to))
+            written = AppendedTable(self.reading, self.asset).append(self.asset.shaped(results), after)
+        except BaseException:  # the state of the query is ahead of the table
+            self.queries.drop(name)
+            raise
+        self.queries.put(name, stored_progress(self.reading.lake.live, self.asset).id, query)
+        return written
+
+    def _follows(self, closed_to: int, after: Progress) -> bool:
+        """Whether a step ends at the operator's watermark, and all of its times are such that Spark's watermark is exact."""
+        reads, mark = self.asset.operator.reads, self.reading.operator_timeline(self.asset).after[after.seq]
+        oldest = min(closed_to - (reads.lookback_of(which) or 0) for which in range(len(self.asset.inputs)))
+        return mark is not None and after.closed_to == mark < _LAST_TIME and oldest > _FIRST_TIME
+
+    def _lookback(self, closed_to: int, head: int) -> list[DataFrame]:
+        """The rows that results after a watermark may need, up to a batch."""
+        spans = [Span(self.asset.operator.reads.span_of(which, closed_to)[0], None) for which in range(len(self.asset.inputs))]
+        return [self.reading.input(self.asset, which, head, span) for which, span in enumerate(spans)]
+
+    def _new(self, after: int, head: int) -> list[DataFrame]:
+        """The rows of new batches."""
+        return [self.reading.input(self.asset, which, head, EVER, after) for which in range(len(self.asset.inputs))]
+
+    def _new_query(self, frames: list[DataFrame]) -> OwnQuery:
+        """A query without state. Files that a killed process left are removed: the table's lock shows that none runs."""
+        self.queries.drop(self.asset.name)
+        remove_queries(self.reading.spark, self.reading.lake, f"{FOLDER}/{self.asset.name}")
+        return OwnQuery(self.reading.spark, self.reading.lake, self.asset, frames)

@@ -1,0 +1,139 @@
+"""Tables with `streams_as="query"`: after each step a table equals the closed ranges up to its watermark, whatever became of its query."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import Cumulative, IntervalJoin, Sliding, Tumbling, WindowedAggregate
+from operators.timing import ClosedRange
+from platform_defs import faults
+from platform_defs.engine import Engine
+from platform_defs.engine.advance.closed_ranges import ClosedRanges
+from platform_defs.engine.advance.own_queries import FOLDER, QueryError
+from tests.conftest import MakeEngine
+from tests.support.small_sources import MINUTE, Event, law_violations, replay, rows_of, source
+
+EDGE = 30
+"""How far each batch moves the watermark, in ms."""
+VALUES = {"n": "count(*)", "mean": "avg(v / 10D)", "top": "max_by(v, struct(event_time, seq, arrival))"}
+JOIN = IntervalJoin(on="k", lower=-20, upper=10, how="full")
+BEFORE = IntervalJoin(on="k", lower=-60, upper=-20, upper_exclusive=True, how="left", residual="left_v <= right_v")
+SLIDING = WindowedAggregate(by="k", window=Sliding(size=30, slide=10), aggregates=VALUES)
+MORE = {
+    "after": IntervalJoin(on="k", lower=15, upper=40, how="right"),
+    "empty": IntervalJoin(on="k", lower=20, upper=-20, how="full"),
+    "inner": IntervalJoin(on="k", lower=0, upper=0),
+    "tumbling": WindowedAggregate(by="k", window=Tumbling(size=20), aggregates={"sum": "sum(v / 10D)", "spread": "stddev(v)"}),
+    "panes": WindowedAggregate(by="k", window=Sliding(size=30, slide=10), aggregates={"n": "count(*)", "most": "max(v)"}),
+    "cumulative": WindowedAggregate(window=Cumulative(size=40, step=10), aggregates={"n": "count(*)", "sum": "sum(v / 10D) + 0"}),
+}
+
+
+def _table(name: str, operator: Any) -> DerivedAsset:
+    inputs = ("l", "r") if isinstance(operator, IntervalJoin) else ("l",)
+    return DerivedAsset(name=name, inputs=inputs, operator=operator, streams_as="query")
+
+
+def _batches(seed: int, count: int) -> Iterator[dict[str, list[Event]]]:
+    """Batches with rows at, just before and just after the watermark; null keys, equal rows and late rows."""
+    choose = random.Random(seed)
+
+    def rows(batch: int) -> list[Event]:
+        mark = batch * EDGE - MINUTE - 1
+        times = [batch * EDGE, *[mark + choose.randrange(-EDGE - 5, 2 * EDGE) for _ in range(25)], *[mark - EDGE + d for d in (-1, 0, 1)]]
+        return [Event(choose.choice(("a", "a", "b", None)), choose.randrange(9), at) for at in times]
+
+    return ({side: rows(batch) for side in ("l", "r")} for batch in range(count))
+
+
+@pytest.fixture
+def make(make_engine: MakeEngine) -> Iterator[Any]:
+    """Makes an engine with tables, whose queries end after the test."""
+    made = list[Engine]()
+
+    def make(tables: list[DerivedAsset]) -> Engine:
+        made.append(make_engine([source("l"), source("r")], tables))
+        made[0].queries.are_kept = True
+        return made[0]
+
+    yield make
+    for engine in made:
+        engine.queries.stop()
+        assert not engine.lake.folders(f"{FOLDER}/join"), "nothing is left of a query"
+
+
+def _step(engine: Engine) -> None:
+    """Advance all tables as a stream does; each equals the closed ranges up to its watermark."""
+    for name, table in engine.assets.items():
+        [step] = engine.steps(name, checked=True, purpose="stream")
+        wanted = ClosedRanges(engine.reading, table).closed(ClosedRange(None, step.after.closed_to or 0), step.after.seq)
+        assert Counter(rows_of(engine.views.table(name))) == Counter(rows_of(wanted)), name
+
+
+def _running(engine: Engine) -> set[int]:
+    """The queries that run and fit the tables."""
+    found = {name: engine.queries.following(name, engine.pending.progress(name).id) for name in engine.assets}
+    return {id(query) for query in found.values() if query is not None}
+
+
+def _kill(engine: Engine) -> None:
+    """Each step fails after its query has read the rows, and before the commit."""
+
+    def handler(point: str) -> None:
+        if point == "advance.before_commit":
+            raise InterruptedError("a kill")
+
+    faults.install(handler)
+    for name in engine.assets:
+        with pytest.raises(InterruptedError, match="a kill"):
+            list(engine.steps(name, purpose="stream"))
+    faults.install(None)
+
+
+def test_a_table_equals_closed_ranges_at_each_step_whatever_becomes_of_its_query(make: Any) -> None:
+    engine, used = make([_table("join", JOIN), _table("sliding", SLIDING)]), list[set[int]]()
+    for n, batch in enumerate(_batches(1, 4)):
+        replay(engine, [batch])
+        if n == 3:
+            _kill(engine)
+        _step(engine)
+        used.append(_running(engine))
+    assert [len(queries) for queries in used] == [0, 2, 2, 2], "the first step of a table is a closed range"
+    assert used[1] == used[2] != used[3], "a query goes on from step to step, and is started again after a failure"
+    engine.drain()
+    _step(engine)
+    assert [law_violations(engine, name) for name in engine.assets] == [set()] * 2
+
+
+def test_a_query_that_has_ended_or_was_not_fed_a_step_is_started_again(make: Any) -> None:
+    engine: Engine = make([_table("join", BEFORE)])
+    batches = _batches(2, 5)
+    for batch in (next(batches), next(batches)):
+        replay(engine, [batch])
+        _step(engine)
+    query: Any = engine.queries.following("join", engine.pending.progress("join").id)
+    query._query.stop()
+    replay(engine, [next(batches)])
+    with pytest.raises(QueryError, match=r"has the watermark none, and not .*; nothing was committed, and the next step starts the query"):
+        _step(engine)
+    _step(engine)
+    replay(engine, [next(batches)])
+    assert len(replace(engine).advance("join")) == 1, "a step of another process"
+    replay(engine, [next(batches)])
+    _step(engine)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3))
+def test_tables_of_other_operators_equal_closed_ranges_at_each_step(make: Any, seed: int) -> None:
+    engine = make([_table(name, operator) for name, operator in MORE.items()])
+    for batch in _batches(seed, 6):
+        replay(engine, [batch])
+        _step(engine)
+    engine.drain()
+    _step(engine)
