@@ -106,7 +106,7 @@ def test_a_sink_that_fails_is_recorded_and_tried_again_while_others_go_on(engine
     with pytest.raises(StreamError, match=r"^totals could not be published to Kafka; the reasons are in the log. All tables are advanced"):
         StreamRun(away, reports).run(NOW)
     assert {name for names in reports.of("advanced") for name in names} == {"totals", "windows"}
-    assert [*reports.of("unpublished")] == ["totals"]
+    assert {*reports.of("unpublished")} == {"totals"}  # once for each try, of which a slow machine makes several
     assert {name for names in reports.of("published") for name in names} == {"windows"}
     failure = away.failures.of_sink("totals")
     assert failure is not None
