@@ -138,7 +138,7 @@ class _RowsRead:
 
 
 def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_versions, "MANY_VERSIONS", 50)
+    monkeypatch.setattr(kept_versions, "MANY_VERSIONS", 1)
     engine, rng, counted = make_engine([source("l"), source("r")], AGED), random.Random(5), _RowsRead(monkeypatch)
     read: dict[str, list[Counter[str]]] = {name: [] for name in engine.assets}
     batches = 0
