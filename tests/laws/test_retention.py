@@ -21,7 +21,9 @@ ASSETS = [
     DerivedAsset(name="counts", inputs=("l",), operator=DAYS_OF),
     DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by=["n DESC", "k"])),
     DerivedAsset(
-        name="visits", inputs=("l",), operator=WindowedAggregate(by="k", window=Session(gap="3 hours"), aggregates={"n": "count(*)"})
+        name="visits",
+        inputs=("l",),
+        operator=WindowedAggregate(by="k", window=Session(gap="1 hour", longest="4 hours"), aggregates={"n": "count(*)"}),
     ),
     DerivedAsset(name="rates", inputs=("l", "r"), operator=AsOfJoin(on="k", max_age="5 hours", how="left")),
     DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),

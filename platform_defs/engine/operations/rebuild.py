@@ -122,9 +122,10 @@ def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream:
 
 
 def _check_kept(advance: Advance) -> None:
-    """Raise if a table has results that cannot be computed again."""
-    kept, now = advance.reading.kept(advance.asset), _stored(advance)
-    if kept is not None and now.step and (now.complete_from is None or now.complete_from < kept.first):
+    """Raise if a table has results that cannot be computed again. Of one that was emptied, or has lost its progress, nothing is known."""
+    now = _stored(advance)
+    kept = advance.reading.kept(advance.asset) if now.seq else None
+    if kept is not None and (now.complete_from is None or now.complete_from < kept.first):
         raise ProgressError.loses_results(advance.asset.name, str(day_of(kept.first)))
 
 
