@@ -67,7 +67,8 @@ def both(make_module_engine: MakeEngine, tmp_path_factory: pytest.TempPathFactor
         MaintenanceError.check(advanced(kept).maintain())
     lake = replace(kept.lake, root=str(tmp_path_factory.mktemp("whole")))
     whole = replace(kept, lake=lake, sources={n: replace(s, retention=None) for n, s in kept.sources.items()}, folders={})
-    replay(whole, batches(3))
+    for batch in batches(3):  # one by one too, so that the rows have the same `arrival`
+        replay(whole, [batch])
     return kept, advanced(whole)
 
 
