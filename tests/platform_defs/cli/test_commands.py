@@ -182,7 +182,7 @@ def test_maintenance_by_command_and_by_dagster_changes_no_row(demo):
 
     tables = {t["table"]: t for t in tidemark("maintain", "--json").json["tables"]}
     others = [f"{folder}/{source}" for folder in ("events", "quarantine") for source in SOURCES]
-    assert set(tables) == {"ledger", *ALL, *others, *[f"changelog/{name}" for name in LEADERBOARDS]}
+    assert set(tables) == {"ledger", *ALL, *others, *[f"changelog/{name}" for name in LEADERBOARDS], "kept_rows/order_status_board"}
     assert {(t["left"], t["after"] == t["before"] > 0) for t in tables.values()} == {(None, True)}
     run = build(settings()).resolve_job_def("maintenance").execute_in_process()
     [output] = [e for e in run.all_events if e.is_successful_output]
