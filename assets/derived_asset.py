@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 from assets.contract_checks import ContractError, check_name, check_owners, check_tags
 from assets.preparation import Preparation
 from assets.shape import Shape
-from operators.contract import Operator, RunsAsQuery, TracesInputs, has_query
+from operators.accounting import TracesInputs
+from operators.contract import Operator, RunsAsQuery, has_query
 from operators.engine_columns import EVENT_TIME
 from operators.errors import StreamingError
 from operators.steps import NewRows

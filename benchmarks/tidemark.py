@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from benchmarks.contenders import Job
 from benchmarks.data import batches_folder, tables_of
 from benchmarks.workload import workload_of
-from operators.contract import TracesInputs
+from operators.accounting import TracesInputs
 from operators.steps import Upsert
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step

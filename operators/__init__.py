@@ -1,5 +1,6 @@
 """Temporal operators for Spark. Each is a frozen, validated specification that is called as a pure function of DataFrames."""
 
+from operators.accounting import FindsPairs, TracesInputs
 from operators.aggregate import Aggregate
 from operators.as_of_join import AsOfJoin
 from operators.changelog import difference, fold
@@ -11,12 +12,10 @@ from operators.contract import (
     DecidesLateness,
     Early,
     EarlyByWindow,
-    FindsPairs,
     Incremental,
     KeepsRows,
     KeepsVersions,
     Operator,
-    TracesInputs,
 )
 from operators.count_windows import CountWindowAggregate
 from operators.deduplicate import Deduplicate

@@ -5,8 +5,9 @@ from typing import cast
 
 from pyspark.sql import Column, DataFrame
 
+from operators.accounting import ReportsFinality
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import Operator, ReportsFinality, late_before
+from operators.contract import Operator, late_before
 from operators.engine_columns import EVENT_TIME
 from operators.errors import OperatorError
 from operators.steps import Append, ByTimeRange

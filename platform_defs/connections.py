@@ -17,7 +17,7 @@ from platform_defs.declared.models import Strict
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.text import parse
 from platform_defs.engine.formats.kafka_options import Topics
-from platform_defs.engine.operations.topic import Sink
+from platform_defs.engine.operations.sink import Sink
 from platform_defs.kafka_sinks import KafkaSink, sinks_of
 from platform_defs.kafka_sources import Kafka
 from platform_defs.s3 import S3

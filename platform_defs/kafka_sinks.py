@@ -10,7 +10,7 @@ from operators.errors import TidemarkError, did_you_mean
 from platform_defs.connection_values import Value, registry_config, resolved
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import Registry
-from platform_defs.engine.operations.topic import Sink
+from platform_defs.engine.operations.sink import Sink
 
 _OF_SPARK = ("kafka.key.serializer", "kafka.value.serializer")
 _NEEDED = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}

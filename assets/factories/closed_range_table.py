@@ -20,7 +20,7 @@ from assets.factories.pool import SPARK
 from assets.factories.sentences import count, day_range, listed, sides_and_days
 from assets.factories.work import Advanced, Worker
 from assets.ports import TERMS, AccountPort, EnginePort, MatchesPort
-from operators.contract import TracesInputs
+from operators.accounting import TracesInputs
 from operators.steps import FOREVER
 
 LAW, IN_DAYS, FINALIZED = "conservation_law", "event_times_in_partitions", "days_finalized"

@@ -9,7 +9,7 @@ from assets.completeness import Completeness
 from assets.contracts import DerivedAsset
 from assets.factories.sentences import listed
 from assets.ports import MatchesPort
-from operators.contract import ReportsMatches
+from operators.accounting import ReportsMatches
 
 COMPLETENESS = "join_completeness"
 _SEVERITIES = {"warning": dg.AssetCheckSeverity.WARN, "error": dg.AssetCheckSeverity.ERROR}

@@ -10,8 +10,8 @@ from assets.factories.keys import event_key
 from assets.factories.metadata import COLUMN_DESCRIPTIONS, table_schema
 from assets.ports import EnginePort
 from assets.shape import Shape
+from operators.accounting import TracesInputs
 from operators.columns import names
-from operators.contract import TracesInputs
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 
 _ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME)

@@ -9,9 +9,10 @@ from sqlglot import exp
 
 from assets.contracts import DerivedAsset, Preparation, Shape
 from assets.expressions import columns_read
+from operators.accounting import TracesInputs
 from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import Operator, TracesInputs
+from operators.contract import Operator
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.sql.errors import SqlError

@@ -40,7 +40,7 @@ from platform_defs.engine.operations.late_rows import LateRows
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance
 from platform_defs.engine.operations.other_retention import KEEP_ALL, Retentions
 from platform_defs.engine.operations.rebuild import Rebuilt, rebuild, remake
-from platform_defs.engine.operations.topic import Sink
+from platform_defs.engine.operations.sink import Sink
 from platform_defs.engine.operations.views import Views
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from operators.windows import Tumbling
 from platform_defs.engine.ingest.ingest import IngestError
-from platform_defs.engine.inputs.progress import ProgressError
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.ledger.errors import LedgerError
 from tests.hunt.adapters import SimEngine

@@ -14,7 +14,7 @@ from operators import TopN
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.kafka_options import Avro, Registry
 from platform_defs.engine.formats.schema_registry import RegistryError
-from platform_defs.engine.operations.topic import Sink
+from platform_defs.engine.operations.sink import Sink
 from tests.conftest import MakeEngine
 from tests.support.kafka import Kafka
 from tests.support.registry import registry

@@ -14,7 +14,8 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.operations import publish_to_topic
-from platform_defs.engine.operations.topic import CHANGE, STEP, Sink
+from platform_defs.engine.operations.sink import Sink
+from platform_defs.engine.operations.topic import CHANGE, STEP
 from platform_defs.stream.run import StreamError, StreamRun
 from platform_defs.stream_trigger import StreamTrigger
 from tests.conftest import MakeEngine

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import AsOfJoin, CoGroup, IntervalJoin, Session, Sliding, Tumbling, WindowJoin
-from operators.contract import ReportsMatches
+from operators.accounting import ReportsMatches
 from operators.engine_columns import FINALIZED_AT, MATCHED, WHICH
 from operators.windows import Aligned
 from tests.support.windows_model import windows_at

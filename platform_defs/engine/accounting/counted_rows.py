@@ -10,9 +10,9 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from operators.accounting import ReportsFinality
 from operators.changelog import bag_difference
 from operators.columns import FINAL_AT
-from operators.contract import ReportsFinality
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH
 from operators.errors import OperatorError
 from operators.timing import instant

@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from operators.contract import ReportsMatches
+from operators.accounting import ReportsMatches
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH
 from operators.errors import OperatorError
 from operators.timing import instant

@@ -12,7 +12,8 @@ from platform_defs.engine.accounting.day_accounts import Scope, day_of, row_hash
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
-from platform_defs.engine.inputs.progress import ProgressError, progress
+from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import EVER, Span
 from platform_defs.engine.lake.table_columns import differing_columns
 

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.ports import TERMS
+from operators.accounting import FindsPairs, TracesInputs
 from operators.changelog import bag_difference
 from operators.columns import parameter
-from operators.contract import FindsPairs, TracesInputs
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError
 from operators.timing import instant

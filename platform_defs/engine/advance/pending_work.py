@@ -13,7 +13,8 @@ from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.ingest.clock import waiting_sources, waits_of
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.inputs.changelog_reader import APPLIED
-from platform_defs.engine.inputs.progress import Progress, ProgressError, progress, stored_progress
+from platform_defs.engine.inputs.progress import Progress, progress, stored_progress
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.inputs.retained import Cut, Kept
 

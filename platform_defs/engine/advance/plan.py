@@ -12,7 +12,7 @@ from platform_defs.engine.advance.corrections import RowTimes, affected_results
 from platform_defs.engine.advance.position import Position, Upstream
 from platform_defs.engine.advance.step_size import changes_something, cut_batches, cut_time
 from platform_defs.engine.inputs.changelog_reader import table_read
-from platform_defs.engine.inputs.progress import ProgressError
+from platform_defs.engine.inputs.progress_errors import ProgressError
 
 
 @dataclass(frozen=True)

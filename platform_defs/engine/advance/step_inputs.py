@@ -13,7 +13,8 @@ from operators.columns import check_free
 from operators.engine_columns import EVENT_TIME
 from platform_defs.engine.inputs.changelog_reader import newest_changes, table_read
 from platform_defs.engine.inputs.prepared_rows import prepared_table
-from platform_defs.engine.inputs.progress import Progress, ProgressError
+from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.inputs.table_changes import TableChanges, table_changes
 

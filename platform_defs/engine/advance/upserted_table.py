@@ -17,7 +17,8 @@ from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, diffe
 from operators.columns import check_free, of_keys, parameter, same_rows
 from operators.engine_columns import EVENT_TIME
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, steps_of, upserted
-from platform_defs.engine.inputs.progress import Progress, ProgressError, commit_step, progress, require_same_columns
+from platform_defs.engine.inputs.progress import Progress, commit_step, progress, require_same_columns
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.small_queries import collected, is_small
 from platform_defs.engine.lake.tables import Lake

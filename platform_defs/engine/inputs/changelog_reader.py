@@ -10,7 +10,7 @@ from operators.changelog import CHANGE, CHANGED_AT, STEP, fold, net
 from operators.columns import parameter
 from operators.errors import OperatorError
 from operators.steps import Emits
-from platform_defs.engine.inputs.progress import ProgressError
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.tables import PinnedLake

@@ -17,13 +17,8 @@ from operators.engine_columns import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSI
 from operators.timing import ClosedRange, timestamp
 from platform_defs.engine.inputs.input import Input, input_named
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, prepared
-from platform_defs.engine.inputs.progress import (
-    Progress,
-    ProgressError,
-    readers_of,
-    results_table,
-    stored_progress,
-)
+from platform_defs.engine.inputs.progress import Progress, readers_of, results_table, stored_progress
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.result_rows import result_rows
 from platform_defs.engine.inputs.retained import Cut, Kept, cut_of, has_lost_rows, kept
 from platform_defs.engine.inputs.schemas import log_schema

@@ -37,7 +37,8 @@ from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.engine.operations.other_retention import KEEP_ALL, ChangelogRetention, QuarantineRetention, Retentions
 from platform_defs.engine.operations.retention import LogRetention, Removal, Retention
-from platform_defs.engine.operations.topic import Sink, SinkError, Topic
+from platform_defs.engine.operations.sink import Sink, SinkError
+from platform_defs.engine.operations.topic import Topic
 from platform_defs.faults import point
 
 _UNSUPPORTED = "Unsupported table features"

@@ -6,7 +6,8 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, STEP, keyed_upserts
 from platform_defs.engine.formats.files import hadoop_file
 from platform_defs.engine.inputs.changelog_reader import steps_of, upserted
-from platform_defs.engine.inputs.progress import ProgressError, progress, step_id, table_identity
+from platform_defs.engine.inputs.progress import progress, step_id, table_identity
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point

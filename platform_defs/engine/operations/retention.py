@@ -20,7 +20,8 @@ from platform_defs.engine.accounting.retained_days import add, later_rows, start
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.oldest_change import final_before
 from platform_defs.engine.ingest.uncommitted import ATTEMPT
-from platform_defs.engine.inputs.progress import ProgressError, stored_progress, table_identity
+from platform_defs.engine.inputs.progress import stored_progress, table_identity
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, forget_earlier, margin, write
 from platform_defs.engine.lake.commits import RETENTION

@@ -15,7 +15,7 @@ from platform_defs.engine.inputs.changelog_reader import steps_of
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, results_table
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.small_queries import collected
-from platform_defs.engine.operations.topic import Sink, SinkError
+from platform_defs.engine.operations.sink import Sink, SinkError
 from platform_defs.engine.operations.topic_values import Encoding
 
 KEY, VALUE, KIND, NUMBER = "key", "value", "change", "copy"

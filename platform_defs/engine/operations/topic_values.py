@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from operators.changelog import as_json
 from platform_defs.engine.formats.schema_registry import registering
-from platform_defs.engine.operations.topic import Sink, SinkError
+from platform_defs.engine.operations.sink import Sink, SinkError
 
 Part = Literal["key", "value"]
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

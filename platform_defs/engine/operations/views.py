@@ -24,8 +24,8 @@ from platform_defs.engine.operations.export import View, export
 from platform_defs.engine.operations.metrics import table_metrics
 from platform_defs.engine.operations.publish import publish
 from platform_defs.engine.operations.publish_to_topic import Published, publish_to_topic
+from platform_defs.engine.operations.sink import Sink
 from platform_defs.engine.operations.time_travel import UpsertedSnapshot, as_known_now, as_of, newest
-from platform_defs.engine.operations.topic import Sink
 
 
 @dataclass(frozen=True)

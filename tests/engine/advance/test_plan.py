@@ -13,7 +13,8 @@ from operators.steps import Append, ByKey, ByTimeRange, Emits, NewRows, Reads, U
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.plan import StepPlan, plan_step
 from platform_defs.engine.advance.position import Complete, EventTimeRange, Position, Upstream
-from platform_defs.engine.inputs.progress import Progress, ProgressError
+from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.ledger.rows import Entry
 from tests.engine.entries import source_entry

@@ -14,7 +14,8 @@ from assets.contracts import DerivedAsset, Shape
 from operators import Deduplicate, IntervalJoin, Sliding, TopK, Tumbling, WindowedAggregate
 from operators.contract import Operator
 from platform_defs.engine.inputs.identity import differences, identity_of
-from platform_defs.engine.inputs.progress import PROGRESS, Progress, ProgressError, progress, step_id, stored_progress
+from platform_defs.engine.inputs.progress import PROGRESS, Progress, progress, step_id, stored_progress
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.lake import reads
 from platform_defs.engine.lake.tables import Lake
 from tests.support.example_operators import RunningTotal, Spread

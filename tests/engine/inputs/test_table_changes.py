@@ -7,7 +7,7 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, Deduplicate, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.advance import upserted_table
-from platform_defs.engine.inputs.progress import ProgressError
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.lake.reads import ReadTables
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, START, Event, join, law_violations, replay, rows_of, source

@@ -18,7 +18,8 @@ from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations import topic_changes
-from platform_defs.engine.operations.topic import CHANGE, COPY, STEP, TABLE, Sink, SinkError
+from platform_defs.engine.operations.sink import Sink, SinkError
+from platform_defs.engine.operations.topic import CHANGE, COPY, STEP, TABLE
 from tests.conftest import MakeEngine
 from tests.support.kafka import COMPACT_SOON, Kafka, Record
 from tests.support.small_sources import MINUTE, Event, join, replay, source

@@ -13,7 +13,8 @@ from py4j.java_gateway import JavaGateway
 
 from platform_defs import faults
 from platform_defs.engine.operations import publish_to_topic
-from platform_defs.engine.operations.topic import SINCE, STEP, STEP_ID, TABLE, Sink, SinkError, Topic, Written
+from platform_defs.engine.operations.sink import Sink, SinkError
+from platform_defs.engine.operations.topic import SINCE, STEP, STEP_ID, TABLE, Topic, Written
 from platform_defs.engine.operations.topic_changes import Write
 from platform_defs.setup.jars import jar_paths
 from platform_defs.setup.java import find_java

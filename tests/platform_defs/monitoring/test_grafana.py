@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assets.contracts import Alignment
 from platform_defs.engine.accounting.day_accounts import DayAccount
-from platform_defs.engine.operations.topic import Sink
+from platform_defs.engine.operations.sink import Sink
 from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE
 from platform_defs.monitoring.lake_metrics import LakeMetrics
 from platform_defs.monitoring.stream_metrics import StreamMetrics

@@ -1,0 +1,68 @@
+"""What an operator reports of its rows, so that each can be accounted for: when it is finalized, and whether it is matched."""
+
+from typing import Protocol, runtime_checkable
+
+from pyspark.sql import Column, DataFrame
+
+from operators.contract import Operator
+
+
+@runtime_checkable
+class ReportsFinality(Operator, Protocol):
+    """An operator that reports when a row is finalized, that is, can no longer be part of a new result, so that its rows can be counted."""
+
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
+        """When the last result that may contain a row is final.
+
+        Args:
+            frames: the rows of each input that are not late, with `event_time`, and with `WATERMARK` or `SESSION` if the operator reads
+                those.
+
+        Returns:
+            One row for each row: `which` (int, the input), `event_time`, and `FINALIZED_AT` (timestamp; null if no result ever contains the
+            row).
+        """
+        ...
+
+
+@runtime_checkable
+class ReportsMatches(ReportsFinality, Protocol):
+    """A join that reports which rows of its inputs match, so that its completeness is known also if its results do not name rows."""
+
+    def matches(self, *frames: DataFrame) -> DataFrame:
+        """Which rows are in a result with a row of another input.
+
+        Args:
+            frames: as for `finalized_at`.
+
+        Returns:
+            The rows of `finalized_at`, with `MATCHED` (boolean).
+        """
+        ...
+
+
+@runtime_checkable
+class TracesInputs(Operator, Protocol):
+    """An operator whose results name the input rows from which they were computed, so that each row can be accounted for."""
+
+    def traced(self, column: str) -> tuple[str | None, ...]:
+        """For each input, the result's name of a column that every input has; None if results do not name rows of that input."""
+        ...
+
+    def finalized_at_if_unmatched(self, which: int, event_time: Column) -> Column:
+        """The `final_at` of a row of input `which` if no row matches it."""
+        ...
+
+    def keeps_unmatched(self, which: int) -> bool:
+        """Whether the result keeps the unmatched rows of input `which`."""
+        ...
+
+
+@runtime_checkable
+class FindsPairs(TracesInputs, Protocol):
+    """An operator whose results leave out the rows of an input, and that finds the pairs, so that these rows can be counted too."""
+
+    @property
+    def pairs(self) -> TracesInputs:
+        """The operator whose results name the rows of every input that are in a pair."""
+        ...
