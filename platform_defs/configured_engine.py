@@ -9,7 +9,7 @@ from operators.timing import length_ms
 from platform_defs.configured_lake import lake_of
 from platform_defs.connections import connections
 from platform_defs.engine import Engine
-from platform_defs.engine.operations.other_retention import Retentions
+from platform_defs.engine.operations.retention import LakeRetention
 from platform_defs.pipelines import configured_pipeline
 from platform_defs.settings import Settings, settings
 from platform_defs.spark.session import session
@@ -40,7 +40,7 @@ def make_engine(
         max_files=values.max_files,
         topics=connections(values).topics(pipeline),
         sinks=connections(values).sinks(pipeline),
-        retentions=Retentions(_ms(values.changelog_retention), _ms(values.quarantine_retention)),
+        lake_retention=LakeRetention(_ms(values.changelog_retention), _ms(values.quarantine_retention)),
         earlier=earlier,
     )
 

@@ -72,7 +72,7 @@ def _progress(engine: Engine, name: str) -> dict[str, Any]:
 
 def _retained(engine: Engine, name: str) -> dict[str, Any]:
     """From which day on a table can still be computed, and the totals of the days before, if retention has removed rows of them."""
-    kept = engine.pending.kept(name)
+    kept = engine.pending.kept_days(name)
     if kept is None:
         return {}
     days = () if kept.totals is None else kept.totals.days

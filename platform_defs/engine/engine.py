@@ -16,8 +16,8 @@ from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.accounting.traced_rows import names_every_row
 from platform_defs.engine.advance.advance import Advance, Step
-from platform_defs.engine.advance.own_queries import OwnQueries
 from platform_defs.engine.advance.pending_work import PendingWork
+from platform_defs.engine.advance.running_queries import RunningQueries
 from platform_defs.engine.advance.snapshot import snapshot
 from platform_defs.engine.advance.step_error import naming_step_errors
 from platform_defs.engine.formats.kafka_options import Topics
@@ -38,8 +38,8 @@ from platform_defs.engine.operations.failures import Failures, first_time
 from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.late_rows import LateRows
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance
-from platform_defs.engine.operations.other_retention import KEEP_ALL, Retentions
 from platform_defs.engine.operations.rebuild import Rebuilt, rebuild, remake
+from platform_defs.engine.operations.retention import KEEP_ALL, LakeRetention
 from platform_defs.engine.operations.sink import Sink
 from platform_defs.engine.operations.views import Views
 
@@ -67,7 +67,7 @@ class Engine:
         max_files: the maximum number of files of a source in one micro-batch.
         topics: the topics of the sources that read from Kafka, besides their folders.
         sinks: the topics to which tables are published, by table.
-        retentions: how long changelogs and quarantines keep their rows.
+        lake_retention: how long changelogs and quarantines keep their rows.
         earlier: an engine on the same lake and folders, whose cached ledger and folder listings this engine uses.
     """
 
@@ -81,7 +81,7 @@ class Engine:
     max_files: int = 64
     topics: Mapping[str, Topics] = field(default_factory=dict, repr=False)
     sinks: Mapping[str, Sink] = field(default_factory=dict, repr=False)
-    retentions: Retentions = KEEP_ALL
+    lake_retention: LakeRetention = KEEP_ALL
     earlier: "Engine | None" = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -112,9 +112,9 @@ class Engine:
         return Ingestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches, *topics, known)
 
     @cached_property
-    def queries(self) -> OwnQueries:
+    def queries(self) -> RunningQueries:
         """The streaming queries of tables with `streams_as="query"`, which a stream starts and ends."""
-        return OwnQueries()
+        return RunningQueries()
 
     @property
     def pending(self) -> PendingWork:
@@ -252,7 +252,7 @@ class Engine:
         return Reading(None, self.lake, self.ledger, self.sources, self.assets)  # pyright: ignore[reportArgumentType]
 
     def _maintenance(self, **limits: Any) -> Maintenance:
-        within = {"retentions": self.retentions, "folders": self.folders, "sinks": self.sinks}
+        within = {"lake_retention": self.lake_retention, "folders": self.folders, "sinks": self.sinks}
         return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **within, **limits)
 
     def _checked_steps(self, asset: str, until: int | None, purpose: Purpose) -> Generator[Step]:

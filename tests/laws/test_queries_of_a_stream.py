@@ -14,7 +14,7 @@ from operators.timing import ClosedRange
 from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
-from platform_defs.engine.advance.own_queries import FOLDER, QueryError
+from platform_defs.engine.advance.running_queries import FOLDER, QueryError
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, Event, law_violations, replay, rows_of, source
 
@@ -58,7 +58,7 @@ def make(make_engine: MakeEngine) -> Iterator[Any]:
 
     def make(tables: list[DerivedAsset]) -> Engine:
         made.append(make_engine([source("l"), source("r")], tables))
-        made[0].queries.are_kept = True
+        made[0].queries.are_enabled = True
         return made[0]
 
     yield make
@@ -77,7 +77,7 @@ def _step(engine: Engine) -> None:
 
 def _running(engine: Engine) -> set[int]:
     """The queries that run and fit the tables."""
-    found = {name: engine.queries.following(name, engine.pending.progress(name).id) for name in engine.assets}
+    found = {name: engine.queries.fed_up_to(name, engine.pending.progress(name).id) for name in engine.assets}
     return {id(query) for query in found.values() if query is not None}
 
 
@@ -116,7 +116,7 @@ def test_a_query_that_has_ended_or_was_not_fed_a_step_is_started_again(make: Any
     for batch in (next(batches), next(batches)):
         replay(engine, [batch])
         _step(engine)
-    query: Any = engine.queries.following("join", engine.pending.progress("join").id)
+    query: Any = engine.queries.fed_up_to("join", engine.pending.progress("join").id)
     query._query.stop()
     replay(engine, [next(batches)])
     with pytest.raises(QueryError, match=r"has the watermark none, and not .*; nothing was committed, and the next step starts the query"):

@@ -45,7 +45,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     """
     if not inputs_can_be_read(advance):
         return []
-    kept = advance.reading.kept(advance.asset)
+    kept = advance.reading.kept_days(advance.asset)
     if kept is None:
         return _recomputed(advance, scope_of(advance, days))
     retained = retained_accounts(advance, kept, days)
@@ -91,7 +91,7 @@ def count_differences(advance: Advance, days: tuple[date, date] | None = None) -
         batches = batches.filter(pc.greater(batches["accepted"], 0))
         cut = advance.reading.cut(name)
         rows_of = zip(*[batches[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
-        recorded |= {(name, seq): rows if cut is None else cut.held_of(seq, rows, newest) for seq, rows, newest in rows_of}
+        recorded |= {(name, seq): rows if cut is None else cut.remaining_rows(seq, rows, newest) for seq, rows, newest in rows_of}
         seqs = (batches["seq"] if days is None else batches["seq"].filter(_hold_rows_of(batches, days))).to_pylist()
         compared |= {(name, seq) for seq in seqs}
         first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))

@@ -70,7 +70,7 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
         return [day for day in found if day.matched or day.unmatched or day.late]
     if not inputs_can_be_read(advance):
         return []
-    kept = advance.reading.kept(advance.asset)
+    kept = advance.reading.kept_days(advance.asset)
     rows = collected(_counted(advance, scope_of(advance, days, None if kept is None else kept.first)))
     return sorted(
         (DayMatches(advance.asset.inputs[row["side"]], row["day"], *(row[term] for term in _TERMS)) for row in rows if any(row[2:])),

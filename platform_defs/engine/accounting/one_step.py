@@ -108,7 +108,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     Raises:
         OperatorError: the operator's results do not name the rows from which they were computed.
     """
-    operator, inputs, kept = tracing_operator(advance), advance.asset.inputs, advance.reading.kept(advance.asset)
+    operator, inputs, kept = tracing_operator(advance), advance.asset.inputs, advance.reading.kept_days(advance.asset)
     closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
     parts: list[DataFrame] = []
     for which in range(len(inputs)):

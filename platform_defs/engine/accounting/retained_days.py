@@ -19,14 +19,14 @@ from platform_defs.engine.accounting.day_accounts import DayAccount, day_of
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
-from platform_defs.engine.inputs.retained import Kept, RetainedDay
+from platform_defs.engine.inputs.retained import KeptDays, RetainedDay
 from platform_defs.engine.lake.small_queries import collected
 
 Sums = dict[tuple[str, date], Counter[str]]
 """Terms by side and day."""
 
 
-def retained_accounts(advance: Advance, kept: Kept, days: tuple[date, date] | None) -> list[DayAccount]:
+def retained_accounts(advance: Advance, kept: KeptDays, days: tuple[date, date] | None) -> list[DayAccount]:
     """The accounts of the days before `kept.first`.
 
     Args:
@@ -70,7 +70,7 @@ def add(sums: Sums, more: Iterable[tuple[tuple[str, date], Mapping[str, int]]], 
             found[term] += sign * rows
 
 
-def start_of(advance: Advance, kept: Kept | None) -> int | None:
+def start_of(advance: Advance, kept: KeptDays | None) -> int | None:
     """The first event time of the rows that count: of results that were made after rows had been removed, those from their beginning on."""
     return kept.complete_from if kept is not None and advance.asset.operator.reads.closes_ranges else None
 

@@ -15,10 +15,10 @@ from operators.steps import ByKey, NewRows
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.early_results import show
-from platform_defs.engine.advance.own_queries import OwnQueries
 from platform_defs.engine.advance.plan import StepPlan, plan_step
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.advance.query_steps import QuerySteps
+from platform_defs.engine.advance.running_queries import RunningQueries
 from platform_defs.engine.advance.session_lateness import decide_lateness
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
@@ -61,7 +61,7 @@ class Advance:
     reading: Reading
     asset: DerivedAsset
     max_step: int
-    queries: OwnQueries | None = None
+    queries: RunningQueries | None = None
 
     def __call__(self, until: int | None = None, purpose: Purpose = "write") -> Iterator[Step]:
         """Step until the asset has reached the ledger's head, its watermark, or `until` (epoch ms).
@@ -95,7 +95,7 @@ class Advance:
         if isinstance(reads, ByKey):
             keeps = reads.keeps and not self.reading.tables_of(self.asset)  # a table's own rows are those that steps of its readers need
             return (KeysOfKeptRows if keeps else RecomputedKeys)(self.reading, self.asset, reads)
-        if self.queries is not None and self.queries.are_kept and self.asset.streams_as == "query":
+        if self.queries is not None and self.queries.are_enabled and self.asset.streams_as == "query":
             return QuerySteps(self.reading, self.asset, self.queries)
         return ClosedRanges(self.reading, self.asset)
 
@@ -134,7 +134,7 @@ class Advance:
 
     def computable(self, closing: ClosedRange) -> ClosedRange:
         """The part of a range whose results can still be computed; it is empty if retention has removed rows of all of it."""
-        kept = self.reading.kept(self.asset)
+        kept = self.reading.kept_days(self.asset)
         start = closing.after if kept is None else max(kept.first - 1, kept.first - 1 if closing.after is None else closing.after)
         return ClosedRange(start, closing.upto if start is None else max(start, closing.upto))
 
@@ -149,7 +149,7 @@ class Advance:
 
     def _start(self, now: Progress) -> Progress:
         """The progress from which a table without a step, or one that was emptied, starts if its inputs have lost their oldest rows."""
-        kept = self.reading.kept(self.asset)
+        kept = self.reading.kept_days(self.asset)
         if kept is None:
             return now
         closes_ranges = self.asset.operator.reads.closes_ranges

@@ -16,7 +16,7 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, progress, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.inputs.retained import Cut, Kept
+from platform_defs.engine.inputs.retained import Cut, KeptDays
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class PendingWork:
         reached = self.progress(asset)
         if not self._has_days(asset):
             none = {"closed_to": None, "watermark": None, "complete_to": None, "held_back_by": None, "held_back_ms": None}
-            return {"steps": reached.step, "lag_ms": 0, "waits_for": [], **none, **self._kept_days(asset)}
+            return {"steps": reached.step, "lag_ms": 0, "waits_for": [], **none, **self._retention_state(asset)}
         at, closed_to = self._position(asset), reached.closed_to
         mark = at.operator_watermark
         start = self._start(asset) if closed_to is None else closed_to
         behind = 0 if mark is None or start is None else mark - start
         complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
         state: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
-        return state | {"complete_to": complete, "waits_for": at.waits_for} | self._held_back(asset) | self._kept_days(asset)
+        return state | {"complete_to": complete, "waits_for": at.waits_for} | self._held_back(asset) | self._retention_state(asset)
 
-    def kept(self, asset: str) -> Kept | None:
+    def kept_days(self, asset: str) -> KeptDays | None:
         """From when on an asset can still be computed, if retention has removed rows of its inputs; None if from the beginning on."""
-        return self.reading.kept(self.reading.assets[asset])
+        return self.reading.kept_days(self.reading.assets[asset])
 
     def cut(self, source: str) -> Cut | None:
         """What retention has removed from a source's event log; None for nothing."""
@@ -129,8 +129,8 @@ class PendingWork:
         holder = held_back(self.reading, asset)
         return {"held_back_by": holder and holder.source, "held_back_ms": holder and holder.behind_ms}
 
-    def _kept_days(self, asset: str) -> dict[str, Any]:
-        kept = self.kept(asset)
+    def _retention_state(self, asset: str) -> dict[str, Any]:
+        kept = self.kept_days(asset)
         if kept is None:
             return {}
         return {"kept_from": _day(kept.first)} | ({} if kept.complete_from is None else {"complete_from": _day(kept.complete_from)})

@@ -130,7 +130,7 @@ def position_of(reading: Reading, asset: DerivedAsset, now: Progress, head: int 
     head = ledger.head if head is None else head
     read = {of.name: now.read.get(of.name, None if now.closed_to is None else 0) for of in reading.tables_of(asset)}
     tables = {of.name: _upstream(reading, asset, of, read[of.name], head) for of in reading.tables_of(asset)}
-    kept = reading.kept(asset) if now.closed_to is None and asset.operator.reads.closes_ranges else None
+    kept = reading.kept_days(asset) if now.closed_to is None and asset.operator.reads.closes_ranges else None
     start = None if kept is None else kept.first - 1
     return Position(asset, now, ledger, head, reading.operator_timeline(asset).after[head], tables, start)
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
-from platform_defs.engine.advance.own_queries import FOLDER, OwnQueries, OwnQuery, remove_queries
+from platform_defs.engine.advance.running_queries import FOLDER, RunningQueries, RunningQuery, remove_queries
 from platform_defs.engine.inputs.progress import Progress, stored_progress
 from platform_defs.engine.inputs.reader import EVER, Span
 
@@ -26,16 +26,16 @@ class QuerySteps(ClosedRanges):
         queries: the running queries.
     """
 
-    queries: OwnQueries
+    queries: RunningQueries
 
     def step(self, before: Progress, after: Progress) -> int:
         """Compute and commit the step from `before` to `after`; returns the number of rows."""
         name = self.asset.name
-        if before.closed_to is None or after.closed_to is None or not self._follows(before.closed_to, after):
+        if before.closed_to is None or after.closed_to is None or not self._can_be_fed(before.closed_to, after):
             self.queries.drop(name)
             return super().step(before, after)
         try:
-            query = self.queries.following(name, before.id)
+            query = self.queries.fed_up_to(name, before.id)
             frames = self._lookback(before.closed_to, after.seq) if query is None else self._new(before.seq, after.seq)
             query = self._new_query(frames) if query is None else query
             self.queries.put(name, None, query)
@@ -47,7 +47,7 @@ class QuerySteps(ClosedRanges):
         self.queries.put(name, stored_progress(self.reading.lake.live, self.asset).id, query)
         return written
 
-    def _follows(self, closed_to: int, after: Progress) -> bool:
+    def _can_be_fed(self, closed_to: int, after: Progress) -> bool:
         """Whether a step ends at the operator's watermark, and all of its times are such that Spark's watermark is exact."""
         reads, mark = self.asset.operator.reads, self.reading.operator_timeline(self.asset).after[after.seq]
         oldest = min(closed_to - (reads.lookback_of(which) or 0) for which in range(len(self.asset.inputs)))
@@ -62,8 +62,8 @@ class QuerySteps(ClosedRanges):
         """The rows of new batches."""
         return [self.reading.input(self.asset, which, head, EVER, after) for which in range(len(self.asset.inputs))]
 
-    def _new_query(self, frames: list[DataFrame]) -> OwnQuery:
+    def _new_query(self, frames: list[DataFrame]) -> RunningQuery:
         """A query without state. Files that a killed process left are removed: the table's lock shows that none runs."""
         self.queries.drop(self.asset.name)
         remove_queries(self.reading.spark, self.reading.lake, f"{FOLDER}/{self.asset.name}")
-        return OwnQuery(self.reading.spark, self.reading.lake, self.asset, frames)
+        return RunningQuery(self.reading.spark, self.reading.lake, self.asset, frames)

@@ -20,7 +20,7 @@ from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, prepared
 from platform_defs.engine.inputs.progress import Progress, readers_of, results_table, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.result_rows import result_rows
-from platform_defs.engine.inputs.retained import Cut, Kept, cut_of, has_lost_rows, kept
+from platform_defs.engine.inputs.retained import Cut, KeptDays, cut_of, has_lost_rows, kept_days
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.lake.small_queries import collected
@@ -228,9 +228,9 @@ class Reading:
         """What retention has removed from a source's log; None for nothing."""
         return cut_of(self.lake, self.sources[source])
 
-    def kept(self, asset: DerivedAsset) -> Kept | None:
+    def kept_days(self, asset: DerivedAsset) -> KeptDays | None:
         """From when on an asset can still be computed from its inputs; None if that is from the beginning on."""
-        return kept(self.lake, asset, self.inputs_of(asset), self.sources)
+        return kept_days(self.lake, asset, self.inputs_of(asset), self.sources)
 
     def has_decisions(self, asset: DerivedAsset) -> bool:
         """Whether lateness decisions are recorded for the present generation of an asset's table."""

@@ -79,7 +79,7 @@ class Cut:
     batches: Mapping[int, int] = field(default_factory=dict)
     tables: Mapping[str, RetainedTable] = field(default_factory=dict)
 
-    def held_of(self, seq: int, accepted: int, last_event_time: int | None) -> int:
+    def remaining_rows(self, seq: int, accepted: int, last_event_time: int | None) -> int:
         """The number of rows of a batch that the log still has, according to the ledger.
 
         Args:
@@ -93,7 +93,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptDays:
     """From when on a table can still be computed, and accounted for row by row.
 
     Args:
@@ -147,13 +147,13 @@ def _table(stored: Mapping[str, Any]) -> RetainedTable:
     return RetainedTable(stored["identity"], int(stored["first"]), int(stored["upto"]), days)
 
 
-def write(lake: Lake, contract: SourceContract, cut: Cut) -> None:
+def write_totals(lake: Lake, contract: SourceContract, cut: Cut) -> None:
     """Write the totals of a cut, before it is made."""
     stored = asdict(cut) | {"log": lake.identity(contract.log)}
     replace_file(lake.root, _path(contract.name, cut.number), json.dumps(stored).encode(), lake.storage_options)
 
 
-def forget_earlier(lake: Lake, contract: SourceContract, number: int) -> None:
+def delete_old_totals(lake: Lake, contract: SourceContract, number: int) -> None:
     """Delete the totals of cuts that no reader can be at any more."""
     if number > _KEPT_FILES:
         files, path = filesystem(lake.root, lake.storage_options), _path(contract.name, number - _KEPT_FILES)
@@ -184,7 +184,7 @@ def has_lost_rows(cut: Cut, lake: Lake, asset: DerivedAsset, now: Progress) -> b
     return cut.upto > now.seq or (now.closed_to is not None and cut.before > now.closed_to + 1 - margin(asset))
 
 
-def kept(lake: Lake, asset: DerivedAsset, inputs: Sequence[Input], sources: Mapping[str, SourceContract]) -> Kept | None:
+def kept_days(lake: Lake, asset: DerivedAsset, inputs: Sequence[Input], sources: Mapping[str, SourceContract]) -> KeptDays | None:
     """From when on a table can still be computed; None if that is from the beginning on.
 
     Args:
@@ -207,7 +207,7 @@ def kept(lake: Lake, asset: DerivedAsset, inputs: Sequence[Input], sources: Mapp
     if not starts and not totals:
         return None
     first = -(-max([*starts, *[table.first for table in totals]]) // DAY_MS) * DAY_MS
-    return Kept(first, max(totals, key=lambda table: (table.first, table.upto), default=None), complete_from)
+    return KeptDays(first, max(totals, key=lambda table: (table.first, table.upto), default=None), complete_from)
 
 
 def _start_of(lake: Lake, table: DerivedAsset) -> int | None:

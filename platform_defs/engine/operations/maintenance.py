@@ -35,8 +35,9 @@ from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
-from platform_defs.engine.operations.other_retention import KEEP_ALL, ChangelogRetention, QuarantineRetention, Retentions
-from platform_defs.engine.operations.retention import LogRetention, Removal, Retention
+from platform_defs.engine.operations.changelog_retention import ChangelogRetention
+from platform_defs.engine.operations.quarantine_retention import QuarantineRetention
+from platform_defs.engine.operations.retention import KEEP_ALL, LakeRetention, LogRetention, Removal, Retention
 from platform_defs.engine.operations.sink import Sink, SinkError
 from platform_defs.engine.operations.topic import Topic
 from platform_defs.faults import point
@@ -119,7 +120,7 @@ class Maintenance:
         small_files: compact a table that has this many files below 32 MiB.
         retention_hours: how long a file that no current version needs is kept; None for the table's own (Delta's default
             is 7 days). A shorter time breaks readers that have been reading for longer.
-        retentions: how long changelogs and quarantines keep their rows.
+        lake_retention: how long changelogs and quarantines keep their rows.
         folders: each source's folder of input files.
         sinks: the topics to which tables are published, by table.
     """
@@ -131,7 +132,7 @@ class Maintenance:
     assets: Mapping[str, DerivedAsset]
     small_files: int = 16
     retention_hours: int | None = None
-    retentions: Retentions = KEEP_ALL
+    lake_retention: LakeRetention = KEEP_ALL
     folders: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, Sink] = field(default_factory=dict, repr=False)
 
@@ -150,11 +151,11 @@ class Maintenance:
         yield _Kept(TABLE, "ledger", ())
         for source in self.sources.values():
             yield _Kept(source.log, "ledger", (ATTEMPT,), LogRetention(self._reading, source, self._snapshot))
-            rejected = QuarantineRetention(self._reading, source, self.retentions.quarantines, self.folders.get(source.name))
+            rejected = QuarantineRetention(self._reading, source, self.lake_retention.quarantines, self.folders.get(source.name))
             yield _Kept(source.quarantine, "ledger", (ATTEMPT,), rejected)
         for asset in self.assets.values():
             if asset.operator.emits.upserts:
-                changes = ChangelogRetention(self._reading, asset, self.retentions.changelogs, partial(self._published, asset.name))
+                changes = ChangelogRetention(self._reading, asset, self.lake_retention.changelogs, partial(self._published, asset.name))
                 yield _Kept(asset.changelog, asset.name, (PROGRESS,), changes)
                 yield _Kept(asset.name, asset.name, (APPLIED,))
             else:

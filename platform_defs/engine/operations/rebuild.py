@@ -69,7 +69,7 @@ def _repair(advance: Advance, first: date, last: date) -> Rebuilt:
 
 def _kept_from(advance: Advance) -> date | None:
     """The first day that can be computed; None if all can."""
-    kept = advance.reading.kept(advance.asset)
+    kept = advance.reading.kept_days(advance.asset)
     return None if kept is None else day_of(kept.first)
 
 
@@ -125,7 +125,7 @@ def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream:
 def _check_kept(advance: Advance) -> None:
     """Raise if a table has results that cannot be computed again. Of one that was emptied, or has lost its progress, nothing is known."""
     now = _stored(advance)
-    kept = advance.reading.kept(advance.asset) if now.seq else None
+    kept = advance.reading.kept_days(advance.asset) if now.seq else None
     if kept is not None and (now.complete_from is None or now.complete_from < kept.first):
         raise ProgressError.loses_results(advance.asset.name, str(day_of(kept.first)))
 

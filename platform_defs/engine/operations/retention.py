@@ -23,7 +23,7 @@ from platform_defs.engine.ingest.uncommitted import ATTEMPT
 from platform_defs.engine.inputs.progress import stored_progress, table_identity
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, forget_earlier, margin, write
+from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, delete_old_totals, margin, write_totals
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.ledger.errors import LedgerError
@@ -51,6 +51,23 @@ class Removal:
     held_back: str | None = None
     cut: Cut | None = None
     number: int | None = None
+
+
+@dataclass(frozen=True)
+class LakeRetention:
+    """How long all changelogs and all quarantines of a lake are kept, in ms of the wall clock; None for ever.
+
+    Args:
+        changelogs: the steps of upserted tables.
+        quarantines: rejected rows. A file of which no row was read stays listed until it is read.
+    """
+
+    changelogs: int | None = None
+    quarantines: int | None = None
+
+
+KEEP_ALL = LakeRetention()
+"""Nothing is removed."""
 
 
 class Retention(Protocol):
@@ -122,11 +139,11 @@ class LogRetention:
         if seen is None or (seen.transaction_version(RETENTION) or 0) != cut.number - 1:
             return Removal(held_back="another maintenance removed rows meanwhile")
         point("retention.before_totals")
-        write(lake, self.contract, cut)
+        write_totals(lake, self.contract, cut)
         point("retention.after_totals")
         lake.remove(self.reading.spark, self.contract.log, _condition(cut.before, cut.upto), cut.number, seen)
         point("retention.after_remove")
-        forget_earlier(lake, self.contract, cut.number)
+        delete_old_totals(lake, self.contract, cut.number)
         return planned
 
     @property
@@ -137,7 +154,7 @@ class LogRetention:
         """The first day that every table can still compute."""
         if cut is None:
             return None
-        starts = [kept.first for asset in self._readers if (kept := self.reading.kept(asset)) is not None]
+        starts = [kept.first for asset in self._readers if (kept := self.reading.kept_days(asset)) is not None]
         return str(day_of(max(starts, default=-(-cut.before // DAY_MS) * DAY_MS)))
 
     def _limit(self, retention: int) -> _Limit:
@@ -153,8 +170,8 @@ class LogRetention:
             final = final_before(self.reading, asset) if asset.operator.reads.closes_ranges else found.first
             if final is None:
                 raise _HeldBackError(f"results of {asset.name} may still change at any age")
-            slower = final < found.first
-            why = f"{asset.name} may still read rows of {day_of(final)}" if slower else found.why
+            is_earlier = final < found.first
+            why = f"{asset.name} may still read rows of {day_of(final)}" if is_earlier else found.why
             found = _Limit(min(found.first, final), min(found.upto, now.seq), why)
         return _Limit(found.first // DAY_MS * DAY_MS, found.upto, found.why)
 
@@ -167,12 +184,12 @@ class LogRetention:
         if before < known.before:
             return None
         batches = self._batches(before, limit.upto)
-        counts = self._counts(before, limit.upto) if any(known.held_of(seq, rows, last) for seq, rows, _, last in batches) else {}
+        counts = self._counts(before, limit.upto) if any(known.remaining_rows(seq, rows, last) for seq, rows, _, last in batches) else {}
         if not counts:
             return None
         split = dict[int, int]()
         for seq, rows, _, last in batches:
-            held = known.held_of(seq, rows, last)
+            held = known.remaining_rows(seq, rows, last)
             if last >= before:
                 split[seq] = rows - held + counts.get(seq, 0)
             elif held != counts.get(seq, 0):
@@ -205,7 +222,7 @@ class LogRetention:
             _HeldBackError: the account of one of these days does not hold.
         """
         advance = self.snapshot(asset.name)
-        reading, kept = advance.reading, advance.reading.kept(asset)
+        reading, kept = advance.reading, advance.reading.kept_days(asset)
         first = limit.first if kept is None else max(limit.first, kept.first)
         times = [t for name in asset.inputs if (t := reading.ledger.source(name).oldest) is not None]
         days = day_of(min([*times, first - 1])), day_of(first) - timedelta(days=1)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, cut_of, forget_earlier, write
+from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, cut_of, delete_old_totals, write_totals
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from tests.support.small_sources import source
@@ -36,13 +36,13 @@ def removed(lake: Lake, number: int, condition: str) -> None:
     ids=["all of it left", "a part left", "no row left", "an unknown newest row", "the last batch", "a later batch"],
 )
 def test_a_batch_has_left_by_its_newest_row_or_in_part(seq: int, newest: int | None, held: int) -> None:
-    assert Cut(1, 100, 7, batches={3: 2}).held_of(seq, 10, newest) == held
+    assert Cut(1, 100, 7, batches={3: 2}).remaining_rows(seq, 10, newest) == held
 
 
 def test_totals_count_only_once_the_rows_are_removed(lake: Lake) -> None:
-    write(lake, L, Cut(1, 5, 1, 9))
+    write_totals(lake, L, Cut(1, 5, 1, 9))
     assert cut_of(lake, L) is None
-    write(lake, L, Cut(1, 6, 2, 1, {2: 4}, TABLES))
+    write_totals(lake, L, Cut(1, 6, 2, 1, {2: 4}, TABLES))
     before = PinnedLake.of(lake)
     assert before.delta(L.log) is not None
     removed(lake, 1, "seq = 1")
@@ -51,7 +51,7 @@ def test_totals_count_only_once_the_rows_are_removed(lake: Lake) -> None:
 
 
 def test_a_checkpoint_and_a_truncated_log_keep_the_number(lake: Lake) -> None:
-    write(lake, L, Cut(1, 5, 1, 1))
+    write_totals(lake, L, Cut(1, 5, 1, 1))
     removed(lake, 1, "seq = 1")
     write_deltalake(lake.path(L.log), pa.table({"seq": [4]}), mode="append")
     DeltaTable(lake.path(L.log)).create_checkpoint()
@@ -67,7 +67,7 @@ def test_a_lost_file_and_one_of_another_log_are_reported(lake: Lake, tmp_path: P
         cut_of(lake, L)
     other = Lake(str(tmp_path / "other"))
     write_deltalake(other.path(L.log), pa.table({"seq": [1]}))
-    write(other, L, Cut(1, 5, 1, 1))
+    write_totals(other, L, Cut(1, 5, 1, 1))
     Path(lake.root, "_retained", "l").mkdir(parents=True)
     Path(other.root, "_retained", "l", "1.json").rename(Path(lake.root, "_retained", "l", "1.json"))
     with pytest.raises(LakeError, match="it is of another log"):
@@ -76,7 +76,7 @@ def test_a_lost_file_and_one_of_another_log_are_reported(lake: Lake, tmp_path: P
 
 def test_old_files_are_deleted(lake: Lake) -> None:
     for number in range(1, 11):
-        write(lake, L, Cut(number, 5, 1, 1))
-        forget_earlier(lake, L, number)
-    forget_earlier(lake, L, 10)
+        write_totals(lake, L, Cut(number, 5, 1, 1))
+        delete_old_totals(lake, L, number)
+    delete_old_totals(lake, L, 10)
     assert sorted(int(file.stem) for file in Path(lake.root, "_retained", "l").iterdir()) == [*range(3, 11)]

@@ -13,7 +13,7 @@ from platform_defs.cli import status
 from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations.maintenance import Maintained
-from platform_defs.engine.operations.other_retention import Retentions
+from platform_defs.engine.operations.retention import LakeRetention
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
@@ -204,7 +204,7 @@ def test_lost_totals_are_reported(engine: Engine, make_engine: MakeEngine) -> No
 @pytest.fixture
 def counted(make_engine: MakeEngine, clock: Clock) -> Engine:
     """A total of three batches that were handled on three days, and two rejected rows of the first."""
-    engine = replace(make_engine([source("l")], [TOTAL]), retentions=Retentions(DAY, DAY))
+    engine = replace(make_engine([source("l")], [TOTAL]), lake_retention=LakeRetention(DAY, DAY))
     for day in range(3):
         land(engine, "l", f"{day}.jsonl", [Event(k, 1, day * HOUR).line for k in "ab"] + (["{cut", "{torn"] if not day else []))
         engine.ingest()

@@ -63,7 +63,7 @@ class FakeEngine:
     def queries(self) -> "FakeEngine":
         return self
 
-    def kept(self) -> AbstractContextManager[None]:
+    def enabled(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def recorded_of_account(self, name: str) -> AbstractContextManager[None]:

@@ -1,6 +1,6 @@
 """Steps of a join and of windows by closed ranges and by a streaming query, for several sizes of the lookback.
 
-`python -m benchmarks.own_queries FOLDER join|windows [ROWS...]` prints the median seconds of a step, with its commit, for each number of
+`python -m benchmarks.stream_queries FOLDER join|windows [ROWS...]` prints the median seconds of a step, with its commit, for each number of
 rows that the operator looks back at, of each source. A step has 1,000 new rows of each.
 """
 
@@ -55,7 +55,7 @@ def _land(spark: SparkSession, folder: Path, n: int, rows: int, first: int, leng
 def _steps(spark: SparkSession, folder: Path, operator: Operator, rows: int) -> dict[str, list[float]]:
     """The seconds of each step, by table."""
     engine, took = _engine(spark, folder, operator), {name: list[float]() for name in WAYS}
-    with engine.queries.kept():
+    with engine.queries.enabled():
         _land(spark, folder, 0, rows, START, DAY_MS)
         for n in range(1, STEPS + 1):
             engine.ingest()

@@ -77,7 +77,7 @@ class QueryError(TidemarkError, RuntimeError):
         )
 
 
-class OwnQuery:
+class RunningQuery:
     """A running query of a table.
 
     Args:
@@ -186,31 +186,31 @@ class OwnQuery:
         return self._lake.path(f"{self._folder}/{part}")
 
 
-class OwnQueries:
+class RunningQueries:
     """The queries that run in this process, by table, each with the id of the table's step up to which it was fed."""
 
     def __init__(self) -> None:
-        self._running, self._lock = dict[str, tuple[str | None, OwnQuery]](), Lock()
-        self.are_kept = False
+        self._running, self._lock = dict[str, tuple[str | None, RunningQuery]](), Lock()
+        self.are_enabled = False
         """Whether a stream runs that goes on: only then a query has a use after the step for which it is started."""
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def enabled(self) -> Iterator[None]:
         """Let tables be computed by queries while the block runs, and end them after it."""
-        self.are_kept = True
+        self.are_enabled = True
         try:
             yield
         finally:
-            self.are_kept = False
+            self.are_enabled = False
             self.stop()
 
-    def following(self, table: str, step: str | None) -> OwnQuery | None:
+    def fed_up_to(self, table: str, step: str | None) -> RunningQuery | None:
         """The query of a table whose newest step has an id; None if none runs that was fed exactly this far, or it is old."""
         with self._lock:
             step_of, query = self._running.get(table, (None, None))
         return query if query is not None and step_of == step is not None and query.steps < MOST_STEPS else None
 
-    def put(self, table: str, step: str | None, query: OwnQuery) -> None:
+    def put(self, table: str, step: str | None, query: RunningQuery) -> None:
         """Remember that a query was fed up to a step."""
         with self._lock:
             self._running[table] = step, query

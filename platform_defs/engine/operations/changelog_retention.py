@@ -1,4 +1,4 @@
-"""Retention of quarantines and changelogs: old rows of a quarantine are removed, old steps of a changelog are replaced by their result."""
+"""Retention of changelogs: replace old steps by their result."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,103 +6,17 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from assets.contracts import DerivedAsset, SourceContract
-from assets.days import day_of
+from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, STEP
-from operators.timing import DAY_MS, timestamp
-from platform_defs.engine.formats.files import hadoop_file, one_path
+from operators.timing import timestamp
 from platform_defs.engine.inputs.changelog_reader import APPLIED, result_of_changelog, steps_of
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.lake.sql_rows import sql_rows
-from platform_defs.engine.operations.retention import Removal, before_sql, unfinished_ingest
+from platform_defs.engine.operations.retention import Removal, before_sql
 from platform_defs.faults import point
-
-
-@dataclass(frozen=True)
-class Retentions:
-    """How long the lake keeps what no setting of a source is about, in ms of the wall clock; None for ever.
-
-    Args:
-        changelogs: the steps of upserted tables.
-        quarantines: rejected rows. A file of which no row was read stays listed until it is read.
-    """
-
-    changelogs: int | None = None
-    quarantines: int | None = None
-
-
-KEEP_ALL = Retentions()
-"""Nothing is removed."""
-
-
-@dataclass(frozen=True)
-class QuarantineRetention:
-    """Removes rows from the quarantine of one source, by whole days (UTC) of the time at which they were rejected.
-
-    Args:
-        reading: reads the lake.
-        contract: the source.
-        retention: in ms; None to remove nothing more.
-        folder: the source's folder of input files; None if it has none.
-    """
-
-    reading: Reading
-    contract: SourceContract
-    retention: int | None
-    folder: str | None
-
-    def plan(self) -> Removal | None:
-        """What is to be removed; None if nothing is, and nothing was."""
-        lake, table = self.reading.lake, self.contract.quarantine
-        known = lake.transaction(table, RETENTION)
-        kept_from = None if known is None else str(day_of(known * DAY_MS))
-        if self.retention is None:
-            return None if known is None else Removal(kept_from=kept_from)
-        first = (self.reading.ledger.now() - self.retention) // DAY_MS
-        found = sql_rows(lake, {"rejected": table}, f"SELECT count(*) AS rows FROM rejected WHERE {_rejected_before(first)}").to_pylist()
-        if (known is not None and first <= known) or not found[0]["rows"]:
-            return Removal(kept_from=kept_from)
-        if (why := self._held_back()) is not None:
-            return Removal(kept_from=kept_from, held_back=why)
-        return Removal(found[0]["rows"], str(day_of(first * DAY_MS)), number=first)
-
-    def remove(self, planned: Removal) -> Removal:
-        """Remove the planned rows. The caller holds the ledger's lock.
-
-        Raises:
-            LakeError: another writer has committed.
-        """
-        lake, table = self.reading.lake, self.contract.quarantine
-        seen = lake.delta(table)
-        if planned.number is None or seen is None:
-            return planned
-        if (why := self._held_back()) is not None:
-            return Removal(held_back=why)
-        point("retention.before_quarantine")
-        lake.remove(self.reading.spark, table, _rejected_before(planned.number), planned.number, seen)
-        point("retention.after_quarantine")
-        return planned
-
-    def _held_back(self) -> str | None:
-        """Why no row may leave: an ingest or a release was interrupted, and the next one goes on with its rows."""
-        if (why := unfinished_ingest(self.reading, self.contract, self.contract.quarantine)) is not None:
-            return why
-        if self.folder is not None and self._has_unfinished_release(self.folder):
-            return f"a release of rows of {self.contract.name} was interrupted; run `tidemark quarantine release` again"
-        return None
-
-    def _has_unfinished_release(self, folder: str) -> bool:
-        files, path = hadoop_file(self.reading.spark, one_path(folder))
-        names = [str(s.getPath().getName()) for s in files.listStatus(path)] if files.exists(path) else []
-        return any(name.startswith(".released-") for name in names)
-
-
-def _rejected_before(day: int) -> str:
-    """The rows that were rejected before a day, without those that stand for a whole file, in the SQL of DataFusion."""
-    return f"{before_sql('ingested_at', day * DAY_MS)} AND raw <> path"
 
 
 @dataclass(frozen=True)

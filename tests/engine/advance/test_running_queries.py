@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from platform_defs.engine.advance.own_queries import MOST_STEPS, OwnQueries
+from platform_defs.engine.advance.running_queries import MOST_STEPS, RunningQueries
 
 
 class FakeQuery:
@@ -15,8 +15,8 @@ class FakeQuery:
         self.stopped += 1
 
 
-def _queries(step: str | None, query: Any) -> OwnQueries:
-    queries = OwnQueries()
+def _queries(step: str | None, query: Any) -> RunningQueries:
+    queries = RunningQueries()
     queries.put("pairs", step, query)
     return queries
 
@@ -24,30 +24,30 @@ def _queries(step: str | None, query: Any) -> OwnQueries:
 def test_a_step_continues_only_the_query_that_was_fed_the_step_before() -> None:
     query = FakeQuery()
     queries = _queries("s3", query)
-    assert queries.following("pairs", "s3") is query
-    assert queries.following("pairs", "s4") is queries.following("pairs", "s2") is queries.following("others", "s3") is None
+    assert queries.fed_up_to("pairs", "s3") is query
+    assert queries.fed_up_to("pairs", "s4") is queries.fed_up_to("pairs", "s2") is queries.fed_up_to("others", "s3") is None
     queries.put("pairs", "s4", query)  # pyright: ignore[reportArgumentType]
-    assert queries.following("pairs", "s4") is query
+    assert queries.fed_up_to("pairs", "s4") is query
 
 
 def test_no_step_continues_a_query_in_the_middle_of_a_step() -> None:
     queries = _queries(None, FakeQuery())
-    assert queries.following("pairs", "s3") is None
-    assert queries.following("pairs", None) is None, "a table without a step has no id either"
+    assert queries.fed_up_to("pairs", "s3") is None
+    assert queries.fed_up_to("pairs", None) is None, "a table without a step has no id either"
 
 
 def test_an_old_query_is_replaced() -> None:
     query = FakeQuery()
     query.steps = MOST_STEPS
-    assert _queries("s3", query).following("pairs", "s3") is None
+    assert _queries("s3", query).fed_up_to("pairs", "s3") is None
 
 
 def test_queries_end_with_the_stream_and_are_used_only_in_it() -> None:
-    query, queries = FakeQuery(), OwnQueries()
-    assert not queries.are_kept
-    with queries.kept():
+    query, queries = FakeQuery(), RunningQueries()
+    assert not queries.are_enabled
+    with queries.enabled():
         queries.put("pairs", "s3", query)  # pyright: ignore[reportArgumentType]
-        assert queries.are_kept
-    assert (query.stopped, queries.are_kept, queries.following("pairs", "s3")) == (1, False, None)
+        assert queries.are_enabled
+    assert (query.stopped, queries.are_enabled, queries.fed_up_to("pairs", "s3")) == (1, False, None)
     queries.drop("pairs")
     assert query.stopped == 1
