@@ -1,4 +1,4 @@
-"""Which tables can read a source whose event log loses old rows."""
+"""Which tables can read a source with a `retention`."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from operators.steps import FOREVER, NewRows
 
 
 def check_retention(table: DerivedAsset, tables: Mapping[str, DerivedAsset], sources: Mapping[str, SourceContract]) -> None:
-    """Raise if a table may read rows of any age of a source that has a `retention`: none of them could ever be removed.
+    """Raise if a table may read rows of any age of a source that has a `retention`, because no row could ever be removed.
 
     Args:
         table: the table.
@@ -32,7 +32,7 @@ def _reads_any_age(table: DerivedAsset, which: int) -> str | None:
     if isinstance(reads, NewRows):
         return None
     if not reads.closes_ranges:
-        ttl = ", and a `ttl` does not end that: a key that goes on has its first row for ever" if reads.ttl is not None else ""
+        ttl = ", and a `ttl` does not end that: a key that never expires needs its first row for ever" if reads.ttl is not None else ""
         return f"{kind} reads all rows of a key again{ttl}; use a window, or an operator that merges new rows"
     if reads.is_by_arrival(which):
         return f"{kind} looks up versions by arrival; look them up by event time, with a `max_age`"

@@ -77,9 +77,9 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         early: when pairs that are not final are shown, in `early/<asset>`: `EveryStep` or `EveryInterval`; None for never. For `semi`
             these are the left rows that have a match so far, by `EveryStep`. Unmatched rows are shown only when they are final. The
             results do not depend on this parameter.
-        time_buckets: whether rows of a key are compared only within buckets of time, about five times as long as the interval. That is
-            for keys with very many rows: without buckets the cost of a key grows with the square of its rows. `full` then joins twice.
-            The engine uses buckets for steps with such keys by itself. The results do not depend on this parameter.
+        time_buckets: whether rows of a key are compared only within buckets of time, four times as long as the interval. That is for
+            keys with very many rows: without buckets the cost of a key grows with the square of its rows. `full` then joins twice.
+            The engine chooses buckets by itself for large steps with such keys. The results do not depend on this parameter.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.

@@ -1,6 +1,6 @@
-"""Streams whose watermark is the engine's: the event times that Spark sees, and its watermark, for which its rules are the engine's rules.
+"""Event times and watermarks for Spark, chosen so that Spark decides about late and final rows as the engine does.
 
-The engine moves Spark's watermark itself, to a value that follows from the watermark in its ledger. The two have different rules:
+The engine sets Spark's watermark to a value that follows from the watermark in its ledger. The two have different rules:
 
 - Spark drops a row of a join if `time <= watermark`. In the engine a row is late if `time < watermark`.
 - Spark removes a left row without a match if `time + upper + 1 ms <= watermark`. In the engine it is final under the same condition.
@@ -12,7 +12,7 @@ the engine's rules, in whole milliseconds.
 Spark drops a row of a window, and emits the window, if `end <= watermark`. In the engine both happen at `end - 1 <= watermark`, so
 Spark's watermark is `w + 1`.
 
-A join's bounds include 0: Spark would leave a row out of its state, and lose it, that could be removed when it arrives.
+`within` extends the bounds of a join so that they include 0. Otherwise Spark could remove a row when it arrives, and so lose it.
 
 Spark's watermark is never below 1970, and the bounds of a join are exact up to the year 3000: they are doubles, in microseconds.
 """

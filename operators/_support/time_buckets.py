@@ -1,7 +1,7 @@
 """Buckets of time for an interval join, so that a row is compared only with the rows of its key at about its time.
 
 Without buckets a join compares every two rows of a key, so that its cost grows with the square of the rows per key. With them, each row of
-one side is in the bucket of its time, and each row of the other side in every bucket that contains times within its bounds: two at most.
+one side is in the bucket of its time, and each row of the other side in every bucket that contains times within its bounds, at most two.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from operators.columns import temporary
 from operators.timing import Interval
 
 _BOUNDS_PER_BUCKET = 4
-"""The length of a bucket, in lengths of the interval: one row of four has times of two buckets within its bounds, and is copied."""
+"""The length of a bucket, in lengths of the interval. The bounds of one row of four extend over two buckets, so that row is copied."""
 _BUCKETS = temporary("left_bucket"), temporary("right_bucket")
 
 

@@ -31,7 +31,7 @@ def retained_accounts(advance: Advance, kept: KeptDays, days: tuple[date, date] 
 
     Args:
         advance: the asset.
-        kept: from when on it is accounted for row by row.
+        kept: the days that are accounted for row by row.
         days: the first and the last day; None for all.
     """
     if days is not None and days[0] >= day_of_time(kept.first):
@@ -71,7 +71,7 @@ def add(sums: Sums, more: Iterable[tuple[tuple[str, date], Mapping[str, int]]], 
 
 
 def start_of(advance: Advance, kept: KeptDays | None) -> int | None:
-    """The first event time of the rows that count: of results that were made after rows had been removed, those from their beginning on."""
+    """The first event time of the rows that count for a table of results that was made after rows had been removed; None if all count."""
     return kept.complete_from if kept is not None and advance.asset.operator.reads.closes_ranges else None
 
 

@@ -1,4 +1,4 @@
-"""Kept rows of an upserted table: a step reads its new rows, and of older rows only those that it still needs."""
+"""Kept rows of an upserted table: a step reads its new rows, and only those older rows that are still needed."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class StepRows:
 
     Args:
         kept: all kept rows; None if they are made from the log.
-        new: the rows of the batches up to which the kept rows are not complete.
+        new: the rows of the batches that the kept rows do not include yet.
         keys: the keys of the new rows, and those from which a row has moved.
         rows: every needed row of these keys.
     """
@@ -115,7 +115,7 @@ class KeptRows:
         return 0 if since > before.seq or had_other_clock else since
 
     def _may_need_forgotten(self, since: int, after: Progress) -> bool:
-        """Whether a new row may be within the TTL of a forgotten row: it is more than the TTL behind the watermark."""
+        """Whether a new row may be within the TTL of a forgotten row, because it is more than the TTL behind the watermark."""
         if self._keeps.ttl is None or self.reads.ttl_by == "processing":
             return False
         mark = present(self.reading, self.asset, "event", since)
@@ -140,7 +140,7 @@ class KeptRows:
         return with_keys(self.reading.lake, self.asset.kept, held, keys)
 
     def _forgotten_keys(self, held: DataFrame, oldest: int) -> DataFrame:
-        """The keys of which no row is needed any more."""
+        """The keys whose rows are no longer needed."""
         ends = held.groupBy(*self.reads.key).agg(F.max(PERIOD_END).alias(PERIOD_END))
         return ends.where(F.col(PERIOD_END) < oldest).select(*self.reads.key)
 

@@ -49,7 +49,7 @@ class KeptVersions:
 
     @classmethod
     def of(cls, reading: Reading, asset: DerivedAsset) -> "KeptVersions | None":
-        """The kept versions of an asset; None if it has no input of versions of which a step needs old ones, or it is a table."""
+        """The kept versions of an asset; None if no input has versions of any age, or that input is a table."""
         reads = asset.operator.reads
         inputs = [n for n in range(len(asset.inputs)) if reads.is_versioned(n) and reads.lookback_of(n) is None]
         if len(inputs) != 1 or not isinstance(asset.operator, KeepsVersions) or not reading.input_named(asset.inputs[inputs[0]]).is_source:
@@ -124,7 +124,7 @@ class KeptVersions:
         return _Complete(first - 1, closed_to + 1)
 
     def _lacking(self, known: _Complete | None, to: _Complete, head: int) -> int:
-        """About how many versions are complete after a step and not kept, by the ledger."""
+        """About how many versions of the log, by the ledger's counts, kept versions would take in after a step."""
         after = known.upto if known is not None and self._is_by_arrival else 0
         batches = self.reading.ledger.source(self.asset.inputs[self.which]).batches_with_rows(
             after, to.upto if self._is_by_arrival else head

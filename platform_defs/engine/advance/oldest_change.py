@@ -1,4 +1,4 @@
-"""How far back a table may still change, so that retention keeps the rows that it needs for that."""
+"""How far back a table may still change: retention keeps the rows that such changes need."""
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine.advance.corrections import unread_corrections

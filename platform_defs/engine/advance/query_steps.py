@@ -20,7 +20,7 @@ class QuerySteps(ClosedRanges):
     """Advances a table by its streaming query.
 
     The first step of a query reads what a closed range reads, and fills the query's state with it. Each later step reads new batches only.
-    A step that does not end at the operator's watermark is computed as a closed range, and ends the query: the table is far behind.
+    A step that does not end at the operator's watermark, because the table is far behind, is computed as a closed range and ends the query.
 
     Args:
         queries: the running queries.
@@ -41,14 +41,14 @@ class QuerySteps(ClosedRanges):
             self.queries.put(name, None, query)
             results = query.results(frames, ClosedRange(before.closed_to, after.closed_to))
             written = AppendedTable(self.reading, self.asset).append(self.asset.shaped(results), after)
-        except BaseException:  # the state of the query is ahead of the table
+        except BaseException:  # the query's state is ahead of the table
             self.queries.drop(name)
             raise
         self.queries.put(name, stored_progress(self.reading.lake.live, self.asset).id, query)
         return written
 
     def _can_be_fed(self, closed_to: int, after: Progress) -> bool:
-        """Whether a step ends at the operator's watermark, and all of its times are such that Spark's watermark is exact."""
+        """Whether a step ends at the operator's watermark, and Spark's watermark is exact for all of its times."""
         reads, mark = self.asset.operator.reads, self.reading.operator_timeline(self.asset).after[after.seq]
         oldest = min(closed_to - (reads.lookback_of(which) or 0) for which in range(len(self.asset.inputs)))
         return mark is not None and after.closed_to == mark < _LAST_TIME and oldest > _FIRST_TIME

@@ -1,4 +1,4 @@
-"""Find the steps whose keys have so many rows that a join must split them by time.
+"""Find the steps whose keys have so many rows that a join should split them by time.
 
 A join compares every two rows of a key. That is quick if keys have few rows, but the cost of a key grows with the square of its rows.
 Before a step over many rows, a short part of its time is read, to estimate how many comparisons each row would take.
@@ -22,11 +22,11 @@ from platform_defs.engine.lake.small_queries import collected
 MANY_ROWS = 1_000_000
 """A step over fewer rows is not estimated: the estimate would take longer than it could save."""
 _PARTS = 16
-"""The estimate reads one of so many parts of the rows."""
+"""The estimate reads one of this many parts of the rows."""
 _MANY_COMPARISONS = 64
 """The comparisons for each row from which a join in buckets of time is quicker, although each row costs more with them."""
 _GROUPS = 1 << 16
-"""Keys are counted in so many groups, by a hash, so that the estimate does not shuffle all keys."""
+"""Keys are counted in this many groups, by a hash, so that the estimate does not shuffle all keys."""
 
 
 def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head: int) -> DerivedAsset:
@@ -52,7 +52,7 @@ def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head
 
 
 def _comparisons_per_row(frames: Sequence[DataFrame], key: Sequence[str]) -> float:
-    """About how often a join of two frames compares two rows of a key, for each row of both."""
+    """About how many comparisons of two rows of a key a join of two frames makes, per row of both frames."""
     left, right = (_rows_by_group(frame, key, which) for which, frame in enumerate(frames))
     groups = left.unionByName(right).groupBy("group").agg(F.sum("n_0").alias("n_0"), F.sum("n_1").alias("n_1"))
     [(pairs, n_0, n_1)] = collected(groups.agg(F.sum(F.col("n_0") * F.col("n_1")), F.sum("n_0"), F.sum("n_1")))

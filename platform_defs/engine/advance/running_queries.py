@@ -1,7 +1,7 @@
 """The streaming queries of tables with `streams_as="query"`: each keeps the operator's state in Spark while a stream runs.
 
-A query is a cache of what a step would read from the event logs. It is started from the logs, it is fed the rows of each step, and it is
-dropped when it does not fit the table any more. Nothing of it is read by a later process.
+A query is a cache of what a step would read from the event logs. It starts with rows of the logs, and is fed the rows of each step. It is
+dropped when the table has a step that it was not fed. No later process reads its files.
 """
 
 import uuid
@@ -33,7 +33,7 @@ from platform_defs.engine.lake.tables import Lake
 FOLDER = "_queries"
 """The folder of the lake for the input, the checkpoints and the output of running queries. No table can have this name."""
 MOST_STEPS = 1_000
-"""A query that was fed so many steps is replaced by a new one, so that its input and output do not grow for ever."""
+"""After this many steps a query is replaced by a new one, so that its input and output do not grow for ever."""
 _MARK, _WHICH, _FED = "mark", "which", "fed"
 _SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",  # a watermark finalizes results at once, without further rows
@@ -61,7 +61,7 @@ class QueryError(TidemarkError, RuntimeError):
 
     @classmethod
     def behind(cls, table: str, reached: str, wanted: str) -> "QueryError":
-        """The query has ended, or its watermark is another one than it was given."""
+        """The query has ended, or has not reached the watermark that it was given."""
         return cls(
             f"Spark's query of table {table!r} has the watermark {reached}, and not {wanted}; nothing was committed, and the next step "
             "starts the query again. If this repeats, set `streams_as` to 'ranges', and report it"
@@ -165,7 +165,7 @@ class RunningQuery:
         return source.where(F.greatest(is_own, F.spark_partition_id() < 0)).select(f"{_column(which)}.*")
 
     def _require_all(self, query: StreamingQuery, mark: int) -> None:
-        """Raise `QueryError` if Spark dropped a row since the last step, or has not reached the watermark: the state would be wrong."""
+        """Raise `QueryError` if Spark dropped a row since the last step, or has not reached the watermark: its state is then wrong."""
         done = [one for one in query.recentProgress if one.batchId > self._last_batch]
         self._last_batch = max([self._last_batch, *[one.batchId for one in done]])
         if dropped := sum(state.numRowsDroppedByWatermark for one in done for state in one.stateOperators):
@@ -192,7 +192,7 @@ class RunningQueries:
     def __init__(self) -> None:
         self._running, self._lock = dict[str, tuple[str | None, RunningQuery]](), Lock()
         self.are_enabled = False
-        """Whether a stream runs that goes on: only then a query has a use after the step for which it is started."""
+        """Whether a continuous stream runs; otherwise a query would be of no use after the step for which it starts."""
 
     @contextmanager
     def enabled(self) -> Iterator[None]:
@@ -205,7 +205,7 @@ class RunningQueries:
             self.stop()
 
     def fed_up_to(self, table: str, step: str | None) -> RunningQuery | None:
-        """The query of a table whose newest step has an id; None if none runs that was fed exactly this far, or it is old."""
+        """The running query of a table that was fed exactly the steps up to one, given by its id; None if there is none, or it is old."""
         with self._lock:
             step_of, query = self._running.get(table, (None, None))
         return query if query is not None and step_of == step is not None and query.steps < MOST_STEPS else None

@@ -229,7 +229,7 @@ class Reading:
         return cut_of(self.lake, self.sources[source])
 
     def kept_days(self, asset: DerivedAsset) -> KeptDays | None:
-        """From when on an asset can still be computed from its inputs; None if that is from the beginning on."""
+        """The days of which an asset can still be computed from its inputs; None for all."""
         return kept_days(self.lake, asset, self.inputs_of(asset), self.sources)
 
     def has_decisions(self, asset: DerivedAsset) -> bool:

@@ -1,8 +1,8 @@
-"""What retention has removed from event logs, and from when on a table can still be computed from the rest.
+"""What retention has removed from event logs, and from which day on a table can still be computed.
 
 A cut removes the rows of one log with `event_time < before` in the batches up to `upto`. Its number is in the Delta commit that removes the
-rows. What has to be known of the removed rows is in one JSON file for each cut, which is written before that commit: the file of a cut
-that was never committed has no effect, and is replaced. So a reader of any version of the log finds the totals that belong to it.
+rows. The totals of the removed rows are in one JSON file for each cut, which is written before that commit. The file of a cut that was
+never committed has no effect, and is replaced. So a reader of any version of the log finds the totals that belong to it.
 """
 
 import json
@@ -24,7 +24,7 @@ from platform_defs.engine.lake.tables import Lake
 
 FOLDER = "_retained"
 _KEPT_FILES = 8
-"""Files of so many cuts are kept, for readers of earlier versions of the log."""
+"""The number of cuts whose files are kept, for readers of earlier versions of the log."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RetainedTable:
     """The day totals of one table at a cut.
 
     Args:
-        identity: the table that was accounted for; the totals are not those of a table that was rebuilt since.
+        identity: identifies the table that was accounted for; the totals do not apply to a table that was rebuilt since.
         first: the first day that is still accounted for row by row, as its first ms.
         upto: the totals are of the rows of batches up to this one.
         days: the totals of all days before.
@@ -61,14 +61,14 @@ class RetainedTable:
 
 @dataclass(frozen=True)
 class Cut:
-    """What the cuts of an event log have removed, all taken together.
+    """What all cuts of an event log have removed.
 
     Args:
         number: how many cuts there were.
-        before: they removed the rows with an event time before this one, in epoch ms.
-        upto: of these the rows of batches up to this one.
+        before: the rows with earlier event times were removed, in epoch ms.
+        upto: only rows of batches up to this one were removed.
         rows: the number of rows.
-        batches: of the batches that have other rows too, the number of removed rows.
+        batches: the number of removed rows of each batch that has later rows too.
         tables: the totals of the tables that read the source, by name.
     """
 
@@ -94,12 +94,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class KeptDays:
-    """From when on a table can still be computed, and accounted for row by row.
+    """The days of which a table can still be computed, and accounted for row by row.
 
     Args:
         first: the first ms of the first such day.
         totals: the totals of the days before; None if the table never accounted for them.
-        complete_from: the first ms of the table's results; None if it has results from the beginning on.
+        complete_from: the first ms from which on the table is complete; None if it is from the beginning on.
     """
 
     first: int
@@ -154,7 +154,7 @@ def write_totals(lake: Lake, contract: SourceContract, cut: Cut) -> None:
 
 
 def delete_old_totals(lake: Lake, contract: SourceContract, number: int) -> None:
-    """Delete the totals of cuts that no reader can be at any more."""
+    """Delete the totals of an old cut, which no reader needs any more."""
     if number > _KEPT_FILES:
         files, path = filesystem(lake.root, lake.storage_options), _path(contract.name, number - _KEPT_FILES)
         try:
@@ -168,7 +168,7 @@ def _path(source: str, number: int) -> str:
 
 
 def margin(asset: DerivedAsset) -> int:
-    """How much older than a result the rows may be that a table needs to compute it and to account for it, in ms."""
+    """How far before a result, in ms, a table may need rows of its inputs to compute it and to account for it."""
     reads = asset.operator.reads
     if not reads.closes_ranges:
         return 0
@@ -177,7 +177,7 @@ def margin(asset: DerivedAsset) -> int:
 
 
 def has_lost_rows(cut: Cut, lake: Lake, asset: DerivedAsset, now: Progress) -> bool:
-    """Whether a cut removed rows that a table has not handled: then it was not in the pipeline when the cut was made."""
+    """Whether a cut removed rows that a table has not handled, because the table was not in the pipeline when the cut was made."""
     table = cut.tables.get(asset.name)
     if table is not None and table.identity == table_identity(lake, asset):
         return False
@@ -185,7 +185,7 @@ def has_lost_rows(cut: Cut, lake: Lake, asset: DerivedAsset, now: Progress) -> b
 
 
 def kept_days(lake: Lake, asset: DerivedAsset, inputs: Sequence[Input], sources: Mapping[str, SourceContract]) -> KeptDays | None:
-    """From when on a table can still be computed; None if that is from the beginning on.
+    """The days of which a table can still be computed; None for all.
 
     Args:
         lake: the lake, or a snapshot of it.

@@ -28,7 +28,7 @@ class ChangelogRetention:
     Args:
         reading: reads the lake.
         asset: the upserted table.
-        retention: in ms; None to replace nothing more.
+        retention: how long steps are kept, in ms; None to replace no more steps.
         published: returns the last step that a topic has of the table; None if it is published to no topic.
     """
 
@@ -38,7 +38,7 @@ class ChangelogRetention:
     published: Callable[[], int | None]
 
     def plan(self) -> Removal | None:
-        """What is to be replaced; None if nothing is, and nothing was."""
+        """What is to be replaced; None if the changelog keeps its steps for ever and none was replaced before."""
         lake, table = self.reading.lake, self.asset.changelog
         known = lake.transaction(table, RETENTION)
         kept_from = None if known is None else f"step {known}"
@@ -79,7 +79,7 @@ class ChangelogRetention:
         return (found["newest"] or 0) if found["later"] is None else found["later"] - 1
 
     def _floor(self, old: int) -> tuple[int, str | None]:
-        """The last step that may be replaced, and what limits it, if it is not the age of the steps."""
+        """The last step that may be replaced, and why no later one, unless that is the age of the steps."""
         lake, name = self.reading.lake, self.asset.name
         applied = lake.newest(name, APPLIED)
         limits: Mapping[str, int | None] = {

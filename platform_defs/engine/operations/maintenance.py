@@ -73,9 +73,9 @@ class Maintained:
         removed: files deleted that no version within the retention needs.
         left: why the table was skipped until the next run; None if it was not.
         failed: why the table cannot be maintained; None if it can.
-        rows_removed: the number of rows that retention has removed.
-        kept_from: from when on the table is kept whole; None if retention has never removed a row.
-        held_back: why retention keeps older rows than its setting asks for; None if it does not.
+        rows_removed: the number of rows that retention has removed now.
+        kept_from: the first day, or step, of which all rows are kept; None if retention has never removed a row.
+        held_back: why retention keeps rows that its setting would remove; None if there are none.
     """
 
     table: str
@@ -90,7 +90,7 @@ class Maintained:
 
 
 def retention_of(rows_removed: int, kept_from: str | None, held_back: str | None) -> str | None:
-    """What retention did to a table, as a sentence; None if it has nothing to do with the table."""
+    """What retention did to a table, in words; None if it has removed nothing and nothing is held back."""
     parts = [f"{rows_removed:,} rows removed"] if rows_removed else []
     parts += [] if kept_from is None else [f"kept from {kept_from} on"]
     parts += [] if held_back is None else [f"held back: {held_back}"]

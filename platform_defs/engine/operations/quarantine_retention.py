@@ -20,7 +20,7 @@ class QuarantineRetention:
     Args:
         reading: reads the lake.
         contract: the source.
-        retention: in ms; None to remove nothing more.
+        retention: how long rows are kept, in ms; None to remove no more rows.
         folder: the source's folder of input files; None if it has none.
     """
 
@@ -30,7 +30,7 @@ class QuarantineRetention:
     folder: str | None
 
     def plan(self) -> Removal | None:
-        """What is to be removed; None if nothing is, and nothing was."""
+        """What is to be removed; None if the quarantine keeps its rows for ever and none was removed before."""
         lake, table = self.reading.lake, self.contract.quarantine
         known = lake.transaction(table, RETENTION)
         kept_from = None if known is None else str(day_of(known * DAY_MS))
@@ -62,7 +62,7 @@ class QuarantineRetention:
         return planned
 
     def _held_back(self) -> str | None:
-        """Why no row may leave: an ingest or a release was interrupted, and the next one goes on with its rows."""
+        """Why no row may be removed: an ingest or a release was interrupted, and the next one continues with its rows. None if not."""
         if (why := unfinished_ingest(self.reading, self.contract, self.contract.quarantine)) is not None:
             return why
         if self.folder is not None and self._has_unfinished_release(self.folder):
@@ -76,5 +76,5 @@ class QuarantineRetention:
 
 
 def _rejected_before(day: int) -> str:
-    """The rows that were rejected before a day, without those that stand for a whole file, in the SQL of DataFusion."""
+    """The condition for rows that were rejected before a day, except those for a whole file, in the SQL of DataFusion."""
     return f"{before_sql('ingested_at', day * DAY_MS)} AND raw <> path"

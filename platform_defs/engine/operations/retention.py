@@ -1,8 +1,8 @@
 """Retention of event logs: remove rows that are older than a source's `retention`, and that no table may still read.
 
-Rows leave by whole days (UTC) of event time. The log keeps more than the days that it must keep: as much as tables look back, and the
-duplicate horizon of a source with a key. So each kept day can still be computed again, and a duplicate on it is still found. Before rows
-leave, the account of their days must hold; its totals are kept (see `inputs.retained`). If it does not hold, no row leaves.
+Rows are removed by whole days (UTC) of event time. Before the first day that must be kept, the log also keeps the rows to which tables look
+back, and those within the duplicate horizon of a source with a key. So each kept day can still be computed again, and a duplicate on it is
+still found. The account of the removed days must hold, and its totals are kept (see `inputs.retained`). If it does not, no row is removed.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,11 +39,10 @@ class Removal:
 
     Args:
         rows: the number of rows that it removes.
-        kept_from: the first day (of a changelog, the first step; of a quarantine, the first time) that is kept whole, as text; None for
-            all.
-        held_back: why newer rows are kept than the setting asks for; None if they are not.
+        kept_from: the first day of which all rows are kept (of a changelog, the first step), as text; None if no row was ever removed.
+        held_back: why rows are kept that the setting would remove; None if there are none.
         cut: the cut that is to be made in an event log.
-        number: the day from which on a quarantine is to be kept, or the last step of a changelog that is to be replaced.
+        number: of a quarantine, the first day (since 1970) whose rows are kept; of a changelog, the last step that is to be replaced.
     """
 
     rows: int = 0
@@ -78,22 +77,22 @@ class Retention(Protocol):
         ...
 
     def remove(self, planned: Removal) -> Removal:
-        """Remove it; returns what was removed. The caller holds the lock of the table's writer."""
+        """Remove the planned rows; returns what was removed. The caller holds the lock of the table's writer."""
         ...
 
 
 class _HeldBackError(TidemarkError):
-    """No row may leave."""
+    """No row may be removed; the text says why."""
 
 
 @dataclass(frozen=True)
 class _Limit:
-    """Up to where rows may leave.
+    """Which rows may be removed.
 
     Args:
         first: the first ms of the first day that is kept.
-        upto: the last batch whose rows may leave.
-        why: what limits it, if it is not the setting.
+        upto: the last batch of which rows may be removed.
+        why: what keeps older rows than the setting asks for; None if nothing does.
     """
 
     first: int
@@ -158,7 +157,7 @@ class LogRetention:
         return str(day_of(max(starts, default=-(-cut.before // DAY_MS) * DAY_MS)))
 
     def _limit(self, retention: int) -> _Limit:
-        """Up to where rows may leave: the setting, what readers may still read, and which batches all of them have handled."""
+        """Which rows may be removed, by the setting, by what readers may still read, and by the batches that all of them have handled."""
         last = self.reading.ledger.last().get(self.contract.name)
         if last is None or last.watermark is None:
             raise _HeldBackError(f"{self.contract.name} has no watermark yet")
@@ -176,7 +175,7 @@ class LogRetention:
         return _Limit(found.first // DAY_MS * DAY_MS, found.upto, found.why)
 
     def _planned(self, limit: _Limit, earlier: Cut | None) -> Removal | None:
-        """The cut at a limit; None if no row would leave."""
+        """The cut at a limit; None if it would remove no row."""
         margins = [margin(asset) for asset in self._readers]
         horizon = length_ms(self.contract.duplicate_horizon, "duplicate_horizon") if self.contract.unique_key else 0
         before = limit.first - max([*margins, horizon])
@@ -238,7 +237,7 @@ class LogRetention:
 
 
 def unfinished_ingest(reading: Reading, contract: SourceContract, table: str) -> str | None:
-    """Why no row of a log or a quarantine may leave: a killed ingest left rows, which the next one takes over or removes; else None."""
+    """Why no row of a log or a quarantine may be removed: a killed ingest left rows that the next one uses or removes. Else None."""
     left = reading.lake.newest(table, ATTEMPT)
     if left is None or left.value["seq"] <= reading.ledger.head:
         return None
@@ -246,10 +245,10 @@ def unfinished_ingest(reading: Reading, contract: SourceContract, table: str) ->
 
 
 def _condition(before: int, upto: int) -> str:
-    """Which rows leave, in the SQL of DataFusion."""
+    """The condition for the rows that are removed, in the SQL of DataFusion."""
     return f"{before_sql(EVENT_TIME, before)} AND {SEQ} <= {upto}"
 
 
 def before_sql(time: str, before: int) -> str:
-    """Whether a time is before another one (epoch ms), in the SQL of DataFusion."""
+    """The condition that a column of times is before an instant (epoch ms), in the SQL of DataFusion."""
     return f"{time} < arrow_cast({before * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
