@@ -8,10 +8,10 @@ from benchmarks.live.kills import Kill, Kind
 from benchmarks.live.samples import Sample
 
 MEMORY = ("live_mb", "python_mb")
-OVER_LIVES = " over lives"
+BETWEEN_PROCESSES = " between processes"
 MOST_GROWTH, MOST_FILES = 1.15, 1.5
 """How much the memory of the stream, and the data files, may grow from the first third of the samples to the last."""
-SHORTEST_LIFE_S, SHORTEST_RUN_S = 300.0, 600.0
+SHORTEST_PROCESS_S, SHORTEST_RUN_S = 300.0, 600.0
 """Growth of memory counts in a process of the stream, and growth of files in a run, that lasts as long: both begin with nothing."""
 OUTSIDE_MB, OUTSIDE_EXECUTOR_MB = 1_024, 512
 """How much resident memory the driver's JVM, and that of an executor, may have beside their heaps."""
@@ -23,10 +23,10 @@ WARM_UP_S = 360.0
 """The warm-up, at most half of the run: Spark's Kafka connector keeps idle consumers, and what they have fetched, for five minutes."""
 
 
-def longest_life(samples: Sequence[Sample]) -> list[Sample]:
+def longest_process(samples: Sequence[Sample]) -> list[Sample]:
     """The samples of the process of the stream that has run the longest."""
     longest = max(samples, key=lambda sample: sample.age_s, default=None)
-    return [] if longest is None else [sample for sample in samples if sample.life == longest.life]
+    return [] if longest is None else [sample for sample in samples if sample.start == longest.start]
 
 
 def growth(samples: Sequence[Sample], name: str) -> float:
@@ -43,7 +43,7 @@ def growth(samples: Sequence[Sample], name: str) -> float:
     return median(values[-third:]) / max(1e-9, median(values[:third])) if values else 1.0
 
 
-def growth_over_lives(samples: Sequence[Sample], name: str) -> float:
+def growth_between_processes(samples: Sequence[Sample], name: str) -> float:
     """How much more a process of the stream takes that starts late than one that starts early, at the same age in minutes.
 
     It is the median over the ages that both the first half of the processes and the second half reached; 1 if there is none.
@@ -52,19 +52,23 @@ def growth_over_lives(samples: Sequence[Sample], name: str) -> float:
         samples: all samples.
         name: the measure.
     """
-    by_age, last = defaultdict[int, tuple[list[float], list[float]]](lambda: ([], [])), max((s.life for s in samples), default=0)
+    by_age, last = defaultdict[int, tuple[list[float], list[float]]](lambda: ([], [])), max((s.start for s in samples), default=0)
     for sample in samples:
         if sample.age_s >= 60 and (value := getattr(sample, name)) is not None:
-            by_age[int(sample.age_s // 60)][2 * sample.life > last].append(value)
+            by_age[int(sample.age_s // 60)][2 * sample.start > last].append(value)
     both = [median(late) / max(1e-9, median(early)) for early, late in by_age.values() if early and late]
     return median(both) if both else 1.0
 
 
 def growths(samples: Sequence[Sample]) -> dict[str, float]:
-    """How much each measure has grown: memory in the longest life of the stream, and from life to life; files in the whole run."""
-    longest = longest_life(samples)
-    in_life = {name: growth(longest, name) for name in MEMORY}
-    return in_life | {f"{name}{OVER_LIVES}": growth_over_lives(samples, name) for name in MEMORY} | {"files": growth(samples, "files")}
+    """How much each measure has grown: memory in the process that ran longest, and from process to process; files in the whole run."""
+    longest = longest_process(samples)
+    in_process = {name: growth(longest, name) for name in MEMORY}
+    return (
+        in_process
+        | {f"{name}{BETWEEN_PROCESSES}": growth_between_processes(samples, name) for name in MEMORY}
+        | {"files": growth(samples, "files")}
+    )
 
 
 def mebibytes(size: str) -> int:
@@ -81,9 +85,9 @@ def not_flat(samples: Sequence[Sample], kills: Sequence[Kill], rate: float, most
         rate: events in a second.
         most_mb: the most memory, by the name of the measure.
     """
-    grown, longest = growths(samples), longest_life(samples)
-    legal = {name: MOST_GROWTH for name in grown if name in MEMORY and longest[-1].age_s >= SHORTEST_LIFE_S}
-    legal |= {name: MOST_GROWTH for name in grown if name.removesuffix(OVER_LIVES) in MEMORY and name not in MEMORY}
+    grown, longest = growths(samples), longest_process(samples)
+    legal = {name: MOST_GROWTH for name in grown if name in MEMORY and longest[-1].age_s >= SHORTEST_PROCESS_S}
+    legal |= {name: MOST_GROWTH for name in grown if name.removesuffix(BETWEEN_PROCESSES) in MEMORY and name not in MEMORY}
     legal |= {"files": MOST_FILES} if samples[-1].seconds >= SHORTEST_RUN_S else {}
     found = [f"{name} has grown {grown[name]:.2f} times; legal: {most} times" for name, most in legal.items() if grown[name] > most]
     peaks = {name: max((value for s in samples if (value := getattr(s, name)) is not None), default=0) for name in most_mb}

@@ -19,7 +19,7 @@ from benchmarks.results import machine
 from platform_defs.setup.broker import running
 
 ENGINES = ("tidemark", "spark")
-_SETTLES_S = 10.0
+_EXCLUDED_S = 10.0
 """The first seconds of each rate, which do not count."""
 
 
@@ -95,9 +95,9 @@ def _send(latency: Latency, world: World, note: Callable[[str], None]) -> list[t
             last = first + sending.wait()["acked"]
         finally:
             sending.end()
-        phases.append((first + round(rate * _SETTLES_S), last))
+        phases.append((first + round(rate * _EXCLUDED_S), last))
         first = last
-    time.sleep(10 * _SETTLES_S / 5)  # until the last results are written
+    time.sleep(2 * _EXCLUDED_S)  # until the last results are written
     return phases[1:]
 
 

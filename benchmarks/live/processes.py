@@ -55,7 +55,7 @@ class StreamProcess:
 
     command: Sequence[str]
     log: Path
-    lives: list[float] = field(default_factory=list, init=False)
+    started_at: list[float] = field(default_factory=list, init=False)
     """The times at which it was started, by the monotonic clock."""
     _processes: "list[subprocess.Popen[bytes]]" = field(default_factory=list, init=False)
 
@@ -64,7 +64,7 @@ class StreamProcess:
         with self.log.open("ab") as out:
             started = subprocess.Popen(self.command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
         self._processes.append(started)
-        self.lives.append(time.monotonic())
+        self.started_at.append(time.monotonic())
         return self
 
     @property

@@ -73,10 +73,10 @@ _MEMORY = {
     "live_mb": "live heap of the driver",
 }
 _GROWTH = {
-    "live_mb": "the live heap in the longest life of the stream, first third to last",
-    "python_mb": "the Python process's resident memory, in the same life",
-    "live_mb over lives": "the live heap from early lives to late ones, at the same age",
-    "python_mb over lives": "the Python process's resident memory, from early lives to late ones",
+    "live_mb": "the live heap of the stream process that ran longest, first third to last",
+    "python_mb": "the Python process's resident memory, in the same process",
+    "live_mb between processes": "the live heap from early stream processes to late ones of the same age",
+    "python_mb between processes": "the Python process's resident memory, from early ones to late ones",
     "files": "the data files in the newest versions",
 }
 

@@ -31,7 +31,7 @@ class Sample:
         seconds: since the first event.
         acked: events that the broker has acknowledged.
         accepted: events in the ledger.
-        life: how often the stream was started before.
+        start: how often the stream was started before.
         age_s: the age of the stream's newest process, in seconds.
         jvm_mb: the resident memory of the stream's JVM.
         outside_mb: of that, what is outside its heap: classes, code, threads, and buffers. The heap grows to its limit by and by.
@@ -45,7 +45,7 @@ class Sample:
     seconds: float
     acked: int
     accepted: int
-    life: int
+    start: int
     age_s: float
     jvm_mb: float | None
     outside_mb: float | None
@@ -72,7 +72,7 @@ class Sampler:
         self._world, self._stream = world, stream
         self._engine, self._jcmd = world.engine(), Path(find_java(), "bin", "jcmd")
         self._live: float | None = None
-        self._measured, self._measured_life, self._began = 0.0, 0, time.monotonic()
+        self._measured, self._measured_start, self._began = 0.0, 0, time.monotonic()
 
     @property
     def accepted(self) -> int:
@@ -81,10 +81,10 @@ class Sampler:
 
     def take(self, acked: int) -> Sample:
         """Take a sample; every minute with the live heap."""
-        now, life = time.monotonic(), len(self._stream.lives) - 1
+        now, start = time.monotonic(), len(self._stream.started_at) - 1
         jvm = self._stream.jvm
-        if life != self._measured_life:
-            self._live, self._measured, self._measured_life = None, now, life
+        if start != self._measured_start:
+            self._live, self._measured, self._measured_start = None, now, start
         elif jvm is not None and now - self._measured >= LIVE_EVERY_S:
             self._live, self._measured = self._live_mb(jvm), now
         resident, heap = _resident_mb(jvm), None if jvm is None else self._heap_mb(jvm)
@@ -93,8 +93,8 @@ class Sampler:
             seconds=round(now - self._began, 1),
             acked=acked,
             accepted=self.accepted,
-            life=life,
-            age_s=round(now - self._stream.lives[-1], 1),
+            start=start,
+            age_s=round(now - self._stream.started_at[-1], 1),
             jvm_mb=resident,
             outside_mb=None if resident is None or heap is None else round(resident - heap),
             python_mb=_resident_mb(psutil.Process(self._stream.process.pid)) if not self._stream.is_ended else None,

@@ -54,7 +54,7 @@ def test_rows_that_a_compaction_moves_are_not_new(tmp_path: Path) -> None:
 
 MACHINE = {"cores": 2, "cpu": "a CPU", "memory_gib": 8, "commit": "abc", "versions": {"pyspark": "4.1.3"}}
 MEMORY = {"jvm_mb": 900, "outside_mb": 400, "python_mb": 300, "live_mb": None, "executors_mb": 800}
-SAMPLE = {"acked": 100, "accepted": 90, "life": 0, "age_s": 5.0, **MEMORY, "files": 40, "on_disk": 99}
+SAMPLE = {"acked": 100, "accepted": 90, "start": 0, "age_s": 5.0, **MEMORY, "files": 40, "on_disk": 99}
 
 
 def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
     write_latency(found | {"latency": {"rates": [100.0]}, "found": {"tidemark": {"100": one}}}, tmp_path)
     samples = [SAMPLE | {"seconds": seconds, "live_mb": live} for seconds, live in ((0.0, None), (1_800.0, 150))]
     memory = ("live_mb", "python_mb")
-    growth = dict.fromkeys([*memory, *[f"{name} over lives" for name in memory], "files"], 1.0)
+    growth = dict.fromkeys([*memory, *[f"{name} between processes" for name in memory], "files"], 1.0)
     kills = [
         {"kind": "job", "seconds": 60.0, "back_s": 9.0, "step_s": 21.0},
         {"kind": "job", "seconds": 160.0, "back_s": 7.0, "step_s": 18.0},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.live.flat import growth, growth_over_lives, longest_life, not_flat
+from benchmarks.live.flat import growth, growth_between_processes, longest_process, not_flat
 from benchmarks.live.kills import KINDS, Kill, plan, with_recovery
 from benchmarks.live.observed import steps
 from benchmarks.live.samples import Sample, files_by_kind
@@ -17,7 +17,7 @@ START_MS = 1_800_000_000_000
 
 def _sample(seconds: float, **changes: float) -> Sample:
     memory = {"jvm_mb": 900, "outside_mb": 400, "python_mb": 300, "live_mb": 150, "executors_mb": 800}
-    normal = {"acked": seconds * 10, "accepted": seconds * 10, "life": 0, "age_s": seconds, "files": 40, "on_disk": 99}
+    normal = {"acked": seconds * 10, "accepted": seconds * 10, "start": 0, "age_s": seconds, "files": 40, "on_disk": 99}
     return Sample(seconds=seconds, **{**memory, **normal, **changes})  # pyright: ignore[reportArgumentType]
 
 
@@ -44,20 +44,20 @@ def test_the_soak_finds_what_grows_and_a_stream_that_is_behind() -> None:
     assert not_flat(behind, [Kill("job", 250.0, 0)], 10.0, MOST_MB) == [], "a job takes longer to start again"
 
 
-def _lives(live_mb: float) -> list[Sample]:
-    """Four lives of 150 s; each takes `live_mb` more than the one before, at any age."""
+def _processes(live_mb: float) -> list[Sample]:
+    """Four processes of 150 s; each takes `live_mb` more than the one before, at any age."""
     return [
-        _sample(150 * life + age, life=life, age_s=age, live_mb=150 + live_mb * life + age / 2)
-        for life in range(4)
+        _sample(150 * start + age, start=start, age_s=age, live_mb=150 + live_mb * start + age / 2)
+        for start in range(4)
         for age in range(0, 150, 10)
     ]
 
 
 def test_memory_that_grows_with_each_start_is_found_at_the_same_age() -> None:
-    assert growth_over_lives(_lives(0), "live_mb") == 1.0
-    assert growth_over_lives(_lives(30), "live_mb") == pytest.approx((150 + 75 + 52) / (150 + 15 + 52), rel=0.05)
-    assert growth_over_lives(LEVEL, "live_mb") == 1.0, "one life"
-    assert {sample.life for sample in longest_life([*_lives(0), _sample(700, life=2, age_s=400)])} == {2}
+    assert growth_between_processes(_processes(0), "live_mb") == 1.0
+    assert growth_between_processes(_processes(30), "live_mb") == pytest.approx((150 + 75 + 52) / (150 + 15 + 52), rel=0.05)
+    assert growth_between_processes(LEVEL, "live_mb") == 1.0, "one process"
+    assert {sample.start for sample in longest_process([*_processes(0), _sample(700, start=2, age_s=400)])} == {2}
 
 
 def test_a_seed_gives_the_same_kills_with_each_kind_once_in_a_round() -> None:
