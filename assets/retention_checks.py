@@ -30,7 +30,9 @@ def _reads_any_age(table: DerivedAsset, which: int) -> str | None:
     """Why the steps of a table may read rows of any age of an input; None if they do not."""
     reads, kind = table.operator.reads, type(table.operator).__name__
     if isinstance(reads, NewRows):
-        return None
+        if table.has_every_result:
+            return None
+        return f"its `shape` leaves out results of {kind}, so that a step computes keys from all of their rows; filter where it is read"
     if not reads.closes_ranges:
         ttl = ", and a `ttl` does not end that: a key that never expires needs its first row for ever" if reads.ttl is not None else ""
         return f"{kind} reads all rows of a key again{ttl}; use a window, or an operator that merges new rows"

@@ -1,11 +1,11 @@
 """A source with a retention has no reader of rows of any age."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from assets.contract_checks import ContractError
-from assets.contracts import DerivedAsset
+from assets.contracts import DerivedAsset, Shape
 from assets.pipeline_checks import checked_tables
 from operators import Aggregate, AsOfJoin, Deduplicate, IntervalJoin, TopN
 from tests.support.small_sources import join, source
@@ -16,6 +16,7 @@ def _table(name: str, operator: object, *inputs: str) -> DerivedAsset:
 
 
 TOTALS = _table("totals", Aggregate(by="k", aggregates={"n": "count(*)", "event_time": "max(event_time)"}), "l")
+FREQUENT = replace(TOTALS, name="frequent", shape=Shape(where="n > 1"))
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ REFUSED = [
         (_table("best", TopN(rank_end=2, by="k", order_by=["v DESC"], unique_key="k", strategy="retract"), "l"),),
         "all rows of a key",
     ),
+    Refused("results that are left out", (FREQUENT,), "table 'frequent' .*its `shape` leaves out results of Aggregate"),
     Refused("keys with a TTL", (_table("first", Deduplicate(by="k", ttl="1 day"), "l"),), "all rows of a key"),
     Refused(
         "corrections of any age",
@@ -56,4 +58,5 @@ def test_a_table_that_reads_rows_of_any_age_is_refused(case: Refused) -> None:
 def test_other_tables_are_accepted() -> None:
     sources = {name: source(name, retention="30 days") for name in ("l", "r")}
     tables = [join(), TOTALS, _table("rates", AsOfJoin(on="k", max_age="1 day"), "l", "r"), _table("first", Deduplicate(by="k"), "l")]
-    assert {*checked_tables(sources, {table.name: table for table in tables})} == {"pairs", "totals", "rates", "first"}
+    tables.append(replace(TOTALS, name="means", shape=Shape(select="*, n / 2 AS half")))
+    assert {*checked_tables(sources, {table.name: table for table in tables})} == {"pairs", "totals", "rates", "first", "means"}
