@@ -115,6 +115,19 @@ def test_a_repair_forgets_the_kept_rows(make_engine: MakeEngine) -> None:
     _check(engine)
 
 
+def test_kept_rows_follow_a_table_that_was_deleted_and_begins_anew(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_versions, "MANY_VERSIONS", 4)
+    engine, rng = make_engine([source("l"), source("r")], [AGED[0], AGED[2]]), random.Random(6)
+    for batch in range(6):
+        if batch == 3:  # as docs/explanation/reliability.md says for a damaged table
+            for table in ("replaced", "changelog/replaced", "joined"):
+                shutil.rmtree(engine.lake.path(table))
+        replay(engine, [{side: _events(rng, batch) for side in "lr"}])
+        for name in engine.assets:
+            engine.advance(name)
+    _check(engine)
+
+
 class _RowsRead:
     """Counts the rows of the files that are read, by table."""
 

@@ -108,7 +108,7 @@ class KeptRows:
 
     def _since(self, before: Progress, after: Progress) -> int:
         """The batch up to which the kept rows are complete; 0 if they must be made from the log."""
-        recorded = self._table.recorded()
+        recorded = self._table.recorded(after.step)
         since = 0 if recorded is None else recorded[_SEQ]
         by_clock = self._keeps.ttl is not None and self.reads.ttl_by == "processing"
         had_other_clock = by_clock and self.reading.ledger.clock_set_back(since, after.seq)

@@ -2,7 +2,8 @@
 
 It has the columns of the log that the operator reads. It is a function of the log up to a point that its own commit records. It is
 committed after the step, so after a kill between the two commits it is behind, and the next step reads more of the log. If it is missing,
-is ahead of the asset, or was made with other settings, the next step makes it from the log.
+is ahead of the asset, or was made with other settings, the next step makes it from the log. So it does after the asset's table was deleted
+by hand, or replaced by an older copy, and its steps begin anew with lower numbers: the commits of the kept rows still have higher ones.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ from platform_defs.faults import point
 
 KEPT = "kept"
 """The metadata key of the commits of `kept_rows/<asset>`: up to where the rows are complete, and what they were made `by`."""
-_ID, _BY = (SEQ, ARRIVAL), "by"
+_ID, _BY, _AHEAD = (SEQ, ARRIVAL), "by", "ahead"
 _ADDED = (PERIOD_START, PERIOD_END, PARTIAL)
 
 
@@ -43,10 +44,16 @@ class KeptTable:
     reading: Reading
     asset: DerivedAsset
 
-    def recorded(self) -> dict[str, Any] | None:
-        """Up to where the rows are complete; None if there are none that can be used."""
+    def recorded(self, number: int | None = None) -> dict[str, Any] | None:
+        """Up to where the rows are complete; None if there are none that can be used.
+
+        Args:
+            number: the number of a step that is to change the rows, which it cannot if they are of that step or a later one; None for none.
+        """
         found = self._newest()
-        return None if found is None or found.get(_BY) != self._made_by else found
+        if found is None or found.get(_BY) != self._made_by:
+            return None
+        return found if number is None or number + found.get(_AHEAD, 0) > self._committed else None
 
     def rows(self) -> DataFrame:
         """All kept rows."""
@@ -67,11 +74,11 @@ class KeptTable:
             pruned_by: the columns for data skipping, beside those of a row's identity.
         """
         lake, table = self.reading.lake.live, self.asset.kept
-        is_next = (lake.transaction(table, APPLICATION) or 0) < number  # not so if the table's results were deleted by hand
-        metadata, skipping = self._metadata(upto), [*dict.fromkeys([*pruned_by, *_ID])]
+        ahead = max(0, self._committed + 1 - number)
+        metadata, skipping = self._metadata(upto, ahead), [*dict.fromkeys([*pruned_by, *_ID])]
         vectors = not is_small(rows)
         point("kept.before_commit")
-        lake.overwrite(rows, table, metadata, number=number if is_next else None, pruned_by=skipping, deletion_vectors=vectors)
+        lake.overwrite(rows, table, metadata, number=number + ahead, pruned_by=skipping, deletion_vectors=vectors)
         point("kept.after_commit")
 
     def change(self, before: DataFrame, rows: DataFrame, upto: dict[str, Any], number: int) -> None:
@@ -83,7 +90,8 @@ class KeptTable:
             upto: up to where all kept rows are then complete.
             number: the step's number.
         """
-        lake, table, metadata = self.reading.lake.live, self.asset.kept, self._metadata(upto)
+        lake, table, ahead = self.reading.lake.live, self.asset.kept, (self._newest() or {}).get(_AHEAD, 0)
+        metadata, number = self._metadata(upto, ahead), number + ahead
         changes = difference(before, rows.select(*before.columns), key=_ID, change=OWN_CHANGE)
         changes = kept(changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE))
         point("kept.before_commit")
@@ -115,5 +123,11 @@ class KeptTable:
         parts = [identity_of(self.asset), repr(self.asset.operator.reads), repr(self.asset.operator), *sorted(logs)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
-    def _metadata(self, upto: dict[str, Any]) -> dict[str, Any]:
-        return {KEPT: {**upto, _BY: self._made_by}}
+    @property
+    def _committed(self) -> int:
+        """The number of the newest commit; 0 for none."""
+        return self.reading.lake.transaction(self.asset.kept, APPLICATION) or 0
+
+    def _metadata(self, upto: dict[str, Any], ahead: int) -> dict[str, Any]:
+        """The metadata of a commit; `ahead` is how much its number exceeds that of its step, and is 0 unless steps began anew."""
+        return {KEPT: {**upto, _BY: self._made_by} | ({_AHEAD: ahead} if ahead else {})}

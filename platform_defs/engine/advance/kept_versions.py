@@ -67,7 +67,7 @@ class KeptVersions:
     def commit(self, after: Progress) -> None:
         """Commit the newest version of each key that later steps can look up, if the log has many versions since."""
         to = self._complete_after(after)
-        known = self._known()
+        known = self._known(after.step)
         if known is not None and known.upto > to.upto:
             known = None
         if self._lacking(known, to, after.seq) < MANY_VERSIONS:
@@ -95,8 +95,8 @@ class KeptVersions:
     def _is_by_arrival(self) -> bool:
         return self.asset.operator.reads.is_by_arrival(self.which)
 
-    def _known(self) -> _Complete | None:
-        recorded = self._table.recorded()
+    def _known(self, number: int | None = None) -> _Complete | None:
+        recorded = self._table.recorded(number)
         return None if recorded is None else _Complete(recorded[_UPTO], recorded[_FROM])
 
     def _log(self, known: _Complete | None, head: int, last: int | None) -> DataFrame:
