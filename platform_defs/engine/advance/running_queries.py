@@ -35,6 +35,8 @@ FOLDER = "_queries"
 MOST_STEPS = 1_000
 """After this many steps a query is replaced by a new one, so that its input and output do not grow for ever."""
 _MARK, _WHICH, _FED = "mark", "which", "fed"
+_EVERY_FILE = (1 << 31) - 1
+"""More files than a commit has: the watermark must not come before rows of its commit, which Spark would then drop."""
 _SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",  # a watermark finalizes results at once, without further rows
     "spark.sql.streaming.pollingDelay": "100ms",
@@ -145,7 +147,8 @@ class RunningQuery:
         return made
 
     def _start(self) -> StreamingQuery:
-        source = _session(self._spark).readStream.format("delta").load(self._path("input")).withWatermark(_MARK, "0 seconds")
+        reader = _session(self._spark).readStream.format("delta").option("maxFilesPerTrigger", _EVERY_FILE)
+        source = reader.load(self._path("input")).withWatermark(_MARK, "0 seconds")
         results = self._operator.as_query(*[self._stream(source, n) for n in range(len(self._schemas))])
         self._schema = results.schema
         writer = results.writeStream.format("parquet").outputMode("append").queryName(self._asset.name)
