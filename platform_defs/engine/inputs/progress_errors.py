@@ -76,9 +76,10 @@ class ProgressError(TidemarkError, RuntimeError):
 
     @classmethod
     def lost_rows(cls, asset: str, source: str) -> "ProgressError":
-        """Retention removed rows that a table had not handled, because the table was not in the pipeline then."""
+        """Retention removed rows that a table had not handled: the table was not in the pipeline then, or has lost steps since."""
         return cls(
-            f"{asset} has not handled rows of {source} that retention has removed since, because {asset} was not in the pipeline then. "
+            f"{asset} has not handled rows of {source} that retention has removed: {asset} was not in the pipeline then, or was replaced "
+            "by an older copy since. "
             f"Run `tidemark rebuild {asset} --downstream --from-kept`, which computes it from the rows that are kept"
         )
 

@@ -126,9 +126,17 @@ class Reading:
         replaced = sorted({name for name, identity in now.inputs.items() if found.get(name) != identity} | behind | other)
         if replaced:
             raise ProgressError.input_replaced(asset.name, replaced, readers_of(self.assets, [asset.name]))
+        pinned.require_rows(asset, now)
+
+    def require_rows(self, asset: DerivedAsset, now: Progress) -> None:
+        """Raise unless the logs have the rows that an asset has not handled.
+
+        Raises:
+            ProgressError: retention has removed some of them.
+        """
         for of in self.inputs_of(asset) if now.seq else []:
-            cut = pinned.cut(of.name) if of.is_source else None
-            if cut is not None and has_lost_rows(cut, pinned.lake, asset, now):
+            cut = self.cut(of.name) if of.is_source else None
+            if cut is not None and has_lost_rows(cut, asset, now):
                 raise ProgressError.lost_rows(asset.name, of.name)
 
     def timeline(self, name: str) -> Timeline:

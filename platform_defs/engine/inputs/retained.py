@@ -176,10 +176,12 @@ def margin(asset: DerivedAsset) -> int:
     return 1 + max(reads.watermark_delay + reads.longest_lookback, *lookbacks)
 
 
-def has_lost_rows(cut: Cut, lake: Lake, asset: DerivedAsset, now: Progress) -> bool:
-    """Whether a cut removed rows that a table has not handled, because the table was not in the pipeline when the cut was made."""
-    table = cut.tables.get(asset.name)
-    if table is not None and table.identity == table_identity(lake, asset):
+def has_lost_rows(cut: Cut, asset: DerivedAsset, now: Progress) -> bool:
+    """Whether a cut removed rows that a table has not handled: it was not in the pipeline when the cut was made, or has lost steps since.
+
+    A table that began after the cut, with the rows that were left, need not have handled all of these yet.
+    """
+    if now.complete_from is not None and now.complete_from >= cut.before + margin(asset):
         return False
     return cut.upto > now.seq or (now.closed_to is not None and cut.before > now.closed_to + 1 - margin(asset))
 

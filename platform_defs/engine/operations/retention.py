@@ -120,7 +120,7 @@ class LogRetention:
         if retention is None:
             return None if earlier is None else Removal(kept_from=self._kept_from(earlier))
         try:
-            limit = self._limit(length_ms(retention, "retention"))
+            limit = self._limit(length_ms(retention, "retention"), 0 if earlier is None else earlier.upto)
             return self._planned(limit, earlier) or Removal(kept_from=self._kept_from(earlier), held_back=limit.why)
         except (_HeldBackError, ProgressError, LedgerError, OperatorError) as error:
             return Removal(kept_from=self._kept_from(earlier), held_back=str(error))
@@ -137,6 +137,9 @@ class LogRetention:
         seen = lake.delta(self.contract.log)
         if seen is None or (seen.transaction_version(RETENTION) or 0) != cut.number - 1:
             return Removal(held_back="another maintenance removed rows meanwhile")
+        rebuilt = [a.name for a in self._readers if table_identity(lake, a) != cut.tables[a.name].identity]
+        if rebuilt:  # it begins with the rows that it finds
+            return Removal(held_back=f"{rebuilt[0]} was rebuilt meanwhile")
         point("retention.before_totals")
         write_totals(lake, self.contract, cut)
         point("retention.after_totals")
@@ -156,8 +159,13 @@ class LogRetention:
         starts = [kept.first for asset in self._readers if (kept := self.reading.kept_days(asset)) is not None]
         return str(day_of(max(starts, default=-(-cut.before // DAY_MS) * DAY_MS)))
 
-    def _limit(self, retention: int) -> _Limit:
-        """Which rows may be removed, by the setting, by what readers may still read, and by the batches that all of them have handled."""
+    def _limit(self, retention: int, removed_upto: int) -> _Limit:
+        """Up to where rows may leave: the setting, what readers may still read, and which batches all of them have handled.
+
+        Args:
+            retention: the setting, in ms.
+            removed_upto: the last batch of which rows were removed before; 0 for none.
+        """
         last = self.reading.ledger.last().get(self.contract.name)
         if last is None or last.watermark is None:
             raise _HeldBackError(f"{self.contract.name} has no watermark yet")
@@ -166,6 +174,8 @@ class LogRetention:
             now = stored_progress(self.reading.lake, asset)
             if not now.seq:
                 raise _HeldBackError(f"{asset.name} has no step yet")
+            if now.seq < removed_upto:  # the last batch of a cut never goes back
+                raise _HeldBackError(f"{asset.name} has not handled all batches yet of which rows were removed before it was made")
             final = final_before(self.reading, asset) if asset.operator.reads.closes_ranges else found.first
             if final is None:
                 raise _HeldBackError(f"results of {asset.name} may still change at any age")

@@ -7,10 +7,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, cut_of, delete_old_totals, write_totals
+from assets.contracts import DerivedAsset
+from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, cut_of, delete_old_totals, has_lost_rows, write_totals
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake, PinnedLake
-from tests.support.small_sources import source
+from tests.support.example_operators import RunningTotal
+from tests.support.small_sources import DAY, MINUTE, join, source
 
 NO_SESSION = cast(Any, None)
 L = source("l", retention="1 day")
@@ -72,6 +75,26 @@ def test_a_lost_file_and_one_of_another_log_are_reported(lake: Lake, tmp_path: P
     Path(other.root, "_retained", "l", "1.json").rename(Path(lake.root, "_retained", "l", "1.json"))
     with pytest.raises(LakeError, match="it is of another log"):
         cut_of(lake, L)
+
+
+@pytest.mark.parametrize(
+    ("now", "lost"),
+    [
+        (Progress(step=9, seq=7), False),
+        (Progress(step=9, seq=6), True),
+        (Progress(step=1, seq=6, complete_from=DAY), False),
+        (Progress(step=1, seq=6, complete_from=DAY - 1), True),
+    ],
+    ids=["all batches", "not the last one", "a table that began after the cut", "a table that began after an earlier one"],
+)
+def test_a_table_has_lost_rows_of_batches_that_it_has_not_handled(now: Progress, lost: bool) -> None:
+    total = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
+    assert has_lost_rows(Cut(1, DAY, 7), total, now) == lost
+
+
+@pytest.mark.parametrize(("closed_to", "lost"), [(DAY + 16 * MINUTE, False), (DAY + 14 * MINUTE, True)])
+def test_a_join_has_lost_rows_that_it_may_still_read(closed_to: int, lost: bool) -> None:
+    assert has_lost_rows(Cut(1, DAY, 7), join(), Progress(step=9, seq=7, closed_to=closed_to)) == lost
 
 
 def test_old_files_are_deleted(lake: Lake) -> None:

@@ -1,5 +1,7 @@
 """Retention removes old rows from logs, quarantines and changelogs, and nothing that a table may still read."""
 
+import shutil
+from contextlib import closing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -13,7 +15,7 @@ from platform_defs.cli import status
 from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations.maintenance import Maintained
-from platform_defs.engine.operations.retention import LakeRetention
+from platform_defs.engine.operations.retention import LakeRetention, LogRetention
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
@@ -23,6 +25,7 @@ from tests.support.small_sources import DAY, HOUR, START, Event, join, land, law
 SOURCES = [source("l", retention="1 day"), source("r", retention="1 day")]
 PAIRS, LATER = join(), join("later_pairs", upper="8 minutes")
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
+LATER_TOTAL = replace(TOTAL, name="later_total")
 BATCHES = [
     {name: [Event(key, n, day * DAY + n * HOUR) for n, key in enumerate("abc")] + [Event("z", 9, (day + 1) * DAY)] for name in ("l", "r")}
     for day in range(5)
@@ -199,6 +202,50 @@ def test_lost_totals_are_reported(engine: Engine, make_engine: MakeEngine) -> No
     retained._read.cache_clear()  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(LakeError, match=r"retention removed rows from events/l, and the file with their totals cannot be read"):
         other.accounts.days("pairs")
+
+
+def test_a_table_that_is_made_later_may_be_interrupted(engine: Engine, make_engine: MakeEngine) -> None:
+    assert by_table(engine.maintain())["events/l"].rows_removed == 11
+    new = replace(make_engine(SOURCES, [PAIRS, TOTAL, LATER_TOTAL]), max_step=1)
+    with closing(new.steps("later_total")) as steps:
+        next(steps)
+    replay(new, [{name: [Event("z", 9, 8 * DAY)] for name in ("l", "r")}])
+    for name in ("pairs", "total"):
+        new.advance(name)
+    done = by_table(new.maintain())["events/l"]
+    assert (done.rows_removed, done.held_back) == (
+        0,
+        "later_total has not handled all batches yet of which rows were removed before it was made",
+    )
+    accounted(new)
+    new.advance("later_total")
+    assert by_table(new.maintain())["events/l"].rows_removed > 0
+    for name in new.assets:
+        accounted(new, name)
+
+
+def test_a_table_that_lost_steps_does_not_skip_removed_rows(engine: Engine, make_engine: MakeEngine, tmp_path: Path) -> None:
+    new = replace(make_engine(SOURCES, [PAIRS, TOTAL, LATER_TOTAL]), max_step=1)
+    with closing(new.steps("later_total")) as steps:
+        next(steps)
+    folders = [Path(new.lake.path(table)) for table in ("later_total", "changelog/later_total")]
+    for folder in folders:
+        shutil.copytree(folder, tmp_path / "backup" / folder.parent.name / folder.name)
+    new.advance("later_total")
+    assert by_table(new.maintain())["events/l"].rows_removed == 11
+    for folder in folders:
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "backup" / folder.parent.name / folder.name, folder)
+    with pytest.raises(ProgressError, match=r"later_total has not handled rows of l .* or was replaced by an older copy since"):
+        make_engine(SOURCES, [PAIRS, TOTAL, LATER_TOTAL]).advance("later_total")
+
+
+def test_a_rebuild_while_a_removal_is_planned_holds_it_back(engine: Engine) -> None:
+    retention = LogRetention(engine.reading, engine.sources["l"], engine._snapshot)  # pyright: ignore[reportPrivateUsage]
+    planned = retention.plan()
+    assert planned is not None
+    [*_] = engine.remake(["total"])
+    assert retention.remove(planned).held_back == "total was rebuilt meanwhile"
 
 
 @pytest.fixture
