@@ -169,7 +169,8 @@ class LogRetention:
         last = self.reading.ledger.last().get(self.contract.name)
         if last is None or last.watermark is None:
             raise _HeldBackError(f"{self.contract.name} has no watermark yet")
-        found = _Limit(last.watermark - retention, last_with_rows(self.reading.ledger, self.contract.name))
+        newest = last.watermark if last.max_event_time is None else min(last.watermark, last.max_event_time)  # a drain goes further
+        found = _Limit(newest - retention, last_with_rows(self.reading.ledger, self.contract.name))
         for asset in self._readers:
             now = stored_progress(self.reading.lake, asset)
             if not now.seq:

@@ -248,6 +248,15 @@ def test_a_rebuild_while_a_removal_is_planned_holds_it_back(engine: Engine) -> N
     assert retention.remove(planned).held_back == "total was rebuilt meanwhile"
 
 
+def test_a_watermark_beyond_all_events_removes_no_more_than_the_newest_event(engine: Engine) -> None:
+    engine.ingestion.signals.watermark({"l": START + 90 * DAY, "r": START + 90 * DAY})  # as a drain of tables that look back far
+    for name in engine.assets:
+        engine.advance(name)
+    done = by_table(engine.maintain())["events/l"]
+    assert (done.kept_from, len(logged(engine, "l"))) == ("2026-03-05", 5)
+    accounted(engine)
+
+
 @pytest.fixture
 def counted(make_engine: MakeEngine, clock: Clock) -> Engine:
     """A total of three batches that were handled on three days, and two rejected rows of the first."""
