@@ -46,7 +46,7 @@ class ChangelogRetention:
             return None if known is None else Removal(kept_from=kept_from)
         old = self._last_old_step(self.reading.ledger.now() - self.retention)
         floor, why = self._floor(old)
-        if floor <= (known or 0):
+        if floor <= (known or 0) or not self._changes_upto(floor):
             return Removal(kept_from=kept_from, held_back=why)
         return Removal(kept_from=f"step {floor}", held_back=why, number=floor)
 
@@ -60,7 +60,7 @@ class ChangelogRetention:
             return planned
         lake, table, upto = self.reading.lake, self.asset.changelog, planned.number
         pinned = self.reading.pinned(self.asset.name)
-        [counted] = sql_rows(pinned.lake, {"changes": table}, f"SELECT count(*) AS rows FROM changes WHERE {STEP} <= {upto}").to_pylist()
+        changes = self._changes_upto(upto)
         base = self._result(pinned, upto).persist()
         try:
             kept = base.count()
@@ -69,7 +69,12 @@ class ChangelogRetention:
             point("retention.after_changelog")
         finally:
             base.unpersist()
-        return Removal(counted["rows"] - kept, planned.kept_from, planned.held_back)
+        return Removal(changes - kept, planned.kept_from, planned.held_back)
+
+    def _changes_upto(self, step: int) -> int:
+        """The number of changes up to a step; 0 if no result was in the table until then."""
+        sql = f"SELECT count(*) AS rows FROM changes WHERE {STEP} <= {step}"
+        return sql_rows(self.reading.lake, {"changes": self.asset.changelog}, sql).to_pylist()[0]["rows"]
 
     def _last_old_step(self, before: int) -> int:
         """The last step that is older than a time, as are all steps before it; 0 if there is none."""

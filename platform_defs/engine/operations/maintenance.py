@@ -27,7 +27,7 @@ from platform_defs.engine.advance.kept_table import KEPT
 from platform_defs.engine.advance.snapshot import snapshot
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import APPLIED
-from platform_defs.engine.inputs.progress import PROGRESS
+from platform_defs.engine.inputs.progress import PROGRESS, ProgressError
 from platform_defs.engine.inputs.reader import DECIDED, Reading
 from platform_defs.engine.lake.compaction import small_files
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
@@ -178,7 +178,7 @@ class Maintenance:
             return Maintained(kept.table, left=why)
         except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
             return Maintained(kept.table, failed=f"Spark failed with {spark_condition(error)}")
-        except (DeltaError, LakeError, LedgerError, SinkError, OSError) as error:
+        except (DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
             return Maintained(kept.table, failed=f"{type(error).__name__}: {error}".splitlines()[0])
 
     @cached_property

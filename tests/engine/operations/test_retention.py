@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from assets.contracts import DerivedAsset
+from assets.contracts import DerivedAsset, Shape
 from operators.errors import OperatorError
 from platform_defs.cli import status
 from platform_defs.engine import DayAccount, Engine, ProgressError
@@ -255,6 +255,18 @@ def test_a_watermark_beyond_all_events_removes_no_more_than_the_newest_event(eng
     done = by_table(engine.maintain())["events/l"]
     assert (done.kept_from, len(logged(engine, "l"))) == ("2026-03-05", 5)
     accounted(engine)
+
+
+def test_a_changelog_that_begins_with_steps_without_changes_is_kept(make_engine: MakeEngine, clock: Clock) -> None:
+    large = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal(), shape=Shape(where="total > 2"))
+    engine = replace(make_engine([source("l")], [large]), retentions=Retentions(changelogs=DAY))
+    for day in range(3):
+        land(engine, "l", f"{day}.jsonl", [Event("a", 1, day * HOUR).line])
+        engine.ingest()
+        engine.advance("total")
+        clock.pass_ms(DAY)
+        by_table(engine.maintain())
+    assert rows_of(engine.views.table("total")) == [("a", 3, 3)]
 
 
 @pytest.fixture
