@@ -259,7 +259,7 @@ def test_a_watermark_beyond_all_events_removes_no_more_than_the_newest_event(eng
 
 def test_a_changelog_that_begins_with_steps_without_changes_is_kept(make_engine: MakeEngine, clock: Clock) -> None:
     large = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal(), shape=Shape(where="total > 2"))
-    engine = replace(make_engine([source("l")], [large]), retentions=Retentions(changelogs=DAY))
+    engine = replace(make_engine([source("l")], [large]), lake_retention=LakeRetention(changelogs=DAY))
     for day in range(3):
         land(engine, "l", f"{day}.jsonl", [Event("a", 1, day * HOUR).line])
         engine.ingest()
