@@ -189,6 +189,10 @@ class ByKey(Reads):
     ttl_by: TimeKind = "event"
     keeps: Kept | None = None
 
+    def __post_init__(self) -> None:
+        if self.keeps and self.keeps.ttl is not None and self.through:
+            raise OperatorError.bad_value("keeps", self.keeps, "no `ttl` with `through`: a row may move to a key whose rows are forgotten")
+
     @property
     def affected_by(self) -> tuple[str, ...]:
         """The columns of the key."""

@@ -94,8 +94,8 @@ class WindowedAggregate(WindowedOperator):
     def _check_sets(self, sets: Sequence[Sequence[str]]) -> None:
         legal = f"different lists of some of the columns of `by`, which are {', '.join(self.key) or 'none'}"
         masks = [{*one} for one in sets]
-        is_text = any(isinstance(one, str) for one in sets)
-        if not sets or is_text or any(not one <= {*self.key} or masks.count(one) > 1 for one in masks):
+        are_lists = not any(isinstance(one, str) or len({*one}) < len(one) for one in sets)
+        if not sets or not are_lists or any(not one <= {*self.key} or masks.count(one) > 1 for one in masks):
             raise OperatorError.bad_value("grouping_sets", sets, legal)
         if isinstance(self.window, Session):
             raise OperatorError.bad_value("grouping_sets", sets, "None for sessions, which are those of one key: make a table for each set")

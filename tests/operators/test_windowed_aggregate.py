@@ -187,6 +187,7 @@ def test_an_evictor_that_keeps_nothing_is_refused() -> None:
         ({"grouping_sets": ()}, r"`grouping_sets` is \(\); legal: different lists of some of the columns of `by`, which are k, v"),
         ({"grouping_sets": ("k", "v")}, "legal: different lists"),
         ({"grouping_sets": (("k",), ("w",))}, "legal: different lists"),
+        ({"grouping_sets": (("k", "k"),)}, "legal: different lists"),
         ({"grouping_sets": (("k", "v"), ("v", "k"))}, "legal: different lists"),
         ({"grouping_sets": ((),), "window": Session(gap="1 s")}, "legal: None for sessions, which are those of one key"),
         ({"grouping_sets": ((),), "early": EveryStep()}, "`early` is .* legal: None with `grouping_sets`"),
