@@ -115,7 +115,7 @@ def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream:
     again = [name for name in advances if name in names or name in readers]
     for name in again:
         _check_sources(advances[name])
-        if not from_kept:
+        if not from_kept and all(_has_progress(advances[of]) for of in assets[name].inputs if of in advances):
             _check_kept(advances[name])
     for name in again:
         empty(advances[name])
@@ -128,6 +128,15 @@ def _check_kept(advance: Advance) -> None:
     kept = advance.reading.kept_days(advance.asset) if now.seq else None
     if kept is not None and (now.complete_from is None or now.complete_from < kept.first):
         raise ProgressError.loses_results(advance.asset.name, str(day_of(kept.first)))
+
+
+def _has_progress(advance: Advance) -> bool:
+    """Whether a table's progress can be read, if it has any."""
+    try:
+        stored_progress(advance.reading.lake, advance.asset)
+    except (LakeError, ProgressError):
+        return False
+    return True
 
 
 def _check_sources(advance: Advance) -> None:

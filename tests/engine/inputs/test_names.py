@@ -137,7 +137,7 @@ def test_a_thousand_columns_of_json_are_read(make_engine: MakeEngine) -> None:
     assert (entry[0].accepted, entry[0].quarantined) == (2, 2)
     assert rows_of(engine.views.table("events/l"), "c0", "c997", "v") == [("a", "a", 1), ("b", "b", 2)]
     reasons = sorted(r for (r,) in rows_of(engine.views.table("quarantine/l"), "reason"))
-    assert "names of another case" in reasons[0]
+    assert "names in another case" in reasons[0]
     assert "not a JSON object" in reasons[1]
 
 
