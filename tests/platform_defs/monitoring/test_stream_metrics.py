@@ -95,7 +95,7 @@ def test_steps_that_are_left_early_are_closed(registry: CollectorRegistry) -> No
 def test_a_stream_measures_each_table(registry: CollectorRegistry) -> None:
     def steps(name: str, *, checked: bool, purpose: str) -> Generator[Any]:
         assert (checked, purpose) == (True, "stream")
-        yield SimpleNamespace(rows=1, before=NONE, after=NONE)
+        yield SimpleNamespace(rows=1, before=NONE, after=SimpleNamespace(step=1))
 
     engine: Any = SimpleNamespace(steps=steps, assets={"pairs": SimpleNamespace(inputs=("l",))}, sources={}, sinks={})
     engine.accounts = SimpleNamespace(check=lambda *_: [])
