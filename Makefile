@@ -75,7 +75,7 @@ test: setup-kafka setup-broker setup-s3 ## run all tests except the long ones (A
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(LONG))" $(ARGS)
 
 test-fast: setup-s3 ## run the tests that start no Spark, cluster or broker
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -n 2 -m "not ($(JVM)) and not ($(LONG))" $(ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(JVM)) and not ($(LONG))" $(ARGS)
 
 test-operators: setup ## run the operators' tests that need Spark
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "spark and not ($(LONG))" tests/operators $(ARGS)
