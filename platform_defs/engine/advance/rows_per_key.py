@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.contract import SplitsKeys
 from operators.timing import ClosedRange
-from platform_defs.engine.advance.step_size import middle_of_rows
+from platform_defs.engine.advance.step_size import rows_of_range
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.small_queries import collected
 
@@ -42,8 +42,11 @@ def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head
     if not isinstance(operator, SplitsKeys):
         return asset
     after = None if closing.after is None else closing.after - operator.reads.longest_lookback
-    rows, first, last = middle_of_rows(reading.ledger.history, asset, after, closing.upto, head, _PARTS)
-    if rows < MANY_ROWS or last - first < operator.bucket_ms:
+    rows = rows_of_range(reading.ledger.history, asset, after, closing.upto, head)
+    if rows.number < MANY_ROWS:
+        return asset
+    first, last = rows.middle(_PARTS)
+    if last - first < operator.bucket_ms:
         return asset
     frames = [reading.input(asset, which, head, Span(first, last)) for which in range(len(asset.inputs))]
     if _comparisons_per_row(frames, operator.key) * _PARTS < _MANY_COMPARISONS:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -101,28 +102,39 @@ def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int,
     return max(rows.last_within(low - lookback, budget, low, upto), low + 1)
 
 
-def middle_of_rows(ledger: History, asset: DerivedAsset, after: int | None, upto: int, head: int, parts: int) -> tuple[float, int, int]:
-    """The estimated number of source rows with `after < event_time <= upto`, and the times between which one part of them lies.
+@dataclass(frozen=True)
+class RowsOfRange:
+    """The estimated source rows with event times in a range.
 
     Args:
-        ledger: the ledger's batches.
-        asset: the asset that reads the rows.
-        after: the time after which rows count, in epoch ms; None for all before `upto`.
-        upto: the last time.
-        head: the last batch.
-        parts: into how many parts of as many rows the rows are divided.
-
-    Returns:
-        The number of rows, and the first and the last event time of the part in the middle, in epoch ms.
+        rows: the distribution of the rows, also of some outside the range.
+        after: the time before the first one of the range, in epoch ms.
+        upto: the last time of the range.
     """
+
+    rows: _Distribution
+    after: int
+    upto: int
+
+    @cached_property
+    def number(self) -> float:
+        """The number of rows."""
+        return self.rows.within(self.after, self.upto)
+
+    def middle(self, parts: int) -> tuple[int, int]:
+        """The first and the last event time of the part in the middle, if the rows are divided into so many parts of as many rows."""
+        rows_before = (self.number * (parts // 2 + n) / parts for n in (0, 1))
+        start, end = (self.rows.last_within(self.after, most, self.after, self.upto) for most in rows_before)
+        return min(start + 1, self.upto), end
+
+
+def rows_of_range(ledger: History, asset: DerivedAsset, after: int | None, upto: int, head: int) -> RowsOfRange:
+    """The estimated source rows with `after < event_time <= upto` that an asset reads up to a batch; with None, all up to `upto`."""
     rows = _distribution(ledger, asset, after, head)
     if not len(rows.rows):
-        return 0.0, upto, upto
+        return RowsOfRange(rows, upto, upto)
     first = pc.min(rows.first).as_py() - 1
-    low = first if after is None else max(after, first)
-    every = rows.within(low, upto)
-    starts, ends = (rows.last_within(low, every * (parts // 2 + n) / parts, low, upto) for n in (0, 1))
-    return every, starts + 1, ends
+    return RowsOfRange(rows, first if after is None else max(after, first), upto)
 
 
 def _distribution(ledger: History, asset: DerivedAsset, after: int | None, head: int) -> _Distribution:

@@ -8,7 +8,7 @@ from assets.contracts import DerivedAsset
 from operators import ClosedRange, Deduplicate, IntervalJoin
 from platform_defs.engine import Engine
 from platform_defs.engine.advance import closed_ranges, rows_per_key
-from platform_defs.engine.advance.step_size import middle_of_rows
+from platform_defs.engine.advance.step_size import rows_of_range
 from tests.conftest import MakeEngine
 from tests.engine.entries import source_entry
 from tests.support.memory_ledger import memory_ledger
@@ -80,6 +80,6 @@ def test_the_part_in_the_middle_has_its_share_of_the_rows(batches: list[tuple[in
         (source_entry("l", seq, accepted=rows, first_event_time=first, last_event_time=last),)
         for seq, (rows, first, last) in enumerate(batches, 1)
     ]
-    found = middle_of_rows(memory_ledger(entries).history, join(), None, 1_000, len(entries), 16)
-    assert found[0] == pytest.approx(expected[0])
-    assert found[1:] == pytest.approx(expected[1:], abs=8)
+    found = rows_of_range(memory_ledger(entries).history, join(), None, 1_000, len(entries))
+    assert found.number == pytest.approx(expected[0])
+    assert found.middle(16) == pytest.approx(expected[1:], abs=8)
