@@ -125,10 +125,22 @@ class RecomputedKeys(Strategy):
             return difference(table.current(rows), rows, key=self.key)
         rows = self._of_keys(keys, after)
         within_ttl = self._within_ttl(after)
+        by_clock = self.reads.ttl_by == "processing"
+        if within_ttl is not None and by_clock and self.reading.ledger.clock_set_back(before.seq, after.seq):
+            keys = within_ttl  # the clock had been ahead and was set back, so that removed keys are within their TTL again
+            rows = self._of_keys(keys, after)
+        return self._difference(table, keys, rows, within_ttl)
+
+    def _difference(self, table: UpsertedTable, keys: DataFrame, rows: DataFrame, within_ttl: DataFrame | None) -> DataFrame:
+        """The difference between the current rows of keys, also of those whose TTL has ended, and their rows after a step.
+
+        Args:
+            table: the table.
+            keys: the affected keys.
+            rows: their rows after the step.
+            within_ttl: all keys within their TTL; None if keys have none.
+        """
         if within_ttl is not None:
-            if self.reads.ttl_by == "processing" and self.reading.ledger.clock_set_back(before.seq, after.seq):
-                keys = within_ttl  # the clock had been ahead and was set back, so that removed keys are within their TTL again
-                rows = self._of_keys(keys, after)
             expired = table.current(rows).select(*self.reads.key).distinct().exceptAll(within_ttl)
             keys, rows = keys.unionByName(expired).distinct(), of_keys(rows, within_ttl, within_ttl.columns)
         return difference(table.current_of(rows, keys), rows, key=self.key)
@@ -194,9 +206,7 @@ class KeysOfKeptRows(RecomputedKeys):
         return written
 
     def _changes(self, table: UpsertedTable, kept_rows: KeptRows, step: StepRows, after: Progress) -> DataFrame:
-        keys, rows, oldest = step.keys, self.asset.rows(step.rows), self._oldest_within_ttl(after)
+        within_ttl, oldest = None, self._oldest_within_ttl(after)
         if oldest is not None:
             within_ttl = kept_rows.ends(step).where(F.col(PERIOD_END) >= oldest).select(*self.reads.key)
-            expired = table.current(rows).select(*self.reads.key).distinct().exceptAll(within_ttl)
-            keys, rows = keys.unionByName(expired).distinct(), of_keys(rows, within_ttl, within_ttl.columns)
-        return difference(table.current_of(rows, keys), rows, key=self.key)
+        return self._difference(table, step.keys, self.asset.rows(step.rows), within_ttl)
