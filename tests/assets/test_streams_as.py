@@ -1,4 +1,4 @@
-"""Which tables a stream may compute by a streaming query, and what the others are told. No test starts Spark."""
+"""Which tables a stream may compute by a streaming query, and why the others may not be. No test starts Spark."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,7 @@
 """Retention of changelogs: replace old steps by their result."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -46,9 +46,9 @@ class ChangelogRetention:
             return None if known is None else Removal(kept_from=kept_from)
         old = self._last_old_step(self.reading.ledger.now() - self.retention)
         floor, why = self._floor(old)
-        if floor <= (known or 0) or not self._changes_upto(floor):
+        if floor <= (known or 0) or not (changes := self._changes_upto(floor)):
             return Removal(kept_from=kept_from, held_back=why)
-        return Removal(kept_from=f"step {floor}", held_back=why, number=floor)
+        return Removal(changes, f"step {floor}", why, number=floor)
 
     def remove(self, planned: Removal) -> Removal:
         """Replace the planned steps. The caller holds the lock of the table's writer.
@@ -60,7 +60,6 @@ class ChangelogRetention:
             return planned
         lake, table, upto = self.reading.lake, self.asset.changelog, planned.number
         pinned = self.reading.pinned(self.asset.name)
-        changes = self._changes_upto(upto)
         base = self._result(pinned, upto).persist()
         try:
             kept = base.count()
@@ -69,7 +68,7 @@ class ChangelogRetention:
             point("retention.after_changelog")
         finally:
             base.unpersist()
-        return Removal(changes - kept, planned.kept_from, planned.held_back)
+        return replace(planned, rows=planned.rows - kept)
 
     def _changes_upto(self, step: int) -> int:
         """The number of changes up to a step; 0 if no result was in the table until then."""

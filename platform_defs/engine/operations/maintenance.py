@@ -9,7 +9,7 @@ maintained.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from delta.exceptions import DeltaConcurrentModificationException
@@ -203,8 +203,8 @@ class Maintenance:
         removed = self._vacuum(kept)
         self._carry(kept)
         self._checkpoint(kept)
-        left = done.rows, done.kept_from, done.held_back
-        return Maintained(kept.table, before, _files(self._open(kept)), removed, None, None, *left)
+        found = Maintained(kept.table, before, _files(self._open(kept)), removed)
+        return replace(found, rows_removed=done.rows, kept_from=done.kept_from, held_back=done.held_back)
 
     def _open(self, kept: _Kept) -> DeltaTable:
         return DeltaTable(self.lake.path(kept.table), storage_options=self.lake.storage_options)
