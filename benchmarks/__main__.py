@@ -2,35 +2,29 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from benchmarks import plan
 from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, Contender
 from benchmarks.contenders.flink import is_set_up
+from benchmarks.live.commands import latency, report_live, soak
+from benchmarks.measure import run_program
+from benchmarks.options import FLINK, WORK, Again, Cores, Flink, Runs, Scale, Timeout, Work
 from benchmarks.plan import Bench, Cell
-from platform_defs.engine.lake.interrupts import ends_in_order
-from platform_defs.settings import HOME, PROJECT
+from platform_defs.settings import PROJECT
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+for _command in (soak, latency, report_live):
+    app.command()(_command)
 
-Work = Annotated[Path, typer.Option(help="Folder for the data, the lakes and the results.")]
-Flink = Annotated[Path, typer.Option(help="Folder of the Flink benchmark; Flink is skipped if it is not set up.")]
-Cores = Annotated[int, typer.Option(help="Cores that each contender uses.", min=1)]
-Timeout = Annotated[float, typer.Option(help="Maximum seconds of one run.", min=1)]
-Again = Annotated[bool, typer.Option("--again", help="Repeat runs that already have a result; the newest result counts.")]
-Runs = Annotated[int, typer.Option(help="Runs of each contender and size; the report shows medians.", min=1)]
-Scale = Annotated[float, typer.Option(help="Factor for every number of rows.", min=0.0001)]
-WORK, FLINK = HOME / "bench", PROJECT.parent / "shared" / "peers" / "flink"
-GROWTH = ["rows", "keys", "bounds", "batch"]
+GROWTH = ["rows", "keys", "bounds", "batch", "lake"]
 SIZES, SLOW_SIZES, BACKLOGS, PARTITIONS = [1_000_000, 5_000_000], [200_000, 1_000_000], [10_000_000, 40_000_000], [4, 64]
 ALL_CONTENDERS: list[str] = []
-RATES = [100.0, 1_000.0, 5_000.0]
-ENGINES = ["tidemark", "spark"]
-KILL = "job,broker,worker"
 
 
 @app.command()
@@ -103,7 +97,7 @@ def growth(
     timeout: Timeout = 3_600,
     again: Again = False,
 ) -> None:
-    """Measure how cost grows with rows, keys, bounds and rows per micro-batch."""
+    """Measure how cost grows with rows, keys, bounds, rows per micro-batch and the size of the lake."""
     by_rows = [round(n * scale) for n in (1_000_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000)]
     size, base = round(1_000_000 * scale), round(1_000_000 * scale)
     batches = [round(n * scale) for n in (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)]
@@ -112,6 +106,7 @@ def growth(
         "keys": plan.keys(size, (1, 10, 100, 1_000)),
         "bounds": plan.bounds(size, (1, 5, 10, 20, 30, 60)),
         "batch": plan.batch_sizes([max(2, n) for n in batches], base),
+        "lake": plan.lake_sizes(round(n * scale) for n in (100_000, 2_000_000, 20_000_000)),
     }
     _run(Bench(work=work, flink=FLINK, cores=cores, timeout_s=timeout, again=again), [cell for name in only for cell in cells[name]])
 
@@ -180,6 +175,24 @@ def cycle(
 
 
 @app.command()
+def memory(
+    heap: Annotated[str, typer.Option(help="The driver's heap.")] = "640m",
+    limit_mib: Annotated[int, typer.Option(help="The command fails if all processes together need more, in MiB.", min=1)] = 2_048,
+    work: Work = WORK,
+    timeout: Timeout = 900,
+) -> None:
+    """Measure the peak memory of the demo with a small heap: Dagster, Spark, and all checks."""
+    folder = work / "memory"
+    shutil.rmtree(folder, ignore_errors=True)
+    tidemark = Path(sys.executable).with_name("tidemark")
+    command = ["env", f"TIDEMARK_DRIVER_MEMORY={heap}", str(tidemark), "demo", "--lake", str(folder / "lake")]
+    cost = run_program(command, folder / "demo.log", timeout_s=timeout)
+    print(f"the demo took {cost.wall_s:.0f} s, and at most {cost.peak_mb:,.0f} MiB of resident memory with a heap of {heap}")
+    if cost.peak_mb > limit_mib:
+        raise SystemExit(f"that is more than {limit_mib:,} MiB")
+
+
+@app.command()
 def scaling(
     rows: Annotated[int, typer.Option(help="Rows of each table.", min=1)] = 5_000_000,
     partitions: Annotated[list[int], typer.Option(help="Shuffle partitions; one run for each.")] = PARTITIONS,
@@ -197,70 +210,6 @@ def scaling(
             times = ", ".join(f"{n}: {seconds:.1f}" for n, seconds in found.simulated_s.items())
             print(f"{number} partitions, {part}: {found.measured_s:.1f} s, of which the driver alone {found.driver_s:.1f}; ", end="")
             print(f"{found.tasks} tasks; seconds by cores: {times}")
-
-
-@app.command()
-def soak(
-    minutes: Annotated[float, typer.Option(help="For how long events are sent.", min=0.5)] = 30.0,
-    rate: Annotated[float, typer.Option(help="Events in a second.", min=1)] = 5_000.0,
-    kill: Annotated[str, typer.Option(help="What is killed: some of job, broker, worker, separated by commas; '' for nothing.")] = KILL,
-    kill_every: Annotated[float, typer.Option(help="Average seconds between two kills.", min=5)] = 120.0,
-    seed: Annotated[int, typer.Option(help="Seed of the kills: the same seed gives the same kinds at the same seconds.")] = 7,
-    workers: Annotated[int, typer.Option(help="Spark workers of one core each; 0 for a stream in one process.", min=0)] = 2,
-    heap: Annotated[str, typer.Option(help="Heap of the stream's driver.")] = "1536m",
-    executor_memory: Annotated[str, typer.Option(help="Heap of each worker's executor.")] = "1g",
-    work: Work = WORK,
-    cores: Annotated[int, typer.Option(help="Cores of a stream without workers.", min=1)] = 2,
-) -> None:
-    """Run a stream from Kafka to Kafka at a steady rate on a Spark cluster of this machine, kill job, broker and workers at random moments.
-
-    It checks lake, topics, memory and files. The figures are in soak.json, the samples in soak.csv; `report-live` writes the docs.
-    """
-    from benchmarks.live.soak import Soak, SoakError, run
-
-    kinds: Any = tuple(kind.strip() for kind in kill.split(",") if kind.strip())
-    sizes = {"heap": heap, "executor_memory": executor_memory, "cores": cores, "workers": workers}
-    try:
-        wanted = Soak(work=work / "soak", minutes=minutes, rate=rate, kill=kinds, kill_every_s=kill_every, seed=seed, **sizes)
-    except SoakError as error:
-        raise typer.BadParameter(str(error)) from None
-    with ends_in_order():  # the stream is in a process group of its own
-        found = run(wanted, print)
-    print(json.dumps({name: value for name, value in found.items() if name != "samples"}, indent=1))
-    if found["problems"]:
-        raise SystemExit("\n".join(["problems:", *found["problems"]]))
-
-
-@app.command()
-def latency(
-    rates: Annotated[list[float], typer.Option(help="Events in a second, one rate after the other.")] = RATES,
-    seconds: Annotated[float, typer.Option(help="For how long each rate is sent; the first 10 s do not count.", min=20)] = 60.0,
-    only: Annotated[list[str], typer.Option(help="Engines: tidemark, spark.")] = ENGINES,
-    heap: Annotated[str, typer.Option(help="Heap of the stream.")] = "2g",
-    work: Work = WORK,
-    cores: Cores = 2,
-) -> None:
-    """Measure the time from an event's record in Kafka to its row in a table, and to its record on the topic of a sink.
-
-    The figures are in latency.json; `report-live` writes them into the docs.
-    """
-    from benchmarks.live.latency import Latency, run
-
-    found = run(Latency(work=work / "latency", rates=rates, seconds=seconds, heap=heap, cores=cores), only, print)
-    print(json.dumps(found["found"], indent=1))
-
-
-@app.command()
-def report_live(
-    work: Work = WORK, docs: Annotated[Path, typer.Option(help="Folder with explanation/benchmarks.md and images/.")] = PROJECT / "docs"
-) -> None:
-    """Write the results of `soak` and `latency` into benchmarks.md, with the plot of the soak."""
-    from benchmarks.live import report
-
-    for name, write in (("latency", report.write_latency), ("soak", report.write_soak)):
-        file = work / name / f"{name}.json"
-        if file.exists():
-            write(json.loads(file.read_text()), docs)
 
 
 @app.command()

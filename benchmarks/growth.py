@@ -1,4 +1,4 @@
-"""How costs grow: with rows, keys, bounds, the size of micro-batches, the age of a table and the backlog."""
+"""How costs grow: with rows, keys, bounds, the size of micro-batches and of the lake, the age of a table and the backlog."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median, quantiles
@@ -73,6 +73,21 @@ def _batches_table(records: Sequence[Record]) -> str:
     header = ("rows per micro-batch", "step, s", *(f"{title}, s" for title in PARTS.values()), "rows/s")
     lines = [[rounded(p.rows), *map(number, (p.step_s, *p.parts_s)), f"{p.rows / p.step_s:,.0f}"] for p in curve(records)]
     return table(header, lines)
+
+
+def lake_sizes(records: Sequence[Record]) -> str:
+    """The time of a small micro-batch by the number of rows in the lake: its parts, and all of it relative to the smallest lake."""
+    runs = sorted(successful(records, "lake"), key=lambda r: r["cell"]["first"])
+    if not runs:
+        return NOT_MEASURED
+    parts = {**PARTS, "checks": "checks"}
+    steps = [[{part: lap.get(part, 0.0) for part in parts} for lap in r["outcome"]["steps"][1 + WARM_STEPS :]] for r in runs]
+    totals = [median(sum(lap.values()) for lap in laps) for laps in steps]
+    lines = [
+        [rounded(2 * r["cell"]["first"]), *(number(median(lap[p] for lap in laps)) for p in parts), number(s), f"{s / totals[0]:.2f}"]
+        for r, laps, s in zip(runs, steps, totals, strict=True)
+    ]
+    return table(("rows in the lake", *(f"{title}, s" for title in parts.values()), "micro-batch, s", "relative"), lines)
 
 
 def age(records: Sequence[Record]) -> str:

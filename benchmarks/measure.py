@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class Measured:
     peak_mb: float
     other_cpu_s: float
     load: float
-    outcome: Mapping[str, Any]
+    outcome: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ProcessTree:
@@ -114,6 +114,21 @@ def run(command: Sequence[str], log: Path, *, timeout_s: float, cwd: Path | None
     Raises:
         RunFailed: the contender failed, exceeded its time limit, or printed no outcome.
     """
+    return replace(run_program(command, log, timeout_s=timeout_s, cwd=cwd), outcome=outcome(log))
+
+
+def run_program(command: Sequence[str], log: Path, *, timeout_s: float, cwd: Path | None = None) -> Measured:
+    """Run a program that prints no outcome until it ends.
+
+    Args:
+        command: the command line of the process.
+        log: the file for its output.
+        timeout_s: the time limit.
+        cwd: its working folder.
+
+    Raises:
+        RunFailed: the program failed, or exceeded its time limit.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     load, machine_cpu_s, start = os.getloadavg()[0], _machine_cpu_s(), time.perf_counter()
     with log.open("w") as out:
@@ -129,7 +144,7 @@ def run(command: Sequence[str], log: Path, *, timeout_s: float, cwd: Path | None
     if code != 0:
         raise RunFailed.ended("took too long and was stopped" if code is None else f"ended with {code}", log)
     other_cpu_s = max(0.0, _machine_cpu_s() - machine_cpu_s - tree.cpu_s)
-    return Measured(round(wall, 2), round(tree.cpu_s, 1), round(tree.peak / 2**20), round(other_cpu_s, 1), round(load, 2), outcome(log))
+    return Measured(round(wall, 2), round(tree.cpu_s, 1), round(tree.peak / 2**20), round(other_cpu_s, 1), round(load, 2))
 
 
 def _watch(process: subprocess.Popen, tree: ProcessTree, deadline: float) -> int | None:

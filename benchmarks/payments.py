@@ -1,10 +1,15 @@
 """The payment-order join as a workload for Tidemark."""
 
+from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
+from great_expectations.expectations.core.expect_column_values_to_not_be_null import ExpectColumnValuesToNotBeNull
+from great_expectations.expectations.core.expect_compound_columns_to_be_unique import ExpectCompoundColumnsToBeUnique
+
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule, SourceContract
 from benchmarks.contenders import Job
 from benchmarks.data import TABLES
 from benchmarks.workload import WATERMARK_BOUND, Workload
 from operators import IntervalJoin
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 
 SCHEMAS = {
     "orders": "order_id bigint, customer_id bigint, amount bigint, ts bigint",
@@ -38,8 +43,26 @@ def asset(job: Job) -> DerivedAsset:
     return DerivedAsset(name="payment_orders", inputs=TABLES, operator=join)
 
 
+EXPECTATIONS = {
+    **{
+        name: (
+            ExpectColumnValuesToNotBeNull(column=EVENT_TIME),
+            ExpectColumnValuesToNotBeNull(column=KEYS[name]),
+            ExpectColumnValuesToBeBetween(column="amount", min_value=1),
+            ExpectCompoundColumnsToBeUnique(column_list=[SEQ, ARRIVAL]),
+        )
+        for name in TABLES
+    },
+    "payment_orders": (
+        ExpectColumnValuesToNotBeNull(column="order_id"),
+        ExpectCompoundColumnsToBeUnique(column_list=["left_seq", "left_arrival", "right_seq", "right_arrival"]),
+    ),
+}
+"""The expectations of both event logs and of the table, by name."""
+
 WORKLOAD = Workload(
     sources=sources,
     asset=asset,
     outcome=lambda rows: {"found": rows.count()},
+    expectations=EXPECTATIONS,
 )

@@ -242,6 +242,14 @@ def batch_sizes(sizes: Iterable[int], base: int) -> Iterator[Cell]:
         yield Cell(kind="batch", contender=TEN_BATCHES, shape=Shape(base + small * size // 2), batches=1 + small, first=base)
 
 
+def lake_sizes(sizes: Iterable[int], step_rows: int = 1_000) -> Iterator[Cell]:
+    """Small micro-batches on larger and larger lakes (`sizes` counts both tables), each day with equally many rows, and with all checks."""
+    batches = 1 + WARM_STEPS + 20
+    for size in sizes:
+        shape = Shape((size + (batches - 1) * step_rows) // 2, 0, step_ms=3_000)
+        yield Cell(kind="lake", contender=TEN_BATCHES, shape=shape, batches=batches, first=size // 2, options={"checks": True})
+
+
 def tail_steps(size: int) -> int:
     """The number of last micro-batches without newer event times; their steps finalize nothing."""
     return 2 * JITTER_MS // size

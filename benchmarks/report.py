@@ -7,7 +7,7 @@ from statistics import median
 
 from benchmarks import results
 from benchmarks.contenders import HOT_ITEMS, JOIN, TOP_BIDS, Contender
-from benchmarks.growth import age, backlog, growth, hot_items_growth
+from benchmarks.growth import age, backlog, growth, hot_items_growth, lake_sizes
 from benchmarks.markdown import NOT_MEASURED, joined, joined_numbers, number, rounded, table
 from benchmarks.results import Record, medians, slope, successful
 from benchmarks.steps import PARTS, SECONDS
@@ -188,6 +188,7 @@ SECTIONS: Mapping[str, Section] = {
     "join": join,
     "targets": targets,
     "growth": growth,
+    "lake": lake_sizes,
     "age": age,
     "backlog": backlog,
     "hot_items": hot_items,
@@ -201,6 +202,7 @@ KINDS: Mapping[str, set[str]] = {
     "join": {"join"},
     "targets": {"join"},
     "growth": {"rows", "keys", "bounds", "batch"},
+    "lake": {"lake"},
     "age": {"age"},
     "backlog": {"backlog"},
     "hot_items": {"hot_items"},

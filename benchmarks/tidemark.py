@@ -4,7 +4,7 @@ It wraps the calls of the platform, so that a change of the engine changes few o
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,13 @@ from pyspark.sql import SparkSession
 from benchmarks.contenders import Job
 from benchmarks.data import batches_folder, tables_of
 from benchmarks.workload import workload_of
+from expectations.checks import findings, log_findings
+from expectations.finding import check_name
 from operators.accounting import TracesInputs
+from operators.columns import FINAL_AT
 from operators.steps import Upsert
 from platform_defs.engine import Engine
+from platform_defs.engine.accounting.days_of_step import Days
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.formats.reader import File
 from platform_defs.engine.lake.tables import Lake
@@ -65,6 +69,35 @@ def check_conservation(engine: Engine, steps: Iterable[Step]) -> int:
     if failures:
         raise WrongAnswer(f"the conservation law does not hold: {failures}")
     return sum(account.accepted for account in accounts)
+
+
+def check_expectations(engine: Engine, job: Job, days: Days | None, checked: Mapping[str, int]) -> dict[str, int]:
+    """Check the workload's expectations, as Dagster's checks do: the new rows of event logs, and the changed days of the derived table.
+
+    Args:
+        engine: the engine.
+        job: the job.
+        days: the first and the last day that the step has changed; None for all.
+        checked: by source, the batch up to which its rows were checked.
+
+    Returns:
+        The batch up to which the rows are checked now, by source.
+
+    Raises:
+        WrongAnswer: an expectation is not met.
+    """
+    upto = dict[str, int]()
+    for name, expectations in workload_of(job).expectations.items():
+        if name in engine.sources:
+            passed = dict.fromkeys(map(check_name, expectations), checked.get(name, 0))
+            found = log_findings(engine, name, expectations, lambda _, __, passed=passed: passed)
+        else:
+            found = findings(engine, name, expectations, day_column=FINAL_AT, days=days)
+        failed = [] if found is None else [check for check, finding in found.by_check.items() if not finding.passed]
+        if failed:
+            raise WrongAnswer(f"expectations of {name} are not met: {failed}")
+        upto |= {name: found.log.head} if found and found.log else {}
+    return upto
 
 
 def derived_table(engine: Engine) -> str:

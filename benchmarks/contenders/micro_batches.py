@@ -1,4 +1,7 @@
-"""Tidemark, micro-batches: each is ingested exactly once, advanced, and checked by the conservation law; then a drain and empty steps."""
+"""Tidemark, micro-batches: each is ingested exactly once, advanced, and checked by the conservation law; then a drain and empty steps.
+
+With the option `checks` the expectations of the workload are checked too, as in Dagster: new rows of event logs, changed days of tables.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,17 +14,26 @@ from benchmarks.data import micro_batches
 from platform_defs.engine import Engine
 
 EMPTY_STEPS = 7
-PARTS = ("ingest", "advance", "law")
+PARTS = ("ingest", "advance", "law", "checks")
 
 
 @dataclass
 class LiveRun:
-    """One run: its times, and the number of rows that the conservation law has counted as finalized."""
+    """One run.
+
+    Args:
+        job: the job.
+        engine: its engine.
+        watch: the times of the steps.
+        finalized_rows: the number of rows that the conservation law has counted as finalized.
+        checked: by source, the batch up to which its rows were checked.
+    """
 
     job: Job
     engine: Engine
     watch: tidemark.Stopwatch = field(default_factory=tidemark.Stopwatch)
     finalized_rows: int = 0
+    checked: dict[str, int] = field(default_factory=dict)
 
     @property
     def checks_conservation(self) -> bool:
@@ -42,7 +54,11 @@ class LiveRun:
             self.watch.lap()
             with self.watch.time("ingest"):
                 tidemark.ingest(self.engine, files)
+            days = self.engine.pending.all_days()
             self.advance()
+            if self.job.options.get("checks"):
+                with self.watch.time("checks"):
+                    self.checked |= tidemark.check_expectations(self.engine, self.job, days, self.checked)
             after_batch()
 
     def drain(self) -> None:

@@ -91,6 +91,13 @@ def test_a_large_micro_batch_that_fills_the_lookback_precedes_the_small_ones():
     assert 2 * (cell.shape.rows - cell.first) == 1_000 * (cell.batches - 1)
 
 
+def test_lakes_of_all_sizes_get_equal_micro_batches():
+    small, large = plan.lake_sizes([10_000, 100_000])
+    assert (small.first, large.first) == (5_000, 50_000)
+    assert small.shape.rows - small.first == large.shape.rows - large.first == 500 * (small.batches - 1)
+    assert small.shape.step_ms == large.shape.step_ms
+
+
 def test_the_expected_outcome_of_a_stream_excludes_open_windows(tmp_path):
     cell = next(plan.hot_items([1_000], 1, ["duckdb"], NOWHERE))
     data = prepare(cell.shape, tmp_path)

@@ -47,6 +47,8 @@ SAMPLE = [
     record(
         "age", "ten", 1_011_500, 30.0, {"steps": STEPS, "files": [{"step": 24, "ledger": 1, "orders": 24}]}, batches=24, first=1_000_000
     ),
+    record("lake", "ten", 61_500, 30.0, {"steps": [{**lap, "checks": 0.5} for lap in STEPS]}, batches=24, first=50_000),
+    record("lake", "ten", 10_011_500, 60.0, {"steps": [{**lap, "checks": 2.0} for lap in STEPS]}, batches=24, first=10_000_000),
     record("backlog", "backlog", 20_000_000, 120.0, {"ingest_s": 300.0, "steps": 25}, heap="1g", options={"max_step": 2_000_000}),
 ]
 
@@ -108,11 +110,13 @@ def test_the_curve_excludes_warm_up_and_tail_steps():
     assert (point.rows, point.parts_s) == (1_000, pytest.approx([2.05, 0.5, 0.25]))
 
 
-def test_growth_age_and_backlog_have_table_rows():
+def test_growth_lake_sizes_age_and_backlog_have_table_rows():
     assert table_row(report.growth(SAMPLE), "20 M") == ["60.0", "1.50", "2,048"]
     assert table_row(report.growth(SAMPLE), "10 k") == ["100", "9.00", "75"]
     assert table_row(report.growth(SAMPLE), "60") == ["44.0", "3.05", "75"]
     assert table_row(report.age(SAMPLE), "22 to 23") == ["4.00", "4.04", "1", "24"]
+    assert table_row(report.lake_sizes(SAMPLE), "100 k") == ["2.35", "0.50", "0.25", "0.50", "3.60", "1.00"]
+    assert table_row(report.lake_sizes(SAMPLE), "20 M") == ["2.35", "0.50", "0.25", "2.00", "5.10", "1.42"]
     assert table_row(report.backlog(SAMPLE), "40 M") == ["1g", "2 M", "25", "120", "3.00", "300", "2,048"]
 
 
