@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.live import verdict
+from benchmarks.live import final_checks
 from benchmarks.live.cluster import Cluster, cluster
 from benchmarks.live.flat import OUTSIDE_EXECUTOR_MB, OUTSIDE_MB, growths, mebibytes, not_flat
 from benchmarks.live.kills import KINDS, Kill, Killer, Kind, plan, with_recovery
@@ -123,9 +123,9 @@ def run(soak: Soak, note: Callable[[str], None]) -> dict[str, Any]:
             samples, killer, acked = _sent(soak, world, note)
         engine = world.engine()
         on_disk = files_by_kind(world.lake)
-        verdict.finish(engine, QuietReports())
+        final_checks.finish(engine, QuietReports())
         kills = with_recovery(killer.made, _begun(engine), _steps(engine, world.lake))
-        wrong = [*verdict.problems(engine, acked), *not_flat(samples, kills, soak.rate, soak.most_mb), *_unrecovered(kills)]
+        wrong = [*final_checks.problems(engine, acked), *not_flat(samples, kills, soak.rate, soak.most_mb), *_unrecovered(kills)]
         engine.maintain(retention_hours=0)
         kept = files_by_kind(world.lake)
     found = {"soak": {**asdict(soak), "work": str(soak.work)}, "machine": machine(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
