@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from benchmarks.live.kills import Kill, Kind
 from benchmarks.live.samples import Sample
 
 MEMORY = ("live_mb", "python_mb")
@@ -15,10 +14,8 @@ SHORTEST_PROCESS_S, SHORTEST_RUN_S = 300.0, 600.0
 """Growth of memory counts in a process of the stream, and growth of files in a run, that lasts as long: both begin with nothing."""
 OUTSIDE_MB, OUTSIDE_EXECUTOR_MB = 1_024, 512
 """How much resident memory the driver's JVM, and that of an executor, may have beside their heaps."""
-MOST_BEHIND_S = 20.0
-"""How far the ledger may be behind the broker, in seconds of the rate, when the time for a recovery is over."""
-QUIET_S: dict[Kind, float] = {"broker": 45.0, "worker": 60.0, "job": 90.0}
-"""The time for a recovery from a kill, until the records that wait are read too."""
+BEHIND_S, MOST_MORE_BEHIND = 20.0, 1.5
+"""The ledger may be as many seconds of the rate behind the broker in the last third (median), or as many times as long as in the first."""
 WARM_UP_S = 360.0
 """The warm-up, at most half of the run: Spark's Kafka connector keeps idle consumers, and what they have fetched, for five minutes."""
 
@@ -76,12 +73,11 @@ def mebibytes(size: str) -> int:
     return int(size[:-1]) * {"m": 1, "g": 1024}[size[-1]]
 
 
-def not_flat(samples: Sequence[Sample], kills: Sequence[Kill], rate: float, most_mb: Mapping[str, float]) -> list[str]:
-    """What grows, what takes too much memory, and when the stream was too far behind.
+def not_flat(samples: Sequence[Sample], rate: float, most_mb: Mapping[str, float]) -> list[str]:
+    """What grows, what takes too much memory, and whether the stream falls behind more and more.
 
     Args:
         samples: all samples.
-        kills: the kills.
         rate: events in a second.
         most_mb: the most memory, by the name of the measure.
     """
@@ -92,14 +88,14 @@ def not_flat(samples: Sequence[Sample], kills: Sequence[Kill], rate: float, most
     found = [f"{name} has grown {grown[name]:.2f} times; legal: {most} times" for name, most in legal.items() if grown[name] > most]
     peaks = {name: max((value for s in samples if (value := getattr(s, name)) is not None), default=0) for name in most_mb}
     found += [f"{name} was {peaks[name]:,.0f}; legal: {most:,.0f}" for name, most in most_mb.items() if peaks[name] > most]
-    for sample in samples:
-        behind_s = (sample.acked - sample.accepted) / rate
-        if behind_s > MOST_BEHIND_S and _is_quiet(sample, kills):
-            found.append(f"the ledger is {behind_s:.0f} s behind at {sample.seconds:.0f} s; legal: {MOST_BEHIND_S:.0f} s")
+    first, last = behind_s(samples, rate)
+    if last > max(BEHIND_S, MOST_MORE_BEHIND * first):
+        found.append(f"the ledger was {last:.0f} s behind in the last third, and {first:.0f} s in the first")
     return found
 
 
-def _is_quiet(sample: Sample, kills: Sequence[Kill]) -> bool:
-    """Whether every recovery has ended; the start is one too."""
-    waits = [(0.0, QUIET_S["job"]), *((kill.seconds, QUIET_S[kill.kind]) for kill in kills)]
-    return all(not 0 <= sample.seconds - at < wait for at, wait in waits)
+def behind_s(samples: Sequence[Sample], rate: float) -> tuple[float, float]:
+    """How far the ledger was behind the broker in the first third of the samples and in the last, in seconds of the rate: medians."""
+    values = [(sample.acked - sample.accepted) / rate for sample in samples]
+    third = max(1, len(values) // 3)
+    return median(values[:third]), median(values[-third:])

@@ -125,7 +125,7 @@ def run(soak: Soak, note: Callable[[str], None]) -> dict[str, Any]:
         on_disk = files_by_kind(world.lake)
         final_checks.finish(engine, QuietReports())
         kills = with_recovery(killer.made, _begun(engine), _steps(engine, world.lake))
-        wrong = [*final_checks.problems(engine, acked), *not_flat(samples, kills, soak.rate, soak.most_mb), *_unrecovered(kills)]
+        wrong = [*final_checks.problems(engine, acked), *not_flat(samples, soak.rate, soak.most_mb), *_unrecovered(kills)]
         engine.maintain(retention_hours=0)
         kept = files_by_kind(world.lake)
     found = {"soak": {**asdict(soak), "work": str(soak.work)}, "machine": machine(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
