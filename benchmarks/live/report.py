@@ -47,6 +47,7 @@ def write_soak(found: Mapping[str, Any], docs: Path) -> None:
         "events behind the broker, in seconds of the rate: median; most": _behind(samples, soak["rate"]),
         **{f"{title}: median; most, MiB": _sizes(samples, name) for name, title in _MEMORY.items()},
         **{f"growth of {title}": f"{found['growth'][name]:.2f} times" for name, title in _GROWTH.items()},
+        "data files in the newest versions of all tables: most": f"{max(sample['files'] for sample in samples):,}",
         "files on disk, added in an hour": f"{(last['on_disk'] - samples[0]['on_disk']) / hours:,.0f}",
         "problems": "; ".join(found["problems"]) or "none",
     }
@@ -77,7 +78,6 @@ _GROWTH = {
     "python_mb": "the Python process's resident memory, in the same process",
     "live_mb between processes": "the live heap from early stream processes to late ones of the same age",
     "python_mb between processes": "the Python process's resident memory, from early ones to late ones",
-    "files": "the data files in the newest versions",
 }
 
 
