@@ -65,6 +65,12 @@ OF_THE_LAKE = (
     Described("table_unhandled_rows", "Accepted rows of its own sources in batches that the table has not handled.", _TABLE),
     Described("table_stale_seconds", "For how long the table has not reflected rows of its sources; 0 if it is fresh.", _TABLE),
     Described(
+        "table_state_rows",
+        "Rows of the data files in which a later step may read rows again, by part: table, kept_rows, event_log or input_table.",
+        (*_TABLE, "part"),
+    ),
+    Described("table_state_bytes", "The size of these files.", (*_TABLE, "part")),
+    Described(
         "table_held_back_by_info", "1 for the source that holds back the watermark, if the table waits for several.", (*_TABLE, *_SOURCE)
     ),
     Described("table_held_back_seconds", "How far that source's watermark is behind the next one; left out if it has none yet.", _TABLE),

@@ -17,6 +17,7 @@ from platform_defs.engine.inputs.progress import step_time
 from platform_defs.engine.ledger.rows import COUNTS
 from platform_defs.engine.ledger.store import TABLE
 from platform_defs.engine.operations.freshness import Freshness
+from platform_defs.engine.operations.state_size import state_size
 from platform_defs.monitoring.catalog import family
 from platform_defs.monitoring.kept_tables import keeping_tables
 from platform_defs.safe_text import one_line, without_credentials
@@ -159,6 +160,8 @@ class _TableMetrics:
         self.closed = self._of("table_finalized_timestamp_seconds")
         self.lag = self._of("table_lag_seconds")
         self.unhandled = self._of("table_unhandled_rows")
+        self.state_rows = self._of("table_state_rows")
+        self.state_bytes = self._of("table_state_bytes")
         self.waiting = self._of("table_stale_seconds")
         self.refused = self._of("table_refused")
         self.failed = self._of("table_failed")
@@ -189,7 +192,15 @@ class _TableMetrics:
             return
         self.readable.add_metric([name], 1)
         self.steps.add_metric([name], now.step)
-        parts = self._add_times, self._add_position, self._add_refused, self._add_waiting, self._add_failure, self._add_account
+        parts = (
+            self._add_times,
+            self._add_position,
+            self._add_refused,
+            self._add_waiting,
+            self._add_state,
+            self._add_failure,
+            self._add_account,
+        )
         for part in parts:
             try:
                 part(name)
@@ -220,6 +231,11 @@ class _TableMetrics:
         self.unhandled.add_metric([name], self._freshness.unhandled_rows(name))
         waiting = self._freshness.waiting(name)
         self.waiting.add_metric([name], 0 if waiting is None else max(0, self._engine.clock() - waiting.since) / 1000)
+
+    def _add_state(self, name: str) -> None:
+        for kind, size in state_size(self._pending.reading, self._engine.assets[name]).items():
+            self.state_rows.add_metric([name, kind], size.rows)
+            self.state_bytes.add_metric([name, kind], size.bytes)
 
     def _add_failure(self, name: str) -> None:
         failure = self._engine.failures.of(name)

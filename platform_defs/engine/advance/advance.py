@@ -87,17 +87,7 @@ class Advance:
     @property
     def strategy(self) -> Strategy:
         """How the rows of the asset's steps are computed."""
-        reads = self.asset.operator.reads
-        if isinstance(reads, NewRows):
-            if not self.asset.has_every_result:  # new rows cannot be merged into results that the table does not have
-                return recomputed(self.reading, self.asset, reads)
-            return MergedRows(self.reading, self.asset, reads)
-        if isinstance(reads, ByKey):
-            keeps = reads.keeps and not self.reading.tables_of(self.asset)  # a table's own rows are those that steps of its readers need
-            return (KeysOfKeptRows if keeps else RecomputedKeys)(self.reading, self.asset, reads)
-        if self.queries is not None and self.queries.are_enabled and self.asset.streams_as == "query":
-            return QuerySteps(self.reading, self.asset, self.queries)
-        return ClosedRanges(self.reading, self.asset)
+        return strategy_of(self.reading, self.asset, self.queries)
 
     def pinned(self) -> "Advance":
         """This advance on a snapshot of the asset's tables and inputs, which later commits do not change."""
@@ -197,3 +187,18 @@ class Advance:
     def _repair_table(self, now: Progress) -> dict[str, int]:
         self.strategy.forget()
         return UpsertedTable(self.reading, self.asset).repair(self.whole(now), now)
+
+
+def strategy_of(reading: Reading, asset: DerivedAsset, queries: RunningQueries | None = None) -> Strategy:
+    """How the rows of an asset's steps are computed; see `Advance`."""
+    reads = asset.operator.reads
+    if isinstance(reads, NewRows):
+        if not asset.has_every_result:  # new rows cannot be merged into results that the table does not have
+            return recomputed(reading, asset, reads)
+        return MergedRows(reading, asset, reads)
+    if isinstance(reads, ByKey):
+        keeps = reads.keeps and not reading.tables_of(asset)  # a table's own rows are those that steps of its readers need
+        return (KeysOfKeptRows if keeps else RecomputedKeys)(reading, asset, reads)
+    if queries is not None and queries.are_enabled and asset.streams_as == "query":
+        return QuerySteps(reading, asset, queries)
+    return ClosedRanges(reading, asset)

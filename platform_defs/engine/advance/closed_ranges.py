@@ -1,5 +1,6 @@
 """Closed ranges: a step computes the results that become final between two watermarks, or corrects results of earlier steps."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -12,7 +13,9 @@ from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.changed_results import Changes
 from platform_defs.engine.advance.corrections import with_correction
 from platform_defs.engine.advance.kept_versions import KeptVersions
+from platform_defs.engine.advance.oldest_change import changes_from
 from platform_defs.engine.advance.rows_per_key import split_keys
+from platform_defs.engine.advance.state import StatePart, input_rows
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.inputs.progress import Progress, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Span
@@ -33,6 +36,15 @@ class ClosedRanges(Strategy):
         if versions is not None:
             versions.commit(after)
         return written
+
+    def state(self, now: Progress) -> Iterator[StatePart]:
+        """The rows of the inputs that may be in results that are not final yet, or that a step may correct."""
+        reads, changes_after = self.asset.operator.reads, changes_from(self.reading, self.asset)
+        versions = KeptVersions.of(self.reading, self.asset)
+        for which in range(len(self.asset.inputs)):
+            kept = versions.state(now) if versions is not None and versions.which == which else None
+            first, _ = reads.span_of(which, changes_after)
+            yield from input_rows(self.reading, self.asset, which, now, first) if kept is None else kept
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that are final in a range, computed from the inputs' rows up to batch `head`, with no use of kept rows."""

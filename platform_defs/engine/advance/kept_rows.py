@@ -1,6 +1,7 @@
 """Kept rows of an upserted table: a step reads its new rows, and only those older rows that are still needed."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -8,11 +9,12 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.columns import keys_of, of_keys
 from operators.contract import KeepsRows
-from operators.engine_columns import BATCH_TIME, EVENT_TIME, PERIOD_END
+from operators.engine_columns import BATCH_TIME, EVENT_TIME, PERIOD_END, SEQ
 from operators.errors import OperatorError
 from operators.steps import ByKey, Kept
 from operators.timing import TimeKind
 from platform_defs.engine.advance.kept_table import KeptTable
+from platform_defs.engine.advance.state import StatePart
 from platform_defs.engine.advance.upserted_table import with_keys
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Reading
@@ -90,6 +92,14 @@ class KeptRows:
         if oldest is not None and self.reads.key:
             keys = keys.unionByName(self._forgotten_keys(step.kept, oldest)).distinct()
         self._table.change(self._of(step.kept, keys), needed, upto, after.step)
+
+    def state(self, now: Progress) -> Iterator[StatePart]:
+        """The rows that the next step may read: the kept rows, and those of the log that these do not include."""
+        since = self._since(now, replace(now, step=now.step + 1))
+        if since:
+            yield StatePart("kept_rows", self.asset.kept)
+        if since < now.seq:
+            yield StatePart("event_log", self.reading.sources[self.asset.inputs[0]].log, {SEQ: (since + 1, now.seq)})
 
     @property
     def _table(self) -> KeptTable:

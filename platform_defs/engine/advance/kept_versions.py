@@ -3,14 +3,17 @@
 They are not written at each step, but when the log has many versions since: until then a step reads these from the log.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset
 from operators.contract import KeepsVersions
+from operators.engine_columns import EVENT_TIME, SEQ
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.kept_table import KeptTable
+from platform_defs.engine.advance.state import StatePart
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.ledger.columns import pc
@@ -63,6 +66,15 @@ class KeptVersions:
             return None
         later = self._log(known, head, None if self._is_by_arrival else closing.upto)
         return self._table.rows().unionByName(later) if self._table.has_columns_of(later) else None
+
+    def state(self, now: Progress) -> Iterator[StatePart] | None:
+        """The kept versions, and those of the log that they lack; None if the next step must read all of the log's."""
+        known = self._known()
+        if known is None or now.closed_to is None or now.closed_to + 1 < known.results_from:
+            return None
+        later = {SEQ: (known.upto + 1, now.seq)} if self._is_by_arrival else {SEQ: (None, now.seq), EVENT_TIME: (known.upto, None)}
+        log = self.reading.sources[self.asset.inputs[self.which]].log
+        return iter((StatePart("kept_rows", self.asset.kept), StatePart("event_log", log, later)))
 
     def commit(self, after: Progress) -> None:
         """Commit the newest version of each key that later steps can look up, if the log has many versions since."""

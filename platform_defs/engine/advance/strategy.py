@@ -1,6 +1,7 @@
 """The base class of the strategies: each computes the rows of a step, which are appended to a table or merged into it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -12,6 +13,7 @@ from operators.errors import OperatorError
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.kept_table import KeptTable
+from platform_defs.engine.advance.state import StatePart
 from platform_defs.engine.advance.step_inputs import StepInputs, step_inputs
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
@@ -55,6 +57,10 @@ class Strategy(ABC):
             table = UpsertedTable(self.reading, self.asset)
             return table.commit(self.changes(table, before, after), after)
         return AppendedTable(self.reading, self.asset).append(self.results(before, after), after)
+
+    @abstractmethod
+    def state(self, now: Progress) -> Iterator[StatePart]:
+        """The rows that later steps may read again, apart from the rows that they handle."""
 
     def whole(self, after: Progress) -> DataFrame:
         """The table's rows at a progress, recomputed from all input rows."""

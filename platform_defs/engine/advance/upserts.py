@@ -1,6 +1,6 @@
 """Upserts: a step merges new rows into the current rows, or recomputes the keys that new rows or the time affect."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
@@ -15,6 +15,7 @@ from operators.engine_columns import PERIOD_END
 from operators.errors import OperatorError
 from operators.steps import ByKey, NewRows
 from platform_defs.engine.advance.kept_rows import KeptRows, StepRows, present
+from platform_defs.engine.advance.state import StatePart, all_input_rows
 from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
@@ -70,6 +71,10 @@ class MergedRows(Strategy):
             if operator.improving:
                 raise PromiseError.broken(self.asset.name, self._count_moving_back(operator, before, after)) from error
         return self._recomputed.step(before, after)
+
+    def state(self, now: Progress) -> Iterator[StatePart]:
+        """The table's own rows."""
+        yield StatePart("table", self.asset.name)
 
     def _current(self, table: UpsertedTable, new: Sequence[DataFrame]) -> DataFrame:
         """The current rows that new rows may change, with the operator's columns."""
@@ -150,6 +155,11 @@ class RecomputedKeys(Strategy):
         rows, within_ttl = self.asset.rows(*self.inputs.all(after)), self._within_ttl(after)
         return rows if within_ttl is None else of_keys(rows, within_ttl, within_ttl.columns)
 
+    def state(self, now: Progress) -> Iterator[StatePart]:
+        """The table's own rows, and all rows of the inputs."""
+        yield StatePart("table", self.asset.name)
+        yield from all_input_rows(self.reading, self.asset, now)
+
     @property
     def _keys_can_change(self) -> bool:
         """Whether rows can move to another key, and the inputs have only the new key of such a row."""
@@ -204,6 +214,11 @@ class KeysOfKeptRows(RecomputedKeys):
         written = table.commit(self._changes(table, kept_rows, rows, after), after)
         kept_rows.commit(rows, after)
         return written
+
+    def state(self, now: Progress) -> Iterator[StatePart]:
+        """The table's own rows and the kept rows, or all rows of the input if the next step makes the kept rows from these."""
+        yield StatePart("table", self.asset.name)
+        yield from KeptRows(self.reading, self.asset, self.reads).state(now)
 
     def _changes(self, table: UpsertedTable, kept_rows: KeptRows, step: StepRows, after: Progress) -> DataFrame:
         within_ttl, oldest = None, self._oldest_within_ttl(after)

@@ -6,6 +6,7 @@ conditions with literals (see `operators.columns.parameter`).
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -107,6 +108,22 @@ def matching_files(delta: DeltaTable, within: Ranges, *, with_nulls: bool = Fals
     actions = pa.table(delta.get_add_actions(flatten=True))
     files = _can_contain(actions, within, with_nulls=with_nulls)
     return dict(zip(_statistic_of_files(actions, "path", files), _statistic_of_files(actions, "size_bytes", files), strict=True))
+
+
+@dataclass(frozen=True)
+class FileSize:
+    """The rows and the bytes of a data file. Rows that a deletion vector marks as deleted are counted."""
+
+    rows: int
+    bytes: int
+
+
+def sizes_of_matching_files(delta: DeltaTable, within: Ranges) -> dict[str, FileSize]:
+    """The sizes of the files that can contain rows within ranges, by path relative to the table."""
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    files = _can_contain(actions, within)
+    paths, rows, sizes = (_statistic_of_files(actions, name, files) for name in ("path", "num_records", "size_bytes"))
+    return {path: FileSize(n or 0, size) for path, n, size in zip(paths, rows, sizes, strict=True)}
 
 
 def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArray | None:

@@ -19,6 +19,7 @@ from platform_defs.engine.lake.compaction import SMALL_BYTES, file_sizes
 from platform_defs.engine.lake.data_files import filesystem
 from platform_defs.engine.lake.data_skipping import (
     Ends,
+    FileSize,
     Ranges,
     extent,
     few_values,
@@ -26,6 +27,7 @@ from platform_defs.engine.lake.data_skipping import (
     no_rows,
     rows_of_matching_files,
     schema_of,
+    sizes_of_matching_files,
     time_extent,
 )
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
@@ -151,6 +153,11 @@ class ReadTables(LakeRoot):
         """The bounds of a timestamp column over the rows within ranges, from the statistics in the log; see `data_skipping.time_extent`."""
         delta = self.delta(table)
         return None if delta is None else time_extent(delta, column, within)
+
+    def file_sizes(self, table: str, within: Ranges) -> dict[str, FileSize]:
+        """The sizes of the data files that can contain rows within ranges, by path; none if the table does not exist."""
+        delta = self.delta(table)
+        return {} if delta is None else sizes_of_matching_files(delta, within)
 
     def is_large(self, table: str) -> bool:
         """Whether a table is so large that data skipping saves time."""

@@ -5,7 +5,6 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from assets.ports import MOVED_BACK
 from operators.changelog import CHANGE, UPDATE_BEFORE
-from operators.steps import ByKey
 from operators.top_n import TopN
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import steps_of, upserted
@@ -13,6 +12,7 @@ from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.progress import Progress, progress
 from platform_defs.engine.inputs.table_changes import table_changes
 from platform_defs.engine.lake.small_queries import collected, count
+from platform_defs.engine.operations.state_size import state_size, total
 
 
 def table_metrics(advance: Advance) -> dict[str, int | float]:
@@ -20,11 +20,10 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
 
     Returns:
         `rows` and `partitions` of the table, `changes_out` (all rows of its changelog), `rows_in` (rows of sources or of final results, or
-        changes of an upserted table, where an update counts once), `changes_per_row`, `rows_held` (the rows from which a step may compute
-        results: those of the table, or if a step reads all rows of its keys, those of the inputs), `invalid_rank_ends` (partitions
-        without rows, because the rank end of their first row is null, zero or negative) and `rows_with_other_rank_end` (rows whose rank
-        end differs from that of their partition, as Flink's `topn.invalidTopSize` counts them). A Top-N with `improving` also has
-        `keys_moved_back`: the keys of a source's rows that break the promise.
+        changes of an upserted table, where an update counts once), `changes_per_row`, `state_rows` and `state_bytes` (see
+        `state_size`), `invalid_rank_ends` (partitions without rows, because the rank end of their first row is null, zero or negative)
+        and `rows_with_other_rank_end` (rows whose rank end differs from that of their partition, as Flink's `topn.invalidTopSize`
+        counts them). A Top-N with `improving` also has `keys_moved_back`: the keys of a source's rows that break the promise.
 
     Raises:
         OperatorError: the asset appends its rows.
@@ -37,14 +36,15 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
     changes = count(steps_of(reading, asset, 0, now.step))
     rows_in = sum(_rows_in(advance, of) for of in reading.inputs_of(asset))
     ends = _rank_ends(advance, operator, now) if isinstance(operator, TopN) and isinstance(operator.rank_end, str) else (0, 0)
-    reads_inputs = isinstance(operator.reads, ByKey) or not asset.has_every_result
+    state = total(state_size(reading, asset).values())
     return {
         "rows": rows,
         "partitions": partitions,
         "changes_out": changes,
         "rows_in": rows_in,
         "changes_per_row": round(changes / rows_in, 3) if rows_in else 0.0,
-        "rows_held": sum(_rows_held(advance, of, now) for of in reading.inputs_of(asset)) if reads_inputs else rows,
+        "state_rows": state.rows,
+        "state_bytes": state.bytes,
         "invalid_rank_ends": ends[0],
         "rows_with_other_rank_end": ends[1],
         **_moved_back(advance, operator, now),
@@ -63,13 +63,6 @@ def _rank_ends(advance: Advance, operator: TopN, now: Progress) -> tuple[int, in
     rows = advance.strategy.inputs.all(now)
     [[differing]] = collected(operator.other_rank_ends(*rows).agg(F.coalesce(F.sum("rows"), F.lit(0))))
     return count(operator.unranked(*rows)), differing
-
-
-def _rows_held(advance: Advance, of: Input, now: Progress) -> int:
-    """The number of rows of an input that a step may read again: those of its event log, or those of a table."""
-    if of.table is None:
-        return _rows_in(advance, of)
-    return _count_rows(advance, of.table, now)
 
 
 def _count_rows(advance: Advance, of: DerivedAsset, now: Progress) -> int:

@@ -14,10 +14,10 @@ def test_partitions_with_an_invalid_rank_end_are_counted(make_engine: MakeEngine
     assert rows_of(engine.views.table("top"), "k", "v", "rank") == [("b", 1, 1), ("b", 2, 2)]
     found = engine.views.metrics("top")
     assert (found["partitions"], found["rows"], found["rows_in"], found["changes_out"], found["invalid_rank_ends"]) == (1, 2, 5, 2, 2)
-    assert (found["rows_held"], found["rows_with_other_rank_end"]) == (5, 2)
+    assert found["rows_with_other_rank_end"] == 2
 
 
-def test_rows_held_are_those_of_the_table_or_of_what_a_step_reads_again(make_engine: MakeEngine) -> None:
+def test_state_is_the_table_and_what_a_step_reads_again(make_engine: MakeEngine) -> None:
     counts = DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by=("k", "v"), aggregates={"n": "count(*)"}))
     means = DerivedAsset(name="means", inputs=("l",), operator=Aggregate(by="k", aggregates={"mean": "avg(v)"}))
     keyed = {"by": "k", "unique_key": ("k", "v"), "change": "change", "rank_end": 1}
@@ -27,7 +27,8 @@ def test_rows_held_are_those_of_the_table_or_of_what_a_step_reads_again(make_eng
     replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 1), Event("a", 2, 2), Event("b", 1, 3)]}])
     for name in engine.assets:
         engine.advance(name)
-    assert {name: engine.views.metrics(name)["rows_held"] for name in engine.assets} == {"counts": 3, "means": 4, "rising": 2, "falling": 3}
+    held = {name: engine.views.metrics(name)["state_rows"] for name in engine.assets}
+    assert held == {"counts": 3, "means": 2 + 4, "rising": 2, "falling": 2 + 3}
 
 
 def test_a_leaderboard_of_final_results_counts_them(make_engine: MakeEngine) -> None:
@@ -42,4 +43,4 @@ def test_a_leaderboard_of_final_results_counts_them(make_engine: MakeEngine) -> 
     for name in engine.assets:
         engine.advance(name)
     found = {name: engine.views.metrics(name) for name in ("best", "mean")}
-    assert {name: (of["rows_in"], of["rows_held"]) for name, of in found.items()} == {"best": (2, 1), "mean": (2, 2)}
+    assert {name: (of["rows_in"], of["state_rows"]) for name, of in found.items()} == {"best": (2, 1), "mean": (2, 2 + 2)}

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -101,6 +103,24 @@ def test_the_progress_of_tables(engine: Engine, scrape: Scrape, clock: Clock) ->
     newest = engine.lake.newest("pairs", "progress")
     assert newest is not None
     assert now[f"table_step_timestamp_seconds{by}"] == (newest.at or 0) / 1000
+
+
+def test_the_state_of_tables_is_that_of_files_with_handled_rows_that_are_read_again(engine: Engine, scrape: Scrape) -> None:
+    def log(name: str, *rows: tuple[int, int]) -> None:
+        times = pa.array([event_time for _, event_time in rows], pa.timestamp("ms", "UTC"))
+        write_deltalake(engine.lake.path(f"events/{name}"), pa.table({"seq": [seq for seq, _ in rows], "event_time": times}), mode="append")
+
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    log("l", (1, START - 6 * MINUTE), (1, START + MINUTE))
+    log("l", (1, START - HOUR))
+    log("r", (1, START - 30 * MINUTE))
+    log("r", (2, START + HOUR))
+    assert _of(scrape(), "table_state_rows") == {"[('part', 'event_log'), ('table', 'pairs')]": 0}, "the table has not handled a row"
+    commit_step(engine, "pairs", closed_to=START)
+    found = scrape()
+    assert _of(found, "table_state_rows") == {"[('part', 'event_log'), ('table', 'pairs')]": 2}, "the interval is from -5 to 10 minutes"
+    [newest, *_] = sorted(Path(engine.lake.path("events/l")).glob("*.parquet"), key=lambda file: -file.stat().st_size)
+    assert _of(found, "table_state_bytes") == {"[('part', 'event_log'), ('table', 'pairs')]": newest.stat().st_size}
 
 
 def test_maintenance_does_not_change_the_time_of_the_newest_step(engine: Engine, scrape: Scrape) -> None:

@@ -1,0 +1,33 @@
+"""The size of a table's state, from commits and the statistics of data files, without a Spark job."""
+
+from collections.abc import Iterable
+from typing import get_args
+
+from assets.contracts import DerivedAsset
+from platform_defs.engine.advance.advance import strategy_of
+from platform_defs.engine.advance.state import StateKind
+from platform_defs.engine.inputs.progress import stored_progress
+from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.lake.data_skipping import FileSize
+
+
+def state_size(reading: Reading, asset: DerivedAsset) -> dict[StateKind, FileSize]:
+    """The rows and the bytes of the data files in which a later step of a table may read rows again, by where these are.
+
+    The rows that the next step handles are not state, nor are final results. A file that can contain a row of the state counts with all
+    of its rows.
+
+    Args:
+        reading: reads the lake and its ledger; it needs no session.
+        asset: the asset that makes the table.
+    """
+    files = dict[StateKind, dict[tuple[str, str], FileSize]]()
+    for part in strategy_of(reading, asset).state(stored_progress(reading.lake, asset)):
+        files.setdefault(part.kind, {}).update(part.files(reading.lake))  # an input that is read twice counts once
+    return {kind: total(files[kind].values()) for kind in get_args(StateKind) if kind in files}
+
+
+def total(sizes: Iterable[FileSize]) -> FileSize:
+    """The sum of sizes."""
+    known = [*sizes]
+    return FileSize(sum(size.rows for size in known), sum(size.bytes for size in known))
