@@ -94,8 +94,8 @@ class TopNQuery:
         parameter = "`ttl`" if self.ttl is not None else "the column `rank_end`"
         if self.change and not self.key:
             return f"{parameter} needs rows that were deleted, which only a `unique_key` tells from equal rows"
-        if self.key and not {*self.partition} <= {*self.key}:
-            return f"{parameter} needs rows that left their partition; put the columns of `by` into `unique_key`"
+        if self.ttl is not None and self.key and not {*self.partition} <= {*self.key}:
+            return "`ttl` needs rows that left their partition, also forgotten ones; put the columns of `by` into `unique_key`"
         return None
 
     def _why_not_keep_the_first_rows(self) -> str | None:

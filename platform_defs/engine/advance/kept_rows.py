@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.columns import keys_of, of_keys
-from operators.contract import KeepsRows
+from operators.contract import NEVER_LATE, KeepsRows, late_before
 from operators.engine_columns import BATCH_TIME, EVENT_TIME, PERIOD_END, SEQ
 from operators.errors import OperatorError
 from operators.steps import ByKey, Kept
@@ -33,7 +33,7 @@ class StepRows:
         kept: all kept rows; None if they are made from the log.
         new: the rows of the batches that the kept rows do not include yet.
         keys: the keys of the new rows, and those from which a row has moved.
-        rows: every needed row of these keys.
+        rows: every needed row of these keys; and where rows with their `through` have moved to.
     """
 
     kept: DataFrame | None
@@ -72,7 +72,14 @@ class KeptRows:
             keys = keys_of([new], self.reads.key)
             return StepRows(held, new, keys, kept(of_keys(self.reading.input(self.asset, 0, after.seq), keys, self.reads.key)))
         rows = kept(self._of(held, self._affected_keys(held, new)).unionByName(new, allowMissingColumns=True))
-        return StepRows(held, new, keys_of([rows], self.reads.key), rows)
+        keys = keys_of([rows], self.reads.key)
+        if self.reads.through:  # a row of these keys may have moved to a key that the step does not affect
+            rows = kept(self._of(held, keys_of([rows], self.reads.through)).unionByName(new, allowMissingColumns=True))
+        return StepRows(held, new, keys, rows)
+
+    def of_affected(self, step: StepRows, rows: DataFrame) -> DataFrame:
+        """Those of the rows that were computed from the rows of a step which have one of its keys: of others, the step lacks some rows."""
+        return of_keys(rows, step.keys, self.reads.key) if self.reads.through else rows
 
     def ends(self, step: StepRows) -> DataFrame:
         """The time in ms of the newest row of each key, in `PERIOD_END`."""
@@ -84,7 +91,7 @@ class KeptRows:
     def commit(self, step: StepRows, after: Progress) -> None:
         """Commit the kept rows up to the last batch of a step."""
         oldest, upto = self._oldest_needed(after), {_SEQ: after.seq}
-        needed = self._operator.still_needed(step.rows, oldest).drop(BATCH_TIME)
+        needed = self.of_affected(step, self._operator.still_needed(step.rows, oldest).drop(BATCH_TIME))
         if step.kept is None:
             self._table.replace(needed, upto, after.step, [*self.reads.key, *self.reads.through])
             return
@@ -125,13 +132,19 @@ class KeptRows:
         return 0 if since > before.seq or had_other_clock else since
 
     def _may_need_forgotten(self, since: int, after: Progress) -> bool:
-        """Whether a new row may be within the TTL of a forgotten row, because it is more than the TTL behind the watermark."""
+        """Whether a new row may be within the TTL of a forgotten row, because it is more than the TTL behind the watermark.
+
+        Rows that are late for the operator are not read, so they are left out of account.
+        """
         if self._keeps.ttl is None or self.reads.ttl_by == "processing":
             return False
         mark = present(self.reading, self.asset, "event", since)
         first = self.reading.ledger.source(self.asset.inputs[0]).batches_with_rows(since, after.seq)["first_event_time"]
         least = pc.min(first).as_py()
-        return mark is not None and least is not None and least < mark - self._keeps.ttl
+        if mark is None or least is None:
+            return False
+        is_dropped_before = late_before(self.asset.operator, mark)  # or later, as the watermark before a later batch is not lower
+        return max(least, NEVER_LATE if is_dropped_before is None else is_dropped_before) < mark - self._keeps.ttl
 
     def _oldest_needed(self, after: Progress) -> int | None:
         """The time in ms before which a key's newest row must be for its rows to be forgotten."""

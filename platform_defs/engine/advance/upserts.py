@@ -224,4 +224,4 @@ class KeysOfKeptRows(RecomputedKeys):
         within_ttl, oldest = None, self._oldest_within_ttl(after)
         if oldest is not None:
             within_ttl = kept_rows.ends(step).where(F.col(PERIOD_END) >= oldest).select(*self.reads.key)
-        return self._difference(table, step.keys, self.asset.rows(step.rows), within_ttl)
+        return self._difference(table, step.keys, kept_rows.of_affected(step, self.asset.rows(step.rows)), within_ttl)
