@@ -30,8 +30,8 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
         return
     kind = type(table.operator).__name__
     for name in table.inputs:
-        if table.operator.reads.results and (name not in tables or not _has_windows(tables[name])):
-            problem = "has no windows" if name in tables else "is a source"
+        problem = _why_no_windows(tables[name]) if name in tables else "is a source"
+        if table.operator.reads.results and problem:
             legal = f"tables of windows: {kind} reads the results of a windowed operator, and {name!r} {problem}"
             raise _illegal(table, name, f"{legal}; give {kind} a window of its own")
     _check_versions(table, tables)
@@ -41,8 +41,11 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
         raise _illegal(table, table.inputs, f"only sources, or only tables; {way_out}: read a table that is computed from the source")
 
 
-def _has_windows(of: DerivedAsset) -> bool:
-    return not of.operator.emits.upserts and not isinstance(of.operator, IntervalJoin | AsOfJoin)
+def _why_no_windows(of: DerivedAsset) -> str | None:
+    """Why the results of a table cannot be ranked by their windows; None if they can."""
+    if of.operator.emits.upserts or isinstance(of.operator, IntervalJoin | AsOfJoin):
+        return "has no windows"
+    return "adds several results of a window, at different times" if getattr(of.operator, "purging", None) else None
 
 
 def _check_versions(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> None:

@@ -40,8 +40,11 @@ class Consecutive:
     then: Operator
 
     def __post_init__(self) -> None:
-        if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or getattr(self.of, "early", None):
-            legal = "an operator of closed ranges, without early results, whose results are final at `result_time` (not sessions)"
+        is_shown_before_its_end = getattr(self.of, "early", None) or getattr(self.of, "purging", None)
+        if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or is_shown_before_its_end:
+            legal = (
+                "an operator of closed ranges, without early results or purging, whose results are final at `result_time` (not sessions)"
+            )
             raise OperatorError.bad_value("of", self.of, legal)
         if not self.then.reads.results or self.then.emits.upserts:
             legal = "an operator over the windows that its rows have, such as TopK without `window`"

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from operators._support.firings import FIRED_AT, FIRING, Purging, assign_firings, check_purging, firing_times
 from operators._support.ordered_rows import in_order
 from operators._support.panes import WINDOW
 from operators._support.window_assignment import assign_windows, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, plain, tie_breakers
 from operators.errors import StreamingError
@@ -55,6 +56,8 @@ class ProcessWindow(WindowedOperator):
         evictor: which rows of a window are elements; None for all of them.
         early: when a window that is still open shows its results so far, in `early/<asset>`; None for never. The results do not depend
             on it.
+        purging: when a window adds results of the rows since its last ones, and forgets these rows, as for `WindowedAggregate`; None for
+            the results of all rows. The results have `firing` (bigint, from 1).
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -71,11 +74,13 @@ class ProcessWindow(WindowedOperator):
     allowed_lateness: Duration = 0
     evictor: Evictor | None = None
     early: Trigger | None = field(default=None, metadata={ASIDE: True})
+    purging: Purging | None = None
 
     def __post_init__(self) -> None:
         _ = self.lateness
         check_deterministic("rows", self.rows or "")
-        check_distinct([*self.key, ELEMENTS, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *self.shown_columns])
+        check_purging(self.purging, self.window, self.early)
+        check_distinct([*self.key, ELEMENTS, *self.bounds, RESULT_TIME, FINAL_AT, *self.shown_columns])
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -89,8 +94,8 @@ class ProcessWindow(WindowedOperator):
 
     @property
     def result_key(self) -> tuple[str, ...]:
-        """One result for each key and window; with `rows`, none: a window can have several results."""
-        return () if self.rows else self.window_key
+        """One result for each key and window, and each firing; with `rows`, none: a window can have several results."""
+        return () if self.rows else (*self.key, *self.bounds)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Process a frame.
@@ -100,7 +105,8 @@ class ProcessWindow(WindowedOperator):
 
         Returns:
             The key columns; `elements` (array of structs with the columns of the frame), or with `rows` the columns of its structs;
-            `window_start` and `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp).
+            `window_start` and `window_end` (timestamp, the end excluded), with `purging` `firing`, and `result_time` and `final_at`
+            (timestamp).
         """
         [rows] = frames
         return self._results(rows, [])
@@ -117,24 +123,31 @@ class ProcessWindow(WindowedOperator):
     def _results(self, rows: DataFrame, seen: Sequence[Column]) -> DataFrame:
         """The results, with what their windows have seen."""
         self._check(rows)
-        groups = self._in_windows(rows, counted=bool(seen)).groupBy(*self.key, WINDOW).agg(in_order(_ORDER, _ROW).alias(ELEMENTS), *seen)
-        bounded = groups.select("*", *window_bounds())
-        added = (WINDOW_START, WINDOW_END, *([ROWS_SEEN] if seen else []), *window_times(self.window))
+        each = self._in_windows(rows, counted=bool(seen))
+        groups = each.groupBy(*self._group).agg(in_order(_ORDER, _ROW).alias(ELEMENTS), *seen)
+        bounded, times = groups.select("*", *window_bounds()), window_times(self.window) if self.purging is None else firing_times()
+        added = (*self.bounds, *([ROWS_SEEN] if seen else []), *times)
         if self.rows is None:
             return bounded.select(*self.key, ELEMENTS, *added)
         results = bounded.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added)
         check_distinct([*results.columns, *([] if seen else self.shown_columns)])
         return results
 
+    @property
+    def _group(self) -> tuple[str, ...]:
+        return (*self.key, WINDOW, *(() if self.purging is None else (FIRING, FIRED_AT)))
+
     def _in_windows(self, rows: DataFrame, *, counted: bool) -> DataFrame:
         """Each row as a struct, with what orders it, in each of its windows; `counted` adds the number of the window's rows."""
         own = plain(rows)
         order = F.struct(self.time, *tie_breakers(own)).alias(_ORDER)
         structs = rows.select("*", order, F.struct(*own.columns).alias(_ROW))
-        group = (*self.key, WINDOW)
-        each = assign_windows(structs, self.window, time=self.time, lateness=self.lateness, group=self.key)
-        each = each.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*group))) if counted else each
-        return each if self.evictor is None else self.evictor.keep(each, group, self.time)
+        if self.purging is None:
+            each = assign_windows(structs, self.window, time=self.time, lateness=self.lateness, group=self.key)
+        else:
+            each = assign_firings(structs, self.window, self.purging, time=self.time, lateness=self.lateness, group=self.key)
+        each = each.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*self._group))) if counted else each
+        return each if self.evictor is None else self.evictor.keep(each, self._group, self.time)
 
     def _check(self, rows: DataFrame) -> None:
         check_present(plain(rows), self.key, "by")

@@ -9,10 +9,11 @@ from pyspark.sql import functions as F
 
 from operators._support import engine_streams, spark_streaming
 from operators._support.aggregate_expressions import Aggregates
+from operators._support.firings import FIRED_AT, FIRING, Purging, assign_firings, check_purging, firing_times
 from operators._support.panes import CLOSED, PANE, WINDOW, in_panes, in_windows
 from operators._support.window_assignment import assign_windows, times_of_end, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, plain
 from operators.errors import OperatorError, StreamingError
@@ -67,6 +68,9 @@ class WindowedAggregate(WindowedOperator):
         grouping_sets: some of the key columns each, as SQL's GROUPING SETS: one result for each set, its key and its window, in which
             the other key columns are null. `grouping_id` (bigint) says which set a result belongs to: its bits are those of the key
             columns, the first column the highest, 1 for a column that is left out. Not for sessions, nor with early results.
+        purging: when a window adds a result of the rows since its last one, and forgets these rows: at every so many rows (`EveryRows`) or
+            at every multiple of an interval of event time (`EveryInterval`), and at its end; None for one result of all rows. Not for
+            sessions. See [purging](windows.md#purging).
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -83,11 +87,13 @@ class WindowedAggregate(WindowedOperator):
     evictor: Evictor | None = None
     early: Trigger | None = field(default=None, metadata={ASIDE: True})
     grouping_sets: Sequence[Sequence[str]] | None = None
+    purging: Purging | None = None
 
     def __post_init__(self) -> None:
         _ = self.lateness
         _ = self._aggregates
-        check_distinct([*self.key, *self._added, WINDOW_START, WINDOW_END, *self.aggregates, RESULT_TIME, FINAL_AT, *self.shown_columns])
+        check_purging(self.purging, self.window, self.early)
+        check_distinct([*self.key, *self._added, *self.bounds, *self.aggregates, RESULT_TIME, FINAL_AT, *self.shown_columns])
         if self.grouping_sets is not None:
             self._check_sets(self.grouping_sets)
 
@@ -122,12 +128,12 @@ class WindowedAggregate(WindowedOperator):
 
     @property
     def result_key(self) -> tuple[str, ...]:
-        """One result for each key and window, and for each grouping set."""
-        return (*self.key, *self._added, WINDOW_START, WINDOW_END)
+        """One result for each key and window, for each grouping set, and for each firing."""
+        return (*self.key, *self._added, *self.bounds)
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
-        return (*self.key, *self._added, WINDOW_START, WINDOW_END, *self.aggregates, RESULT_TIME, FINAL_AT)
+        return (*self.key, *self._added, *self.bounds, *self.aggregates, RESULT_TIME, FINAL_AT)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Aggregate a frame.
@@ -138,7 +144,8 @@ class WindowedAggregate(WindowedOperator):
 
         Returns:
             The key columns, `grouping_id` (bigint) if there are grouping sets, `window_start` and `window_end` (timestamp, the end
-            excluded), the aggregates with their own types, `result_time` and `final_at` (timestamp).
+            excluded), with `purging` `firing` (bigint, from 1), the aggregates with their own types, `result_time` and `final_at`
+            (timestamp; with `purging` the time of the firing).
         """
         [rows] = frames
         self._check(rows)
@@ -146,6 +153,8 @@ class WindowedAggregate(WindowedOperator):
             return self._streamed(rows)
         if self.grouping_sets is not None:
             return reduce(DataFrame.union, [self._of_set(rows, one) for one in self.grouping_sets])
+        if self.purging is not None:
+            return self._by_firing(rows, self.purging)
         by_row = self.evictor or not self._merges_panes
         results = self._by_row(rows, self.evictor) if isinstance(self.window, Session) or by_row else self._by_pane(rows, self.window)
         return results.select(*self.key, *window_bounds(), *self.aggregates, *window_times(self.window))
@@ -180,6 +189,7 @@ class WindowedAggregate(WindowedOperator):
             "evictor": self.evictor,
             "early": self.early,
             "grouping_sets": self.grouping_sets,
+            "purging": self.purging,
         }
         window = spark_streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unsupported)
         each = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
@@ -192,7 +202,8 @@ class WindowedAggregate(WindowedOperator):
         if isinstance(self.window, Session):
             why = "a session that Spark keeps open may be closed by the watermark before a row's batch"
             raise StreamingError.refused(name, why, way_out)
-        spark_streaming.check_parameters(name, allowed_lateness=self.lateness.ms, evictor=self.evictor, grouping_sets=self.grouping_sets)
+        unsupported = {"evictor": self.evictor, "grouping_sets": self.grouping_sets, "purging": self.purging}
+        spark_streaming.check_parameters(name, allowed_lateness=self.lateness.ms, **unsupported)
         for sql, expression in zip(self.aggregates.values(), self._aggregates.expressions.values(), strict=True):
             if expression.is_distinct:
                 raise StreamingError.refused(name, f"Spark has no DISTINCT aggregates of streams, as {sql!r} is", way_out)
@@ -234,3 +245,11 @@ class WindowedAggregate(WindowedOperator):
             each = each.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*group)))
         each = each if evictor is None else evictor.keep(each, group, self.time)
         return each.groupBy(*group).agg(*self._aggregates.columns(each), *([F.max(_SEEN).alias(ROWS_SEEN)] if counted else []))
+
+    def _by_firing(self, rows: DataFrame, trigger: Purging) -> DataFrame:
+        """Aggregate each row once for each of its windows, with the other rows of its firing."""
+        fired = assign_firings(rows, self.window, trigger, time=self.time, lateness=self.lateness, group=self.key)
+        group = (*self.key, WINDOW, FIRING, FIRED_AT)
+        kept = fired if self.evictor is None else self.evictor.keep(fired, group, self.time)
+        results = kept.groupBy(*group).agg(*self._aggregates.columns(kept))
+        return results.select(*self.key, *window_bounds(), FIRING, *self.aggregates, *firing_times())

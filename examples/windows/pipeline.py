@@ -6,6 +6,7 @@ A shop's clicks, orders and payments of one morning; `README.md` says what each 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from assets.pipeline import Pipeline
 from operators import (
+    Aggregate,
     CoGroup,
     Consecutive,
     CountEvictor,
@@ -13,6 +14,7 @@ from operators import (
     Cumulative,
     Deduplicate,
     DeltaEvictor,
+    EveryInterval,
     EveryRows,
     ProcessWindow,
     Session,
@@ -26,7 +28,8 @@ from operators import (
 VISIT = Session(gap="10 minutes", longest="4 hours")
 DAY_BY_HOUR = Cumulative(size="1 day", step="1 hour")
 SIMILAR = DeltaEvictor("abs(row.amount - last.amount)", 20)
-HALF_HOUR, HOUR = Tumbling(size="30 minutes"), Tumbling(size="1 hour")
+HALF_HOUR, HOUR, DAY = Tumbling(size="30 minutes"), Tumbling(size="1 hour"), Tumbling(size="1 day")
+SUMS = {"orders": "count(*)", "amount": "sum(amount)"}
 _WATERMARK = BoundedOutOfOrderness("5 minutes")
 
 clicks = SourceContract(
@@ -87,6 +90,18 @@ TABLES = [
         inputs=("orders",),
         operator=WindowedAggregate(window=DAY_BY_HOUR, aggregates={"orders": "count(*)", "amount": "sum(amount)"}, early=EveryRows(2)),
         description="Orders since midnight, at the end of every hour with an order in it or before it.",
+    ),
+    DerivedAsset(
+        name="new_orders",
+        inputs=("orders",),
+        operator=WindowedAggregate(window=DAY, aggregates=SUMS, purging=EveryInterval("30 minutes")),
+        description="The orders of a day that were added in each half hour.",
+    ),
+    DerivedAsset(
+        name="orders_so_far",
+        inputs=("new_orders",),
+        operator=Aggregate(by="window_start", aggregates={"orders": "sum(orders)", "amount": "sum(amount)"}),
+        description="The sum of these: the orders of each day so far.",
     ),
     DerivedAsset(
         name="best_pages",

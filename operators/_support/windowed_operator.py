@@ -6,6 +6,7 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.firings import FIRING, Purging, purged_reads, reached_at
 from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW
 from operators._support.session_lateness import lateness_decisions
@@ -19,7 +20,7 @@ from operators._support.window_assignment import (
     reads_windows,
 )
 from operators.columns import WINDOW_END, WINDOW_START
-from operators.engine_columns import ARRIVAL, EVENT_TIME, FINALIZED_AT, NEW, SEQ, SESSION, WHICH
+from operators.engine_columns import ARRIVAL, EVENT_TIME, FINALIZED_AT, NEW, SEQ, SESSION, WATERMARK, WHICH
 from operators.errors import OperatorError
 from operators.steps import Append, ByTimeRange
 from operators.timing import Duration, timestamp
@@ -33,6 +34,7 @@ class WindowedOperator:
     window: AnyWindow
     allowed_lateness: Duration
     early: Trigger | None = None
+    purging: Purging | None = None
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -55,6 +57,11 @@ class WindowedOperator:
         return (*self.key, WINDOW_START, WINDOW_END)
 
     @property
+    def bounds(self) -> tuple[str, ...]:
+        """The columns of a result that have the window's bounds, and the number of the firing if the window purges."""
+        return (WINDOW_START, WINDOW_END, *(() if self.purging is None else (FIRING,)))
+
+    @property
     def shown_columns(self) -> tuple[str, ...]:
         """The columns that early results have in addition; none without a trigger."""
         return shown_columns(self.early)
@@ -72,7 +79,8 @@ class WindowedOperator:
     @property
     def reads(self) -> ByTimeRange:
         """Closed ranges, and rows with the watermark before their batch or with recorded lateness decisions."""
-        return reads_windows(self.window, self.lateness, len(self.inputs))
+        reads = reads_windows(self.window, self.lateness, len(self.inputs))
+        return reads if self.purging is None else purged_reads(reads, self.lateness.ms)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Whether all windows of a row had closed: `last end - 1 ms + allowed lateness <= watermark`; false in a gap between windows.
@@ -97,8 +105,16 @@ class WindowedOperator:
         return lateness_decisions(reduce(DataFrame.unionByName, inputs), self.window, self.lateness, watermark)
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
-        """When the last window of a row is final; null in a gap between windows (see `ReportsFinality`)."""
-        return self._finality(frames)
+        """When the last window of a row is final; null in a gap between windows (see `ReportsFinality`).
+
+        With `purging`, a row that reaches its last window after that is final then.
+        """
+        if self.purging is None:
+            return self._finality(frames)
+        marks = [WATERMARK for frame in frames[:1] if WATERMARK in frame.columns]
+        found = self._finality(frames, *marks)
+        at = F.greatest(FINALIZED_AT, timestamp(reached_at(found, F.col(EVENT_TIME))))
+        return found.withColumn(FINALIZED_AT, F.when(F.col(FINALIZED_AT).isNotNull(), at)).drop(WATERMARK)
 
     def _finality(self, frames: Sequence[DataFrame], *more: str) -> DataFrame:
         """The rows of `finalized_at`, with some of the frames' columns."""

@@ -83,7 +83,7 @@ def plan(text: str, tables: Mapping[str, Relation] | None = None) -> Script:
     ... ''')
     >>> script.plans[0].relation.of.operator
     WindowedAggregate(by=('item',), window=Tumbling(size='10 minutes', offset=0), aggregates={'total': 'SUM(price)'}, time='ts', \
-allowed_lateness=0, evictor=None, early=None, grouping_sets=None)
+allowed_lateness=0, evictor=None, early=None, grouping_sets=None, purging=None)
     """
     made = _Script(dict(tables or {}))
     for statement in read_script(text):

@@ -1,7 +1,7 @@
 """A table whose operator cannot read the kind of one of its inputs is refused when the pipeline is made."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -14,6 +14,7 @@ from operators import (
     CoGroup,
     CountWindowAggregate,
     Deduplicate,
+    EveryRows,
     IntervalJoin,
     Session,
     TopK,
@@ -39,6 +40,7 @@ def _tables(operator: object, *inputs: str) -> dict[str, DerivedAsset]:
     made = {
         "total": DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
         "windows": DerivedAsset(name="windows", inputs=("l",), operator=WINDOWS),
+        "added": DerivedAsset(name="added", inputs=("l",), operator=replace(WINDOWS, purging=EveryRows(2))),
         "pairs": join(),
         "firsts": DerivedAsset(name="firsts", inputs=("l",), operator=Deduplicate(by="k")),
         "counts": DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"})),
@@ -66,6 +68,12 @@ REFUSED = [
         id="a Top-N of a table with a time to live",
     ),
     pytest.param(TopK(k=1, order_by="k"), ("versions",), "'versions' has no windows", id="a ranking of rows with versions"),
+    pytest.param(
+        TopK(k=1, order_by="n"),
+        ("added",),
+        "'added' adds several results of a window, at different times; give TopK a window of its own",
+        id="a ranking of windows that purge",
+    ),
     pytest.param(
         AsOfJoin(on="k"),
         ("l", "total"),

@@ -69,6 +69,12 @@ def test_each_table_of_the_pipeline(spark: SparkSession, tmp_path: Path) -> None
             ("bob", "09:20", 3, "shoes", 120),
         ],
         ("last_clicks", "user", "click_id"): [("ann", "5"), ("bob", "7")],
+        ("new_orders", "firing", "final_at", "orders", "amount"): [
+            (1, "09:30", 2, 60.0),
+            (2, "10:00", 1, 55.0),
+            (3, "11:00", 1, 70.0),
+        ],
+        ("orders_so_far", "window_start", "orders", "amount"): [("00:00", 4, 185.0)],
         ("best_pages", "window_start", "rank", "page", "clicks"): [("09:00", 1, "shoes", 3), ("09:30", 1, "home", 1)],
         ("conversion", "user", "window_start", "clicks", "orders", "amount"): [
             ("ann", "09:00", 4, 1, 50.0),

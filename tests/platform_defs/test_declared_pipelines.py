@@ -18,6 +18,7 @@ from operators import (
     Deduplicate,
     EveryInterval,
     EveryStep,
+    ProcessWindow,
     Session,
     TimeEvictor,
     TopN,
@@ -78,6 +79,9 @@ tables:
         aggregates: {n: count(*)}
         evictor: {count_evictor: {rows: 5}}
         early: {every_step: }
+  - name: added
+    inputs: [l]
+    operator: {process_window: {window: {tumbling: {size: 1 hour}}, purging: {every_interval: {interval: 5 minutes}}}}
   - name: newest
     inputs: [l]
     operator: {deduplicate: {by: k, keep: last}}
@@ -133,6 +137,9 @@ def test_every_kind_of_parameter_can_be_written():
             prepare={"l": Preparation(where="v > 0", select="k AS id, v")},
             operator=counts,
             shape=Shape(where="n > 1", select="*, n * 2 AS twice"),
+        ),
+        DerivedAsset(
+            name="added", inputs=("l",), operator=ProcessWindow(window=Tumbling(size="1 hour"), purging=EveryInterval("5 minutes"))
         ),
         DerivedAsset(name="newest", inputs=("l",), operator=Deduplicate(by="k", keep="last")),
         DerivedAsset(name="board", inputs=("r",), operator=TopN(by="k", order_by=("v DESC", "ts"), rank_end=3, ttl="1 day")),

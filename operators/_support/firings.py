@@ -1,0 +1,88 @@
+"""The firings of windows whose trigger purges: each row is in one result of each of its windows, that of the next firing.
+
+A firing must not depend on where steps are cut, so it depends only on the rows and on the watermarks before their batches. A row reaches
+its windows when the watermark reaches its time; a row behind the watermark does so 1 ms later, as its batch arrives at that watermark. So
+no row reaches a window at a time up to which results are closed, and a firing that is final never changes.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from operators._support.lateness import Lateness
+from operators._support.panes import WINDOW
+from operators._support.window_assignment import assign_windows
+from operators.columns import FINAL_AT, RESULT_TIME, temporary
+from operators.engine_columns import WATERMARK, plain, tie_breakers
+from operators.errors import OperatorError
+from operators.steps import ByTimeRange
+from operators.timing import millis, timestamp
+from operators.triggers import EveryInterval, EveryRows, Trigger
+from operators.windows import END, AnyWindow, Session, since_last_multiple
+
+FIRING = "firing"
+"""The column of a result that counts the firings of its key and window, from 1."""
+FIRED_AT = temporary("fired_at")
+"""When a row's firing is final, in epoch ms of the watermark."""
+_REACHED_AT, _IS_LATE, _PART = temporary("reached_at"), temporary("is_late"), temporary("part")
+Purging = EveryRows | EveryInterval
+"""The triggers that can purge."""
+
+
+def check_purging(trigger: Purging | None, window: AnyWindow, early: Trigger | None) -> None:
+    """Raise `OperatorError` unless a trigger can purge windows of a kind."""
+    if trigger is None:
+        return
+    if early is not None:
+        raise OperatorError.bad_value("early", early, "None with `purging`, which adds the results of open windows to the table")
+    if not isinstance(trigger, EveryRows | EveryInterval):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OperatorError.bad_value("purging", trigger, "EveryRows, EveryInterval: others depend on where steps are cut")
+    if isinstance(trigger, EveryInterval) and trigger.by == "processing":
+        legal = "an interval of event time: no watermark says when a result by the clock is final; read a source with processing time"
+        raise OperatorError.bad_value("purging", trigger, legal)
+    if isinstance(window, Session):
+        legal = "None for sessions: the bounds of a session are not known before its end, so its increments could not be added up"
+        raise OperatorError.bad_value("purging", trigger, legal)
+
+
+def purged_reads(reads: ByTimeRange, allowed_lateness: int) -> ByTimeRange:
+    """What a step reads: every row of the windows with a firing in its range. No row corrects a firing that is final."""
+    return ByTimeRange(lookback=tuple((of or 0) + allowed_lateness for of in reads.lookback), with_watermark=True)
+
+
+def reached_at(frame: DataFrame, time: Column) -> Column:
+    """The watermark, in epoch ms, at which a row reaches its windows: its time, but at the earliest 1 ms after that before its batch."""
+    return F.greatest(millis(time), millis(F.col(WATERMARK)) + 1) if WATERMARK in frame.columns else millis(time)
+
+
+def firing_times() -> tuple[Column, Column]:
+    """`result_time` and `final_at` of a firing: its time."""
+    at = timestamp(F.col(FIRED_AT))
+    return at.alias(RESULT_TIME), at.alias(FINAL_AT)
+
+
+def assign_firings(
+    rows: DataFrame, window: AnyWindow, trigger: Purging, *, time: str, lateness: Lateness, group: Sequence[str]
+) -> DataFrame:
+    """Rows, once for each of their windows that accepted them, with the `WINDOW`, and with `FIRED_AT` and `FIRING` of the row's firing.
+
+    The last firing on time is at the window's last millisecond. A row that reaches its window later is in a firing of its own, with the
+    rows that reach it at the same time.
+    """
+    timed = rows.withColumn(_REACHED_AT, reached_at(rows, F.col(time)))
+    each, of_window = assign_windows(timed, window, time=time, lateness=lateness, group=group), (*group, WINDOW)
+    last, reached = F.col(WINDOW)[END] - 1, F.col(_REACHED_AT)
+    late = each.withColumn(_IS_LATE, reached > last)
+    if isinstance(trigger, EveryInterval):
+        step = F.lit(trigger.interval_ms).cast("bigint")
+        next_multiple = reached + F.pmod(-since_last_multiple(reached, 0, trigger.interval_ms), step)
+        parted, fires = late.withColumn(_PART, F.lit(0).cast("bigint")), F.least(next_multiple, last)
+    else:
+        in_order = Window.partitionBy(*of_window, _IS_LATE).orderBy(_REACHED_AT, millis(F.col(time)) == reached, *tie_breakers(plain(each)))
+        parted = late.withColumn(_PART, F.when(F.col(_IS_LATE), 0).otherwise(F.floor((F.row_number().over(in_order) - 1) / trigger.rows)))
+        of_part = Window.partitionBy(*of_window, _IS_LATE, _PART)
+        fires = F.when(F.count("*").over(of_part) == trigger.rows, F.max(_REACHED_AT).over(of_part)).otherwise(last)
+    fired = parted.withColumn(FIRED_AT, F.when(F.col(_IS_LATE), reached).otherwise(fires))
+    number = F.dense_rank().over(Window.partitionBy(*of_window).orderBy(FIRED_AT, _PART)).cast("bigint")
+    return fired.withColumn(FIRING, number).drop(_REACHED_AT, _IS_LATE, _PART)
