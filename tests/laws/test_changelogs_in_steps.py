@@ -72,7 +72,7 @@ def test_after_each_step_a_leaderboard_equals_that_of_its_upstream_table(make_en
 
 
 def _check_earlier_states(engine: Engine, by_time: dict[int, list[str]]) -> None:
-    """Check the table as of each batch and up to an event time, and its change feed."""
+    """Check the table as of each batch and up to an event time, and the kinds of its changes."""
     columns = engine.views.table("most").columns
     as_of = json_rows_of({str(time): engine.views.as_of("most", time).select(*columns) for time in by_time})
     assert as_of == {str(time): rows for time, rows in by_time.items()}
@@ -81,10 +81,7 @@ def _check_earlier_states(engine: Engine, by_time: dict[int, list[str]]) -> None
     log = engine.reading.log("l", engine.ledger.head, Span(None, midway)).drop("event_time_raw")
     expected = TOPS["most"][0](COUNTS(log).selectExpr("*", "'+I' AS how"))
     assert json_rows(engine.views.of_event_times_to("most", midway)) == json_rows(expected) != by_time[max(by_time)]
-    feed = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path("most"))
-    kinds = {r._change_type: r["count"] for r in feed.groupBy("_change_type").count().collect()}
     changes = {r.change: r["count"] for r in engine.views.table("changelog/most").groupBy("change").count().collect()}
-    assert kinds == {"insert": changes["+I"], "update_preimage": changes["-U"], "update_postimage": changes["+U"]}
     assert set(changes) == {"+I", "-U", "+U"}
 
 

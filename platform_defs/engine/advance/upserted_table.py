@@ -101,7 +101,6 @@ class UpsertedTable:
                 metadata,
                 number=now.step,
                 pruned_by=[*dict.fromkeys([*self._ranged, *_times(rows)])],
-                change_feed=True,
                 deletion_vectors=not is_small(rows),
             )
             point("advance.after_create")
