@@ -141,12 +141,14 @@ def backlog(
 
 @app.command()
 def ledger_age(
-    batches: Annotated[int, typer.Option(help="Batches in the ledger, each with five sources.", min=64)] = 200_000, work: Work = WORK
+    batches: Annotated[int, typer.Option(help="Batches in the ledger, each with five sources.", min=64)] = 200_000,
+    kept: Annotated[int | None, typer.Option(help="Replace all but this many batches by a summary.", min=1)] = None,
+    work: Work = WORK,
 ) -> None:
     """Measure the cost of opening, querying and appending to a long ledger. Needs no Spark."""
     from benchmarks.ledger_age import run
 
-    for name, cost in run(work, batches).items():
+    for name, cost in run(work, batches, kept).items():
         print(f"{name}: {cost}{'' if name.endswith('MB') else ' s CPU'}")
 
 

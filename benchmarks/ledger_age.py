@@ -16,6 +16,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, moved
 from platform_defs.engine.ledger.rows import SCHEMA
+from platform_defs.engine.ledger.summarize import summary_of
 
 SOURCES = ("orders", "payments", "order_items", "clicks", "order_updates")
 _START_MS, _INTERVAL_MS, _BATCHES_PER_COMMIT = 1_760_000_000_000, 60_000, 10_000
@@ -27,6 +28,12 @@ def make(root: Path, batches: int) -> None:
         seqs = [seq for seq in range(first, min(first + _BATCHES_PER_COMMIT, batches + 1)) for _ in SOURCES]
         write_deltalake(f"{root}/ledger", _rows(seqs), mode="append", description="Tidemark lake, format 2")
     DeltaTable(f"{root}/ledger").create_checkpoint()
+
+
+def summarize(root: Path, upto: int) -> None:
+    """Replace the batches up to one by a summary, as maintenance does."""
+    ledger = Ledger(Lake(str(root)), lambda: _START_MS + _INTERVAL_MS * upto)
+    ledger.summarize(ledger.version, summary_of(ledger, upto, {}))
 
 
 def _rows(seqs: list[int]) -> pa.Table:
@@ -62,7 +69,7 @@ def measure(root: Path, batches: int) -> dict[str, float]:
     positions = range(len(SOURCES))
 
     def extend() -> None:
-        previous = timelines or [watermarks.NOTHING] * (len(SOURCES) + 1)
+        previous = timelines or [watermarks.after_summary(ledger.history.summarized)] * (len(SOURCES) + 1)
         inputs = [watermarks.of_source(ledger.source(SOURCES[i]), ledger.head, previous[i]) for i in positions]
         timelines[:] = [*inputs, watermarks.of_operator(inputs, previous[-1])]
 
@@ -98,11 +105,19 @@ def _resident_mb() -> float:
     return int(line.split()[1]) / 1024
 
 
-def run(work: Path, batches: int) -> dict[str, float]:
-    """Write the ledger if it does not exist, and measure it in a new process."""
-    root = work / f"ledger-age-{batches}"
+def run(work: Path, batches: int, kept: int | None = None) -> dict[str, float]:
+    """Write the ledger if it does not exist, and measure it in a new process.
+
+    Args:
+        work: the folder for the ledger.
+        batches: the number of batches.
+        kept: how many of the newest batches are kept beside a summary of the others; None for a ledger without a summary.
+    """
+    root = work / (f"ledger-age-{batches}" if kept is None else f"ledger-age-{batches}-kept-{kept}")
     if not (root / "ledger").exists():
         make(root, batches)
+        if kept is not None:
+            summarize(root, batches - kept)
     done = subprocess.run([sys.executable, "-m", __name__, str(root), str(batches)], stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 

@@ -91,7 +91,7 @@ class _Totals:
     def upto(self, engine: Engine) -> Mapping[str, Mapping[str, int]]:
         """The counts up to the newest batch of a snapshot; all zero for a source without batches."""
         ledger, identity = engine.ledger, engine.lake.identity(TABLE) or ""
-        if identity != self._of or ledger.head < self._head:
+        if identity != self._of or not ledger.history.summarized <= self._head <= ledger.head:
             self._of, self._head, self._found = identity, 0, {}
         if ledger.head > self._head:
             for source, counts in ledger.totals_by_source(self._head).items():

@@ -30,10 +30,12 @@ from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import EVER, Reading, Span
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger, SourceEntry
 from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.rows import table_of
 from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.ledger.store import Version as LedgerVersion
 from platform_defs.engine.ledger.store import commit_nothing
@@ -46,7 +48,7 @@ from tests.hunt.lake import SimLake, Snapshot, rows_of
 from tests.hunt.ledger import LedgerRow, Part, within
 from tests.hunt.operators import SimAsOf, SimJoin, difference
 from tests.hunt.process import StoreFault
-from tests.hunt.store import Event, Version
+from tests.hunt.store import Conflict, Event, Version
 
 POSITION_BITS = 42
 
@@ -95,6 +97,16 @@ class SimLedgerStore:
     def append(self, rows: pa.Table) -> None:
         part = Part.of(rows)
         self.lake.append_small([LedgerRow(entry, part) for entry in part.rows], TABLE, seen=self._seen)
+
+    def replace(self, rows: pa.Table, upto: int) -> None:
+        assert self._seen is not None
+        seen, held = self._seen, [row for row in self._seen.seen.rows if row.entry.seq > upto]
+        part = Part.of(pa.concat_tables([rows, table_of([(row.entry,) for row in held])]))
+        replaced = tuple(LedgerRow(entry, part) for entry in part.rows)
+        try:
+            self.lake.commit(TABLE, lambda _: replaced, {}, written=rows.num_rows, seen=seen.version())
+        except Conflict as conflict:
+            raise LakeError.lost(TABLE, "unknown") from conflict
 
     def fence(self) -> None:
         commit_nothing(self.lake, self._seen, [])

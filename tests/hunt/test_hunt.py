@@ -11,11 +11,16 @@ from assets.contracts import DerivedAsset
 from operators.contract import Operator
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.identity import identity_of
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.ledger.summarize import summary_of
+from tests.engine.entries import source_entry
 from tests.hunt import history, model, world
+from tests.hunt.adapters import SimLedger, SimLedgerStore
 from tests.hunt.history import generate
+from tests.hunt.lake import SimLake
 from tests.hunt.mutants import MUTANTS
 from tests.hunt.operators import SimAsOf, SimJoin
-from tests.hunt.process import Fault
+from tests.hunt.process import Fault, Process
 from tests.hunt.simulation import shrink, simulate
 from tests.hunt.store import Store
 from tests.hunt.world import RECIPES, Action
@@ -108,3 +113,16 @@ def test_a_commit_on_an_outdated_version_fails() -> None:
     assert store.lose("t", torn=False)
     assert (store.tables["t"].newest.rows, store.restore()) == (((1,),), [])
     assert store.tables["t"].newest.number == 1
+
+
+def test_a_summary_replaces_batches_of_the_ledger_in_memory_as_in_a_table() -> None:
+    store = Store()
+    lake = SimLake(store.home, store=store, process=Process(1))
+    ledger = SimLedger(lake, lambda: 50, SimLedgerStore(lake))
+    ledger.commit([(source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n)) for n in range(1, 7)])
+    seen = ledger.version
+    ledger.summarize(seen, summary_of(ledger, 4, {}))
+    assert (ledger.head, ledger.history.summarized, ledger.totals("l")["accepted"]) == (6, 4, 6)
+    assert [row.seq for row in ledger.last().values()] == [6, 6]
+    with pytest.raises(LakeError, match="newer batch than this process started from"):
+        ledger.summarize(seen, summary_of(ledger, 5, {}))

@@ -172,4 +172,4 @@ def present(reading: Reading, asset: DerivedAsset, by: TimeKind, seq: int) -> in
     """The time in ms after a batch by which keys expire: the asset's watermark, or the batch's processing time; None if there is none."""
     if by == "event":
         return reading.operator_timeline(asset).after[seq]
-    return reading.ledger.processing_times(seq)[1][seq - 1].as_py() if seq else None
+    return reading.ledger.processing_times(seq, seq - 1)[1][0].as_py() if seq else None

@@ -191,8 +191,8 @@ class RecomputedKeys(Strategy):
             return None
         if self.reads.ttl_by == "event":
             return keys_of([self.reading.input(self.asset, i, after.seq, Span(oldest)) for i in every], self.reads.key)
-        _, arrived = self.reading.ledger.processing_times(after.seq)
-        before = pc.sum(pc.less(arrived, oldest)).as_py() or 0
+        first, arrived = self.reading.ledger.processing_times(after.seq)
+        before = first + (pc.sum(pc.less(arrived, oldest)).as_py() or 0)
         return keys_of([self.reading.input(self.asset, i, after.seq, after=before) for i in every], self.reads.key)
 
     def _oldest_within_ttl(self, after: Progress) -> int | None:

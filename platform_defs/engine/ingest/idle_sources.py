@@ -6,8 +6,8 @@ from assets.contracts import SourceContract
 from operators.timing import length_ms
 from platform_defs.engine.ingest.alignment import sources_ahead
 from platform_defs.engine.ingest.clock import follows_clock
-from platform_defs.engine.ledger.history import IDLE
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
+from platform_defs.engine.ledger.new_rows import IDLE
 
 
 def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:

@@ -76,8 +76,9 @@ class QuarantineList:
         """
         contract = self.contract(source)
         found = _quarantined(self.ledger.offsets_in_order(source), source, self.folders[source])
-        reasons = self._reasons(contract, {f.seq for f in found})
-        return [replace(f, reason=reasons.get((f.seq, f.file.path), "unknown")) for f in found]
+        known = self._reasons(contract) if found else {}
+        reasons = [known.get(f.file.path, (f.seq, "unknown")) for f in found]
+        return [replace(f, seq=seq, reason=reason) for f, (seq, reason) in zip(found, reasons, strict=True)]
 
     def rows(self, source: str) -> list[RejectedRows]:
         """Rejected rows by reason, the most frequent first, without the rows that stand for a whole file.
@@ -106,14 +107,14 @@ class QuarantineList:
             raise QuarantineError.no_source(source, self.contracts)
         return self.contracts[source]
 
-    def _reasons(self, contract: SourceContract, seqs: set[int]) -> dict[tuple[int, str], str]:
-        if not seqs or self.lake.delta(contract.quarantine) is None:
+    def _reasons(self, contract: SourceContract) -> dict[str, tuple[int, str]]:
+        """The newest reason why each file was not read, and its batch, by path."""
+        if self.lake.delta(contract.quarantine) is None:
             return {}
-        batches = ", ".join(map(str, sorted(seqs)))
-        sql = f"SELECT {SEQ}, path, reason FROM quarantined WHERE {SEQ} IN ({batches}) AND raw = path"
+        sql = f"SELECT {SEQ}, path, reason FROM quarantined WHERE {SEQ} <= {self.ledger.head} AND raw = path ORDER BY {SEQ}"
         files = sql_rows(self.lake, {"quarantined": contract.quarantine}, sql).to_pylist()
         paths = uris_below([row["path"] for row in files], self.folders[contract.name])
-        return {(row[SEQ], _one_slash(path)): row["reason"] for row, path in zip(files, paths, strict=True)}
+        return {_one_slash(path): (row[SEQ], row["reason"]) for row, path in zip(files, paths, strict=True)}
 
 
 def _quarantined(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> list[QuarantinedFile]:

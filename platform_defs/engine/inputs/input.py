@@ -137,7 +137,8 @@ class TableInput(Input):
     def timeline(self, history: History, known: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
         """The table's own watermark less its output watermark delay; idle while all of its sources are (see `watermarks.passed_on`)."""
         seen = watermarks.delayed(operator_timeline(self.asset), self.asset.operator.reads.watermark_delay, known)
-        return seen.with_idle(watermarks.passed_on([history.source(of) for of in self.sources], len(seen.after) - 1))
+        sources = [history.source(of) for of in self.sources]
+        return seen.with_idle(watermarks.passed_on(sources, len(seen.after) - 1, history.summarized))
 
 
 def input_named(name: str, sources: Mapping[str, SourceContract], assets: Mapping[str, DerivedAsset]) -> Input:

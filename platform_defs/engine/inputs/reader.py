@@ -23,6 +23,7 @@ from platform_defs.engine.inputs.result_rows import result_rows
 from platform_defs.engine.inputs.retained import Cut, KeptDays, cut_of, has_lost_rows, kept_days
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.inputs.span import EVER, Span
+from platform_defs.engine.inputs.waited_for import waited_for, watermark_key
 from platform_defs.engine.lake.small_queries import collected
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger import watermarks
@@ -146,18 +147,31 @@ class Reading:
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
-        waited_for = [name for which, name in enumerate(asset.inputs) if not asset.operator.reads.is_by_arrival(which)]
-        return self._cached(f"own:{asset.name}", lambda known, _: watermarks.of_operator([self.timeline(n) for n in waited_for], known))
 
-    def _cached(self, key: str, extend: Callable[[Timeline, History], Timeline]) -> Timeline:
-        """A cached timeline, extended to the ledger's head; it is computed again if the ledger is shorter than the cache."""
+        def extended(known: Timeline, _: History) -> Timeline:
+            return watermarks.of_operator([self.timeline(name) for name in waited_for(asset)], known)
+
+        return self._cached(f"own:{asset.name}", extended, asset)
+
+    def _cached(self, key: str, extend: Callable[[Timeline, History], Timeline], asset: DerivedAsset | None = None) -> Timeline:
+        """A cached timeline, extended to the ledger's head.
+
+        It is computed again if the ledger is shorter than the cache, or has a summary of later batches.
+        """
         history = self.ledger.history
         known = self._timelines.get(key, NOTHING)
-        if len(known.after) > history.head + 1:
-            known = NOTHING
+        if not max(1, history.summarized) < len(known.after) <= history.head + 1:
+            known = self._after_summary(history, asset)
         if len(known.after) != history.head + 1:
             known = self._timelines[key] = extend(known, history)
         return known
+
+    def _after_summary(self, history: History, asset: DerivedAsset | None) -> Timeline:
+        """A timeline up to the end of the summary with which the ledger begins; for an asset, with the recorded watermark."""
+        summary, key = history.summary, asset and watermark_key(asset, self.input_named)
+        if summary is None or key is None or key not in summary.watermarks:
+            return watermarks.after_summary(history.summarized)
+        return watermarks.after_summary(summary.upto, summary.watermarks[key], with_mark=True)
 
     def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """The rows of an input, up to a batch, that are not late.

@@ -16,6 +16,7 @@ from operators.timing import timestamp
 from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.prepared_rows import LATE, as_input
 from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.waited_for import late_key
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.arrow_values import arrow_array
@@ -83,13 +84,26 @@ def result_rows(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, sp
     return as_input(decided)
 
 
-def late_results(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset) -> list[LateResults]:
-    """The ranges of a table's results that may be late for a reader; see `watermarks.late_results`."""
-    since = _since(reading, asset, of)
+def late_results(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, upto: int | None = None) -> list[LateResults]:
+    """The ranges of a table's results that may be late for a reader; see `watermarks.late_results`.
+
+    Args:
+        reading: reads the lake.
+        asset: the reader.
+        of: the table.
+        upto: only results that became final up to this batch; None for all.
+    """
+    since, summary = _since(reading, asset, of), reading.ledger.history.summary
     if since is None:
         return []
-    delay = of.operator.reads.watermark_delay
-    return watermarks.late_results(reading.operator_timeline(of), reading.operator_timeline(asset), delay, since)
+    return watermarks.late_results(
+        reading.operator_timeline(of),
+        reading.operator_timeline(asset),
+        of.operator.reads.watermark_delay,
+        since if summary is None else max(since, summary.upto),
+        [] if summary is None else [LateResults(*known) for known in summary.late.get(late_key(asset, of, reading.input_named), ())],
+        upto,
+    )
 
 
 def watermark_past(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, closed_to: int | None, head: int) -> int | None:

@@ -201,7 +201,14 @@ class WrittenTables(ReadTables, MaintainedTables):
             raise LakeError.overtaken(table, "step")
 
     def append_small(
-        self, rows: pa.Table, table: str, metadata: dict[str, Any] | None = None, *, seen: Any = ANY, description: str = ""
+        self,
+        rows: pa.Table,
+        table: str,
+        metadata: dict[str, Any] | None = None,
+        *,
+        seen: Any = ANY,
+        description: str = "",
+        replacing: str | None = None,
     ) -> None:
         """Commit a few rows without a Spark job.
 
@@ -211,6 +218,7 @@ class WrittenTables(ReadTables, MaintainedTables):
             metadata: the commit's metadata.
             seen: the table (`DeltaTable`) at the version to commit on, or None to create it; by default the newest version.
             description: the table's description, if this creates the table.
+            replacing: a condition, in the SQL of DataFusion, for rows that the same commit removes; None to remove no row.
 
         Raises:
             LakeError: another writer has committed.
@@ -222,8 +230,10 @@ class WrittenTables(ReadTables, MaintainedTables):
         before = None if known is None else known.version()
         merge = known is not None and not {*rows.column_names} <= {f.name for f in known.schema().fields}
         how: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
+        how |= {} if replacing is None else {"predicate": replacing}
         try:
-            target, mode = (self.path(table), "error") if seen is None else (self.path(table) if seen is ANY else seen, "append")
+            mode = "error" if seen is None else "append" if replacing is None else "overwrite"
+            target = self.path(table) if seen is None or seen is ANY else seen
             write_deltalake(target, rows, mode=mode, commit_properties=commits.once(stamped), description=description or None, **how)
         except (DeltaError, OSError) as error:
             if self._is_committed(table, before, stamped["id"]):  # only the store's answer was lost

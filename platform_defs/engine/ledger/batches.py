@@ -5,6 +5,7 @@ from typing import overload
 
 import pyarrow as pa
 
+from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.rows import AS_INTS, SCHEMA, Entry, entries_of
 from platform_defs.engine.ledger.store import LedgerStore
 
@@ -12,15 +13,17 @@ from platform_defs.engine.ledger.store import LedgerStore
 class Entries(Sequence[Entry]):
     """All batches of a ledger, by batch number; the batch with `seq` n is at index n - 1.
 
-    A batch is read from the store on access, so access few. Work that grows with the ledger uses its columns (`Ledger.history`).
+    A batch is read from the store on access, so access few. Work that grows with the ledger uses its columns (`Ledger.history`). The
+    batches that a summary has replaced cannot be read (`LedgerError`).
 
     Args:
         store: the ledger's store.
         head: the newest batch number.
+        summarized: the last batch of a summary: those up to it cannot be read.
     """
 
-    def __init__(self, store: LedgerStore, head: int) -> None:
-        self._store, self._head = store, head
+    def __init__(self, store: LedgerStore, head: int, summarized: int = 0) -> None:
+        self._store, self._head, self._summarized = store, head, summarized
 
     def __len__(self) -> int:
         return self._head
@@ -44,10 +47,14 @@ class Entries(Sequence[Entry]):
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
-        return f"Entries({list(self)!r})"
+        return f"Entries({self[self._summarized :]!r})"
 
     def _read(self, first: int, end: int) -> list[Entry]:
-        return entries_of(together(self._store.rows(SCHEMA.names, first, end), SCHEMA.names)) if first < end else []
+        if first >= end:
+            return []
+        if first < self._summarized:
+            raise LedgerError.summarized(first + 1, self._summarized)
+        return entries_of(together(self._store.rows(SCHEMA.names, first, end), SCHEMA.names))
 
 
 def together(parts: Iterable[pa.Table], names: Sequence[str]) -> pa.Table:

@@ -41,14 +41,26 @@ def first_time(clocks: Column, now: int) -> int:
 
 
 def time_of_batch(clocks: Column, seq: int, now: int) -> int:
-    """The wall clock at a batch.
+    """The wall clock at a batch; see `time_at`."""
+    return time_at(clocks[seq - 1], clocks.between(seq), now, clocks.between(0, seq - 1))
 
-    If the clock had jumped ahead then and is right again, it is the time of the newest earlier batch that is not in the future.
+
+def time_at(clock: int, later: pa.ChunkedArray, now: int, earlier: pa.ChunkedArray | None = None) -> int:
+    """The wall clock at a batch, corrected.
+
+    If the clock had jumped ahead then and is right again, it is the least of the later clocks, or, if they are in the future too, that of
+    the newest earlier batch that is not in the future; `now` if none is known.
+
+    Args:
+        clock: the wall clock of the batch.
+        later: the wall clocks of the batches after it.
+        now: the present time.
+        earlier: the wall clocks of the batches before it; None if they are not known.
     """
-    if clocks[seq - 1] <= now + CLOCK_STEP:
-        return min(now, clocks[seq - 1])
-    known = pc.min(clocks.between(seq)).as_py()
+    if clock <= now + CLOCK_STEP:
+        return min(now, clock)
+    known = pc.min(later).as_py()
     if known is not None and known <= now:
         return known
-    before = clocks.between(0, seq - 1)
-    return pc.max(before.filter(pc.less_equal(before, arrow_scalar(now, pa.int64())))).as_py() or now
+    past = None if earlier is None else pc.max(earlier.filter(pc.less_equal(earlier, arrow_scalar(now, pa.int64())))).as_py()
+    return past or now

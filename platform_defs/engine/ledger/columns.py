@@ -6,6 +6,8 @@ from typing import Any, overload
 import pyarrow as pa
 import pyarrow.compute
 
+from platform_defs.engine.ledger.arrow_values import arrow_scalar
+
 pc: Any = pyarrow.compute
 """Arrow's compute functions, without types: they are generated on import, so that a type checker does not know them."""
 
@@ -22,10 +24,13 @@ class Column(Sequence[Any]):
     Args:
         kind: the type.
         chunks: the values.
+        before: the number of values before them that are not stored; each of these is `filler`.
+        filler: the value in place of each value that is not stored.
     """
 
-    def __init__(self, kind: pa.DataType, chunks: Sequence[pa.Array] = ()) -> None:
+    def __init__(self, kind: pa.DataType, chunks: Sequence[pa.Array] = (), before: int = 0, filler: Any = None) -> None:
         self._data = pa.chunked_array(list(chunks), kind)
+        self._before, self._filler = before, filler
 
     def extended(self, values: pa.Array | pa.ChunkedArray) -> "Column":
         """The column with more values at its end."""
@@ -33,11 +38,18 @@ class Column(Sequence[Any]):
         chunks = [c for c in [*self._data.chunks, *more] if len(c)]
         while len(chunks) > 1 and len(chunks[-2]) <= 2 * len(chunks[-1]) and len(chunks[-2]) + len(chunks[-1]) <= _LONGEST:
             chunks[-2:] = [pa.concat_arrays(chunks[-2:])]
-        return Column(self._data.type, chunks)
+        return Column(self._data.type, chunks, self._before, self._filler)
 
     def between(self, first: int, end: int | None = None) -> pa.ChunkedArray:
         """The values at `first <= index < end`."""
-        return self._data.slice(first, None if end is None else max(0, end - first))
+        stored = max(0, first - self._before)
+        found = self._data.slice(stored, None if end is None else max(0, end - self._before - stored))
+        fillers = min(self._before, len(self) if end is None else end) - first
+        if fillers <= 0:
+            return found
+        none = pa.nulls(fillers, found.type)
+        filled = none if self._filler is None else pc.fill_null(none, arrow_scalar(self._filler, found.type))
+        return pa.chunked_array([filled, *found.chunks], found.type)
 
     def count_upto(self, value: Any) -> int:
         """The number of values up to `value`, in an ascending column."""
@@ -48,7 +60,7 @@ class Column(Sequence[Any]):
         return low
 
     def __len__(self) -> int:
-        return len(self._data)
+        return self._before + len(self._data)
 
     @overload
     def __getitem__(self, index: int) -> Any: ...
@@ -56,19 +68,20 @@ class Column(Sequence[Any]):
     def __getitem__(self, index: slice) -> list[Any]: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return self._data.to_pylist()[index] if index.step else self._sliced(index)
-        return self._data[index].as_py()
+            return [*self][index] if index.step else self._sliced(index)
+        index = range(len(self))[index]
+        return self._filler if index < self._before else self._data[index - self._before].as_py()
 
     def _sliced(self, index: slice) -> list[Any]:
         first, end, _ = index.indices(len(self))
         return self.between(first, end).to_pylist()
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._data.to_pylist())
+        return iter(self.between(0).to_pylist())
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Column):
-            return self._data.equals(other._data)
+            return self.between(0).equals(other.between(0))
         return isinstance(other, Sequence) and list(self) == list(other)
 
     def __hash__(self) -> int:

@@ -24,6 +24,11 @@ class LedgerError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def summarized(cls, seq: int, upto: int) -> "LedgerError":
+        """A batch that maintenance has replaced by a summary is asked for."""
+        return cls(f"the ledger has no batch {seq} any more: retention has replaced the batches up to {upto} by a summary")
+
+    @classmethod
     def too_short(cls, head: int, seq: int, witness: str, table: str) -> "LedgerError":
         """Another table records a batch that the ledger does not have."""
         return cls(

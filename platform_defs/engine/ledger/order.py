@@ -13,6 +13,8 @@ def why_not_next(entry: Entry, head: int, before: int | None, last: dict[str, So
         last: the newest row of each source before it.
     """
     seq, now = entry[0].seq, entry[0].ingested_at
+    if all(row.kind == "summary" for row in entry) and not head:
+        return None
     if seq != head + 1:
         return f"it follows batch {head}, so batches between them are missing"
     if len({row.source for row in entry}) < len(entry):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-Kind = Literal["rows", "watermark", "inactive", "drain", "clock", "retry", "silent", "idle"]
+Kind = Literal["rows", "watermark", "inactive", "drain", "clock", "retry", "silent", "idle", "summary"]
 
 _TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
         ("clock", _TIME),
         ("spread", pa.list_(pa.int64())),
         ("partitions", pa.list_(pa.string())),
+        ("summary", pa.string()),
     ]
 )
 IN_MS = pa.schema([f.with_type(pa.timestamp("ms", tz="UTC")) if f.type == _TIME else f for f in SCHEMA])
@@ -47,9 +48,9 @@ class SourceEntry:
     Args:
         seq: the batch number: its position in the total order, from 1.
         kind: the kind of the batch for this source: `rows`, `watermark` (a watermark was set), `drain`, `clock` (processing time advanced,
-            see `ingest.clock`), `inactive` (the source became idle), or `retry` (a request to read files again, which does not change
-            whether the source is idle). Earlier versions of Tidemark wrote `silent`, `idle` or `rows` when a source became idle; other
-            rules apply to those, see `watermarks.passed_on`.
+            see `ingest.clock`), `inactive` (the source became idle), `retry` (a request to read files again, which does not change
+            whether the source is idle), or `summary` (it replaces the rows of all batches up to `seq`). Earlier versions of Tidemark wrote
+            `silent`, `idle` or `rows` when a source became idle; other rules apply to those, see `watermarks.passed_on`.
         ingested_at: the ledger's clock, which strictly increases from batch to batch.
         source: the source.
         watermark: the source's watermark after the batch.
@@ -70,6 +71,8 @@ class SourceEntry:
             they were not recorded.
         partitions: for a source that reads from Kafka, `path|newest event time|time of the newest batch with rows` of each partition, with
             times in epoch ms.
+        summary: of a row of kind `summary`, what else is known of the batches that the row replaces, as JSON (see `Summary`). The row's
+            counts and offsets are those of all of these batches, and `first_event_time` is the oldest of their rows.
     """
 
     seq: int
@@ -91,6 +94,7 @@ class SourceEntry:
     clock: int | None = None
     spread: tuple[int, ...] = ()
     partitions: tuple[str, ...] = ()
+    summary: str | None = None
 
 
 Entry = tuple[SourceEntry, ...]

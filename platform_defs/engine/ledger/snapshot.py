@@ -17,7 +17,7 @@ class LedgerView(Ledger):
 
     def __init__(self, ledger: Ledger) -> None:
         self._live, self._clock, self._store = ledger, ledger._clock, ledger._store
-        self._snapshot = ledger.history
+        self._snapshot, self._newest = ledger.snapshot()
 
     @classmethod
     def of(cls, ledger: Ledger) -> "LedgerView":
@@ -31,10 +31,7 @@ class LedgerView(Ledger):
 
     def last(self) -> dict[str, SourceEntry]:
         """The newest row of each source up to the snapshot, without its offsets."""
-        live = self._live.last()
-        newest = {name: of.columns["seq"][-1] for name, of in self._snapshot.sources.items()}
-        earlier = self._read_last({name: seq for name, seq in newest.items() if live[name].seq != seq})
-        return {name: earlier.get(name, live[name]) for name in newest}
+        return dict(self._newest)
 
     def require(self, seq: int, witness: str) -> None:
         """Raise unless the ledger has a batch that another table records; see `Ledger.require`."""
@@ -47,5 +44,7 @@ def last_with_rows(ledger: Ledger, source: str, head: int | None = None) -> int:
     Rows in the source's log with a later `seq` are uncommitted, even if a batch with that number exists: a killed ingest can leave them
     before the source is removed from the pipeline for a while.
     """
-    rows = ledger.source(source).table(["seq", "accepted"], 0, head)
-    return pc.max(rows["seq"].filter(pc.greater(rows["accepted"], arrow_scalar(0, pa.int64())))).as_py() or 0
+    history = ledger.source(source)
+    rows = history.table(["seq", "accepted"], 0, head)
+    found = pc.max(rows["seq"].filter(pc.greater(rows["accepted"], arrow_scalar(0, pa.int64())))).as_py()
+    return found or (0 if history.before is None else history.before.accepted_in or 0)

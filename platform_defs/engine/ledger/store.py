@@ -5,7 +5,6 @@ implements them runs the same logic without files.
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -18,8 +17,8 @@ from deltalake.exceptions import DeltaError
 from platform_defs.engine.lake.commits import refused_if_overtaken
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.row_ranges import is_above, within
 from platform_defs.engine.ledger.rows import AS_INTS, IN_MS, SCHEMA
 from platform_defs.faults import point
 
@@ -28,9 +27,11 @@ MANY_FILES = 64
 FULL_BYTES = 1024 * 1024
 """A file of this size is not compacted again, so that a compaction costs the same at any age of the ledger."""
 FORMAT = 3  # of the lake, recorded in the ledger's description; increment it for a change that older versions would misread
+SUMMARY_FORMAT = 4  # of a lake whose ledger begins with a summary
 EVERYTHING = -(1 << 62)
 """A batch number below all others, even that of a damaged row."""
 _AT_ONCE = 1 << 13
+_SUMMARY = "summary"
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,14 @@ class LedgerStore(Protocol):
 
     def append(self, rows: pa.Table) -> None:
         """Commit rows (of the schema `SCHEMA`) on that version, atomically.
+
+        Raises:
+            LakeError: another writer has committed.
+        """
+        ...
+
+    def replace(self, rows: pa.Table, upto: int) -> None:
+        """Commit rows (of the schema `SCHEMA`) in place of all rows with `seq <= upto`, on that version, atomically.
 
         Raises:
             LakeError: another writer has committed.
@@ -151,8 +160,8 @@ class DeltaLedgerStore:
 
     def _check_format(self, delta: DeltaTable) -> None:
         found = _format_of(delta)
-        if found > FORMAT:
-            raise LakeError.newer(self.lake.root, found, FORMAT)
+        if found > SUMMARY_FORMAT:
+            raise LakeError.newer(self.lake.root, found, SUMMARY_FORMAT)
 
     def rows(self, columns: Sequence[str], after: int = 0, upto: int | None = None) -> Iterator[pa.Table]:
         """The rows of a range of batches. Files are read in small parts, and skipped if their statistics are outside of the range."""
@@ -163,7 +172,7 @@ class DeltaLedgerStore:
         for path in self._files(delta, after, upto):
             try:
                 for part in self._parts(delta, path, columns):
-                    if (found := _within(part, after, upto)).num_rows:
+                    if (found := within(part, after, upto)).num_rows:
                         yield found.cast(schema).cast(pa.schema([AS_INTS.field(c) for c in columns]))
             except (OSError, pa.ArrowException, DeltaError) as error:
                 raise LedgerError.unreadable(max(0, after), self.name, path, _one_line(error)) from error
@@ -171,7 +180,7 @@ class DeltaLedgerStore:
     def _files(self, delta: DeltaTable, after: int, upto: int | None) -> list[str]:
         """The files that can contain rows of a range of batches, ordered by their first batch."""
         ends = _actions(delta, "path", "min.seq", "max.seq")
-        held = [(low or 0, path) for path, low, high in ends if not (high is not None and high <= after) and not _above(low, upto)]
+        held = [(low or 0, path) for path, low, high in ends if not (high is not None and high <= after) and not is_above(low, upto)]
         return [path for _, path in sorted(held)]
 
     def _parts(self, delta: DeltaTable, path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -193,21 +202,39 @@ class DeltaLedgerStore:
 
     def append(self, rows: pa.Table) -> None:
         """Commit rows. A ledger of an older format gets the present format first, so that older versions refuse it."""
-        if self._delta is not None and _format_of(self._delta) < FORMAT:
-            self.lake.still_mine()
-            before = self._delta.version()
-            with refused_if_overtaken(TABLE, "batch"):
-                self._delta.alter.set_table_description(_description())
-            if self._delta.version() != before + 1:  # another writer has committed
-                raise LakeError.overtaken(TABLE, "batch")
+        self._require_format(FORMAT)
+        if self._delta is None or _SUMMARY not in [of.name for of in self._delta.schema().fields]:
+            rows = rows.drop_columns([_SUMMARY])  # no batch has one
         self.lake.append_small(rows, TABLE, seen=self._delta, description=_description())
+        self._committed()
+        self._compact_many()
+
+    def replace(self, rows: pa.Table, upto: int) -> None:
+        """Commit rows in place of all others up to a batch. Older versions of Tidemark refuse the ledger from then on."""
+        point("retention.before_format")
+        self._require_format(SUMMARY_FORMAT)
+        point("retention.before_summary")
+        self.lake.append_small(rows, TABLE, seen=self._delta, replacing=f"seq <= {upto}")
+        point("retention.after_summary")
+        self._committed()
+
+    def _require_format(self, wanted: int) -> None:
+        if self._delta is None or _format_of(self._delta) >= wanted:
+            return
+        self.lake.still_mine()
+        before = self._delta.version()
+        with refused_if_overtaken(TABLE, "batch"):
+            self._delta.alter.set_table_description(_description(wanted))
+        if self._delta.version() != before + 1:  # another writer has committed
+            raise LakeError.overtaken(TABLE, "batch")
+
+    def _committed(self) -> None:
         if self._delta is not None:  # it was updated by its own commit
             self._incarnation = self.lake.incarnation(TABLE, self._delta.version())
-        self._compact_many()
 
     def fence(self) -> None:
         """Make an empty commit, or create an empty table."""
-        commit_nothing(self.lake, self._delta, SCHEMA.empty_table())
+        commit_nothing(self.lake, self._delta, SCHEMA.empty_table().drop_columns([_SUMMARY]))
 
     def _compact_many(self) -> None:
         """Compact if there are many small files: one file for each commit would make a long ledger slow to open."""
@@ -229,7 +256,7 @@ class DeltaLedgerStore:
         if self._delta is None:
             return []
         files = self._files(self._delta, seq - 1, seq)
-        return [f for f in files if any(_within(part, seq - 1, seq).num_rows for part in self._parts(self._delta, f, ["seq"]))]
+        return [f for f in files if any(within(part, seq - 1, seq).num_rows for part in self._parts(self._delta, f, ["seq"]))]
 
 
 def commit_nothing(lake: Lake, seen: Any, no_rows: Any) -> None:
@@ -241,30 +268,13 @@ def commit_nothing(lake: Lake, seen: Any, no_rows: Any) -> None:
         lake.carry({}, seen)
 
 
-def _description() -> str:
-    return f"Tidemark lake, format {FORMAT}"
+def _description(number: int = FORMAT) -> str:
+    return f"Tidemark lake, format {number}"
 
 
 def _format_of(delta: DeltaTable) -> int:
     found = re.search(r"format (\d+)", delta.metadata().description or "")
     return 1 if found is None else int(found[1])
-
-
-def _within(part: pa.Table, after: int, upto: int | None) -> pa.Table:
-    """The rows of `after < seq <= upto`, by binary search: a comparison with a number would make Arrow load pandas."""
-    seq = part["seq"]
-    last = pc.max(seq).as_py() if upto is None else upto
-    if pc.min(seq).as_py() > after and pc.max(seq).as_py() <= last:
-        return part
-    if pc.all(pc.less_equal(seq.slice(0, len(seq) - 1), seq.slice(1))).as_py() is False:
-        part = part.sort_by("seq")
-        seq = part["seq"]
-    first, end = (bisect_right(range(len(seq)), bound, key=lambda n: seq[n].as_py()) for bound in (after, last))
-    return part.slice(first, end - first)
-
-
-def _above(low: int | None, upto: int | None) -> bool:
-    return low is not None and upto is not None and low > upto
 
 
 def _actions(delta: DeltaTable, *names: str) -> list[tuple[Any, ...]]:

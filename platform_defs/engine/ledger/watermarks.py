@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
-from platform_defs.engine.ledger.history import IDLE, IDLE_FIRST_RULE, SourceHistory
+from platform_defs.engine.ledger.history import SourceHistory
+from platform_defs.engine.ledger.new_rows import IDLE, IDLE_FIRST_RULE
 
 _MARK, _IDLE = pa.int64(), pa.bool_()
 _BEFORE_ALL, _AFTER_ALL = (arrow_scalar(bound, _MARK) for bound in (-(1 << 63), (1 << 63) - 1))
@@ -26,13 +27,25 @@ class Timeline:
     after: Sequence[int | None]
     idle: Sequence[bool]
 
-    def with_idle(self, idle: pa.Array) -> "Timeline":
+    def with_idle(self, idle: Sequence[bool]) -> "Timeline":
         """The same watermark with another `idle`."""
-        return Timeline(self.after, Column(_IDLE, [idle]))
+        return Timeline(self.after, idle)
 
 
 NOTHING = Timeline(Column(_MARK), Column(_IDLE))
 """The empty timeline."""
+
+
+def after_summary(upto: int, mark: int | None = None, *, with_mark: bool = False) -> Timeline:
+    """A timeline that begins with the summary of a ledger's batches: before the end of the summary, it is minus infinity.
+
+    Args:
+        upto: the last summarized batch; 0 if there is none.
+        mark: the watermark after that batch.
+        with_mark: whether that watermark is known; if not, it is the first one to be computed.
+    """
+    marks, idle = ([arrow_array([mark], _MARK)], [arrow_array([False], _IDLE)]) if with_mark else ([], [])
+    return Timeline(Column(_MARK, marks, upto), Column(_IDLE, idle, upto, filler=False))
 
 
 def of_source(history: SourceHistory, head: int, known: Timeline = NOTHING) -> Timeline:
@@ -54,23 +67,30 @@ def of_source(history: SourceHistory, head: int, known: Timeline = NOTHING) -> T
     return _extended(known, _joined(arrow_array(start, _MARK), after), _joined(arrow_array([False][: len(start)], _IDLE), idle))
 
 
-def passed_on(sources: Sequence[SourceHistory], head: int) -> pa.Array:
+def passed_on(sources: Sequence[SourceHistory], head: int, summarized: int = 0) -> Column:
     """Whether a table derived from sources is idle, and does not hold back its readers' watermarks, after batch n, at index n.
 
     As in Flink, a table is idle while all of its sources are. Its readers continue; a result that becomes final behind the watermark of a
     reader is late for it (see `late_results`). Earlier versions of Tidemark had other rules, which still apply to the batches that they
     recorded, so that lateness decisions do not change: from a batch of kind `silent` up to the next batch that records the source, an idle
-    table holds back its readers; after older batches (`idle`, `rows`) it does not. Batches of kind `retry` do not count.
+    table holds back its readers; after older batches (`idle`, `rows`) it does not. Batches of kind `retry` do not count. Before the end of
+    a summary it is not known, and False.
+
+    Args:
+        sources: the sources of the table.
+        head: the last batch.
+        summarized: the last summarized batch; 0 if there is none.
     """
-    found = pc.fill_null(pa.nulls(head + 1, _IDLE), arrow_scalar(bool(sources), _IDLE))
+    first = max(1, summarized)
+    found = pc.fill_null(pa.nulls(head + 2 - first, _IDLE), arrow_scalar(bool(sources), _IDLE))
     for history in sources:
-        rows = history.table(["seq", "idle_rule"], 0, head)
-        index = pc.index_in(arrow_array(range(1, head + 1), pa.int32()), value_set=rows["seq"])
+        rows = history.table(["seq", "idle_rule"], first - 1, head)
+        index = pc.index_in(arrow_array(range(first, head + 1), pa.int32()), value_set=rows["seq"])
         rule = _column(rows["idle_rule"].take(index).combine_chunks(), pa.int32())
         passes = pc.or_(*[pc.equal(rule, arrow_scalar(which, pa.int32())) for which in (IDLE, IDLE_FIRST_RULE)])
         idle = passes.cast(_IDLE)
         found = pc.and_(found, _joined(arrow_array([False], _IDLE), _filled(False, idle)))
-    return found
+    return Column(_IDLE, [found], first - 1, filler=False)
 
 
 @dataclass(frozen=True)
@@ -88,7 +108,9 @@ class LateResults:
     watermark: int
 
 
-def late_results(upstream: Timeline, reader: Timeline, delay: int, since: int) -> list[LateResults]:
+def late_results(
+    upstream: Timeline, reader: Timeline, delay: int, since: int, known: Sequence[LateResults] = (), upto: int | None = None
+) -> list[LateResults]:
     """The results of a table that may be late for a reader, by `final_at`.
 
     A result is final in the first batch after which the table's watermark has reached its `final_at`. So the ledger alone decides whether
@@ -99,17 +121,21 @@ def late_results(upstream: Timeline, reader: Timeline, delay: int, since: int) -
         reader: the reader's own watermark.
         delay: the table's output watermark delay, in ms.
         since: only results that became final after this batch are late; see `idle_since`.
+        known: the ranges of the results that became final up to that batch.
+        upto: only results that became final up to this batch; None for all, also those that are not final yet.
     """
-    end = min(len(upstream.after), len(reader.after))
-    before, mark = _values(upstream.after, _MARK, 0, end), _values(reader.after, _MARK, 0, end)
-    upto = _joined(_values(upstream.after, _MARK, 1, end), arrow_array([None], _MARK))
-    low, high = pc.coalesce(before, _BEFORE_ALL), pc.coalesce(upto, _BEFORE_ALL)
-    is_last = pc.equal(arrow_array(range(1, end + 1), _MARK), arrow_scalar(end, _MARK))
-    is_later = pc.greater(arrow_array(range(1, end + 1), _MARK), arrow_scalar(since, _MARK))
+    length = min(len(upstream.after), len(reader.after))
+    end = length if upto is None else min(length, upto)
+    first = min(since, end)
+    before, mark = _values(upstream.after, _MARK, first, end), _values(reader.after, _MARK, first, end)
+    reached = _values(upstream.after, _MARK, first + 1, min(length, end + 1))
+    reached = _joined(reached, arrow_array([None][: len(before) - len(reached)], _MARK))
+    low, high = pc.coalesce(before, _BEFORE_ALL), pc.coalesce(reached, _BEFORE_ALL)
+    is_last = pc.equal(arrow_array(range(first + 1, end + 1), _MARK), arrow_scalar(length, _MARK))
     is_ahead = pc.greater(pc.add(mark, arrow_scalar(delay, _MARK)), low)
-    chosen = pc.and_(pc.and_(pc.or_(pc.greater(high, low), is_last), is_ahead), is_later)
-    columns = [of.filter(pc.fill_null(chosen, arrow_scalar(False, _IDLE))).to_pylist() for of in (before, upto, mark)]
-    found: list[LateResults] = []
+    chosen = pc.and_(pc.or_(pc.greater(high, low), is_last), is_ahead)
+    columns = [of.filter(pc.fill_null(chosen, arrow_scalar(False, _IDLE))).to_pylist() for of in (before, reached, mark)]
+    found = list(known)
     for each in map(LateResults, *columns):
         continues = bool(found) and (found[-1].upto, found[-1].watermark) == (each.after, each.watermark)
         found.append(replace(each, after=found.pop().after) if continues else each)
@@ -219,7 +245,9 @@ def possibly_late(
         rows = rows.filter(pc.greater_equal(rows["last_event_time"], arrow_scalar(first, _MARK)))
     if last is not None:
         rows = rows.filter(pc.less_equal(rows["first_event_time"], arrow_scalar(last, _MARK)))
-    before = _values(operator.after, _MARK, 0).take(pc.subtract(rows["seq"].combine_chunks(), arrow_scalar(1, pa.int32())))
+    known_from = rows["seq"][0].as_py() - 1 if len(rows) else 0  # earlier watermarks are not looked up
+    index = pc.subtract(_column(rows["seq"].combine_chunks(), pa.int32()), arrow_scalar(known_from + 1, pa.int32()))
+    before = _values(operator.after, _MARK, known_from).take(index)
     rows = rows.append_column("before", before)
     late = rows.filter(pc.less_equal(rows["first_event_time"], rows["before"]))
     return dict(zip(late["seq"].to_pylist(), late["before"].to_pylist(), strict=True))

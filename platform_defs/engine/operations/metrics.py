@@ -75,7 +75,9 @@ def _rows_in(advance: Advance, of: Input) -> int:
     """The number of rows, or changes, of an input that the asset has handled."""
     reading, now = advance.reading, progress(advance.reading.lake, advance.asset)
     if of.table is None:
-        return sum(reading.ledger.source(of.name).table(["accepted"], 0, now.seq)["accepted"].to_pylist())
+        source = reading.ledger.source(of.name)
+        summarized = 0 if source.before is None else source.before.accepted
+        return summarized + sum(source.table(["accepted"], 0, now.seq)["accepted"].to_pylist())
     if not of.table.operator.emits.upserts:
         return _count_rows(advance, of.table, now)
     return count(steps_of(reading, of.table, 0, now.read.get(of.name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE))

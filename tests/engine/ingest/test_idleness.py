@@ -330,4 +330,4 @@ def test_a_retry_request_does_not_change_when_a_source_becomes_idle(engine: Engi
 
 def _passed_on(engine: Engine) -> list[bool]:
     ledger = engine.ledger
-    return passed_on([ledger.source("l"), ledger.source("r")], ledger.head).to_pylist()
+    return list(passed_on([ledger.source("l"), ledger.source("r")], ledger.head))

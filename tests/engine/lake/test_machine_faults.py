@@ -18,6 +18,7 @@ from platform_defs.engine.inputs.progress import PROGRESS
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import FORMAT, Ledger
+from platform_defs.engine.ledger.store import SUMMARY_FORMAT
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
 from tests.support.small_sources import Event, land, rows_of, source
@@ -88,9 +89,10 @@ def test_a_lake_path_that_is_a_file_is_refused(spark: SparkSession, tmp_path: Pa
 
 def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
-    newer = f"Tidemark lake, format {FORMAT + 1}"
+    newer = f"Tidemark lake, format {SUMMARY_FORMAT + 1}"
     write_deltalake(lake.path("ledger"), pa.table({"seq": pa.array([1], pa.int64())}), description=newer)
-    message = rf"format {FORMAT + 1}, and this version of Tidemark knows formats up to {FORMAT}; .*Install the version that created it"
+    known = f"this version of Tidemark knows formats up to {SUMMARY_FORMAT}"
+    message = rf"format {SUMMARY_FORMAT + 1}, and {known}; .*Install the version that created it"
     with pytest.raises(LakeError, match=message):
         _ = Ledger(lake, Clock()).head
     engine = _engine_on_newer_lake(lake)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.ledger import ledger as ledger_module
+from platform_defs.engine.ledger import known_batches
 from platform_defs.engine.ledger.columns import Column
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.history import History
@@ -117,8 +117,8 @@ def test_a_column_behaves_like_the_list_of_its_values(parts: list[list[int]], fi
 
 def test_opening_a_ledger_makes_no_object_per_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    entries_of = ledger_module.entries_of
-    monkeypatch.setattr(ledger_module, "entries_of", lambda rows: counts.append(rows.num_rows) or entries_of(rows))
+    entries_of = known_batches.entries_of
+    monkeypatch.setattr(known_batches, "entries_of", lambda rows: counts.append(rows.num_rows) or entries_of(rows))
     ledger = memory_ledger((source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n)) for n in range(1, 2_001))
     assert (ledger.head, ledger.now(), ledger.source("l").active_in, ledger.last_active_at("l")) == (2_000, 1_772_366_400_000, 2_000, 2_000)
     assert ledger.last()["l"].watermark == 2_000

@@ -1,0 +1,33 @@
+"""What determines an asset's own watermark: the inputs for which it waits."""
+
+from collections.abc import Callable
+
+from assets.contracts import DerivedAsset
+from platform_defs.engine.inputs.input import Input
+
+
+def waited_for(asset: DerivedAsset) -> list[str]:
+    """The inputs whose watermarks determine an asset's own."""
+    return [name for which, name in enumerate(asset.inputs) if not asset.operator.reads.is_by_arrival(which)]
+
+
+def watermark_key(asset: DerivedAsset, input_named: Callable[[str], Input]) -> str:
+    """A text that is equal for two assets whose own watermarks are computed in the same way, whatever their names.
+
+    Args:
+        asset: the asset.
+        input_named: returns the source or the table of a name.
+    """
+    return " ".join(sorted({_key_of(input_named(name), input_named) for name in waited_for(asset)}))
+
+
+def late_key(asset: DerivedAsset, of: DerivedAsset, input_named: Callable[[str], Input]) -> str:
+    """The same for the results of the table `of` that are late for its reader `asset`."""
+    return f"{watermark_key(asset, input_named)} < {_key_of(input_named(of.name), input_named)}"
+
+
+def _key_of(of: Input, input_named: Callable[[str], Input]) -> str:
+    if of.table is None:
+        return of.name
+    delay, sources = of.table.operator.reads.watermark_delay, ",".join(sorted(of.sources))
+    return f"({watermark_key(of.table, input_named)} -{delay} {sources})"

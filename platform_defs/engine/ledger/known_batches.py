@@ -1,0 +1,142 @@
+"""The batches of a ledger that this process has read from its store."""
+
+from itertools import chain, islice
+from threading import RLock
+
+from platform_defs.engine.ledger.batches import Entries, together
+from platform_defs.engine.ledger.columns import pc
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.history import History, SourceHistory, newest_by_source
+from platform_defs.engine.ledger.new_rows import COLUMNS
+from platform_defs.engine.ledger.order import why_not_next
+from platform_defs.engine.ledger.recorded_files import RecordedFiles
+from platform_defs.engine.ledger.rows import SCHEMA, SourceEntry, entries_of
+from platform_defs.engine.ledger.store import EVERYTHING, LedgerStore, Version
+
+_NEWEST = tuple(name for name in SCHEMA.names if name != "offsets")
+
+
+class KnownBatches:
+    """The batches of a ledger, cached in columns; only newer commits of any writer are read.
+
+    If the number of its rows shows that other rows than those of new batches were added or removed, everything is read again.
+
+    Args:
+        store: the store of the ledger's rows.
+    """
+
+    def __init__(self, store: LedgerStore) -> None:
+        self._store = store
+        self._mutex = RLock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._version: Version | None = None
+        self._history = History()
+        self._last: dict[str, SourceEntry] = {}
+        self._files = RecordedFiles(self._store)
+
+    @property
+    def history(self) -> History:
+        """All batches, in columns.
+
+        Raises:
+            LedgerError: a batch is missing, repeated or goes back in time, or a file cannot be read.
+            LakeError: a later version of Tidemark created the lake.
+        """
+        with self._mutex:  # sources are ingested in parallel, and each reads it
+            version = self._store.look()
+            if version is None or (self._version is not None and version.table != self._version.table):
+                self._forget()
+            if version is not None and version != self._version:
+                self._take_new(version)
+            return self._history
+
+    def _take_new(self, version: Version) -> None:
+        self._take_rows()
+        if self._history.rows != version.rows:  # rows were added to known batches
+            self._forget()
+            self._take_rows()
+        self._version = version
+
+    def _take_rows(self) -> None:
+        """Read the rows after the known batches: a few as whole rows, many in parts of which only the columns are kept."""
+        known = self._history
+        parts = self._store.rows(_NEWEST, known.head) if known.head else self._store.rows(COLUMNS, EVERYTHING)
+        first = list(islice(parts, 1)) if known.head else []
+        found = known.followed_by(chain(first, parts))
+        if found is None and known.head and self._is_summarized(known.head):
+            self._forget()
+            self._take_rows()
+            return
+        if found is None:
+            raise self._corruption()
+        self._history = found
+        if first and first[0].num_rows == found.rows - known.rows:
+            self._last |= newest_by_source(row for entry in entries_of(together(first, _NEWEST)) for row in entry)
+            return
+        newest = {
+            name: seq[-1]
+            for name, of in found.sources.items()
+            if len(seq := of.columns["seq"]) and (name not in self._last or seq[-1] > self._last[name].seq)
+        }
+        self._last |= self._read_last(newest)
+
+    def _read_last(self, newest: dict[str, int]) -> dict[str, SourceEntry]:
+        """The newest rows of sources, given by their batch numbers."""
+        found: dict[str, SourceEntry] = {}
+        for seq in sorted(set(newest.values())):
+            rows = together(self._store.rows(_NEWEST, seq - 1, seq), _NEWEST)
+            found |= {row.source: row for entry in entries_of(rows) for row in entry if newest.get(row.source) == seq}
+        return found
+
+    def _is_summarized(self, seq: int) -> bool:
+        """Whether a summary in the store has replaced a batch and later ones."""
+        return any("summary" in pc.unique(part["kind"]).to_pylist() for part in self._store.rows(["seq", "kind"], seq))
+
+    def _corruption(self) -> LedgerError:
+        """The error for the first new batch that does not follow the one before it, found by reading row by row."""
+        head, times, last = self._history.head, self._history.times, dict(self._last)
+        before = times[-1] if head else None
+        for entry in entries_of(together(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
+            wrong = why_not_next(entry, head, before, last)
+            if wrong:
+                return LedgerError.corrupted(entry[0].seq, wrong, self._store.name, ", ".join(self._store.files_of(entry[0].seq)))
+            head, before = entry[0].seq, entry[0].ingested_at
+            last |= newest_by_source(entry)
+        return LedgerError.corrupted(head, "its rows contradict each other", self._store.name, "unknown")
+
+    @property
+    def head(self) -> int:
+        """The newest batch number; 0 when there is none."""
+        return self.history.head
+
+    def last(self) -> dict[str, SourceEntry]:
+        """The newest row of each source, without its offsets."""
+        _ = self.history
+        return dict(self._last)
+
+    def source(self, name: str) -> SourceHistory:
+        """A source's batches, in columns."""
+        return self.history.source(name)
+
+    def snapshot(self) -> tuple[History, dict[str, SourceEntry]]:
+        """All batches in columns, and the newest row of each source, both of one version."""
+        with self._mutex:
+            return self.history, dict(self._last)
+
+    def entries(self) -> Entries:
+        """All batches, by batch number."""
+        known = self.history
+        return Entries(self._store, known.head, known.summarized)
+
+    def newest_rows(self, upto: int) -> dict[str, SourceEntry]:
+        """The newest row of each source in the batches up to one, without its offsets."""
+        found = {name: of.table(["seq"], 0, upto)["seq"] for name, of in self.history.sources.items()}
+        return self._read_last({name: seq[-1].as_py() for name, seq in found.items() if len(seq)})
+
+    @property
+    def version(self) -> Version | None:
+        """The version that was read last; None if there is no ledger yet."""
+        _ = self.history
+        return self._version

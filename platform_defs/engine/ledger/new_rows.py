@@ -1,0 +1,161 @@
+"""Reads new rows of a ledger into columns, by source.
+
+Operands are Arrow scalars: see `arrow_values`.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
+from platform_defs.engine.ledger.columns import pc
+from platform_defs.engine.ledger.summary import Summary
+
+_INT, _BOOL = pa.int64(), pa.bool_()
+COLUMNS = (
+    "seq",
+    "kind",
+    "source",
+    "ingested_at",
+    "clock",
+    "watermark",
+    "idle",
+    "first_event_time",
+    "last_event_time",
+    "accepted",
+    "rows_read",
+    "quarantined",
+    "spread",
+    "summary",
+)
+"""The columns of a ledger that are read when it is opened."""
+KEPT = {
+    "seq": pa.int32(),
+    "watermark": _INT,
+    "idle": _BOOL,
+    "idle_rule": pa.int32(),
+    "first_event_time": _INT,
+    "last_event_time": _INT,
+    "accepted": _INT,
+}
+_INACTIVE, _SILENT, _SUMMARY = (arrow_scalar(kind, pa.string()) for kind in ("inactive", "silent", "summary"))
+ACTIVE, IDLE_FIRST_RULE, IDLE_SECOND_RULE, IDLE = range(4)
+"""The rules by which a batch records a source as idle; see `watermarks.passed_on`. Earlier versions of Tidemark used two other rules."""
+_UNCHANGED, _ZERO = arrow_scalar(None, pa.int32()), arrow_scalar(0, _INT)
+_SETS_WATERMARK = arrow_array(["watermark", "drain"], pa.string())
+_KEEPS_IDLE_RULE = arrow_array(["retry", "summary"], pa.string())
+
+
+@dataclass(frozen=True)
+class NewSourceRows:
+    """New rows of one source, by batch number."""
+
+    columns: dict[str, pa.ChunkedArray]
+    spread: pa.Table
+    active_in: int | None
+    rejected_in: int | None
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """New rows by source, and `seq`, `time` and `clock` of each batch.
+
+    `agree` is whether all rows of each batch have one time, and all rows of a summary have one document.
+    """
+
+    sources: dict[str, NewSourceRows]
+    batches: pa.Table
+    agree: bool
+    rows: int
+    summary: Summary | None
+
+
+def read_rows(parts: Iterable[pa.Table]) -> NewRows:
+    """Group rows by source as they are read; less than a third of each part is kept."""
+    found: dict[str, list[NewSourceRows]] = {}
+    batches, rows, summaries = list[pa.Table](), 0, set[str]()
+    for part in parts:
+        rows += part.num_rows
+        batches.append(_distinct(_batches(part)))
+        summaries.update(pc.unique(part["summary"].drop_null()).to_pylist())
+        for name in pc.unique(part["source"]):
+            found.setdefault(name.as_py(), []).append(_of_source(part.filter(pc.equal(part["source"], name))))
+    every = _ordered(pa.concat_tables(batches)) if batches else pa.table({})
+    alike = _distinct(every) if rows else every
+    agree = not rows or len(alike) == len(pc.unique(alike["seq"]))
+    summary = _summary(summaries)
+    agree = agree and len(summaries) == (0 if summary is None else 1)
+    return NewRows({name: _joined(of) for name, of in found.items()}, alike, agree, rows, summary)
+
+
+def _summary(texts: Collection[str]) -> Summary | None:
+    """The summary of its rows' documents; None if there is none, or if it is damaged."""
+    with suppress(ValueError):
+        return Summary.parsed(min(texts, default=""))
+    return None
+
+
+def _batches(part: pa.Table) -> pa.Table:
+    clock = pc.coalesce(part["clock"], part["ingested_at"])
+    return _ordered(pa.table({"seq": part["seq"].cast(pa.int32()), "time": part["ingested_at"], "clock": clock}))
+
+
+def _of_source(rows: pa.Table) -> NewSourceRows:
+    computed = {"idle_rule": _idle_rule, "accepted": _accepted}
+    columns = {name: (computed[name](rows) if name in computed else rows[name]).cast(kind) for name, kind in KEPT.items()}
+    spread = rows.select(["seq", "spread"]).filter(pc.list_value_length(rows["spread"]).cast(_BOOL))
+    is_active = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_SETS_WATERMARK))
+    is_batch = pc.not_equal(rows["kind"], _SUMMARY)
+    chosen = [pc.and_(is_batch, of) for of in (is_active, rows["quarantined"].cast(_BOOL))]
+    active_in, rejected_in = (pc.max(rows["seq"].filter(of)).as_py() for of in chosen)
+    return NewSourceRows(columns, spread.set_column(0, "seq", spread["seq"].cast(pa.int32())), active_in, rejected_in)
+
+
+def _idle_rule(rows: pa.Table) -> pa.ChunkedArray:
+    first, second, present, active = (arrow_scalar(n, pa.int32()) for n in (IDLE_FIRST_RULE, IDLE_SECOND_RULE, IDLE, ACTIVE))
+    earlier = pc.if_else(pc.equal(rows["kind"], _SILENT), second, first)
+    rule = pc.if_else(rows["idle"].cast(_BOOL), pc.if_else(pc.equal(rows["kind"], _INACTIVE), present, earlier), active)
+    return pc.if_else(pc.is_in(rows["kind"], value_set=_KEEPS_IDLE_RULE), _UNCHANGED, rule)
+
+
+def _accepted(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.if_else(pc.equal(rows["kind"], _SUMMARY), _ZERO, rows["accepted"])
+
+
+def _joined(parts: Sequence[NewSourceRows]) -> NewSourceRows:
+    """The parts of a source as one, ordered; joined column by column to save memory."""
+    parts = sorted(parts, key=lambda part: part.columns["seq"][0].as_py())
+    seq = pa.chunked_array([chunk for part in parts for chunk in part.columns["seq"].chunks])
+    order = None if rising(seq) else pc.sort_indices(seq)
+    columns: dict[str, pa.ChunkedArray] = {}
+    for name in KEPT:
+        column = pa.chunked_array([chunk for part in parts for chunk in part.columns.pop(name).chunks])
+        columns[name] = column if order is None else column.take(order)
+    spread = _ordered(pa.concat_tables([part.spread for part in parts]))
+    return NewSourceRows(columns, spread, newest(*[p.active_in for p in parts]), newest(*[p.rejected_in for p in parts]))
+
+
+def newest(*seqs: int | None) -> int | None:
+    """The newest of batches; None if there is none."""
+    return max((seq for seq in seqs if seq is not None), default=None)
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    """Ordered rows without those equal to the row before."""
+    if len(rows) < 2:
+        return rows
+    alike = [pc.equal(column.slice(0, len(rows) - 1), column.slice(1)) for column in rows.columns]
+    differs = pc.invert(pc.and_(pc.and_(alike[0], alike[1]), alike[2]))
+    return rows.filter(pa.chunked_array([*pc.is_valid(rows["seq"].slice(0, 1)).chunks, *differs.chunks]))
+
+
+def _ordered(rows: pa.Table) -> pa.Table:
+    return rows if rising(rows["seq"]) else rows.sort_by("seq")
+
+
+def rising(values: pa.ChunkedArray, strictly: bool = False) -> bool:
+    """Whether no value is less than the one before it; strictly, whether each is greater."""
+    compare = pc.less if strictly else pc.less_equal
+    return len(values) < 2 or pc.all(compare(values.slice(0, len(values) - 1), values.slice(1))).as_py()

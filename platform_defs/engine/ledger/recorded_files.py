@@ -1,0 +1,49 @@
+"""The offsets that a ledger records: the files that were read, and the ranges of offsets of Kafka's topics."""
+
+from collections.abc import Iterator
+from threading import RLock
+
+import pyarrow as pa
+
+from platform_defs.engine.ledger.arrow_values import arrow_scalar
+from platform_defs.engine.ledger.columns import pc
+from platform_defs.engine.ledger.known_files import KnownFiles
+from platform_defs.engine.ledger.store import LedgerStore
+
+_COLUMNS = ("seq", "source", "offsets")
+
+
+class RecordedFiles:
+    """The recorded files of all sources, as columns; only those of new batches are read.
+
+    Args:
+        store: the ledger's store.
+    """
+
+    def __init__(self, store: LedgerStore) -> None:
+        self._store, self._mutex = store, RLock()
+        self._files: dict[str, KnownFiles] = {}
+        self._upto = 0
+
+    def of(self, source: str, head: int) -> KnownFiles:
+        """The files of a source in the batches up to `head`."""
+        with self._mutex:
+            if head > self._upto:
+                for part in self._store.rows(_COLUMNS, self._upto, head):
+                    for name in pc.unique(part["source"]).to_pylist():
+                        offsets = pc.list_flatten(part.filter(pc.equal(part["source"], name))["offsets"].combine_chunks())
+                        self._files.setdefault(name, KnownFiles()).add(offsets)
+                self._upto = head
+            return self._files.get(source) or KnownFiles()
+
+
+def offsets_in_order(store: LedgerStore, source: str, head: int) -> list[tuple[int, str]]:
+    """The offsets of a source in the batches up to `head`, each with its batch number, ordered by batch."""
+    found = [pair for part in store.rows(_COLUMNS, 0, head) for pair in _offsets_of(part, source)]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _offsets_of(part: pa.Table, source: str) -> Iterator[tuple[int, str]]:
+    of = part.filter(pc.equal(part["source"], arrow_scalar(source, pa.string())))
+    for seq, some in zip(of["seq"].to_pylist(), of["offsets"].to_pylist(), strict=True):
+        yield from ((seq, offset) for offset in some or ())

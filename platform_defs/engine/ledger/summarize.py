@@ -1,0 +1,86 @@
+"""Makes the summary of a ledger's oldest batches."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from platform_defs.engine.formats.files import TOPIC
+from platform_defs.engine.ledger.columns import pc
+from platform_defs.engine.ledger.history import History
+from platform_defs.engine.ledger.known_files import KnownFiles
+from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.ledger.new_rows import ACTIVE, IDLE
+from platform_defs.engine.ledger.rows import Entry, SourceEntry
+from platform_defs.engine.ledger.snapshot import last_with_rows
+from platform_defs.engine.ledger.summary import LateRange, SourceSummary, Summary
+
+
+def summary_of(
+    ledger: Ledger, upto: int, watermarks: Mapping[str, int | None], late: Mapping[str, tuple[LateRange, ...]] | None = None
+) -> Entry:
+    """The rows that replace those of the batches up to one: one for each source that these batches record.
+
+    Args:
+        ledger: the ledger.
+        upto: the last of the batches.
+        watermarks: see `Summary`.
+        late: see `Summary`.
+    """
+    history, rows, counts = ledger.history, ledger.newest_rows(upto), ledger.totals_by_source(upto=upto)
+    sources = {name: _source(ledger, name, upto) for name in rows}
+    text = Summary(upto, history.clocks[0], sources, watermarks, late or {}).text
+    time, clock = history.times[upto - 1], history.clocks[upto - 1]
+    found = list[SourceEntry]()
+    for name, row in sorted(rows.items()):
+        entry = SourceEntry(
+            seq=upto,
+            kind="summary",
+            ingested_at=time,
+            source=name,
+            watermark=row.watermark,
+            max_event_time=row.max_event_time,
+            first_event_time=pc.min(history.source(name).table(["first_event_time"], 0, upto)["first_event_time"]).as_py(),
+            idle=row.idle,
+            offsets=(*_of_files(offset for seq, offset in ledger.offsets_in_order(name) if seq <= upto),),
+            clock=None if clock == time else clock,
+            partitions=row.partitions,
+            summary=text,
+        )
+        found.append(replace(entry, **counts[name]))
+    return tuple(found)
+
+
+def _source(ledger: Ledger, name: str, upto: int) -> SourceSummary:
+    history = ledger.history
+    of = history.source(name)
+    rows, before = of.table(["accepted", "idle_rule"], 0, upto), of.before or SourceSummary()
+    rules, active_in, idle_since = rows["idle_rule"].drop_null(), _within(of.active_in, upto), of.first_idle_by(IDLE)
+    return SourceSummary(
+        accepted=before.accepted + (pc.sum(rows["accepted"]).as_py() or 0),
+        accepted_in=last_with_rows(ledger, name, upto) or None,
+        rejected_in=_within(of.rejected_in, upto),
+        active_in=active_in,
+        active_at=before.active_at if active_in == before.active_in else _clock(history, active_in),
+        idle_rule=rules[-1].as_py() if len(rules) else ACTIVE,
+        idle_since=_within(idle_since, upto),
+    )
+
+
+def _within(seq: int | None, upto: int) -> int | None:
+    return None if seq is None or seq > upto else seq
+
+
+def _clock(history: History, seq: int | None) -> int | None:
+    """The wall clock at a batch: at most that of each later batch, since a clock that had jumped ahead was set back later."""
+    return None if seq is None else pc.min(history.clocks.between(seq - 1)).as_py()
+
+
+def _of_files(offsets: Iterable[str]) -> list[str]:
+    """The offsets of files as they are, since a file may be listed for ever, and of each partition of a topic only the end."""
+    files, ranges, known = list[str](), list[str](), KnownFiles()
+    for offset in offsets:
+        (ranges if offset.startswith(TOPIC) else files).append(offset)
+    if ranges:
+        known.add(pa.array(ranges, pa.string()))
+    return [*files, *[f"{path}|{end}|0" for path, end in known.topic_ends().items()]]

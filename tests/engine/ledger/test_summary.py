@@ -1,0 +1,340 @@
+"""A ledger that begins with a summary answers every question about later batches as the whole ledger does."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from platform_defs import faults
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger import store as ledger_store
+from platform_defs.engine.ledger import watermarks
+from platform_defs.engine.ledger.columns import Column
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry
+from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.rows import table_of
+from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
+from platform_defs.engine.ledger.summarize import summary_of
+from platform_defs.engine.ledger.summary import SourceSummary, Summary
+from platform_defs.engine.ledger.watermarks import LateResults, Timeline
+from tests.engine.entries import source_entry
+from tests.support.clock import Clock
+from tests.support.kills import run_and_die
+from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger
+
+SOURCES = "lrx"
+STEP = 100_000
+ROWS = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(["rows", "rows", "inactive", "retry", "watermark", "silent"]),
+        "rise": st.none() | st.integers(0, 9),
+        "accepted": st.integers(0, 3),
+        "quarantined": st.integers(0, 1),
+        "first": st.integers(-9, 99),
+    }
+)
+BATCHES = st.lists(st.tuples(st.dictionaries(st.sampled_from(SOURCES), ROWS, min_size=1), st.booleans()), min_size=2, max_size=10)
+
+
+def entries_of(batches: Sequence[tuple[dict[str, dict[str, Any]], bool]]) -> list[Entry]:
+    found, last = list[Entry](), dict[str, SourceEntry]()
+    for seq, (rows, is_set_back) in enumerate(batches, 1):
+        entry = list[SourceEntry]()
+        for name, row in sorted(rows.items()):
+            known = last.get(name) or source_entry(name, seq)
+            mark = known.watermark if row["rise"] is None else (known.watermark or 0) + row["rise"]
+            counted = row["kind"] == "rows"
+            accepted = row["accepted"] if counted else 0
+            last[name] = source_entry(
+                name,
+                seq,
+                kind=row["kind"],
+                ingested_at=seq * STEP,
+                clock=seq * STEP - 70_000 if is_set_back else None,
+                watermark=mark,
+                max_event_time=mark,
+                idle=known.idle if row["kind"] == "retry" else row["kind"] in ("inactive", "silent"),
+                accepted=accepted,
+                rows_read=accepted + row["quarantined"] if counted else 0,
+                quarantined=row["quarantined"] if counted else 0,
+                first_event_time=row["first"] if accepted else None,
+                last_event_time=row["first"] + 1 if accepted else None,
+                offsets=(f"./{name}{seq}|{seq}|9", f"kafka:{name}/0@id|{10 * seq}|10") if counted else (),
+            )
+            entry.append(last[name])
+        found.append(tuple(entry))
+    return found
+
+
+def timelines(ledger: Ledger) -> dict[str, Timeline]:
+    """The watermarks of the sources, and of an operator on two of them, as `Reading` computes them."""
+    history, head = ledger.history, ledger.head
+    start = watermarks.after_summary(history.summarized)
+    found = {name: watermarks.of_source(history.source(name), head, start) for name in SOURCES}
+    known = start
+    if history.summary is not None and "l r" in history.summary.watermarks:
+        known = watermarks.after_summary(history.summarized, history.summary.watermarks["l r"], with_mark=True)
+    return found | {"both": watermarks.of_operator([found["l"], found["r"]], known)}
+
+
+def late(ledger: Ledger, upto: int | None = None) -> list[LateResults]:
+    """The late results of a table of source `l`, for a reader of it and source `r`."""
+    history, found = ledger.history, timelines(ledger)
+    idle = watermarks.passed_on([history.source("l")], ledger.head, history.summarized)
+    since = watermarks.idle_since([history.source("l")])
+    if since is None:
+        return []
+    known = () if history.summary is None else history.summary.late.get("late", ())
+    upstream = found["l"].with_idle(idle)
+    return watermarks.late_results(upstream, found["both"], 0, max(since, history.summarized), [LateResults(*of) for of in known], upto)
+
+
+def summarize(ledger: Ledger, upto: int) -> None:
+    ranges = tuple((of.after, of.upto, of.watermark) for of in late(ledger, upto))
+    entry = summary_of(ledger, upto, {"l r": timelines(ledger)["both"].after[upto]}, {"late": ranges})
+    if len(entry) < ledger.history.rows_upto(upto):
+        ledger.summarize(ledger.version, entry)
+
+
+def reopened(ledger: Ledger, clock: Clock) -> Ledger:
+    store = ledger._store
+    assert isinstance(store, MemoryLedgerStore)
+    return Ledger(Any, clock, MemoryLedgerStore(store.memory))  # pyright: ignore[reportArgumentType]
+
+
+def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
+    """What later work reads of a ledger whose batches up to one may be summarized."""
+    history, found, head = ledger.history, timelines(ledger), ledger.head
+    files = [File(seq, f"/f/{name}{seq}", 9, name, folder="/f") for name in SOURCES for seq in range(1, head + 1)]
+    last = {name: replace(row, seq=0, kind="rows") for name, row in ledger.last().items()}
+    of_last = ("source", "watermark", "max_event_time", "idle", "partitions")
+    of_files = (
+        {}
+        if isinstance(ledger, LedgerView)
+        else {
+            "new": {name: ledger.unrecorded(name, [f for f in files if f.source == name]) for name in SOURCES},
+            "ends": {name: ledger.topic_ends(name) for name in SOURCES},
+        }
+    )
+    return of_files | {
+        "head": head,
+        "now": ledger.now(),
+        "last": {name: [getattr(row, field) for field in of_last] for name, row in last.items()},
+        "times": history.times[upto - 1 :],
+        "clocks": history.clocks[upto - 1 :],
+        "first_batch_at": ledger.first_batch_at(),
+        "active": {name: (history.source(name).active_in, ledger.last_active_at(name)) for name in SOURCES},
+        "rejected": {name: history.source(name).rejected_in for name in SOURCES},
+        "oldest": {name: history.source(name).oldest for name in SOURCES},
+        "rules": {name: history.source(name).idle_rule for name in SOURCES},
+        "idle_since": {name: watermarks.idle_since([history.source(name)]) for name in SOURCES},
+        "with_rows": {name: last_with_rows(ledger, name) for name in SOURCES},
+        "batches": {name: history.source(name).batches_with_rows(upto).to_pylist() for name in SOURCES},
+        "totals": {name: ledger.totals(name) for name in SOURCES},
+        "offsets": {name: {o for o in ledger.offsets(name) if not o.startswith("kafka:")} for name in SOURCES},
+        "marks": {name: list(of.after)[upto:] for name, of in found.items()},
+        "idle": {name: list(of.idle)[upto:] for name, of in found.items() if name != "both"},
+        "passed_on": list(watermarks.passed_on([history.source(n) for n in "lr"], head, history.summarized))[upto:],
+        "processing": ledger.processing_times(head, upto)[1].to_pylist(),
+        "set_back": ledger.clock_set_back(upto, head),
+        "late": late(ledger),
+        "may be late": watermarks.possibly_late(history.source("l"), found["both"], upto, head),
+    }
+
+
+@settings(deadline=None, max_examples=200)
+@given(BATCHES, st.integers(1, 10), st.integers(1, 10))
+def test_a_summary_changes_no_answer_about_later_batches(batches: Any, first: int, second: int) -> None:
+    clock, entries = Clock(20 * STEP), entries_of(batches)
+    first, second = sorted((min(first, len(entries)), min(second, len(entries))))
+    cut = min(second + 1, len(entries))  # the last batches are committed after the summaries
+    whole, kept = memory_ledger(entries, clock), memory_ledger(entries[:cut], clock)
+    summarize(kept, first)
+    summarize(kept, second)
+    if entries[cut:]:
+        kept.commit(entries[cut:])
+    expected = facts(whole, second)
+    assert facts(kept, second) == expected
+    assert facts(reopened(kept, clock), second) == expected
+    assert facts(LedgerView.of(kept), second) == {key: of for key, of in expected.items() if key not in ("new", "ends")}
+
+
+@settings(deadline=None)
+@given(BATCHES, st.integers(1, 10), st.integers(1, 10))
+def test_a_summary_of_a_summary_equals_a_summary_of_all_batches(batches: Any, first: int, second: int) -> None:
+    clock, entries = Clock(20 * STEP), entries_of(batches)
+    first, second = sorted((min(first, len(entries)), min(second, len(entries))))
+    once, twice = memory_ledger(entries, clock), memory_ledger(entries, clock)
+    summarize(twice, first)
+    summarize(reopened(twice, clock), second)
+    summarize(once, second)
+    assert reopened(twice, clock).last() == reopened(once, clock).last()
+    for name in SOURCES:
+        assert reopened(twice, clock).offsets_in_order(name) == reopened(once, clock).offsets_in_order(name)
+
+
+BOTH = [(source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n, watermark=n)) for n in range(1, 7)]
+
+
+def test_batches_before_the_end_of_a_summary_cannot_be_read() -> None:
+    ledger = memory_ledger(BOTH)
+    summarize(ledger, 4)
+    assert [entry[0].seq for entry in ledger.entries()[4:]] == [5, 6]
+    assert (ledger.history.times[2], ledger.history.times[3], len(ledger.entries())) == (None, 4, 6)
+    with pytest.raises(LedgerError, match=r"the ledger has no batch 3 any more: .* replaced the batches up to 4 by a summary"):
+        ledger.entries()[2]
+
+
+def test_a_process_that_has_fallen_behind_a_summary_reads_everything_again() -> None:
+    memory, clock = Memory(), Clock(5)
+    one, other = (Ledger(Any, clock, MemoryLedgerStore(memory)) for _ in range(2))  # pyright: ignore[reportArgumentType]
+    one.commit(BOTH[:2])
+    assert other.head == 2
+    one.commit(BOTH[2:])
+    summarize(one, 5)
+    assert (other.head, other.history.summarized, other.totals("l")["accepted"]) == (6, 5, 6)
+    assert other.last() == one.last()
+
+
+def test_a_batch_that_began_before_a_summary_is_refused_and_the_next_one_is_not() -> None:
+    ledger = memory_ledger(BOTH)
+    batch = Batch.begin(ledger)
+    summarize(ledger, 4)
+    with pytest.raises(LakeError, match="newer batch than this process started from"):
+        batch.commit([(source_entry("l", 7, ingested_at=batch.now),)])
+    again = Batch.begin(ledger)
+    again.commit([(source_entry("l", 7, ingested_at=again.now, watermark=7),)])
+    assert ledger.head == 7
+
+
+def test_a_summary_that_is_no_smaller_is_refused() -> None:
+    ledger = memory_ledger(BOTH)
+    with pytest.raises(ValueError, match="a summary of 2 rows for 2 rows of the batches up to 1"):
+        ledger.summarize(ledger.version, summary_of(ledger, 1, {}))
+
+
+def test_a_summary_of_an_earlier_version_is_refused() -> None:
+    ledger = memory_ledger(BOTH[:5])
+    seen, entry = ledger.version, summary_of(ledger, 4, {})
+    ledger.commit(BOTH[5:])
+    with pytest.raises(LakeError, match="newer batch than this process started from"):
+        ledger.summarize(seen, entry)
+    assert memory_ledger(ledger.entries()).head == 6
+
+
+@dataclass(frozen=True)
+class Damage:
+    id: str
+    entries: list[Entry]
+    message: str
+
+
+SUMMARY = Summary(3, 1, {}).text
+SUMMARIZED = source_entry("l", 3, kind="summary", summary=SUMMARY)
+DAMAGED = [
+    Damage("a missing batch after a summary", [(SUMMARIZED,), (source_entry("l", 5),)], "batch 5: it follows batch 3"),
+    Damage("a summary after a batch", [(source_entry("l", 1),), (SUMMARIZED,)], "batch 3: it follows batch 1"),
+    Damage("a damaged document", [(replace(SUMMARIZED, summary="{"),)], "batch 3: its rows contradict each other"),
+    Damage(
+        "two documents", [(SUMMARIZED, replace(SUMMARIZED, source="r", summary=Summary(3, 2, {}).text))], "its rows contradict each other"
+    ),
+    Damage("a missing row", [(replace(SUMMARIZED, summary=Summary(3, 1, {"r": SourceSummary()}).text),)], "its rows contradict each other"),
+    Damage("a watermark that decreases", [(replace(SUMMARIZED, watermark=9),), (source_entry("l", 4, watermark=8),)], "from 9 to 8"),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGED, ids=lambda damage: damage.id)
+def test_a_damaged_ledger_with_a_summary_is_refused(damage: Damage) -> None:
+    with pytest.raises(LedgerError, match=damage.message):
+        _ = memory_ledger(damage.entries).head
+
+
+def test_a_column_with_values_that_are_not_stored() -> None:
+    column = Column(pa.int64(), [pa.array([7, 8], pa.int64())], before=3, filler=5)
+    values = [5, 5, 5, 7, 8, 9]
+    column = column.extended(pa.array([9], pa.int64()))
+    assert (list(column), len(column), column) == (values, 6, values)
+    every = range(7)
+    assert [column[first:end] for first in every for end in every] == [values[first:end] for first in every for end in every]
+    assert [column[n] for n in range(-6, 6)] == [values[n] for n in range(-6, 6)]
+    assert Column(pa.int64(), before=2)[:] == [None, None]
+    with pytest.raises(IndexError, match="out of range"):
+        _ = column[6]
+
+
+def lake_ledger(root: Path, clock: Clock) -> Ledger:
+    return Ledger(Lake(str(root)), clock)
+
+
+@pytest.mark.parametrize("at", ["retention.before_format", "retention.before_summary", "retention.after_summary"])
+def test_a_kill_at_each_point_leaves_the_batches_or_their_summary(tmp_path: Path, at: str) -> None:
+    clock = Clock(50)
+    ledger = lake_ledger(tmp_path, clock)
+    ledger.commit(BOTH)
+    expected = facts(ledger, 4)
+
+    run_and_die(lambda: summarize(ledger, 4), at)
+    again = lake_ledger(tmp_path, clock)
+    assert facts(again, 4) == expected
+    assert again.history.summarized == (4 if at == "retention.after_summary" else 0)
+    summarize(again, 4)
+    summarize(lake_ledger(tmp_path, clock), 5)
+    last = lake_ledger(tmp_path, clock)
+    last.commit([(source_entry("l", 7, ingested_at=60, watermark=9),)])
+    last.compact()
+    assert (last.head, last.history.summarized, last.history.rows) == (7, 5, 2 + 2 + 1)
+    assert lake_ledger(tmp_path, clock).totals("l")["accepted"] == 6
+
+
+@pytest.mark.parametrize("at", ["retention.before_format", "retention.before_summary"])
+def test_a_summary_fails_if_another_writer_commits_meanwhile_and_can_be_repeated(tmp_path: Path, at: str) -> None:
+    ledger, other = (lake_ledger(tmp_path, Clock(50)) for _ in range(2))
+    ledger.commit(BOTH[:5])
+
+    def commit(name: str) -> None:
+        if name == at:
+            faults.install(None)
+            other.commit(BOTH[5:])
+
+    faults.install(commit)
+    with pytest.raises(LakeError, match=r"ledger has (another writer now|a newer batch)"):
+        summarize(ledger, 4)
+    assert (lake_ledger(tmp_path, Clock(50)).history.summarized, ledger.head) == (0, 6)
+    summarize(ledger, 4)
+    assert (lake_ledger(tmp_path, Clock(50)).history.summarized, other.head, other.history.summarized) == (4, 6, 4)
+
+
+def test_only_a_ledger_with_a_summary_has_the_format_that_older_versions_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = lake_ledger(tmp_path, Clock(50))
+    ledger.commit(BOTH)
+    table = DeltaTable(f"{tmp_path}/ledger")
+    assert table.metadata().description == "Tidemark lake, format 3"
+    assert "summary" not in [field.name for field in table.schema().fields]
+    summarize(ledger, 4)
+    assert DeltaTable(f"{tmp_path}/ledger").metadata().description == "Tidemark lake, format 4"
+    monkeypatch.setattr(ledger_store, "SUMMARY_FORMAT", 3)
+    with pytest.raises(LakeError, match="format 4"):
+        _ = lake_ledger(tmp_path, Clock(50)).head
+
+
+def test_a_ledger_that_begins_with_a_summary_is_opened_by_its_rows_and_not_by_its_batches(tmp_path: Path) -> None:
+    store = MemoryLedgerStore()
+    summary = Summary(10_000_000, 1, {})
+    entry = source_entry("l", 10_000_000, kind="summary", watermark=5, summary=summary.text)
+    store.append(table_of([(entry,), (source_entry("l", 10_000_001, watermark=6),)]))
+    before = pa.total_allocated_bytes()
+    ledger = Ledger(Any, Clock(20_000_000), store)  # pyright: ignore[reportArgumentType]
+    marks = watermarks.of_source(ledger.source("l"), ledger.head, watermarks.after_summary(ledger.history.summarized))
+    both = watermarks.of_operator([marks, marks], watermarks.after_summary(ledger.history.summarized))
+    assert (ledger.head, marks.after[-2:], both.after[-1], both.after[5]) == (10_000_001, [5, 6], 6, None)
+    assert len(watermarks.passed_on([ledger.source("l")], ledger.head, ledger.history.summarized)) == 10_000_002
+    assert pa.total_allocated_bytes() - before < 1_000_000
