@@ -40,7 +40,7 @@ def make_engine(
         max_files=values.max_files,
         topics=connections(values).topics(pipeline),
         sinks=connections(values).sinks(pipeline),
-        lake_retention=LakeRetention(_ms(values.changelog_retention), _ms(values.quarantine_retention)),
+        lake_retention=LakeRetention(_ms(values.changelog_retention), _ms(values.quarantine_retention), _ms(values.ledger_retention)),
         earlier=earlier,
     )
 

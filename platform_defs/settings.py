@@ -138,6 +138,11 @@ class Settings(ShopSettings):
     quarantine_retention: PositiveDuration | None = Field(
         default=None, description="how long rejected rows are kept in the quarantines; then maintenance removes them. For ever when unset"
     )
+    ledger_retention: PositiveDuration | None = Field(
+        default=None,
+        description="how long the ledger keeps its batches; then maintenance replaces them by a summary, once their rows have left the "
+        "event logs and all tables have handled them. For ever when unset. Versions of Tidemark before summaries refuse such a lake",
+    )
     stream_trigger: StreamTriggerName = Field(
         default="processingTime=30 seconds",
         description="when Dagster's job `stream` looks for files: `processingTime=` and an interval, or `availableNow` to end when all "

@@ -39,6 +39,7 @@ LEGAL = {
     "future_skew": ("1 hour", "1 hour"),
     "changelog_retention": ("30 days", "30 days"),
     "quarantine_retention": ("90 days", "90 days"),
+    "ledger_retention": ("90 days", "90 days"),
     "max_step": ("1000", 1000),
     "max_files": ("3", 3),
     "stream_trigger": ("availableNow", "availableNow"),

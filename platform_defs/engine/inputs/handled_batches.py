@@ -26,6 +26,13 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
                 yield table, commit.value["seq"]
 
 
+def tables_outside(lake: Lake, assets: Mapping[str, DerivedAsset]) -> list[str]:
+    """The names of the derived tables in the lake that no configured asset makes."""
+    known = {*[results_table(asset) for asset in assets.values()], *assets}
+    found = [table for table in _others(lake, known) if lake.transaction(table, APPLICATION) is not None]
+    return sorted({table.removeprefix(f"{CHANGELOGS}/") for table in found})
+
+
 def _others(lake: Lake, known: Collection[str]) -> list[str]:
     """The tables in the lake that no configured asset makes; for an upserted table its changelog, which has the progress.
 

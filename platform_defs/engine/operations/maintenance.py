@@ -36,6 +36,7 @@ from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.engine.operations.changelog_retention import ChangelogRetention
+from platform_defs.engine.operations.ledger_retention import LedgerRetention
 from platform_defs.engine.operations.quarantine_retention import QuarantineRetention
 from platform_defs.engine.operations.retention import KEEP_ALL, LakeRetention, LogRetention, Removal, Retention
 from platform_defs.engine.operations.sink import Sink, SinkError
@@ -74,7 +75,7 @@ class Maintained:
         left: why the table was skipped until the next run; None if it was not.
         failed: why the table cannot be maintained; None if it can.
         rows_removed: the number of rows that retention has removed now.
-        kept_from: the first day, or step, of which all rows are kept; None if retention has never removed a row.
+        kept_from: the first day, step or batch of which all rows are kept; None if retention has never removed a row.
         held_back: why retention keeps rows that its setting would remove; None if there are none.
     """
 
@@ -120,7 +121,7 @@ class Maintenance:
         small_files: compact a table that has this many files below 32 MiB.
         retention_hours: how long a file that no current version needs is kept; None for the table's own (Delta's default
             is 7 days). A shorter time breaks readers that have been reading for longer.
-        lake_retention: how long changelogs and quarantines keep their rows.
+        lake_retention: how long changelogs, quarantines and the ledger keep their rows.
         folders: each source's folder of input files.
         sinks: the topics to which tables are published, by table.
     """
@@ -148,7 +149,6 @@ class Maintenance:
             return [done for kept in self._tables() if (done := self._table(kept)) is not None]
 
     def _tables(self) -> Iterator[_Kept]:
-        yield _Kept(TABLE, "ledger", ())
         for source in self.sources.values():
             yield _Kept(source.log, "ledger", (ATTEMPT,), LogRetention(self._reading, source, self._snapshot))
             rejected = QuarantineRetention(self._reading, source, self.lake_retention.quarantines, self.folders.get(source.name))
@@ -163,6 +163,7 @@ class Maintenance:
             yield _Kept(asset.decisions, asset.name, (DECIDED,))
             yield _Kept(asset.kept, asset.name, (KEPT,))
             yield _Kept(asset.early, asset.name, (SHOWN,))
+        yield _Kept(TABLE, "ledger", (), LedgerRetention(self._reading, self.lake_retention.ledger))  # last: it depends on the logs
 
     def _table(self, kept: _Kept) -> Maintained | None:
         try:

@@ -39,10 +39,12 @@ class Removal:
 
     Args:
         rows: the number of rows that it removes.
-        kept_from: the first day of which all rows are kept (of a changelog, the first step), as text; None if no row was ever removed.
+        kept_from: the first day of which all rows are kept (of a changelog the first step, of the ledger the first batch), as text; None
+            if no row was ever removed.
         held_back: why rows are kept that the setting would remove; None if there are none.
         cut: the cut that is to be made in an event log.
-        number: of a quarantine, the first day (since 1970) whose rows are kept; of a changelog, the last step that is to be replaced.
+        number: of a quarantine, the first day (since 1970) whose rows are kept; of a changelog, the last step that is to be replaced; of
+            the ledger, the last batch.
     """
 
     rows: int = 0
@@ -54,15 +56,17 @@ class Removal:
 
 @dataclass(frozen=True)
 class LakeRetention:
-    """How long all changelogs and all quarantines of a lake are kept, in ms of the wall clock; None for ever.
+    """How long a lake keeps its changelogs, its quarantines and its ledger, in ms of the wall clock; None for ever.
 
     Args:
         changelogs: the steps of upserted tables.
         quarantines: rejected rows. A file of which no row was read stays listed until it is read.
+        ledger: the batches of the ledger.
     """
 
     changelogs: int | None = None
     quarantines: int | None = None
+    ledger: int | None = None
 
 
 KEEP_ALL = LakeRetention()

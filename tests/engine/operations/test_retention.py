@@ -59,18 +59,27 @@ def whole(make_module_engine: MakeEngine) -> Engine:
     return made
 
 
-@pytest.fixture
-def engine(whole: Engine, copy_engine: CopyEngine) -> Engine:
-    return copy_engine(whole)
+@pytest.fixture(params=[None])
+def engine(whole: Engine, copy_engine: CopyEngine, clock: Clock, request: pytest.FixtureRequest) -> Engine:
+    """A copy of the lake, without or with a retention of the ledger (in ms)."""
+    clock.pass_ms(0 if request.param is None else 2 * DAY)
+    return replace(copy_engine(whole), lake_retention=LakeRetention(ledger=request.param))
 
 
+def also_without_old_batches(test):
+    """Run a test of `engine` a second time, with a ledger that loses its old batches in each maintenance."""
+    return pytest.mark.parametrize("engine", [None, DAY], indirect=True, ids=["whole ledger", "shortened ledger"])(test)
+
+
+@also_without_old_batches
 def test_old_rows_leave_and_their_totals_stay(engine: Engine, whole: Engine) -> None:
     before = accounted(engine)
     done = by_table(engine.maintain())
-    assert {t: (m.rows_removed, m.kept_from, m.held_back) for t, m in done.items() if m.rows_removed} == {
+    assert {t: (m.rows_removed, m.kept_from, m.held_back) for t, m in done.items() if m.rows_removed and t != "ledger"} == {
         "events/l": (11, "2026-03-04", None),
         "events/r": (11, "2026-03-04", None),
     }
+    assert engine.ledger.history.summarized == (0 if engine.lake_retention.ledger is None else 4)
     assert len(logged(engine, "l")) == 9
     assert (accounted(engine), accounted(engine, "total")) == (before, accounted(whole, "total"))
     days = date(2026, 3, 1), date(2026, 3, 4)
@@ -91,6 +100,7 @@ def test_a_kill_loses_no_row_and_no_total(engine: Engine, make_engine: MakeEngin
     assert (accounted(after), len(logged(after, "l")), len(logged(after, "r"))) == (before, 9, 9)
 
 
+@also_without_old_batches
 def test_late_rows_of_removed_days_are_late_and_leave_too(engine: Engine) -> None:
     engine.maintain()
     replay(engine, [{"l": [Event("a", 7, HOUR), Event("z", 9, 5 * DAY + HOUR)]}])
@@ -119,6 +129,7 @@ def test_a_reader_holds_back_what_it_has_not_handled(engine: Engine, make_engine
     accounted(new, "later_pairs")
 
 
+@also_without_old_batches
 def test_a_table_added_later_begins_where_the_log_is_complete(engine: Engine, make_engine: MakeEngine, whole: Engine) -> None:
     engine.maintain()
     new = make_engine(SOURCES, [PAIRS, TOTAL, LATER])
@@ -140,6 +151,7 @@ def whole_of(whole: Engine, make_engine: MakeEngine):
     return made.views.table(LATER.name)
 
 
+@also_without_old_batches
 def test_a_rebuild_repairs_kept_days_and_leaves_others(engine: Engine) -> None:
     engine.maintain()
     table = engine.lake.path("pairs")
@@ -191,6 +203,42 @@ def test_rows_whose_duplicates_may_have_left_are_quarantined(make_engine: MakeEn
     assert rejected.reason == "older than the rows that retention keeps, so a duplicate would not be known"
     engine.advance("total")
     accounted(engine, "total")
+
+
+@pytest.mark.parametrize("at", ["retention.before_format", "retention.before_summary", "retention.after_summary"])
+@pytest.mark.parametrize("engine", [DAY], indirect=True)
+def test_a_kill_while_the_ledger_is_shortened_loses_nothing(engine: Engine, make_engine: MakeEngine, at: str) -> None:
+    before, described = accounted(engine), engine.pending.described("pairs")
+    run_and_die(engine.maintain, at)
+    after = replace(make_engine(SOURCES, [PAIRS, TOTAL]), lake_retention=engine.lake_retention)
+    assert accounted(after) == before
+    done = by_table(after.maintain())["ledger"]
+    assert (done.rows_removed, done.kept_from) == (0 if at == "retention.after_summary" else 6, "batch 5")
+    assert done.held_back == "events/l has rows of batch 5"
+    assert (accounted(after), after.pending.described("pairs") | described) == (before, after.pending.described("pairs"))
+
+
+def test_files_of_batches_that_have_left_the_ledger_are_not_ingested_again(make_engine: MakeEngine, clock: Clock) -> None:
+    of_l = source("l", retention="1 day")
+    engine = replace(make_engine([of_l], [TOTAL]), lake_retention=LakeRetention(ledger=DAY))
+    land(engine, "l", "broken.parquet", ["PAR1"])
+    for day in range(4):
+        land(engine, "l", f"{day}.jsonl", ["{torn"] if day == 1 else [Event("a", 1, day * DAY).line])
+        engine.ingest()
+        engine.advance("total")
+        clock.pass_ms(DAY)
+    unread = engine.ingestion.quarantine.listed.files("l")
+    assert [(Path(f.file.path).name, f.seq) for f in unread] == [("broken.parquet", 1)]
+    assert by_table(engine.maintain())["ledger"].rows_removed == 1
+    again = make_engine([of_l], [TOTAL])
+    assert (again.ingest(), again.ledger.history.summarized, again.ledger.totals("l")["accepted"]) == ([], 2, 3)
+    assert again.ingestion.quarantine.listed.files("l") == unread
+    again.ingestion.quarantine.retry("l")
+    land(again, "l", "new.jsonl", [Event("a", 1, 4 * DAY).line])
+    assert sum(row.accepted for batch in again.ingest() for row in batch) == 1
+    again.advance("total")
+    assert rows_of(again.views.table("total")) == [("a", 4, 4)]
+    accounted(again, "total")
 
 
 def test_lost_totals_are_reported(engine: Engine, make_engine: MakeEngine) -> None:

@@ -1,0 +1,151 @@
+"""Retention of the ledger: replace its oldest batches by a summary.
+
+A batch may only leave if nothing reads its times and watermarks any more. These decide which rows of the batch are late, so its rows must
+have left the event logs of all sources. And each table must have handled the batch, and have closed all results up to its watermark.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assets.contracts import DerivedAsset, SourceContract
+from operators.contract import Early
+from operators.errors import OperatorError
+from operators.timing import DAY_MS
+from platform_defs.engine.advance.corrections import unread_corrections
+from platform_defs.engine.advance.early_results import SHOWN
+from platform_defs.engine.advance.position import position_of
+from platform_defs.engine.advance.step_size import changes_something
+from platform_defs.engine.inputs.changelog_reader import APPLIED
+from platform_defs.engine.inputs.handled_batches import tables_outside
+from platform_defs.engine.inputs.progress import Progress, progress_at, stored_progress
+from platform_defs.engine.inputs.progress_errors import ProgressError
+from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.result_rows import late_results
+from platform_defs.engine.inputs.waited_for import late_key, watermark_key
+from platform_defs.engine.ledger.errors import LedgerError
+from platform_defs.engine.ledger.summarize import summary_of
+from platform_defs.engine.ledger.summary import LateRange
+from platform_defs.engine.operations.retention import Removal
+
+_BEFORE_ALL = -(1 << 63)
+
+
+@dataclass(frozen=True)
+class LedgerRetention:
+    """Replaces the batches of whole days (UTC) of the ledger by a summary.
+
+    Args:
+        reading: reads the lake.
+        retention: how long batches are kept, in ms of the wall clock; None to replace no more batches.
+    """
+
+    reading: Reading
+    retention: int | None
+
+    def plan(self) -> Removal | None:
+        """What is to be replaced; None if the ledger keeps its batches for ever and none was replaced before."""
+        history = self.reading.ledger.history
+        kept_from = f"batch {history.summarized + 1}" if history.summarized else None
+        if self.retention is None:
+            return None if kept_from is None else Removal(kept_from=kept_from)
+        old = self._last_old_batch(self.retention)
+        try:
+            upto, why = min([(old, None), *self._limits(old)], key=lambda limit: limit[0])
+        except (ProgressError, LedgerError, OperatorError) as error:
+            return Removal(kept_from=kept_from, held_back=str(error))
+        rows = history.rows_upto(upto) - sum(of.range(0, upto)[1] > 0 for of in history.sources.values())
+        if upto <= history.summarized or not rows:
+            return Removal(kept_from=kept_from, held_back=why)
+        return Removal(rows, f"batch {upto + 1}", why, number=upto)
+
+    def remove(self, planned: Removal) -> Removal:
+        """Replace the planned batches. The caller holds the ledger's lock.
+
+        What was planned stays valid: nobody goes back to a batch that has been handled, and whose rows have been removed.
+
+        Raises:
+            LakeError: another writer has committed to the ledger.
+        """
+        if planned.number is None:
+            return planned
+        ledger, upto = self.reading.ledger, planned.number
+        seen, assets = ledger.version, self.reading.assets.values()
+        marks = {watermark_key(a, self.reading.input_named): self.reading.operator_timeline(a).after[upto] for a in assets}
+        ledger.summarize(seen, summary_of(ledger, upto, marks, dict(self._late(upto))))
+        return planned
+
+    def _late(self, upto: int) -> Iterator[tuple[str, tuple[LateRange, ...]]]:
+        """The results of tables that became final up to a batch and may be late for a reader: they stay in the tables."""
+        for asset in self.reading.assets.values():
+            for of in self.reading.tables_of(asset):
+                if found := late_results(self.reading, asset, of, upto):
+                    yield late_key(asset, of, self.reading.input_named), tuple((r.after, r.upto, r.watermark) for r in found)
+
+    def _last_old_batch(self, retention: int) -> int:
+        """The last batch of the days before those that are kept."""
+        ledger = self.reading.ledger
+        first, times = ledger.processing_times(ledger.head)
+        before = (ledger.now() - retention) // DAY_MS * DAY_MS
+        return first + bisect_right(range(len(times)), before - 1, key=lambda n: times[n].as_py())
+
+    def _limits(self, old: int) -> Iterator[tuple[int, str | None]]:
+        """Batches up to which the ledger may be summarized, and why not further, unless it is at least `old`."""
+        for table in tables_outside(self.reading.lake, self.reading.assets):
+            yield 0, f"table {table} is in the lake but not in the pipeline"
+        for source in self.reading.ledger.history.sources:
+            yield from self._of_source(source, old)
+        for asset in self.reading.assets.values():
+            yield from self._of_table(asset, old)
+
+    def _of_source(self, name: str, old: int) -> Iterator[tuple[int, str]]:
+        """The limit of a source: the first batch of which its log has rows."""
+        contract = self.reading.sources.get(name)
+        if contract is None:
+            if self.reading.lake.delta(f"events/{name}") is not None:
+                yield 0, f"source {name} is in the lake but not in the pipeline"
+            return
+        cut, found = self.reading.cut(name), self.reading.ledger.source(name).batches_with_rows(0, old)
+        for seq, rows, last in zip(*[found[c].to_pylist() for c in ("seq", "accepted", "last_event_time")], strict=True):
+            if cut is None or cut.remaining_rows(seq, rows, last):
+                yield seq - 1, f"{contract.log} has rows of batch {seq}" + _way_out(contract)
+                return
+
+    def _of_table(self, asset: DerivedAsset, old: int) -> Iterator[tuple[int, str]]:
+        """The limits of a table: what it has handled, what it has closed, and the state that its next step compares with."""
+        lake, name, operator = self.reading.lake, asset.name, asset.operator
+        now = stored_progress(lake, asset)
+        if not now.step:
+            yield 0, f"{name} has no step yet"
+            return
+        if now.seq < old and changes_something(self.reading.ledger.history, asset, now.seq, old):
+            yield now.seq, f"{name} has not handled the batches after {now.seq} yet"
+        if operator.reads.closes_ranges:
+            after, closed_to = self.reading.operator_timeline(asset).after, _mark(now.closed_to)
+            closed = bisect_right(range(old + 1), closed_to, key=lambda seq: _mark(after[seq])) - 1
+            yield closed, f"{name} has not closed the results of batch {closed + 1} yet"
+        yield from self._unread_steps(asset, now)
+        is_read = any(name in reader.inputs for reader in self.reading.assets.values())
+        if operator.emits.upserts and is_read and (applied := lake.newest(name, APPLIED)) is not None:
+            yield applied.value["seq"], f"{name}, which other tables read, has no later step than that of batch {applied.value['seq']}"
+        if isinstance(operator, Early) and operator.early is not None and (shown := lake.newest(asset.early, SHOWN)) is not None:
+            yield shown.value["seq"], f"early results of {name} are those of batch {shown.value['seq']}"
+
+    def _unread_steps(self, asset: DerivedAsset, now: Progress) -> Iterator[tuple[int, str]]:
+        """The limits of steps that a table has to read: it has waited since the batch of the first one."""
+        lake, reads = self.reading.lake, asset.operator.reads
+        if reads.closes_ranges and not unread_corrections(position_of(self.reading, asset, now)):
+            return
+        for of in self.reading.tables_of(asset):
+            newest, step = stored_progress(lake, of), now.read.get(of.name, 0) + 1
+            if newest.step >= step:
+                first = progress_at(lake, of, step) or newest
+                yield first.seq - 1, f"{asset.name} has not read all steps of {of.name} yet"
+
+
+def _way_out(contract: SourceContract) -> str:
+    return "; the source has no `retention`" if contract.retention is None else ""
+
+
+def _mark(mark: int | None) -> int:
+    return _BEFORE_ALL if mark is None else mark

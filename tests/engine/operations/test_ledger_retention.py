@@ -1,0 +1,267 @@
+"""The ledger's old batches are replaced by a summary, if nothing reads them any more. No test starts Spark."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import Transaction, write_deltalake
+from deltalake.transaction import CommitProperties
+
+from assets.contracts import DerivedAsset
+from operators import TopN, Tumbling, WindowedAggregate
+from operators.triggers import EveryStep
+from platform_defs.engine import Engine
+from platform_defs.engine.advance.early_results import SHOWN
+from platform_defs.engine.inputs.changelog_reader import APPLIED
+from platform_defs.engine.inputs.result_rows import late_results
+from platform_defs.engine.inputs.retained import Cut, write_totals
+from platform_defs.engine.lake.commits import APPLICATION, RETENTION, once
+from platform_defs.engine.ledger.watermarks import LateResults
+from platform_defs.engine.operations.ledger_retention import LedgerRetention
+from platform_defs.engine.operations.retention import Removal
+from platform_defs.monitoring.lake_metrics import _Totals
+from tests.support.bare_lake import bare_engine, commit_batch, commit_step
+from tests.support.clock import Clock
+from tests.support.memory_ledger import memory_ledger
+from tests.support.small_sources import DAY, HOUR, START, join, source
+
+WINDOW = Tumbling(size="1 hour")
+COUNTS = DerivedAsset(
+    name="counts", inputs=("l",), operator=WindowedAggregate(by="k", window=WINDOW, aggregates={"rows": "count(*)"}, early=EveryStep())
+)
+PAIRS = join()
+OF_PAIRS = join("of_pairs", ("pairs", "other"), left_prefix="pair_", right_prefix="other_")
+TOP = DerivedAsset(name="top", inputs=("r",), operator=TopN(by="k", order_by="v DESC", rank_end=1))
+BEST = DerivedAsset(name="best", inputs=("top",), operator=TopN(by="k", order_by="v DESC", rank_end=1, change="change"))
+SOURCES = [source(name, retention="1 day") for name in ("l", "r", "other")]
+NO_ROWS = pa.table({"event_time": pa.array([], pa.timestamp("us", "UTC"))})
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: Clock) -> Engine:
+    """Six batches on six days, all handled; the rows of the first four have left the logs."""
+    return made(bare_engine(tmp_path, clock, SOURCES, [PAIRS, COUNTS]), clock)
+
+
+def made(engine: Engine, clock: Clock) -> Engine:
+    for day in range(6):
+        commit_batch(engine, {name: {"watermark": START + day * DAY} for name in engine.sources})
+        clock.pass_ms(DAY)
+    for name in engine.sources:
+        remove_rows(engine, name, day=4)
+    for name, asset in engine.assets.items():
+        commit_step(engine, name, closed_to=START + 5 * DAY if asset.operator.reads.closes_ranges else None)
+    return engine
+
+
+def remove_rows(engine: Engine, name: str, day: int, number: int = 1) -> None:
+    """Commit a cut of the log of a source, up to the batch of a day."""
+    log = engine.sources[name].log
+    write_deltalake(engine.lake.path(log), NO_ROWS, mode="append", commit_properties=numbered(RETENTION, number))
+    write_totals(engine.lake, engine.sources[name], Cut(number, START + day * DAY, engine.ledger.head))
+
+
+def numbered(application: str, number: int) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(application, number)])
+
+
+def retention(engine: Engine, retention: int | None = DAY) -> LedgerRetention:
+    return LedgerRetention(engine.pending.reading, retention)
+
+
+def commit(engine: Engine, table: str, metadata: dict[str, Any]) -> None:
+    write_deltalake(engine.lake.path(table), NO_ROWS, mode="append", commit_properties=once(metadata))
+
+
+def reopened(engine: Engine) -> Engine:
+    return replace(engine, earlier=None)
+
+
+def test_old_batches_are_replaced_and_the_ledger_goes_on(engine: Engine, clock: Clock) -> None:
+    before = {name: engine.pending.described(name) for name in engine.assets}, engine.ledger.totals_by_source()
+    planned = retention(engine).plan()
+    assert planned is not None
+    assert planned == Removal(9, "batch 5", "events/l has rows of batch 5", number=4)
+    assert retention(engine).remove(planned) == planned
+    for one in (engine, reopened(engine)):
+        assert ({name: one.pending.described(name) for name in one.assets}, one.ledger.totals_by_source()) == before
+        assert (one.ledger.history.summarized, one.ledger.head) == (4, 6)
+        assert retention(one).plan() == Removal(kept_from="batch 5", held_back="events/l has rows of batch 5")
+        assert retention(one, None).plan() == Removal(kept_from="batch 5")
+    commit_batch(engine, {"l": {"watermark": START + 7 * DAY}})
+    assert (reopened(engine).ledger.head, engine.ledger.totals("l")["accepted"]) == (7, 70)
+
+
+def test_batches_are_kept_for_the_time_of_the_setting_in_whole_days(engine: Engine) -> None:
+    assert retention(engine, None).plan() is None
+    found = {days: retention(engine, days * DAY).plan() for days in range(1, 8)}
+    assert {days: of.number for days, of in found.items() if of is not None} == {1: 4, 2: 4, 3: 3, 4: 2, 5: None, 6: None, 7: None}
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    id: str
+    change: Callable[[Engine], Engine]
+    number: int | None
+    why: str
+
+
+def _without_retention(engine: Engine) -> Engine:
+    Path(engine.lake.path("events/l")).rename(Path(engine.lake.root) / "old")
+    return replace(engine, sources={**engine.sources, "l": source("l")}, earlier=None)
+
+
+def _with_table(engine: Engine, *tables: DerivedAsset) -> Engine:
+    return replace(engine, assets={**engine.assets, **{t.name: t for t in tables}}, earlier=None)
+
+
+def _with_steps(engine: Engine, *steps: tuple[DerivedAsset, dict[str, Any]]) -> Engine:
+    new = _with_table(engine, *[table for table, _ in steps])
+    for table, changes in steps:
+        commit_step(new, table.name, **changes)
+    return new
+
+
+def _outside(engine: Engine) -> Engine:
+    write_deltalake(engine.lake.path("left"), NO_ROWS, commit_properties=numbered(APPLICATION, 1))
+    write_deltalake(engine.lake.path("changelog/other_left"), NO_ROWS, commit_properties=numbered(APPLICATION, 1))
+    return engine
+
+
+def _upserted(engine: Engine) -> Engine:
+    new = _with_steps(engine, (TOP, {}), (BEST, {"read": {"top": 1}}))
+    commit(new, "top", {APPLIED: {"step": 1, "seq": 2}})
+    return new
+
+
+def _shown(engine: Engine) -> Engine:
+    commit(engine, COUNTS.early, {SHOWN: {"seq": 3}})
+    return engine
+
+
+CASES = [
+    HeldBack("a source that keeps its rows", _without_retention, None, "events/l has rows of batch 1; the source has no `retention`"),
+    HeldBack("a table without a step", lambda e: _with_table(e, OF_PAIRS), None, "of_pairs has no step yet"),
+    HeldBack(
+        "a table that has not handled a batch",
+        lambda e: _with_steps(e, (TOP, {"seq": 2})),
+        2,
+        "top has not handled the batches after 2 yet",
+    ),
+    HeldBack(
+        "a table that has not closed the results of a batch",
+        lambda e: _with_steps(e, (OF_PAIRS, {"closed_to": START + 2 * DAY, "read": {"pairs": 1}})),
+        3,
+        "of_pairs has not closed the results of batch 4 yet",
+    ),
+    HeldBack(
+        "a step that was not read",
+        lambda e: _with_steps(e, (TOP, {"seq": 3}), (TOP, {}), (BEST, {"read": {"top": 0}})),
+        2,
+        "best has not read all steps of top yet",
+    ),
+    HeldBack("an upserted table that others read", _upserted, 2, "top, which other tables read, has no later step than that of batch 2"),
+    HeldBack("early results", _shown, 3, "early results of counts are those of batch 3"),
+    HeldBack("tables outside of the pipeline", _outside, None, "table left is in the lake but not in the pipeline"),
+    HeldBack(
+        "a source outside of the pipeline",
+        lambda e: replace(e, sources={n: s for n, s in e.sources.items() if n != "other"}, earlier=None),
+        None,
+        "source other is in the lake but not in the pipeline",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_what_holds_back_the_batches(engine: Engine, case: HeldBack) -> None:
+    planned = retention(case.change(engine)).plan()
+    assert planned is not None
+    assert (planned.number, planned.held_back) == (case.number, case.why)
+
+
+def test_a_source_that_has_left_the_pipeline_and_the_lake_holds_back_nothing(engine: Engine) -> None:
+    Path(engine.lake.path("events/other")).rename(Path(engine.lake.root) / "old")
+    new = replace(engine, sources={n: s for n, s in engine.sources.items() if n != "other"}, earlier=None)
+    planned = retention(new).plan()
+    assert planned is not None
+    assert planned.number == 4
+
+
+def test_a_table_whose_sources_send_nothing_holds_back_nothing(engine: Engine) -> None:
+    """It has handled batch 6, and will not have a step before its source sends rows."""
+    for day in range(6, 9):
+        commit_batch(engine, {"other": {"watermark": START + day * DAY}})
+    engine.clock.pass_ms(5 * DAY)  # pyright: ignore[reportFunctionMemberAccess]
+    for name in engine.sources:
+        remove_rows(engine, name, day=9, number=2)
+    planned = retention(reopened(engine)).plan()
+    assert planned is not None
+    assert (planned.number, planned.held_back) == (9, None)
+
+
+def test_a_table_keeps_its_watermark_although_an_idle_source_is_behind_now(tmp_path: Path, clock: Clock) -> None:
+    """The watermark rises with `l` while `r` is idle. It stays there when `r` continues behind it, also after a summary."""
+    engine = bare_engine(tmp_path, clock, SOURCES[:2], [PAIRS])
+    idle = {"kind": "inactive", "idle": True, "watermark": START}
+    for by_source in ({"l": {"watermark": START + HOUR}, "r": {"watermark": START}}, {"r": idle}, {"l": {"watermark": START + 9 * HOUR}}):
+        commit_batch(engine, by_source)
+    for _ in range(3):
+        commit_batch(engine, {"r": {"watermark": START + HOUR, "idle": False}})
+        clock.pass_ms(DAY)
+    for name in engine.sources:
+        remove_rows(engine, name, day=9)
+    commit_step(engine, "pairs", closed_to=START + 9 * HOUR)
+    planned = retention(engine).plan()
+    assert planned is not None
+    assert planned.number == 5
+    retention(engine).remove(planned)
+    assert reopened(engine).pending.described("pairs")["watermark"] == START + 9 * HOUR
+    later = join("later", upper="8 minutes")
+    assert _with_table(engine, later).pending.described("later")["watermark"] == START + 9 * HOUR, "it waits for the same sources"
+    left = DerivedAsset(name="of_l", inputs=("l",), operator=COUNTS.operator)
+    assert _with_table(engine, left).pending.described("of_l")["watermark"] == START + 9 * HOUR
+
+
+def test_late_results_of_summarized_batches_stay_late(tmp_path: Path, clock: Clock) -> None:
+    engine = bare_engine(tmp_path, clock, SOURCES, [PAIRS, OF_PAIRS])
+    idle = {"kind": "inactive", "idle": True}
+    commit_batch(engine, {name: {"watermark": START} for name in engine.sources})
+    commit_batch(engine, {name: {"watermark": START, **idle} for name in ("l", "r")})
+    commit_batch(engine, {"other": {"watermark": START + 9 * HOUR}})
+    for hour in (2, 4, 6):
+        commit_batch(engine, {name: {"watermark": START + hour * HOUR, "idle": False} for name in ("l", "r")})
+        clock.pass_ms(DAY)
+    before = late_results(engine.pending.reading, OF_PAIRS, PAIRS)
+    for name in engine.sources:
+        remove_rows(engine, name, day=9)
+    commit_step(engine, "pairs", closed_to=START + 6 * HOUR)
+    commit_step(engine, "of_pairs", closed_to=START + 9 * HOUR, read={"pairs": 1})
+    planned = retention(engine).plan()
+    assert planned is not None
+    assert planned.number == 5
+    retention(engine).remove(planned)
+    assert before == [LateResults(START, None, START + 9 * HOUR)]
+    assert engine.ledger.history.summary is not None
+    assert [*engine.ledger.history.summary.late.values()] == [((START, START + 4 * HOUR, START + 9 * HOUR),)]
+    assert late_results(reopened(engine).pending.reading, OF_PAIRS, PAIRS) == before
+
+
+def test_a_scrape_that_paused_for_longer_than_the_ledger_keeps_its_batches_counts_no_row_twice(engine: Engine) -> None:
+    totals = _Totals()
+    assert totals.upto(reopened_at(engine, 2))["l"]["accepted"] == 20
+    planned = retention(engine).plan()
+    assert planned is not None
+    retention(engine).remove(planned)
+    assert totals.upto(engine)["l"]["accepted"] == 60
+    commit_batch(engine, {"l": {"watermark": START + 7 * DAY}})
+    assert totals.upto(engine)["l"]["accepted"] == 70
+
+
+def reopened_at(engine: Engine, head: int) -> Engine:
+    """An engine whose ledger ends at an earlier batch."""
+    new = replace(engine, earlier=None)
+    vars(new)["ledger"] = memory_ledger(engine.ledger.entries()[:head])
+    return new
