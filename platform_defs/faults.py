@@ -54,6 +54,8 @@ POINTS: dict[str, str] = {
     "retention.after_quarantine": "retention: they are removed, but the call has not returned",
     "retention.before_changelog": "retention: before the oldest steps of a changelog are replaced by their result",
     "retention.after_changelog": "retention: they are replaced, but the call has not returned",
+    "retention.before_decisions": "retention: before the lateness decisions of removed rows are removed",
+    "retention.after_decisions": "retention: they are removed, but the call has not returned",
     "retention.before_format": "retention, ledger: before the format is raised, so that older versions of Tidemark refuse it",
     "retention.before_summary": "retention, ledger: the format is raised, but the old batches are not replaced by their summary",
     "retention.after_summary": "retention, ledger: they are replaced, but the call has not returned",

@@ -37,7 +37,7 @@ SOURCES = [source("l", retention="1 day"), source("r", retention="1 day")]
 def batches(seed: int) -> list[Mapping[str, Sequence[Event]]]:
     """Rows of two days each, some late within a few hours; the last batches also have rows of the first day."""
     rng, found = random.Random(seed), list[Mapping[str, Sequence[Event]]]()
-    for part in range(3):
+    for part in range(4):
         newest = 2 * DAY * (part + 1)
         times = [
             newest,
@@ -81,12 +81,18 @@ def test_results_equal_those_of_a_run_without_retention(both: tuple[Engine, Engi
     kept, whole = both
     removed = {m.table: m for m in kept.maintain()}
     assert [m.rows_removed for m in removed.values() if m.rows_removed] == [], "all has left before"
-    assert removed["events/l"].kept_from == "2026-03-05"
+    assert removed["events/l"].kept_from == "2026-03-07"
     cut = kept.reading.cut("l")
     assert cut is not None
     assert cut.rows > 10
     assert len(rows_of(kept.reading.log("l", kept.ledger.head))) == len(rows_of(whole.reading.log("l", whole.ledger.head))) - cut.rows
     assert {n: rows_of(kept.views.table(n)) for n in kept.assets} == {n: rows_of(whole.views.table(n)) for n in whole.assets}
+
+
+def test_lateness_decisions_leave_with_their_rows(both: tuple[Engine, Engine]) -> None:
+    kept, whole = ({row.seq for row in of.lake.read(of.spark, "verdicts/visits").collect()} for of in both)
+    assert kept == {seq for seq in whole if seq > 4}
+    assert kept < whole
 
 
 @pytest.mark.parametrize("name", [a.name for a in ASSETS])
@@ -97,7 +103,7 @@ def test_accounts_equal_those_of_a_run_without_retention(both: tuple[Engine, Eng
 
 def test_the_state_equals_that_of_a_run_without_retention(both: tuple[Engine, Engine]) -> None:
     kept, whole = reopened(both[0]), both[1]
-    assert (kept.ledger.history.summarized, kept.ledger.head) == (2, whole.ledger.head)
+    assert (kept.ledger.history.summarized, kept.ledger.head) == (4, whole.ledger.head)
     for name in kept.assets:
         described = [{k: v for k, v in of.pending.described(name).items() if k != "kept_from"} for of in (kept, whole)]
         assert described[0] == described[1]

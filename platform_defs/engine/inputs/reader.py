@@ -250,6 +250,12 @@ class Reading:
         """What retention has removed from a source's log; None for nothing."""
         return cut_of(self.lake, self.sources[source])
 
+    def first_batch_in_log(self, source: str, upto: int | None = None) -> int | None:
+        """The first batch, up to another, of which a source's log still has rows; None if it has none."""
+        cut, rows = self.cut(source), self.ledger.source(source).batches_with_rows(0, upto)
+        batches = zip(*[rows[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
+        return next((seq for seq, accepted, last in batches if cut is None or cut.remaining_rows(seq, accepted, last)), None)
+
     def kept_days(self, asset: DerivedAsset) -> KeptDays | None:
         """The days of which an asset can still be computed from its inputs; None for all."""
         return kept_days(self.lake, asset, self.inputs_of(asset), self.sources)

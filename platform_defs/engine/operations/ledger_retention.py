@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from assets.contracts import DerivedAsset, SourceContract
+from assets.contracts import DerivedAsset
 from operators.contract import Early
 from operators.errors import OperatorError
 from operators.timing import DAY_MS
@@ -50,6 +50,8 @@ class LedgerRetention:
         if self.retention is None:
             return None if kept_from is None else Removal(kept_from=kept_from)
         old = self._last_old_batch(self.retention)
+        if old <= history.summarized:
+            return Removal(kept_from=kept_from)
         try:
             upto, why = min([(old, None), *self._limits(old)], key=lambda limit: limit[0])
         except (ProgressError, LedgerError, OperatorError) as error:
@@ -105,11 +107,10 @@ class LedgerRetention:
             if self.reading.lake.delta(f"events/{name}") is not None:
                 yield 0, f"source {name} is in the lake but not in the pipeline"
             return
-        cut, found = self.reading.cut(name), self.reading.ledger.source(name).batches_with_rows(0, old)
-        for seq, rows, last in zip(*[found[c].to_pylist() for c in ("seq", "accepted", "last_event_time")], strict=True):
-            if cut is None or cut.remaining_rows(seq, rows, last):
-                yield seq - 1, f"{contract.log} has rows of batch {seq}" + _way_out(contract)
-                return
+        first = self.reading.first_batch_in_log(name, old)
+        if first is not None:
+            way_out = "; the source has no `retention`" if contract.retention is None else ""
+            yield first - 1, f"{contract.log} has rows of batch {first}{way_out}"
 
     def _of_table(self, asset: DerivedAsset, old: int) -> Iterator[tuple[int, str]]:
         """The limits of a table: what it has handled, what it has closed, and the state that its next step compares with."""
@@ -141,10 +142,6 @@ class LedgerRetention:
             if newest.step >= step:
                 first = progress_at(lake, of, step) or newest
                 yield first.seq - 1, f"{asset.name} has not read all steps of {of.name} yet"
-
-
-def _way_out(contract: SourceContract) -> str:
-    return "; the source has no `retention`" if contract.retention is None else ""
 
 
 def _mark(mark: int | None) -> int:

@@ -36,6 +36,7 @@ from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.engine.operations.changelog_retention import ChangelogRetention
+from platform_defs.engine.operations.decision_retention import DecisionRetention
 from platform_defs.engine.operations.ledger_retention import LedgerRetention
 from platform_defs.engine.operations.quarantine_retention import QuarantineRetention
 from platform_defs.engine.operations.retention import KEEP_ALL, LakeRetention, LogRetention, Removal, Retention
@@ -160,7 +161,7 @@ class Maintenance:
                 yield _Kept(asset.name, asset.name, (APPLIED,))
             else:
                 yield _Kept(asset.name, asset.name, (PROGRESS,))
-            yield _Kept(asset.decisions, asset.name, (DECIDED,))
+            yield _Kept(asset.decisions, asset.name, (DECIDED,), DecisionRetention(self._reading, asset))
             yield _Kept(asset.kept, asset.name, (KEPT,))
             yield _Kept(asset.early, asset.name, (SHOWN,))
         yield _Kept(TABLE, "ledger", (), LedgerRetention(self._reading, self.lake_retention.ledger))  # last: it depends on the logs

@@ -11,20 +11,24 @@ from deltalake import Transaction, write_deltalake
 from deltalake.transaction import CommitProperties
 
 from assets.contracts import DerivedAsset
-from operators import TopN, Tumbling, WindowedAggregate
+from operators import Session, TopN, Tumbling, WindowedAggregate
 from operators.triggers import EveryStep
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.inputs.changelog_reader import APPLIED
+from platform_defs.engine.inputs.reader import DECIDED
 from platform_defs.engine.inputs.result_rows import late_results
 from platform_defs.engine.inputs.retained import Cut, write_totals
 from platform_defs.engine.lake.commits import APPLICATION, RETENTION, once
+from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.ledger.watermarks import LateResults
+from platform_defs.engine.operations.decision_retention import DecisionRetention
 from platform_defs.engine.operations.ledger_retention import LedgerRetention
 from platform_defs.engine.operations.retention import Removal
 from platform_defs.monitoring.lake_metrics import _Totals
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import Clock
+from tests.support.kills import run_and_die
 from tests.support.memory_ledger import memory_ledger
 from tests.support.small_sources import DAY, HOUR, START, join, source
 
@@ -265,3 +269,37 @@ def reopened_at(engine: Engine, head: int) -> Engine:
     new = replace(engine, earlier=None)
     vars(new)["ledger"] = memory_ledger(engine.ledger.entries()[:head])
     return new
+
+
+VISITS = DerivedAsset(
+    name="visits",
+    inputs=("l",),
+    operator=WindowedAggregate(by="k", window=Session(gap="1 hour", longest="2 hours"), aggregates={"rows": "count(*)"}),
+)
+
+
+@pytest.mark.parametrize("at", [None, "retention.before_decisions", "retention.after_decisions"])
+def test_lateness_decisions_leave_with_their_rows(engine: Engine, at: str | None) -> None:
+    new = _with_steps(engine, (VISITS, {}))
+    for seq in (2, 4, 5):
+        rows = pa.table({"which": pa.array([0], pa.int32()), "seq": [seq], "arrival": [1]})
+        write_deltalake(new.lake.path(VISITS.decisions), rows, mode="append", commit_properties=once({DECIDED: seq}))
+    of_visits = DecisionRetention(new.pending.reading, VISITS)
+    planned = of_visits.plan()
+    assert planned is not None
+    assert planned == Removal(2, "batch 5", number=4)
+    if at is not None:
+        run_and_die(lambda: of_visits.remove(planned), at)
+    again = of_visits.plan()
+    assert again == (Removal(kept_from="batch 5") if at == "retention.after_decisions" else planned)
+    assert again is not None
+    of_visits.remove(again)
+    assert sql_rows(new.lake, {"decisions": VISITS.decisions}, "SELECT seq FROM decisions").to_pylist() == [{"seq": 5}]
+    newest = new.lake.newest(VISITS.decisions, DECIDED)
+    assert newest is not None
+    assert (newest.value, of_visits.plan()) == (5, Removal(kept_from="batch 5"))
+
+
+def test_lateness_decisions_stay_while_a_log_has_all_of_its_rows(engine: Engine) -> None:
+    new = _with_steps(_without_retention(engine), (VISITS, {}))
+    assert DecisionRetention(new.pending.reading, VISITS).plan() is None

@@ -1,0 +1,63 @@
+"""Retention of recorded lateness decisions: remove those of rows that have left the event logs."""
+
+from dataclasses import dataclass
+
+from assets.contracts import DerivedAsset
+from operators.engine_columns import SEQ
+from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.lake.commits import RETENTION
+from platform_defs.engine.lake.sql_rows import sql_rows
+from platform_defs.engine.operations.retention import Removal
+from platform_defs.faults import point
+
+
+@dataclass(frozen=True)
+class DecisionRetention:
+    """Removes decisions from `verdicts/<asset>`, by whole batches.
+
+    They have no setting of their own: a decision is read together with its row, so it is not needed once the row was removed.
+
+    Args:
+        reading: reads the lake.
+        asset: the table for which the decisions were recorded.
+    """
+
+    reading: Reading
+    asset: DerivedAsset
+
+    def plan(self) -> Removal | None:
+        """What is to be removed; None if nothing is, and nothing was removed before."""
+        lake, table = self.reading.lake, self.asset.decisions
+        known = lake.transaction(table, RETENTION) or 0
+        upto = self._last_removed_batch()
+        sql = f"SELECT count(*) AS rows FROM decisions WHERE {_of_batches(upto)}"
+        rows = sql_rows(lake, {"decisions": table}, sql).to_pylist()[0]["rows"] if upto > known else 0
+        if not rows:
+            return Removal(kept_from=f"batch {known + 1}") if known else None
+        return Removal(rows, f"batch {upto + 1}", number=upto)
+
+    def remove(self, planned: Removal) -> Removal:
+        """Remove the planned decisions. The caller holds the lock of the asset's writer.
+
+        Raises:
+            LakeError: another writer has committed.
+        """
+        lake, table = self.reading.lake, self.asset.decisions
+        seen = lake.delta(table)
+        if planned.number is None or seen is None:
+            return planned
+        point("retention.before_decisions")
+        lake.remove(self.reading.spark, table, _of_batches(planned.number), planned.number, seen)
+        point("retention.after_decisions")
+        return planned
+
+    def _last_removed_batch(self) -> int:
+        """The last batch up to which the logs of all of the asset's sources have no rows; 0 for none."""
+        sources = [of.name for of in self.reading.inputs_of(self.asset) if of.is_source]
+        kept = [first for name in sources if (first := self.reading.first_batch_in_log(name)) is not None]
+        return min(kept, default=1) - 1
+
+
+def _of_batches(upto: int) -> str:
+    """The condition for the decisions of the batches up to one, in the SQL of DataFusion."""
+    return f"{SEQ} <= {upto}"
