@@ -98,6 +98,16 @@ def late(ledger: Ledger, upto: int | None = None) -> list[LateResults]:
     return watermarks.late_results(upstream, found["both"], 0, max(since, history.summarized), [LateResults(*of) for of in known], upto)
 
 
+def past(ledger: Ledger, upto: int) -> list[int | None]:
+    """The watermarks up to which the reader may close, if the table has closed the results up to its watermark after a batch, or later."""
+    found, since = timelines(ledger), watermarks.idle_since([ledger.history.source("l")])
+    if since is None:
+        return []
+    mark = found["l"].after[upto]
+    closed = [None] if mark is None else range(mark, mark + 12)
+    return [watermarks.watermark_past(found["l"], found["both"], closed_to, ledger.head, since) for closed_to in closed]
+
+
 def summarize(ledger: Ledger, upto: int) -> None:
     ranges = tuple((of.after, of.upto, of.watermark) for of in late(ledger, upto))
     entry = summary_of(ledger, upto, {"l r": timelines(ledger)["both"].after[upto]}, {"late": ranges})
@@ -147,6 +157,7 @@ def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
         "processing": ledger.processing_times(head, upto)[1].to_pylist(),
         "set_back": ledger.clock_set_back(upto, head),
         "late": late(ledger),
+        "past": past(ledger, upto),
         "may be late": watermarks.possibly_late(history.source("l"), found["both"], upto, head),
     }
 
