@@ -162,7 +162,7 @@ def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(BATCHES, st.integers(1, 10), st.integers(1, 10))
 def test_a_summary_changes_no_answer_about_later_batches(batches: Any, first: int, second: int) -> None:
     clock, entries = Clock(20 * STEP), entries_of(batches)
