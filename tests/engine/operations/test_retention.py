@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset, Shape
 from operators.errors import OperatorError
@@ -130,7 +131,9 @@ def test_a_reader_holds_back_what_it_has_not_handled(engine: Engine, make_engine
 
 
 @also_without_old_batches
-def test_a_table_added_later_begins_where_the_log_is_complete(engine: Engine, make_engine: MakeEngine, whole: Engine) -> None:
+def test_a_table_added_later_begins_where_the_log_is_complete(
+    engine: Engine, make_engine: MakeEngine, whole: Engine, tmp_path: Path
+) -> None:
     engine.maintain()
     new = make_engine(SOURCES, [PAIRS, TOTAL, LATER])
     assert new.pending.days("later_pairs") == (date(2026, 3, 4), date(2026, 3, 5))
@@ -138,15 +141,17 @@ def test_a_table_added_later_begins_where_the_log_is_complete(engine: Engine, ma
     start = START + 3 * DAY
     results = new.views.table("later_pairs").where(f"final_at < timestamp_millis({start})")
     assert results.count() == 0
-    full = whole_of(whole, make_engine)
+    full = of_whole_lake(whole, tmp_path / "whole")
     assert rows_of(new.views.table("later_pairs")) == rows_of(full.where(f"final_at >= timestamp_millis({start})"))
     assert status.recorded(new, ["later_pairs"])["assets"]["later_pairs"]["retention"]["complete_from"] == "2026-03-04 00:00:00.000Z"
     assert {a.day for a in new.accounts.days("later_pairs")} == {date(2026, 3, 4), date(2026, 3, 5), date(2026, 3, 6)}
     accounted(new, "later_pairs")
 
 
-def whole_of(whole: Engine, make_engine: MakeEngine):
-    made = replace(whole, assets={LATER.name: LATER}, earlier=None)
+def of_whole_lake(whole: Engine, root: Path) -> DataFrame:
+    """The table that was added later, made in a copy of the lake that keeps all rows."""
+    shutil.copytree(whole.lake.root, root)
+    made = replace(whole, lake=replace(whole.lake, root=str(root)), assets={LATER.name: LATER}, earlier=None)
     made.advance(LATER.name)
     return made.views.table(LATER.name)
 
