@@ -108,7 +108,7 @@ def test_the_state_equals_that_of_a_run_without_retention(both: tuple[Engine, En
         described = [{k: v for k, v in of.pending.described(name).items() if k not in ("steps", "kept_from")} for of in (kept, whole)]
         assert described[0] == described[1]
         assert len({str(of.freshness.waiting(name)) for of in (kept, whole)}) == 1
-    assert kept.views.metrics("total") == whole.views.metrics("total")
+    assert kept.views.metrics("total")["rows_in"] == whole.views.metrics("total")["rows_in"]
     for name in kept.sources:
         assert kept.ledger.totals(name) == whole.ledger.totals(name)
         assert state_of(kept, name) == state_of(whole, name)
