@@ -96,6 +96,7 @@ def test_a_source_that_has_a_row_in_the_batch_gets_no_second_one() -> None:
 
 def test_the_clock_goes_on_until_the_last_result_is_final_and_then_stands_still(engine: Engine, clock: Clock) -> None:
     """A row waits at most 10 minutes in the join, and less than a minute in the count."""
+    engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
     signals = _signals(engine)
     assert signals.idle() is None, "there is no row yet"
     last = _rows_of_clock(engine)
