@@ -73,7 +73,8 @@ def sent(shop: Shop, rng: Random, rows: list[Row], time: str) -> tuple[list[int]
 
 def _line(row: Row, time: str, i: int) -> str:
     stamp, sign = iso(row.time), "-" if row.kind == "rule_breaking" else ""
-    written = {"null_time": None, "future": f"2099{stamp[4:]}"}.get(row.kind, stamp)
+    written = None if row.kind == "null_time" else f"2099{stamp[4:]}" if row.kind == "future" else stamp
     line = _encode({**row.fields, row.measure: sign + row.fields[row.measure], time: written})
-    malformed = (line[: len(line) * 2 // 3], line.replace(f'"{row.measure}": "', f'"{row.measure}": "about '), f"%% {line[15:40]} ???")
-    return malformed[i % 3] if row.kind == "malformed" else line
+    if row.kind != "malformed":
+        return line
+    return (line[: len(line) * 2 // 3], line.replace(f'"{row.measure}": "', f'"{row.measure}": "about '), f"%% {line[15:40]} ???")[i % 3]

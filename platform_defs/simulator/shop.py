@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
 from typing import Literal
 
 from platform_defs.simulator.errors import ShopError
@@ -71,7 +72,7 @@ class Shop:
             if not 0 <= getattr(self, name) <= 1:
                 raise ShopError.bad_value(name, getattr(self, name), "a rate between 0 and 1")
 
-    @property
+    @cached_property
     def start(self) -> int:
         """Midnight of `day`, in milliseconds since the epoch."""
         return (datetime.fromisoformat(self.day).replace(tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
