@@ -18,7 +18,7 @@ from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.clock import Clock
-from tests.support.small_sources import HOUR, MINUTE, START, Event, iso, law_violations, replay, rows_of, source, totals
+from tests.support.small_sources import HOUR, MINUTE, START, Event, iso, law_violations, replay, rows_of, source, totals_of
 
 STREAM = [
     {
@@ -104,8 +104,9 @@ def test_tables_equal_those_over_rows_that_were_prepared_before(engine: Engine, 
 
 
 def test_filtered_rows_are_counted_and_are_never_late(engine: Engine) -> None:
-    found = totals(engine, "pairs")
-    filtered = {side: sum(a.filtered for a in engine.accounts.days("pairs") if a.side == side) for side in ("l", "r")}
+    days = engine.accounts.days("pairs")
+    found = totals_of(days)
+    filtered = {side: sum(a.filtered for a in days if a.side == side) for side in ("l", "r")}
     assert filtered == {"l": 3, "r": 2}
     assert {side: found[side, "accepted"] for side in filtered} == {"l": 10, "r": 7}
     assert found["l", "late"] == 1, "Event 11 is late; event -10, as old as that, is filtered"

@@ -15,6 +15,7 @@ from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from operators import IntervalJoin
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine import Engine
+from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 
 _RAW_ROW = pa.schema({"k": pa.string(), "v": pa.string(), "ts": pa.string(), "_entry": pa.int32(), ARRIVAL: pa.int64()})
@@ -102,8 +103,20 @@ def law_violations(engine: Engine, asset: str = "pairs") -> set[tuple[str, str]]
 
 def totals(engine: Engine, asset: str = "pairs") -> dict[tuple[str, str], int]:
     """The terms of the account by side."""
+    return totals_of(engine.accounts.days(asset))
+
+
+def correct_totals(engine: Engine, asset: str = "pairs") -> dict[tuple[str, str], int]:
+    """The terms of the account by side, if the conservation law holds on every day."""
+    days = engine.accounts.days(asset)
+    assert not [a for a in days if not a.holds]
+    return totals_of(days)
+
+
+def totals_of(days: Iterable[DayAccount]) -> dict[tuple[str, str], int]:
+    """The terms of an account by side."""
     found: dict[tuple[str, str], int] = {}
-    for a in engine.accounts.days(asset):
+    for a in days:
         for term in ("accepted", "matched", "unmatched", "pending", "late"):
             found[a.side, term] = found.get((a.side, term), 0) + getattr(a, term)
     return found
