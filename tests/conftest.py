@@ -146,13 +146,13 @@ def clock() -> Clock:
 @pytest.fixture
 def make_engine(spark: SparkSession, tmp_path: Path, clock: Clock) -> MakeEngine:
     """Make an engine on this test's lake; a second one on the same lake stands for a new process."""
-    return _maker(spark, tmp_path, clock)
+    return engine_maker(spark, tmp_path, clock)
 
 
 @pytest.fixture(scope="module")
 def make_module_engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> MakeEngine:
     """Make an engine on a separate lake that the tests of a module share."""
-    return _maker(spark, tmp_path_factory.mktemp("module"), Clock())
+    return engine_maker(spark, tmp_path_factory.mktemp("module"), Clock())
 
 
 @pytest.fixture
@@ -166,7 +166,9 @@ def copy_engine(make_engine: MakeEngine, tmp_path: Path) -> CopyEngine:
     return copy
 
 
-def _maker(spark: SparkSession, folder: Path, clock: Clock) -> MakeEngine:
+def engine_maker(spark: SparkSession, folder: Path, clock: Clock) -> MakeEngine:
+    """Make engines on the lake of a folder."""
+
     def make(sources: Sequence[SourceContract], assets: Sequence[DerivedAsset], max_step: int = 5_000_000) -> Engine:
         folders: Mapping[str, str] = {s.name: str(folder / "landing" / s.name) for s in sources}
         named = {s.name: s for s in sources}, {a.name: a for a in assets}

@@ -20,7 +20,8 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations import topic_changes
 from platform_defs.engine.operations.sink import Sink, SinkError
 from platform_defs.engine.operations.topic import CHANGE, COPY, STEP, TABLE
-from tests.conftest import MakeEngine
+from tests.conftest import CopyEngine, MakeEngine, engine_maker
+from tests.support.clock import Clock
 from tests.support.kafka import COMPACT_SOON, Kafka, Record
 from tests.support.small_sources import MINUTE, Event, join, replay, source
 
@@ -30,6 +31,12 @@ class Killed(Exception):
 
 
 TOP = DerivedAsset(name="top", inputs=("l",), operator=TopN(order_by="v DESC", by="k", rank_end=1))
+SUMS = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
+COUNTS = DerivedAsset(
+    name="counts",
+    inputs=("l",),
+    operator=WindowedAggregate(window=Tumbling(size="1 minute"), by="k", aggregates={"n": "count(*)"}, allowed_lateness="1 hour"),
+)
 
 
 def _engine(make_engine: MakeEngine, *assets: DerivedAsset) -> Engine:
@@ -69,6 +76,44 @@ def _same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
 FIRST = ([Event("a", 1, 1), Event("b", 1, 2)], [Event("a", 2, 3)], [Event("c", 5, 4), Event("b", 7, 5)])
 
 
+@pytest.fixture(scope="module")
+def three_steps(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A leaderboard of three steps, which have five changes."""
+    engine = _engine(engine_maker(spark, tmp_path_factory.mktemp("three_steps"), Clock()), TOP, SUMS)
+    _steps(engine, "top", FIRST)
+    engine.advance("sums")
+    return engine
+
+
+@pytest.fixture
+def engine(three_steps: Engine, copy_engine: CopyEngine) -> Engine:
+    """An engine on a copy of the lake with the leaderboard."""
+    return copy_engine(three_steps)
+
+
+@pytest.fixture(scope="module")
+def one_window(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Counts of windows after two steps, of which the second closes a window."""
+    engine = _engine(engine_maker(spark, tmp_path_factory.mktemp("one_window"), Clock()), COUNTS)
+    _steps(engine, "counts", [[Event("a", 1, 1)], [Event("a", 1, 3 * MINUTE)]])
+    return engine
+
+
+@pytest.fixture
+def counts(one_window: Engine, copy_engine: CopyEngine) -> Engine:
+    """An engine on a copy of the lake with the counts."""
+    return copy_engine(one_window)
+
+
+@pytest.fixture(scope="module")
+def closed_pairs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A full join with its results."""
+    engine, ends = _engine(engine_maker(spark, tmp_path_factory.mktemp("closed_pairs"), Clock()), join()), [Event("z", 1, 90 * MINUTE)]
+    replay(engine, [{"l": [Event("a", 1, 0), Event("a", 2, 0)], "r": [Event("a", 2, 1)]}, {"l": ends, "r": ends}])
+    engine.advance("pairs")
+    return engine
+
+
 def test_each_step_is_published_once_and_only_new_steps_later(make_engine: MakeEngine, kafka: Kafka):
     topic = kafka.create("top-once", 3)
     engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
@@ -91,10 +136,9 @@ def test_each_step_is_published_once_and_only_new_steps_later(make_engine: MakeE
 
 
 @pytest.mark.parametrize("at", [name for name in faults.POINTS if name.startswith("kafka.")])
-def test_a_kill_repeats_at_most_records_with_the_same_key_step_and_value(make_engine: MakeEngine, kafka: Kafka, at: str):
+def test_a_kill_repeats_at_most_records_with_the_same_key_step_and_value(engine: Engine, kafka: Kafka, at: str):
     topic = kafka.create(f"killed-{at}", 3)
-    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
-    _steps(engine, "top", FIRST)
+    engine = _with_sink(engine, "top", kafka, topic)
     for kill_at in range(1, 4):
         _kill_at(engine, at, kill_at)
     assert engine.views.publish_to_topic("top").step == 3
@@ -143,20 +187,18 @@ def _rows(kafka: Kafka, topic: str) -> list[Record]:
     return [r for r in kafka.read(topic) if r.key and r.key.startswith(b"{")]
 
 
-def test_without_its_commit_the_newest_step_is_written_again(make_engine: MakeEngine, kafka: Kafka):
+def test_without_its_commit_the_newest_step_is_written_again(engine: Engine, kafka: Kafka):
     topic = kafka.create("no-commit", 2)
-    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
-    _steps(engine, "top", FIRST)
+    engine = _with_sink(engine, "top", kafka, topic)
     engine.views.publish_to_topic("top")
     kafka.forget_group("tidemark.top")
     done = engine.views.publish_to_topic("top")
     assert (done.step, done.steps, done.records) == (3, 1, 2)
 
 
-def test_a_topic_that_is_deleted_and_created_again_gets_all_steps(make_engine: MakeEngine, kafka: Kafka):
+def test_a_topic_that_is_deleted_and_created_again_gets_all_steps(engine: Engine, kafka: Kafka):
     topic = kafka.create("created-again", 2)
-    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
-    _steps(engine, "top", FIRST)
+    engine = _with_sink(engine, "top", kafka, topic)
     engine.views.publish_to_topic("top")
     kafka.delete(topic)
     with pytest.raises(SinkError, match="there is no topic 'created-again'"):
@@ -165,12 +207,8 @@ def test_a_topic_that_is_deleted_and_created_again_gets_all_steps(make_engine: M
     assert engine.views.publish_to_topic("top").records == 5
 
 
-def test_a_topic_of_another_table_or_program_is_refused(make_engine: MakeEngine, kafka: Kafka):
+def test_a_topic_of_another_table_or_program_is_refused(engine: Engine, kafka: Kafka):
     topic = kafka.create("taken", 1)
-    other = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
-    engine = _engine(make_engine, TOP, other)
-    _steps(engine, "top", FIRST)
-    engine.advance("sums")
     _with_sink(engine, "top", kafka, topic).views.publish_to_topic("top")
     with pytest.raises(SinkError, match=r"'taken' has the steps of a table with the id .*, and the id of sums is .* to a new topic"):
         _with_sink(engine, "sums", kafka, topic).views.publish_to_topic("sums")
@@ -179,10 +217,9 @@ def test_a_topic_of_another_table_or_program_is_refused(make_engine: MakeEngine,
         _with_sink(engine, "top", kafka, topic).views.publish_to_topic("top")
 
 
-def test_one_process_at_a_time_publishes(make_engine: MakeEngine, kafka: Kafka):
+def test_one_process_at_a_time_publishes(engine: Engine, make_engine: MakeEngine, kafka: Kafka):
     topic = kafka.create("two-publishers", 1)
-    engine, second = (_with_sink(_engine(make_engine, TOP), "top", kafka, topic) for _ in range(2))
-    _steps(engine, "top", FIRST)
+    engine, second = (_with_sink(each, "top", kafka, topic) for each in (engine, _engine(make_engine, TOP)))
 
     def publish_again(point: str) -> None:
         if point == "kafka.before_write":
@@ -194,31 +231,21 @@ def test_one_process_at_a_time_publishes(make_engine: MakeEngine, kafka: Kafka):
     assert engine.views.publish_to_topic("top").records == 5
 
 
-def test_a_missing_topic_is_created_if_the_sink_has_partitions(make_engine: MakeEngine, kafka: Kafka):
-    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, "made-by-sink", partitions=3)
-    _steps(engine, "top", FIRST)
+def test_a_missing_topic_is_created_if_the_sink_has_partitions(engine: Engine, kafka: Kafka):
+    engine = _with_sink(engine, "top", kafka, "made-by-sink", partitions=3)
     assert engine.views.publish_to_topic("top").records == 5
     assert len(kafka.offsets("made-by-sink")) == 3
     assert kafka.configuration("made-by-sink")["cleanup.policy"] == "compact"
 
 
-def test_closed_results_are_records_and_a_correction_names_its_kind(make_engine: MakeEngine, kafka: Kafka):
-    engine = _engine(make_engine, COUNTS)
-    engine = _with_sink(engine, "counts", kafka, kafka.create("counts", 1), key=("k",))
-    _steps(engine, "counts", [[Event("a", 1, 1)], [Event("a", 1, 3 * MINUTE)]])
+def test_closed_results_are_records_and_a_correction_names_its_kind(counts: Engine, kafka: Kafka):
+    engine = _with_sink(counts, "counts", kafka, kafka.create("counts", 1), key=("k",))
     done = engine.views.publish_to_topic("counts")
     _steps(engine, "counts", [[Event("a", 2, 2)], [Event("b", 1, 5 * MINUTE)]])
     assert engine.views.publish_to_topic("counts", done.step).records == 0
     engine.views.publish_to_topic("counts")
     found = [(r.key, (r.headers[CHANGE] or b"").decode(), json.loads(r.value or b"")["n"]) for r in kafka.read("counts")]
     assert found == [(b'{"k":"a"}', "+I", 1), (b'{"k":"a"}', "+U", 2), (b'{"k":"a"}', "+I", 1)]
-
-
-COUNTS = DerivedAsset(
-    name="counts",
-    inputs=("l",),
-    operator=WindowedAggregate(window=Tumbling(size="1 minute"), by="k", aggregates={"n": "count(*)"}, allowed_lateness="1 hour"),
-)
 
 
 def _age(engine: Engine, asset: str) -> None:
@@ -228,9 +255,8 @@ def _age(engine: Engine, asset: str) -> None:
         os.utime(commit, (old, old))
 
 
-def test_a_correction_of_an_old_step_is_published_as_long_as_its_files_exist(make_engine: MakeEngine, kafka: Kafka):
-    engine = _with_sink(_engine(make_engine, COUNTS), "counts", kafka, kafka.create("counts-old", 1), key=("k",))
-    _steps(engine, "counts", [[Event("a", 1, 1)], [Event("a", 1, 3 * MINUTE)]])
+def test_a_correction_of_an_old_step_is_published_as_long_as_its_files_exist(counts: Engine, kafka: Kafka):
+    engine = _with_sink(counts, "counts", kafka, kafka.create("counts-old", 1), key=("k",))
     engine.views.publish_to_topic("counts")
     _age(engine, "counts")
     _steps(engine, "counts", [[Event("a", 2, 2)]])
@@ -238,9 +264,8 @@ def test_a_correction_of_an_old_step_is_published_as_long_as_its_files_exist(mak
     assert [(r.headers[CHANGE] or b"").decode() for r in kafka.read("counts-old")] == ["+I", "+U"]
 
 
-def test_a_step_whose_files_maintenance_has_deleted_is_refused(make_engine: MakeEngine, kafka: Kafka):
-    engine = _with_sink(_engine(make_engine, COUNTS), "counts", kafka, kafka.create("counts-deleted", 1), key=("k",))
-    _steps(engine, "counts", [[Event("a", 1, 1)], [Event("a", 1, 3 * MINUTE)]])
+def test_a_step_whose_files_maintenance_has_deleted_is_refused(counts: Engine, kafka: Kafka):
+    engine = _with_sink(counts, "counts", kafka, kafka.create("counts-deleted", 1), key=("k",))
     engine.views.publish_to_topic("counts")
     before = {*engine.lake.delta("counts").file_uris()}  # pyright: ignore[reportOptionalMemberAccess]
     _steps(engine, "counts", [[Event("a", 2, 2)]])
@@ -250,21 +275,18 @@ def test_a_step_whose_files_maintenance_has_deleted_is_refused(make_engine: Make
         engine.views.publish_to_topic("counts")
 
 
-def test_a_record_that_cannot_be_written_is_an_error_with_the_topic(make_engine: MakeEngine, kafka: Kafka):
-    engine = _engine(make_engine, TOP)
+def test_a_record_that_cannot_be_written_is_an_error_with_the_topic(engine: Engine, kafka: Kafka):
     options = {"kafka.bootstrap.servers": kafka.address, "kafka.max.request.size": "100"}
     engine = replace(engine, sinks={"top": Sink(topic=kafka.create("too-small"), options=options)})
-    _steps(engine, "top", FIRST[:1])
     with pytest.raises(SinkError, match=r"the topic 'too-small' cannot be used: .*RecordTooLarge.* Check the options"):
         engine.views.publish_to_topic("top")
 
 
 @pytest.mark.parametrize("at", [name for name in faults.POINTS if name.startswith("kafka.")])
-def test_rows_without_a_key_are_distinct_from_records_that_a_kill_repeats(make_engine: MakeEngine, kafka: Kafka, at: str):
-    engine = _with_sink(_engine(make_engine, join()), "pairs", kafka, topic := kafka.create(f"pairs-{at}", 2))
-    ends = [Event("z", 1, 90 * MINUTE)]
-    replay(engine, [{"l": [Event("a", 1, 0), Event("a", 2, 0)], "r": [Event("a", 2, 1)]}, {"l": ends, "r": ends}])
-    engine.advance("pairs")
+def test_rows_without_a_key_are_distinct_from_records_that_a_kill_repeats(
+    closed_pairs: Engine, copy_engine: CopyEngine, kafka: Kafka, at: str
+):
+    engine = _with_sink(copy_engine(closed_pairs), "pairs", kafka, topic := kafka.create(f"pairs-{at}", 2))
     rows = engine.views.table("pairs").count()
     _kill_at(engine, at, 1, "pairs")
     engine.views.publish_to_topic("pairs")
@@ -282,21 +304,18 @@ def test_equal_rows_without_a_key_are_numbered(spark: SparkSession):
     assert found == [("+I", '{"k":"a"}', 1), ("+I", '{"k":"a"}', 2), ("+I", '{"k":"b"}', 1), ("-D", '{"k":"a"}', 1)]
 
 
-def test_avro_records_can_be_read_with_the_schema_of_the_table(make_engine: MakeEngine, kafka: Kafka, tmp_path: Path):
+def test_avro_records_can_be_read_with_the_schema_of_the_table(engine: Engine, kafka: Kafka, tmp_path: Path):
     from pyspark.sql.avro.functions import from_avro
 
     topic = kafka.create("avro", 1)
-    engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic, format="avro")
-    _steps(engine, "top", FIRST)
+    engine = _with_sink(engine, "top", kafka, topic, format="avro")
     engine.views.publish_to_topic("top")
     schema = json.dumps({"type": "record", "name": "topLevelRecord", "fields": [{"name": "k", "type": ["string", "null"]}]})
     rows = engine.spark.createDataFrame([(bytes(r.key or b""),) for r in kafka.read(topic)], "key binary")
     assert {row.k for row in rows.select(from_avro("key", schema).alias("x")).select("x.k").collect()} == {"a", "b", "c"}
 
 
-def test_a_broker_that_is_away_is_an_error_with_the_topic(make_engine: MakeEngine, kafka: Kafka):
-    engine = _engine(make_engine, TOP)
-    _steps(engine, "top", FIRST[:1])
+def test_a_broker_that_is_away_is_an_error_with_the_topic(engine: Engine, kafka: Kafka):
     options = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
     away = replace(engine, sinks={"top": Sink(topic="x", options=options)})
     with pytest.raises(SinkError, match=r"the topic 'x' cannot be used: .*Check the options `kafka"):
