@@ -32,8 +32,9 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str], options: di
     The rows of a small query are fetched and written by Arrow as one file, in a third of the time of a write by Spark. A column whose name
     differs from the table's only in case gets the table's name.
     """
-    folder, names = f"{COMMIT_FOLDER}{uuid.uuid4().hex}", {c.lower(): c for c in columns}
-    rows = frame.toDF(*[names.get(c.lower(), c) for c in frame.columns])
+    folder, by_lower_case = f"{COMMIT_FOLDER}{uuid.uuid4().hex}", {c.lower(): c for c in columns}
+    names = [by_lower_case.get(c.lower(), c) for c in frame.columns]
+    rows = frame if names == frame.columns else frame.toDF(*names)
     few = fetched(rows) if is_arrow_type(rows.schema) else None
     if few is None:
         planned(rows).write.options(**_NO_MARKER_FILES).parquet(f"{path}/{folder}")

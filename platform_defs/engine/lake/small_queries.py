@@ -18,9 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    DataType,
-)
+from pyspark.sql.types import DataType, StructType
 
 from platform_defs.engine.formats.values import COMMON_TYPES, parts
 from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows
@@ -57,6 +55,8 @@ _RECORD_BYTES = dict[str, int]()
 """By topic, the mean size of the records that were read last."""
 _ROWS_IN_MEMORY = {"LocalRelation", "OneRowRelation", "Range"}
 _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
+_ROWS: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
+"""The rows of the frames that were made from Arrow, so that no query fetches them again."""
 _ONE_AT_A_TIME = Lock()
 
 
@@ -95,6 +95,9 @@ def collected(frame: DataFrame) -> list[Row]:
 
 def fetched(frame: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow. None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
+    known = _ROWS.get(frame)
+    if known is not None and SMALL_INPUT_BYTES >= 0 and known.num_rows < MOST_FETCHED_ROWS:
+        return known
     small = _small_limited(frame)
     return None if small is None else _fetched(small)
 
@@ -156,7 +159,14 @@ def counted(frame: DataFrame) -> tuple[DataFrame, int]:
 
 def from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
     """A frame of rows that were fetched from another frame, with its schema."""
-    return frame.sparkSession.createDataFrame(rows, all_nullable(frame)) if rows.num_rows else frame.limit(0)
+    return in_memory(frame.sparkSession, rows, all_nullable(frame)) if rows.num_rows else frame.limit(0)
+
+
+def in_memory(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """A frame of rows in memory, fewer than `MOST_FETCHED_ROWS`, with the columns of a schema."""
+    made = spark.createDataFrame(rows, schema)
+    _ROWS[made] = rows
+    return made
 
 
 def record_sizes(topics: Iterable[str], mean_bytes: int) -> None:

@@ -110,6 +110,20 @@ def test_compressed_text_counts_more_than_its_size(spark: SparkSession, tmp_path
         assert small_queries.is_small(spark.read.text(str(path))) == is_small
 
 
+def test_rows_in_memory_are_not_fetched_again(spark: SparkSession, files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, found = counted(files.where("g = 0")), fetched(files.where("g = 0"))
+    assert found is not None
+    with jobs_of(spark) as jobs:
+        again = fetched(rows[0])
+    assert again is not None
+    assert (again.to_pylist(), again.schema, jobs) == (found.to_pylist(), found.schema, [])
+    changed = fetched(rows[0].where("id > 3"))
+    assert changed is not None
+    assert sorted(changed["id"].to_pylist()) == [6, 9], "a frame of other rows is queried"
+    monkeypatch.setattr(small_queries, "MOST_FETCHED_ROWS", 4)
+    assert fetched(rows[0]) is None
+
+
 def test_rows_whose_size_is_unknown_are_not_small(files: DataFrame) -> None:
     assert not small_queries.is_small(files.localCheckpoint())
 
