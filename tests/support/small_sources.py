@@ -17,6 +17,7 @@ from operators.engine_columns import ARRIVAL
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
+from tests.support.plain_replay import Row, is_plain, plain_replay
 
 _RAW_ROW = pa.schema({"k": pa.string(), "v": pa.string(), "ts": pa.string(), "_entry": pa.int32(), ARRIVAL: pa.int64()})
 START = 1_772_323_200_000  # 2026-03-01 00:00:00 UTC
@@ -70,16 +71,24 @@ def land(engine: Engine, name: str, file: str, lines: Iterable[str]) -> Path:
 def replay(engine: Engine, batches: Sequence[Mapping[str, Sequence[Event]]]) -> None:
     """Replay batches. After each, the watermark of each source is one minute behind its newest row."""
     newest = {n: s.max_event_time for n, s in engine.ledger.last().items()}
-    rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in engine.sources}
+    rows: dict[str, list[Row]] = {name: [] for name in engine.sources}
     marks: list[Mapping[str, int]] = []
     for batch in batches:
         for name, events in batch.items():
             known = newest.get(name)
             newest[name] = max([START + e.at for e in events] + ([] if known is None else [known]), default=None)
-            rows[name] += [(e.k, str(e.v), iso(START + e.at), len(marks), n) for n, e in enumerate(events)]
+            rows[name] += [(e.k, e.v, START + e.at, len(marks), n) for n, e in enumerate(events)]
         marks += [{}, {n: t - MINUTE - 1 for n, t in newest.items() if t is not None}]
-    frames = {name: raw_rows(engine.spark, of_source) for name, of_source in rows.items() if of_source}
-    engine.ingestion.replay(frames, marks)
+    if all(is_plain(engine.sources[name]) for name, of_source in rows.items() if of_source):
+        plain_replay(engine, rows, marks)
+    else:
+        replay_as_text(engine, rows, marks)
+
+
+def replay_as_text(engine: Engine, rows: Mapping[str, Sequence[Row]], marks: Sequence[Mapping[str, int]]) -> None:
+    """Replay rows by the engine, which parses and validates them."""
+    text = {name: [(k, str(v), iso(at), *where) for k, v, at, *where in of_source] for name, of_source in rows.items() if of_source}
+    engine.ingestion.replay({name: raw_rows(engine.spark, of_source) for name, of_source in text.items()}, marks)
 
 
 def raw_rows(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
