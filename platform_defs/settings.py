@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 from pydantic import AliasChoices, Field, ValidationError, model_validator
-from pydantic_settings import SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from operators.errors import TidemarkError
 from platform_defs.alert_values import BaseUrl, MailAddresses, ShellCommand, SmtpUrl, Webhook
@@ -172,6 +172,18 @@ class Settings(ShopSettings):
         description="whether an error of your pipeline's code is shown with its traceback, and an error of Spark with its traceback and "
         "its text, which may quote rows",
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take settings from arguments and the environment. Pydantic would look up each one in files too, and there are none."""
+        return init_settings, env_settings
 
     @property
     def landing_root(self) -> str:
