@@ -5,6 +5,7 @@ import gc
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -67,6 +68,8 @@ def _keep_temporary_files_in_memory() -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start the JVM that pytest's processes share, unless no test needs Spark."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background job: tests interrupt processes that they start
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         _keep_temporary_files_in_memory()
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput") and not WITHOUT_SPARK.match(config.option.markexpr):

@@ -96,7 +96,7 @@ def collected(frame: DataFrame) -> list[Row]:
 def fetched(frame: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow. None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
     known = _ROWS.get(frame)
-    if known is not None and SMALL_INPUT_BYTES >= 0 and known.num_rows < MOST_FETCHED_ROWS:
+    if known is not None and known.nbytes <= SMALL_INPUT_BYTES and known.num_rows < MOST_FETCHED_ROWS:
         return known
     small = _small_limited(frame)
     return None if small is None else _fetched(small)
