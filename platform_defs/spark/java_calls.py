@@ -6,13 +6,13 @@ that it passes, and for each object in the JVM that Python no longer needs.
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from threading import Thread
 from typing import Any
 
 from py4j.finalizer import ThreadSafeFinalizer
-from py4j.java_gateway import JavaObject
+from py4j.java_gateway import JavaClass, JavaObject
 from py4j.protocol import ENTRY_POINT_OBJECT_ID, GATEWAY_SERVER_OBJECT_ID, Py4JError, register_input_converter
 
 _MOST_ARGUMENTS = 10
@@ -47,7 +47,7 @@ def delete_all(gateway: Any) -> None:
     waiting = gateway._gateway_client.finalizer_deque
     names += [waiting.pop()[1] for _ in range(len(waiting))]
     with suppress(Py4JError, OSError):
-        _delete(gateway, names)
+        _deletion(gateway)(names)
 
 
 class _Lists:
@@ -73,14 +73,17 @@ class _Lists:
 def _delete_often(gateway: Any, waiting: _Waiting) -> None:
     """Delete the objects that Python no longer needs, many by one call, until the connection ends."""
     with suppress(Py4JError, OSError):
+        delete = _deletion(gateway)
         while True:
             if len(waiting) >= _MANY_OBJECTS:
-                _delete(gateway, [waiting.pop()[1] for _ in range(len(waiting))])
+                delete([waiting.pop()[1] for _ in range(len(waiting))])
             time.sleep(_INTERVAL_S)
 
 
-def _delete(gateway: Any, names: Iterable[str]) -> None:
-    """Delete objects of the JVM, as Py4J does it for a single one."""
+def _deletion(gateway: Any) -> Callable[[Iterable[str]], None]:
+    """A function that deletes objects of the JVM, as Py4J does it for a single one. What it needs there is looked up once."""
     server: Any = JavaObject(GATEWAY_SERVER_OBJECT_ID, gateway._gateway_client)
-    as_list = gateway.jvm.org.apache.hadoop.util.StringUtils.getStringCollection
-    server.getGateway().getBindings().keySet().removeAll(as_list(",".join(set(names) - _OF_THE_SERVER)))
+    remove_all = server.getGateway().getBindings().keySet().removeAll
+    # an attribute of `gateway.jvm` would be a call for each part of the name, and the JVM would search all JARs for the first ones
+    as_list: Any = JavaClass("org.apache.hadoop.util.StringUtils", gateway._gateway_client).getStringCollection
+    return lambda names: remove_all(as_list(",".join(set(names) - _OF_THE_SERVER)))

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,6 +55,7 @@ QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers of exception texts, which may quote rows. They are not needed, since the caller gets the exception itself."""
 
 
+_MOST_COLUMNS = 2_000
 _CLASSES_BY_NAME = ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils")
 """The classes that PySpark looks up by their short names for every column expression. The JVM would search all JARs each time."""
 
@@ -72,7 +74,10 @@ class ClusterError(TidemarkError, ValueError):
 
 
 class _Members:
-    """A class in the JVM whose members are looked up once: PySpark looks up the same functions for every column expression."""
+    """A class in the JVM whose members are looked up once: PySpark looks up the same functions for every column expression.
+
+    The columns that `col` returns are kept by their names: they never change, and are a seventh of all calls into the JVM.
+    """
 
     def __init__(self, java_class: Any) -> None:
         self._class = java_class
@@ -81,6 +86,8 @@ class _Members:
         if name.startswith("_"):
             raise AttributeError(name)
         member = getattr(self._class, name)
+        if name == "col":
+            member = lru_cache(_MOST_COLUMNS)(member.__call__)  # the method, since Py4J asks the JVM for the text of a member's `__doc__`
         setattr(self, name, member)
         return member
 

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import pyarrow as pa
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -41,6 +42,11 @@ def all_nullable(frame: DataFrame) -> StructType:
     return cast(StructType, nullable(frame.schema))
 
 
+def java_class(session: SparkSession, name: str) -> Any:
+    """A class in the JVM. Py4J's own attribute access would make a call for each part of the name."""
+    return JavaClass(name, cast(Any, session)._jvm._gateway_client)
+
+
 @contextmanager
 def _result_of(server: Any, frame: DataFrame) -> Iterator[None]:
     """Read the rows that a thread of the JVM serves while the block runs. An error of that thread replaces an error of the reader."""
@@ -51,7 +57,7 @@ def _result_of(server: Any, frame: DataFrame) -> Iterator[None]:
         failed = error
     try:
         with unwrap_spark_exception():
-            server.getResult(cast(Any, frame.sparkSession)._jvm.scala.concurrent.duration.Duration.create(_END_S, "s"))
+            server.getResult(java_class(frame.sparkSession, "scala.concurrent.duration.Duration").create(_END_S, "s"))
     except Py4JJavaError as error:
         if error.java_exception.getClass().getSimpleName() == "TimeoutException":
             raise LakeError.query_ended() from failed
@@ -60,4 +66,4 @@ def _result_of(server: Any, frame: DataFrame) -> Iterator[None]:
         raise failed
 
 
-__all__ = ["all_nullable", "arrow_rows"]
+__all__ = ["all_nullable", "arrow_rows", "java_class"]

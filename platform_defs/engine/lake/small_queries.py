@@ -13,7 +13,6 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -21,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from platform_defs.engine.formats.values import COMMON_TYPES, parts
-from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows
+from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows, java_class
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
@@ -270,9 +269,9 @@ def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
     copy = small_session(session)
     j_session = cast(Any, copy)._jsparkSession
     if tables and j_session.sharedState().cacheManager().isEmpty():
-        replacements: Any = _java_class(copy, "scala.collection.immutable.HashMap")()
+        replacements: Any = java_class(copy, "scala.collection.immutable.HashMap")()
         for table in tables:
-            whole = _java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, table)
+            whole = java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, table)
             replacements = replacements.updated(table, whole)
         plan = plan.transformUp(replacements)  # a Scala map is a partial function
     return _frame_of(copy, plan)
@@ -280,10 +279,5 @@ def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
 
 def _frame_of(session: SparkSession, plan: Any) -> DataFrame:
     """The frame of an analyzed plan."""
-    j_frame = _java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(cast(Any, session)._jsparkSession, plan)
+    j_frame = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(cast(Any, session)._jsparkSession, plan)
     return DataFrame(j_frame, session)
-
-
-def _java_class(session: SparkSession, name: str) -> Any:
-    """A class in the JVM. Py4J's own attribute access would make a call for each part of the name."""
-    return JavaClass(name, cast(Any, session)._jvm._gateway_client)

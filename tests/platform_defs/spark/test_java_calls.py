@@ -43,6 +43,17 @@ def test_thirty_columns_are_passed_with_few_calls(spark: SparkSession, calls: li
     assert selected.columns == [f"c{n}" for n in range(30)]
 
 
+def test_a_column_of_a_name_is_made_once(spark: SparkSession, calls: list[str]) -> None:
+    F.col("made once")
+    calls.clear()
+    columns = [F.col("made once") for _ in range(10)]
+    assert calls == []
+    frame = spark.range(2).select(F.col("id").alias("made once"))
+    assert [tuple(row) for row in frame.select(*[c.alias(f"c{n}") for n, c in enumerate(columns)]).where(columns[0] > 0).collect()] == [
+        (1,) * 10
+    ]
+
+
 def test_objects_are_deleted_with_one_call_for_many(spark: SparkSession, calls: list[str]) -> None:
     frames = [spark.range(n) for n in range(1_000)]
     names = {cast(Any, frame)._jdf._target_id for frame in frames}
