@@ -6,7 +6,7 @@ the row) and `arrival` (the row's position in the batch). (`seq`, `arrival`) ide
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import AtomicType, VariantType
+from pyspark.sql.types import ArrayType, AtomicType, DataType, StructType, VariantType
 
 from operators.columns import temporary
 
@@ -38,11 +38,20 @@ def plain(frame: DataFrame) -> DataFrame:
 
 
 def tie_breakers(rows: DataFrame) -> list[Column]:
-    """The columns that order rows of equal time: `seq` and `arrival`, or if a frame has none, every column of an atomic type.
+    """The columns that order rows of equal time: `seq` and `arrival`, or if a frame has none, every column that can be ordered.
 
     Of these columns, `event_time` comes first: of two rows of a table, that with the later event time is the newer one.
     """
     if {SEQ, ARRIVAL} <= {*rows.columns}:
         return [F.col(SEQ), F.col(ARRIVAL)]
-    atomic = [f.name for f in rows.schema.fields if isinstance(f.dataType, AtomicType) and not isinstance(f.dataType, VariantType)]
-    return [F.col(f"`{name}`") for name in sorted(atomic, key=lambda name: name != EVENT_TIME)]
+    ordered = [f for f in rows.schema.fields if _can_be_ordered(f.dataType)]
+    return [F.col(f"`{f.name}`") for f in sorted(ordered, key=lambda f: (f.name != EVENT_TIME, not isinstance(f.dataType, AtomicType)))]
+
+
+def _can_be_ordered(kind: DataType) -> bool:
+    """Whether Spark can order values of a type: it cannot if there is a map or a variant in it."""
+    if isinstance(kind, ArrayType):
+        return _can_be_ordered(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(_can_be_ordered(field.dataType) for field in kind.fields)
+    return isinstance(kind, AtomicType) and not isinstance(kind, VariantType)

@@ -76,13 +76,14 @@ class Advance:
         """
         with self.reading.lake.writer(self.asset.name, purpose):
             self.recover()
-            head = self.reading.ledger.head
-            decide_lateness(self.reading, self.asset, head)
+            reading = self.reading.on_one_ledger()
+            head = reading.ledger.head
+            decide_lateness(reading, self.asset, head)
             while (step := self.pinned().next(head, until)) is not None:
                 yield step
                 if purpose == "stream" and (waiting := self.reading.lake.asking(self.asset.name)) is not None:
                     raise LakeBusy.asked(self.asset.name, waiting)
-            show(self.reading, self.asset, head)
+            show(reading, self.asset, head)
 
     @property
     def strategy(self) -> Strategy:

@@ -5,6 +5,8 @@ computes it again. No other table reads it. The first commit after a result is f
 trigger, the table is not changed any more.
 """
 
+from typing import Any
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -29,26 +31,32 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     operator = asset.operator
     if not isinstance(operator, Early) or operator.early is None or operator.emits.upserts:
         return
-    shown_at, now = reading.lake.newest(asset.early, SHOWN), stored_progress(reading.lake, asset)
-    closed_to = now.closed_to
+    now = stored_progress(reading.lake, asset)
+    closed_to, shown_at = now.closed_to, last_shown(reading, asset)
     at = {"seq": head, "closed_to": closed_to, "operator": identity_of(asset), "generation": now.generation}
-    if (
-        not head
-        or (shown_at is not None and shown_at.value == at)
-        or not (now.step or all(of.is_readable(reading.lake) for of in reading.inputs_of(asset)))
-    ):
+    if not head or shown_at == at or not (now.step or all(of.is_readable(reading.lake) for of in reading.inputs_of(asset))):
         return
-    made_by = None if shown_at is None else (shown_at.value["operator"], shown_at.value.get("generation", 0))
+    made_by = None if shown_at is None else (shown_at["operator"], shown_at.get("generation", 0))
     if made_by != (at["operator"], at["generation"]):  # the trigger cannot compare with results of another operator or of an emptied table
         shown_at = None
     fresh = _so_far(reading, asset, operator, closed_to, head)
     shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if shown_at else fresh.limit(0)
-    last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at.value
+    last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at
     times, former = ((found["closed_to"], _clock(reading, found["seq"])) for found in (at, last))
     results = _windows(operator).results(operator.early, fresh, shown, times, before=former)
     point("early.before_commit")
     reading.lake.overwrite(results, asset.early, {SHOWN: at})
     point("early.after_commit")
+
+
+def last_shown(reading: Reading, asset: DerivedAsset) -> dict[str, Any] | None:
+    """The metadata of the last early results; None if there are none.
+
+    If the operator had no trigger for a while, a summary of the ledger can have replaced the batch of the last ones. Then the trigger has
+    nothing to compare with.
+    """
+    found = reading.lake.newest(asset.early, SHOWN)
+    return None if found is None or found.value["seq"] < reading.ledger.history.summarized else found.value
 
 
 def _windows(operator: Early) -> ShownWindows:

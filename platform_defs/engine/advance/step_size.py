@@ -26,7 +26,9 @@ def changes_something(ledger: History, asset: DerivedAsset, after: int, head: in
 
 
 def _accepted(ledger: History, asset: DerivedAsset, after: int, head: int) -> list[pa.ChunkedArray]:
-    return [source.table(["accepted"], after, head)["accepted"] for source in _sources(ledger, asset)]
+    """The accepted rows of each source's batches; summarized batches change nothing any more."""
+    since = max(after, ledger.summarized)
+    return [source.table(["accepted"], since, head)["accepted"] for source in _sources(ledger, asset)]
 
 
 def _sources(ledger: History, asset: DerivedAsset) -> list[SourceHistory]:

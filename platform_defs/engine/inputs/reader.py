@@ -68,7 +68,7 @@ class Reading:
     ledger: Ledger
     sources: Mapping[str, SourceContract]
     assets: Mapping[str, DerivedAsset]
-    _timelines: dict[str, Timeline] = field(default_factory=dict, compare=False)
+    _timelines: dict[str, tuple[int, Timeline]] = field(default_factory=dict, compare=False)
 
     def pinned(self, *assets: str) -> "Reading":
         """A snapshot of the inputs: first of the given assets' tables, then of the ledger, then of all other tables.
@@ -142,28 +142,34 @@ class Reading:
 
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see. Only new batches are computed."""
-        of = self.input_named(name)
-        return self._cached(f"seen:{name}", lambda known, history: of.timeline(history, known, self.operator_timeline))
+        of, reading = self.input_named(name), self.on_one_ledger()
+        return reading._cached(f"seen:{name}", lambda known, history: of.timeline(history, known, reading.operator_timeline))
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
+        reading = self.on_one_ledger()
 
         def extended(known: Timeline, _: History) -> Timeline:
-            return watermarks.of_operator([self.timeline(name) for name in waited_for(asset)], known)
+            return watermarks.of_operator([reading.timeline(name) for name in waited_for(asset)], known)
 
-        return self._cached(f"own:{asset.name}", extended, asset)
+        return reading._cached(f"own:{asset.name}", extended, asset)
+
+    def on_one_ledger(self) -> "Reading":
+        """This reading on a snapshot of the ledger, so that a summary that maintenance commits meanwhile is used everywhere or nowhere."""
+        return replace(self, ledger=LedgerView.of(self.ledger))
 
     def _cached(self, key: str, extend: Callable[[Timeline, History], Timeline], asset: DerivedAsset | None = None) -> Timeline:
         """A cached timeline, extended to the ledger's head.
 
-        It is computed again if the ledger is shorter than the cache, or has a summary of later batches.
+        It is computed again if the ledger is shorter than the cache, or begins with another summary: a timeline has no value before it.
         """
         history = self.ledger.history
-        known = self._timelines.get(key, NOTHING)
-        if not max(1, history.summarized) < len(known.after) <= history.head + 1:
+        summarized, known = self._timelines.get(key, (-1, NOTHING))
+        if summarized != history.summarized or len(known.after) > history.head + 1:
             known = self._after_summary(history, asset)
         if len(known.after) != history.head + 1:
-            known = self._timelines[key] = extend(known, history)
+            known = extend(known, history)
+            self._timelines[key] = history.summarized, known
         return known
 
     def _after_summary(self, history: History, asset: DerivedAsset | None) -> Timeline:

@@ -1,6 +1,9 @@
 """The order of the ledger's batches: numbers have no gaps, times increase, and no watermark decreases."""
 
+from contextlib import suppress
+
 from platform_defs.engine.ledger.rows import Entry, SourceEntry
+from platform_defs.engine.ledger.summary import Summary
 
 
 def why_not_next(entry: Entry, head: int, before: int | None, last: dict[str, SourceEntry]) -> str | None:
@@ -14,7 +17,7 @@ def why_not_next(entry: Entry, head: int, before: int | None, last: dict[str, So
     """
     seq, now = entry[0].seq, entry[0].ingested_at
     if all(row.kind == "summary" for row in entry) and not head:
-        return None
+        return _why_damaged(entry)
     if seq != head + 1:
         return f"it follows batch {head}, so batches between them are missing"
     if len({row.source for row in entry}) < len(entry):
@@ -28,3 +31,13 @@ def _why_decreasing(row: SourceEntry, last: SourceEntry | None) -> str | None:
     if last is None or last.watermark is None or (row.watermark is not None and row.watermark >= last.watermark):
         return None
     return f"the watermark of {row.source!r} decreases from {last.watermark} to {row.watermark}"
+
+
+def _why_damaged(rows: Entry) -> str | None:
+    """Why the rows of a summary cannot be read; None if they can."""
+    with suppress(ValueError):
+        [text] = {row.summary or "" for row in rows}
+        summary = Summary.parsed(text)
+        if summary.upto == rows[0].seq and {*summary.sources} <= {row.source for row in rows}:
+            return None
+    return "its summary of the batches before it is damaged"

@@ -44,7 +44,7 @@ class ChangelogRetention:
         kept_from = None if known is None else f"step {known}"
         if self.retention is None:
             return None if known is None else Removal(kept_from=kept_from)
-        old = self._last_old_step(self.reading.ledger.now() - self.retention)
+        old = self._last_old_step(self.reading.ledger.wall_clock() - self.retention)
         floor, why = self._floor(old)
         if floor <= (known or 0) or not (changes := self._changes_upto(floor)):
             return Removal(kept_from=kept_from, held_back=why)

@@ -1,12 +1,15 @@
 """Retention of the ledger: replace its oldest batches by a summary.
 
-A batch may only leave if nothing reads its times and watermarks any more. These decide which rows of the batch are late, so its rows must
-have left the event logs of all sources. And each table must have handled the batch, and have closed all results up to its watermark.
+A batch can be summarized only when its times and watermarks are no longer needed. They decide which rows of the batch are late, so its
+rows must have left the event logs of all sources. And each table must have handled the batch, and have closed all results up to its
+watermark.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from deltalake.exceptions import DeltaError
 
 from assets.contracts import DerivedAsset
 from operators.contract import Early
@@ -23,6 +26,7 @@ from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.inputs.result_rows import late_results
 from platform_defs.engine.inputs.waited_for import late_key, watermark_key
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.summarize import summary_of
 from platform_defs.engine.ledger.summary import LateRange
@@ -54,7 +58,7 @@ class LedgerRetention:
             return Removal(kept_from=kept_from)
         try:
             upto, why = min([(old, None), *self._limits(old)], key=lambda limit: limit[0])
-        except (ProgressError, LedgerError, OperatorError) as error:
+        except (ProgressError, LedgerError, OperatorError, LakeError, DeltaError) as error:
             return Removal(kept_from=kept_from, held_back=str(error))
         rows = history.rows_upto(upto) - sum(of.range(0, upto)[1] > 0 for of in history.sources.values())
         if upto <= history.summarized or not rows:
@@ -64,7 +68,7 @@ class LedgerRetention:
     def remove(self, planned: Removal) -> Removal:
         """Replace the planned batches. The caller holds the ledger's lock.
 
-        What was planned stays valid: nobody goes back to a batch that has been handled, and whose rows have been removed.
+        What was planned stays valid: a batch that all tables have handled, and whose rows were removed, is never read again.
 
         Raises:
             LakeError: another writer has committed to the ledger.
@@ -88,7 +92,7 @@ class LedgerRetention:
         """The last batch of the days before those that are kept."""
         ledger = self.reading.ledger
         first, times = ledger.processing_times(ledger.head)
-        before = (ledger.now() - retention) // DAY_MS * DAY_MS
+        before = (ledger.wall_clock() - retention) // DAY_MS * DAY_MS
         return first + bisect_right(range(len(times)), before - 1, key=lambda n: times[n].as_py())
 
     def _limits(self, old: int) -> Iterator[tuple[int, str | None]]:
@@ -128,12 +132,12 @@ class LedgerRetention:
         yield from self._unread_steps(asset, now)
         is_read = any(name in reader.inputs for reader in self.reading.assets.values())
         if operator.emits.upserts and is_read and (applied := lake.newest(name, APPLIED)) is not None:
-            yield applied.value["seq"], f"{name}, which other tables read, has no later step than that of batch {applied.value['seq']}"
+            yield applied.value["seq"], f"{name}, which other tables read, has its last step at batch {applied.value['seq']}"
         if isinstance(operator, Early) and operator.early is not None and (shown := lake.newest(asset.early, SHOWN)) is not None:
             yield shown.value["seq"], f"early results of {name} are those of batch {shown.value['seq']}"
 
     def _unread_steps(self, asset: DerivedAsset, now: Progress) -> Iterator[tuple[int, str]]:
-        """The limits of steps that a table has to read: it has waited since the batch of the first one."""
+        """The limits of steps that a table has to read: the ledger is kept from the batch of the first unread step on."""
         lake, reads = self.reading.lake, asset.operator.reads
         if reads.closes_ranges and not unread_corrections(position_of(self.reading, asset, now)):
             return

@@ -36,7 +36,7 @@ class QuarantineRetention:
         kept_from = None if known is None else str(day_of(known * DAY_MS))
         if self.retention is None:
             return None if known is None else Removal(kept_from=kept_from)
-        first = (self.reading.ledger.now() - self.retention) // DAY_MS
+        first = (self.reading.ledger.wall_clock() - self.retention) // DAY_MS
         found = sql_rows(lake, {"rejected": table}, f"SELECT count(*) AS rows FROM rejected WHERE {_rejected_before(first)}").to_pylist()
         if (known is not None and first <= known) or not found[0]["rows"]:
             return Removal(kept_from=kept_from)

@@ -77,7 +77,7 @@ def test_consecutive_windows_without_an_intermediate_table_are_corrected(make_en
     [
         ({"then": COUNT}, "an operator over the windows that its rows have, such as TopK without `window`"),
         ({"of": replace(COUNT, window=Session(gap="1 minute"))}, r"final at `result_time` \(not sessions\)"),
-        ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results, whose results"),
+        ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results or purging, whose results"),
     ],
 )
 def test_illegal_consecutive_operators_are_refused(spec: dict[str, Any], why: str) -> None:

@@ -254,11 +254,9 @@ SUMMARIZED = source_entry("l", 3, kind="summary", summary=SUMMARY)
 DAMAGED = [
     Damage("a missing batch after a summary", [(SUMMARIZED,), (source_entry("l", 5),)], "batch 5: it follows batch 3"),
     Damage("a summary after a batch", [(source_entry("l", 1),), (SUMMARIZED,)], "batch 3: it follows batch 1"),
-    Damage("a damaged document", [(replace(SUMMARIZED, summary="{"),)], "batch 3: its rows contradict each other"),
-    Damage(
-        "two documents", [(SUMMARIZED, replace(SUMMARIZED, source="r", summary=Summary(3, 2, {}).text))], "its rows contradict each other"
-    ),
-    Damage("a missing row", [(replace(SUMMARIZED, summary=Summary(3, 1, {"r": SourceSummary()}).text),)], "its rows contradict each other"),
+    Damage("a damaged document", [(replace(SUMMARIZED, summary="{"),)], "batch 3: its summary of the batches before it is damaged"),
+    Damage("two documents", [(SUMMARIZED, replace(SUMMARIZED, source="r", summary=Summary(3, 2, {}).text))], "batch 3: its summary"),
+    Damage("a missing row", [(replace(SUMMARIZED, summary=Summary(3, 1, {"r": SourceSummary()}).text),)], "batch 3: its summary"),
     Damage("a watermark that decreases", [(replace(SUMMARIZED, watermark=9),), (source_entry("l", 4, watermark=8),)], "from 9 to 8"),
 ]
 

@@ -11,16 +11,19 @@ from deltalake import Transaction, write_deltalake
 from deltalake.transaction import CommitProperties
 
 from assets.contracts import DerivedAsset
-from operators import Session, TopN, Tumbling, WindowedAggregate
+from operators import Deduplicate, Session, TopN, Tumbling, WindowedAggregate
 from operators.triggers import EveryStep
 from platform_defs.engine import Engine
-from platform_defs.engine.advance.early_results import SHOWN
+from platform_defs.engine.advance.early_results import SHOWN, last_shown
+from platform_defs.engine.advance.step_size import changes_something
 from platform_defs.engine.inputs.changelog_reader import APPLIED
+from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.reader import DECIDED
 from platform_defs.engine.inputs.result_rows import late_results
 from platform_defs.engine.inputs.retained import Cut, write_totals
 from platform_defs.engine.lake.commits import APPLICATION, RETENTION, once
 from platform_defs.engine.lake.sql_rows import sql_rows
+from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.watermarks import LateResults
 from platform_defs.engine.operations.decision_retention import DecisionRetention
 from platform_defs.engine.operations.ledger_retention import LedgerRetention
@@ -167,7 +170,7 @@ CASES = [
         2,
         "best has not read all steps of top yet",
     ),
-    HeldBack("an upserted table that others read", _upserted, 2, "top, which other tables read, has no later step than that of batch 2"),
+    HeldBack("an upserted table that others read", _upserted, 2, "top, which other tables read, has its last step at batch 2"),
     HeldBack("early results", _shown, 3, "early results of counts are those of batch 3"),
     HeldBack("tables outside of the pipeline", _outside, None, "table left is in the lake but not in the pipeline"),
     HeldBack(
@@ -303,3 +306,108 @@ def test_lateness_decisions_leave_with_their_rows(engine: Engine, at: str | None
 def test_lateness_decisions_stay_while_a_log_has_all_of_its_rows(engine: Engine) -> None:
     new = _with_steps(_without_retention(engine), (VISITS, {}))
     assert DecisionRetention(new.pending.reading, VISITS).plan() is None
+
+
+def _with_idle_source(engine: Engine, clock: Clock) -> tuple[Engine, Callable[[], None]]:
+    """An engine whose table has passed the watermark of an idle source, and a function that makes maintenance replace batches 1 to 5."""
+    for by_source in (
+        {"l": {"watermark": START + HOUR}, "r": {"watermark": START}},
+        {"r": {"kind": "inactive", "idle": True, "watermark": START}},
+        {"l": {"watermark": START + 9 * HOUR}},
+        *[{"r": {"watermark": START + HOUR, "idle": False}}] * 3,
+    ):
+        commit_batch(engine, by_source)
+        clock.pass_ms(DAY)
+    for name in engine.sources:
+        remove_rows(engine, name, day=9)
+    commit_step(engine, "pairs", closed_to=START + 9 * HOUR)
+
+    def summarize() -> None:
+        other = retention(reopened(engine))
+        planned = other.plan()
+        assert planned is not None
+        assert other.remove(planned).number == 5
+
+    return reopened(engine), summarize
+
+
+def test_a_snapshot_before_a_summary_and_one_after_it_do_not_share_watermarks(tmp_path: Path, clock: Clock) -> None:
+    engine, summarize = _with_idle_source(bare_engine(tmp_path, clock, SOURCES[:2], [PAIRS]), clock)
+    reading = engine.pending.reading
+    before = reading.pinned()
+    summarize()
+    after = reading.pinned()
+    assert (before.ledger.history.summarized, after.ledger.history.summarized) == (0, 5)
+    assert [after.timeline(name).after[6] for name in ("l", "r")] == [START + 9 * HOUR, START + HOUR]
+    for one in (before, after, before, reading.pinned()):
+        assert [one.operator_timeline(PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2
+
+
+def test_a_summary_that_is_committed_during_a_look_up_changes_no_watermark(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, summarize = _with_idle_source(bare_engine(tmp_path, clock, SOURCES[:2], [PAIRS]), clock)
+    reading, looks, history = engine.pending.reading, list[int](), Ledger.history.fget
+    assert history is not None
+
+    def looked_at(ledger: Ledger) -> Any:
+        looks.append(1)
+        if len(looks) == 2 and ledger is reading.ledger:
+            summarize()
+        return history(ledger)
+
+    for n in range(2):
+        monkeypatch.setattr(Ledger, "history", property(looked_at))
+        assert [reading.operator_timeline(PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2, n
+        monkeypatch.undo()
+
+
+def test_the_time_is_that_of_the_wall_clock_also_after_it_was_ahead(tmp_path: Path, clock: Clock) -> None:
+    engine = bare_engine(tmp_path, clock, SOURCES[:1], [])
+    now = clock.now
+    for ahead in (0, 30_000 * DAY, 0):
+        clock.now = now + ahead
+        commit_batch(engine, {"l": {"watermark": START}})
+    remove_rows(engine, "l", day=9)
+    assert retention(engine, 2 * DAY).plan() == Removal(kept_from=None)
+
+
+def test_a_table_whose_log_is_damaged_holds_back_only_the_ledger(engine: Engine) -> None:
+    log = Path(engine.lake.path("foreign")) / "_delta_log"
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.json").write_text("{torn")
+    planned = retention(engine).plan()
+    assert planned is not None
+    assert (planned.number, planned.rows) == (None, 0)
+    assert "foreign" in (planned.held_back or "")
+
+
+def test_early_results_are_shown_anew_if_the_ledger_has_lost_the_batch_of_the_last_ones(engine: Engine) -> None:
+    assert isinstance(COUNTS.operator, WindowedAggregate)
+    without = replace(COUNTS, operator=replace(COUNTS.operator, early=None))
+    commit(engine, COUNTS.early, {SHOWN: {"seq": 2, "closed_to": START + DAY, "operator": identity_of(COUNTS), "generation": 0}})
+    other = retention(replace(engine, assets={**engine.assets, "counts": without}, earlier=None))
+    planned = other.plan()
+    assert planned is not None
+    assert other.remove(planned).number == 4
+    reading = reopened(engine).pending.reading
+    assert last_shown(reading, COUNTS) is None
+    commit(engine, COUNTS.early, {SHOWN: {"seq": 4, "closed_to": START + DAY, "operator": identity_of(COUNTS), "generation": 0}})
+    assert (last_shown(reading, COUNTS) or {})["seq"] == 4
+
+
+def test_a_summary_makes_no_table_stale(tmp_path: Path, clock: Clock) -> None:
+    operator = Deduplicate(by="k", keep="last", ttl="1 hour", after_ttl="retract")
+    table = DerivedAsset(name="t", inputs=("q",), operator=operator)
+    engine = bare_engine(tmp_path, clock, [SOURCES[0], source("q")], [table])
+    commit_batch(engine, {"l": {"watermark": START}, "q": {"kind": "inactive", "idle": True}})
+    commit_step(engine, "t")
+    for day in range(1, 6):
+        commit_batch(engine, {"l": {"watermark": START + day * DAY}})
+        clock.pass_ms(DAY)
+    remove_rows(engine, "l", day=9)
+    planned = retention(engine).plan()
+    assert planned is not None
+    assert retention(engine).remove(planned).number == 5
+    one = reopened(engine)
+    assert not changes_something(one.ledger.history, table, 1, one.ledger.head)
