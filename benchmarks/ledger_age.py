@@ -111,7 +111,7 @@ def run(work: Path, batches: int, kept: int | None = None) -> dict[str, float]:
     Args:
         work: the folder for the ledger.
         batches: the number of batches.
-        kept: how many of the newest batches are kept beside a summary of the others; None for a ledger without a summary.
+        kept: how many of the newest batches are kept (the others are summarized); None for a ledger without a summary.
     """
     root = work / (f"ledger-age-{batches}" if kept is None else f"ledger-age-{batches}-kept-{kept}")
     if not (root / "ledger").exists():

@@ -40,8 +40,8 @@ class Consecutive:
     then: Operator
 
     def __post_init__(self) -> None:
-        is_shown_before_its_end = getattr(self.of, "early", None) or getattr(self.of, "purging", None)
-        if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or is_shown_before_its_end:
+        emits_before_window_end = getattr(self.of, "early", None) or getattr(self.of, "purging", None)
+        if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or emits_before_window_end:
             legal = (
                 "an operator of closed ranges, without early results or purging, whose results are final at `result_time` (not sessions)"
             )

@@ -94,7 +94,7 @@ class ProcessWindow(WindowedOperator):
 
     @property
     def result_key(self) -> tuple[str, ...]:
-        """One result for each key and window, and each firing; with `rows`, none: a window can have several results."""
+        """Key, window and firing. Empty with `rows`, because a window can then have several results."""
         return () if self.rows else (*self.key, *self.bounds)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:

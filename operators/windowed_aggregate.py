@@ -68,7 +68,7 @@ class WindowedAggregate(WindowedOperator):
         grouping_sets: some of the key columns each, as SQL's GROUPING SETS: one result for each set, its key and its window, in which
             the other key columns are null. `grouping_id` (bigint) says which set a result belongs to: its bits are those of the key
             columns, the first column the highest, 1 for a column that is left out. Not for sessions, nor with early results.
-        purging: when a window adds a result of the rows since its last one, and forgets these rows: at every so many rows (`EveryRows`) or
+        purging: when a window emits the result of the rows since its last firing and clears them: after every `n` rows (`EveryRows(n)`) or
             at every multiple of an interval of event time (`EveryInterval`), and at its end; None for one result of all rows. Not for
             sessions. See [purging](windows.md#purging).
 

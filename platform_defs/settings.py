@@ -182,7 +182,10 @@ class Settings(ShopSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take settings from arguments and the environment. Pydantic would look up each one in files too, and there are none."""
+        """Read settings only from arguments and the environment.
+
+        There are no settings files, so searching them would only cost time.
+        """
         return init_settings, env_settings
 
     @property

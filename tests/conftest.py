@@ -85,7 +85,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect tests without garbage collections, which find no garbage in 7,000 imported modules, and leave these out of later ones."""
+    """Switch the garbage collector off while tests are collected, and exclude the imported modules from later collections."""
     gc.disable()
     try:
         return (yield)

@@ -12,13 +12,13 @@ BETWEEN_PROCESSES = " between processes"
 MOST_GROWTH = 1.15
 """How much the memory of the stream may grow from the first third of the samples to the last."""
 SHORTEST_PROCESS_S = 300.0
-"""Growth of memory counts in a process of the stream that lasts as long: it begins with nothing."""
+"""Memory growth is checked only in stream processes that ran at least this long, because a young process always grows."""
 MOST_FILES = 5 * MANY_FILES
 """The most data files in the newest versions of the five tables: a table with `MANY_FILES` is compacted."""
 OUTSIDE_MB, OUTSIDE_EXECUTOR_MB = 1_024, 512
 """How much resident memory the driver's JVM, and that of an executor, may have beside their heaps."""
 BEHIND_S, MOST_MORE_BEHIND = 20.0, 1.5
-"""The ledger may be as many seconds of the rate behind the broker in the last third (median), or as many times as long as in the first."""
+"""In the last third the ledger may be this many seconds behind (median), or this many times as far behind as in the first third."""
 WARM_UP_S = 360.0
 """The warm-up, at most half of the run: Spark's Kafka connector keeps idle consumers, and what they have fetched, for five minutes."""
 

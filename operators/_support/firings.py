@@ -1,4 +1,6 @@
-"""The firings of windows whose trigger purges: each row is in one result of each of its windows, that of the next firing.
+"""Firings of windows with a purging trigger.
+
+A row is in exactly one firing of each of its windows: the next one after it reaches the window.
 
 A firing must not depend on where steps are cut, so it depends only on the rows and on the watermarks before their batches. A row reaches
 its windows when the watermark reaches its time; a row behind the watermark does so 1 ms later, as its batch arrives at that watermark. So
@@ -24,7 +26,7 @@ from operators.windows import END, AnyWindow, Session, since_last_multiple
 FIRING = "firing"
 """The column of a result that counts the firings of its key and window, from 1."""
 FIRED_AT = temporary("fired_at")
-"""When a row's firing is final, in epoch ms of the watermark."""
+"""The watermark (epoch ms) at which the row's firing is final."""
 _REACHED_AT, _IS_LATE, _PART = temporary("reached_at"), temporary("is_late"), temporary("part")
 Purging = EveryRows | EveryInterval
 """The triggers that can purge."""
@@ -35,11 +37,15 @@ def check_purging(trigger: Purging | None, window: AnyWindow, early: Trigger | N
     if trigger is None:
         return
     if early is not None:
-        raise OperatorError.bad_value("early", early, "None with `purging`, which adds the results of open windows to the table")
+        raise OperatorError.bad_value("early", early, "None with `purging`: the table already has results of open windows")
     if not isinstance(trigger, EveryRows | EveryInterval):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OperatorError.bad_value("purging", trigger, "EveryRows, EveryInterval: others depend on where steps are cut")
+        legal = "EveryRows or EveryInterval; other triggers fire once for each step, so a backfill would have other results"
+        raise OperatorError.bad_value("purging", trigger, legal)
     if isinstance(trigger, EveryInterval) and trigger.by == "processing":
-        legal = "an interval of event time: no watermark says when a result by the clock is final; read a source with processing time"
+        legal = (
+            "an interval of event time. A processing-time interval fires by the clock, but results become final by the watermark; "
+            "use a source whose event time is the processing time"
+        )
         raise OperatorError.bad_value("purging", trigger, legal)
     if isinstance(window, Session):
         legal = "None for sessions: the bounds of a session are not known before its end, so its increments could not be added up"
@@ -52,7 +58,10 @@ def purged_reads(reads: ByTimeRange, allowed_lateness: int) -> ByTimeRange:
 
 
 def reached_at(frame: DataFrame, time: Column) -> Column:
-    """The watermark, in epoch ms, at which a row reaches its windows: its time, but at the earliest 1 ms after that before its batch."""
+    """The watermark, in epoch ms, at which a row reaches its windows.
+
+    It is the row's time, or 1 ms after the watermark before its batch, whichever is later.
+    """
     return F.greatest(millis(time), millis(F.col(WATERMARK)) + 1) if WATERMARK in frame.columns else millis(time)
 
 

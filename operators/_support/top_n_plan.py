@@ -95,7 +95,8 @@ class TopNQuery:
         if self.change and not self.key:
             return f"{parameter} needs rows that were deleted, which only a `unique_key` tells from equal rows"
         if self.ttl is not None and self.key and not {*self.partition} <= {*self.key}:
-            return "`ttl` needs rows that left their partition, also forgotten ones; put the columns of `by` into `unique_key`"
+            needed = "with a `ttl`, a step needs rows that left their partition, even those that were forgotten"
+            return f"{needed}; put the columns of `by` into `unique_key`"
         return None
 
     def _why_not_keep_the_first_rows(self) -> str | None:

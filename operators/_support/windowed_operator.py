@@ -107,7 +107,7 @@ class WindowedOperator:
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final; null in a gap between windows (see `ReportsFinality`).
 
-        With `purging`, a row that reaches its last window after that is final then.
+        With `purging`, a row that reaches its last window later is final when it reaches it.
         """
         if self.purging is None:
             return self._finality(frames)

@@ -69,7 +69,7 @@ OF_THE_LAKE = (
         "Rows of the data files in which a later step may read rows again, by part: table, kept_rows, event_log or input_table.",
         (*_TABLE, "part"),
     ),
-    Described("table_state_bytes", "The size of these files.", (*_TABLE, "part")),
+    Described("table_state_bytes", "Bytes of the data files that `table_state_rows` counts, by part.", (*_TABLE, "part")),
     Described(
         "table_held_back_by_info", "1 for the source that holds back the watermark, if the table waits for several.", (*_TABLE, *_SOURCE)
     ),

@@ -1,8 +1,10 @@
 """Leaderboards of an upserted table: for any steps that read its changelog, each leaderboard equals its operators over the whole log."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from datetime import date
+from itertools import pairwise
 
 import pytest
 from deltalake import DeltaTable
@@ -83,6 +85,9 @@ def _check_earlier_states(engine: Engine, by_time: dict[int, list[str]]) -> None
     assert json_rows(engine.views.of_event_times_to("most", midway)) == json_rows(expected) != by_time[max(by_time)]
     changes = {r.change: r["count"] for r in engine.views.table("changelog/most").groupBy("change").count().collect()}
     assert set(changes) == {"+I", "-U", "+U"}
+    states = [Counter[str](), *[Counter(by_time[time]) for time in sorted(by_time)]]
+    assert changes["-U"] == sum((before - after).total() for before, after in pairwise(states))
+    assert changes["+I"] + changes["+U"] == sum((after - before).total() for before, after in pairwise(states))
 
 
 def _check_metrics(engine: Engine, rows_in: int) -> None:

@@ -144,7 +144,7 @@ def test_a_step_reads_whole_windows_and_no_row_corrects_a_firing() -> None:
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"purging": EveryStep()}, "`purging`.*where steps are cut"),
+        ({"purging": EveryStep()}, "`purging`.*a backfill would have other results"),
         ({"purging": EveryInterval(5, by="processing")}, "`purging`.*interval of event time"),
         ({"window": Session(gap=5, longest=50)}, "`purging`.*bounds of a session"),
         ({"early": EveryStep()}, "`early`.*None with `purging`"),

@@ -33,7 +33,7 @@ class StepRows:
         kept: all kept rows; None if they are made from the log.
         new: the rows of the batches that the kept rows do not include yet.
         keys: the keys of the new rows, and those from which a row has moved.
-        rows: every needed row of these keys; and where rows with their `through` have moved to.
+        rows: all needed rows of these keys, and the rows of other keys with the same `through`.
     """
 
     kept: DataFrame | None
@@ -78,7 +78,7 @@ class KeptRows:
         return StepRows(held, new, keys, rows)
 
     def of_affected(self, step: StepRows, rows: DataFrame) -> DataFrame:
-        """Those of the rows that were computed from the rows of a step which have one of its keys: of others, the step lacks some rows."""
+        """Only the rows with one of the step's keys. The step does not have all rows of other keys."""
         return of_keys(rows, step.keys, self.reads.key) if self.reads.through else rows
 
     def ends(self, step: StepRows) -> DataFrame:
@@ -143,7 +143,7 @@ class KeptRows:
         least = pc.min(first).as_py()
         if mark is None or least is None:
             return False
-        is_dropped_before = late_before(self.asset.operator, mark)  # or later, as the watermark before a later batch is not lower
+        is_dropped_before = late_before(self.asset.operator, mark)  # a lower bound: the watermark before later batches is at least as high
         return max(least, NEVER_LATE if is_dropped_before is None else is_dropped_before) < mark - self._keeps.ttl
 
     def _oldest_needed(self, after: Progress) -> int | None:

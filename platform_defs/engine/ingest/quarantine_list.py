@@ -108,7 +108,7 @@ class QuarantineList:
         return self.contracts[source]
 
     def _reasons(self, contract: SourceContract) -> dict[str, tuple[int, str]]:
-        """The newest reason why each file was not read, and its batch, by path."""
+        """By path: the batch and the reason of each file's newest failure."""
         if self.lake.delta(contract.quarantine) is None:
             return {}
         sql = f"SELECT {SEQ}, path, reason FROM quarantined WHERE {SEQ} <= {self.ledger.head} AND raw = path ORDER BY {SEQ}"

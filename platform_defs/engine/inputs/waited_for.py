@@ -12,7 +12,7 @@ def waited_for(asset: DerivedAsset) -> list[str]:
 
 
 def watermark_key(asset: DerivedAsset, input_named: Callable[[str], Input]) -> str:
-    """A text that is equal for two assets whose own watermarks are computed in the same way, whatever their names.
+    """A key that is equal for assets whose watermarks have the same inputs and delays. Table names are not part of it.
 
     Args:
         asset: the asset.
@@ -22,7 +22,7 @@ def watermark_key(asset: DerivedAsset, input_named: Callable[[str], Input]) -> s
 
 
 def late_key(asset: DerivedAsset, of: DerivedAsset, input_named: Callable[[str], Input]) -> str:
-    """The same for the results of the table `of` that are late for its reader `asset`."""
+    """The key of the late results of table `of` for its reader `asset`."""
     return f"{watermark_key(asset, input_named)} < {_key_of(input_named(of.name), input_named)}"
 
 

@@ -25,7 +25,7 @@ class LedgerError(TidemarkError, RuntimeError):
 
     @classmethod
     def summarized(cls, seq: int, upto: int) -> "LedgerError":
-        """A batch that maintenance has replaced by a summary is asked for."""
+        """A batch was requested that a summary has replaced."""
         return cls(f"the ledger has no batch {seq} any more: retention has replaced the batches up to {upto} by a summary")
 
     @classmethod

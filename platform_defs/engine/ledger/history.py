@@ -91,7 +91,7 @@ class SourceHistory:
         return SourceHistory(columns, spreads, active_in, rejected_in, min(oldest, default=None), self.before)
 
     def after_summary(self, of: SourceSummary) -> "SourceHistory":
-        """The history, which begins with a summary, with what is known of the summarized batches."""
+        """This history with the state that a summary records for its batches."""
         rule = self.columns["idle_rule"].between(1)
         rules = Column(pa.int32(), [arrow_array([of.idle_rule], pa.int32()), *rule.chunks])
         active_in, rejected_in = newest(self.active_in, of.active_in), newest(self.rejected_in, of.rejected_in)
@@ -166,7 +166,7 @@ class History:
     def _goes_on(self, new: NewRows) -> bool:
         """Whether the batches continue the history, each with one time, which is later than that of the batch before.
 
-        A ledger may begin with a summary, which is one batch; there is no other one.
+        A ledger may begin with one summary. It counts as one batch.
         """
         seq, first = new.batches["seq"], self.head + 1
         if new.summary is not None:

@@ -59,7 +59,7 @@ class Ledger(KnownBatches):
     def totals_by_source(self, after: int = 0, upto: int | None = None) -> dict[str, dict[str, int]]:
         """The counts of each source, over its batches after a batch and up to another; sources without batches are left out.
 
-        If the batch `after` was summarized, the counts are those of all batches.
+        If `after` is before the end of the summary, all summarized batches are counted.
         """
         sums: dict[str, dict[str, int]] = {}
         for part in self._store.rows(["seq", "source", *COUNTS], after, self.head if upto is None else upto):
@@ -107,7 +107,7 @@ class Ledger(KnownBatches):
     def processing_times(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
         """The processing times of the batches `after < seq <= head`, and `after`; see `clocks.processing_times`.
 
-        The times of batches before the end of a summary are not known, so then `after` is the last of these.
+        The times of batches before the end of a summary are not known. The returned number is then the last batch without a known time.
         """
         known = self.history
         first = max(after, known.summarized - 1)
@@ -211,7 +211,8 @@ class Ledger(KnownBatches):
         with self._mutex:
             known, upto = self._unmoved(seen), entry[0].seq
             if len(entry) >= known.rows_upto(upto):
-                raise ValueError(f"a summary of {len(entry)} rows for {known.rows_upto(upto)} rows of the batches up to {upto}")
+                fault = f"it has {len(entry)}, and the batches up to {upto} have {known.rows_upto(upto)}"
+                raise ValueError(f"a summary must have fewer rows than it replaces: {fault}")
             self._store.replace(table_of([entry]), upto)
 
     def compact(self) -> None:

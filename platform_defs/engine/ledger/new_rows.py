@@ -91,7 +91,7 @@ def read_rows(parts: Iterable[pa.Table]) -> NewRows:
 
 
 def _summary(texts: Collection[str]) -> Summary | None:
-    """The summary of its rows' documents; None if there is none, or if it is damaged."""
+    """The summary that the rows' JSON documents contain; None if there is none or it is damaged."""
     with suppress(ValueError):
         return Summary.parsed(min(texts, default=""))
     return None

@@ -21,5 +21,5 @@ def within(part: pa.Table, after: int, upto: int | None) -> pa.Table:
 
 
 def is_above(low: int | None, upto: int | None) -> bool:
-    """Whether rows from `low` on are all after `upto`; False if one of them is not known."""
+    """Whether `low` is above `upto`; False if either is None."""
     return low is not None and upto is not None and low > upto

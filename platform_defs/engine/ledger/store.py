@@ -204,13 +204,13 @@ class DeltaLedgerStore:
         """Commit rows. A ledger of an older format gets the present format first, so that older versions refuse it."""
         self._require_format(FORMAT)
         if self._delta is None or _SUMMARY not in [of.name for of in self._delta.schema().fields]:
-            rows = rows.drop_columns([_SUMMARY])  # no batch has one
+            rows = rows.drop_columns([_SUMMARY])  # the column is null until the first summary
         self.lake.append_small(rows, TABLE, seen=self._delta, description=_description())
         self._committed()
         self._compact_many()
 
     def replace(self, rows: pa.Table, upto: int) -> None:
-        """Commit rows in place of all others up to a batch. Older versions of Tidemark refuse the ledger from then on."""
+        """Replace all rows up to a batch by the given rows, in one commit. Older versions of Tidemark refuse the ledger from then on."""
         point("retention.before_format")
         self._require_format(SUMMARY_FORMAT)
         point("retention.before_summary")

@@ -77,7 +77,7 @@ def _clock(history: History, seq: int | None) -> int | None:
 
 
 def _of_files(offsets: Iterable[str]) -> list[str]:
-    """The offsets of files as they are, since a file may be listed for ever, and of each partition of a topic only the end."""
+    """All offsets of files, because a file may be listed again at any time; of each topic partition only the end offset."""
     files, ranges, known = list[str](), list[str](), KnownFiles()
     for offset in offsets:
         (ranges if offset.startswith(TOPIC) else files).append(offset)

@@ -1,8 +1,8 @@
 """A summary of a ledger's oldest batches: what later work needs to know of them, in one row for each source.
 
-A summary of the batches up to S replaces their rows by rows with the `seq` S. The columns of these rows are defined by `SourceEntry`. What
-no column has is one JSON document, which each of the rows repeats. The batches before S have no values any more: a look-up of their times
-and watermarks finds none. Maintenance only summarizes batches of which nobody reads these (see `operations.ledger_retention`).
+A summary of the batches up to S replaces their rows by rows with the `seq` S. The columns of these rows are defined by `SourceEntry`.
+Everything else is in one JSON document, repeated in each row. The times and watermarks of batches before S are no longer stored;
+maintenance summarizes only batches whose times and watermarks no later work reads (see `operations.ledger_retention`).
 """
 
 import json

@@ -42,7 +42,7 @@ def after_summary(upto: int, mark: int | None = None, *, with_mark: bool = False
     Args:
         upto: the last summarized batch; 0 if there is none.
         mark: the watermark after that batch.
-        with_mark: whether that watermark is known; if not, it is the first one to be computed.
+        with_mark: whether that watermark is known; if not, it is computed from the inputs.
     """
     marks, idle = ([arrow_array([mark], _MARK)], [arrow_array([False], _IDLE)]) if with_mark else ([], [])
     return Timeline(Column(_MARK, marks, upto), Column(_IDLE, idle, upto, filler=False))
@@ -122,7 +122,7 @@ def late_results(
         delay: the table's output watermark delay, in ms.
         since: only results that became final after this batch are late; see `idle_since`.
         known: the ranges of the results that became final up to that batch.
-        upto: only results that became final up to this batch; None for all, also those that are not final yet.
+        upto: the last batch to consider; None also includes results that are not final yet.
     """
     length = min(len(upstream.after), len(reader.after))
     end = length if upto is None else min(length, upto)

@@ -15,7 +15,7 @@ from platform_defs.faults import point
 class DecisionRetention:
     """Removes decisions from `verdicts/<asset>`, by whole batches.
 
-    They have no setting of their own: a decision is read together with its row, so it is not needed once the row was removed.
+    They have no setting of their own: a decision is needed only as long as its row is in the log.
 
     Args:
         reading: reads the lake.
@@ -26,7 +26,7 @@ class DecisionRetention:
     asset: DerivedAsset
 
     def plan(self) -> Removal | None:
-        """What is to be removed; None if nothing is, and nothing was removed before."""
+        """What is to be removed; None if there is nothing to remove and nothing was ever removed."""
         lake, table = self.reading.lake, self.asset.decisions
         known = lake.transaction(table, RETENTION) or 0
         upto = self._last_removed_batch()

@@ -12,10 +12,9 @@ from platform_defs.engine.lake.data_skipping import FileSize
 
 
 def state_size(reading: Reading, asset: DerivedAsset) -> dict[StateKind, FileSize]:
-    """The rows and the bytes of the data files in which a later step of a table may read rows again, by where these are.
+    """The size of the data files that later steps may read again, by kind of table.
 
-    The rows that the next step handles are not state, nor are final results. A file that can contain a row of the state counts with all
-    of its rows.
+    The rows that the next step handles are not state, nor are final results. Files are counted whole.
 
     Args:
         reading: reads the lake and its ledger; it needs no session.

@@ -229,7 +229,7 @@ def test_a_batch_that_began_before_a_summary_is_refused_and_the_next_one_is_not(
 
 def test_a_summary_that_is_no_smaller_is_refused() -> None:
     ledger = memory_ledger(BOTH)
-    with pytest.raises(ValueError, match="a summary of 2 rows for 2 rows of the batches up to 1"):
+    with pytest.raises(ValueError, match="a summary must have fewer rows than it replaces: it has 2, and the batches up to 1 have 2"):
         ledger.summarize(ledger.version, summary_of(ledger, 1, {}))
 
 
