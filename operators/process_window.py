@@ -56,7 +56,7 @@ class ProcessWindow(WindowedOperator):
         evictor: which rows of a window are elements; None for all of them.
         early: when a window that is still open shows its results so far, in `early/<asset>`; None for never. The results do not depend
             on it.
-        purging: when a window adds results of the rows since its last ones, and forgets these rows, as for `WindowedAggregate`; None for
+        purging: when a window emits the results of the rows since its last firing and clears them, as for `WindowedAggregate`; None for
             the results of all rows. The results have `firing` (bigint, from 1).
 
     Raises:

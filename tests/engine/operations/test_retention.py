@@ -352,3 +352,15 @@ def test_changelogs_and_quarantines_lose_what_is_old(counted: Engine, tmp_path: 
         counted.views.as_of("total", times[0] + 1)
     assert counted.views.publish("total", str(tmp_path / "folder")) == 3
     accounted(counted, "total")
+
+
+def test_nothing_leaves_too_early_after_the_clock_was_ahead(counted: Engine, clock: Clock) -> None:
+    engine, now = replace(counted, lake_retention=LakeRetention(30 * DAY, 30 * DAY)), clock.now
+    clock.now = now + 30_000 * DAY
+    land(engine, "l", "ahead.jsonl", [Event("a", 1, 4 * HOUR).line])
+    engine.ingest()
+    clock.now = now
+    assert engine.ledger.now() > now + 29_000 * DAY
+    done = by_table(engine.maintain())
+    assert (done["quarantine/l"].rows_removed, done["changelog/total"].rows_removed) == (0, 0)
+    assert len(engine.ingestion.quarantine.listed.rows("l")) == 1
