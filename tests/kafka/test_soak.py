@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.live import verdict
+from benchmarks.live import final_checks
 from benchmarks.live.pipeline import EVENTS
 from benchmarks.live.processes import until
 from benchmarks.live.quiet import QuietReports
@@ -70,9 +70,9 @@ def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_job_and_the_brok
         acked = sending.wait()["acked"]
         thread.join(WAIT_S)
         assert [type(error) for error in errors] == [_Ended], errors
-        verdict.finish(engine, QuietReports())
+        final_checks.finish(engine, QuietReports())
         assert acked == RATE * SECONDS
-        assert verdict.problems(engine, acked) == []
+        assert final_checks.problems(engine, acked) == []
     finally:
         broker.kill()
 
