@@ -257,7 +257,7 @@ class Reading:
         return cut_of(self.lake, self.sources[source])
 
     def first_batch_in_log(self, source: str, upto: int | None = None) -> int | None:
-        """The first batch, up to another, of which a source's log still has rows; None if it has none."""
+        """The first batch with rows still in the source's log, of those up to `upto`; None if there is none."""
         cut, rows = self.cut(source), self.ledger.source(source).batches_with_rows(0, upto)
         batches = zip(*[rows[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
         return next((seq for seq, accepted, last in batches if cut is None or cut.remaining_rows(seq, accepted, last)), None)

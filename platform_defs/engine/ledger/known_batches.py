@@ -19,7 +19,7 @@ _NEWEST = tuple(name for name in SCHEMA.names if name != "offsets")
 class KnownBatches:
     """The batches of a ledger, cached in columns; only newer commits of any writer are read.
 
-    If the number of its rows shows that other rows than those of new batches were added or removed, everything is read again.
+    If the number of rows in the store is not that of the known and the new batches, everything is read again.
 
     Args:
         store: the store of the ledger's rows.
@@ -60,7 +60,7 @@ class KnownBatches:
         self._version = version
 
     def _take_rows(self) -> None:
-        """Read the rows after the known batches: a few as whole rows, many in parts of which only the columns are kept."""
+        """Read the rows after the known batches. Few are kept as objects; of many, only the columns are kept."""
         known = self._history
         parts = self._store.rows(_NEWEST, known.head) if known.head else self._store.rows(COLUMNS, EVERYTHING)
         first = list(islice(parts, 1)) if known.head else []
