@@ -47,6 +47,12 @@ PINNED = {
 """The configuration on which results depend. It is set for each session, so that a cluster's defaults have no effect."""
 _LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 """Linux's setting of large pages. They save 5 to 9 % of the CPU time of a cycle; Java prints a warning where they are not allowed."""
+_LATE_COMPILATION = "".join(
+    f" -XX:Tier4{name}Threshold={value}"
+    for name, value in {"Invocation": 50_000, "MinInvocation": 10_000, "Compile": 150_000, "BackEdge": 400_000}.items()
+)
+"""Java compiles a method with all optimizations only after ten times as many calls as by default: most code of a small step runs too
+rarely for it to pay, and a third of the CPU time of a cycle went into it. The loops of a large step reach these counts at once."""
 _BEFORE_START = ("spark.master", "spark.driver.memory", "spark.jars")
 """The options that have no effect once the driver's JVM has started, in addition to the options of the JVM itself."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -109,7 +115,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
     if not local and not settings.shared_folders:
         _check_folders(settings)
     here = _LOCAL if local else {}
-    jvm = f" -XX:+UseParallelGC{_large_pages()}" if local else ""
+    jvm = f" -XX:+UseParallelGC{_large_pages()}{_LATE_COMPILATION}" if local else ""
     return (
         here
         | PINNED

@@ -13,15 +13,10 @@ from pyspark.sql import SparkSession
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.jars import SPARK, JarError, jar_paths
 from platform_defs.spark.served import serve, served
-from platform_defs.spark.session import JAVA_OPTIONS, own_session, session, spark_config
+from platform_defs.spark.session import own_session, session, spark_config
 
 _FILE = "TESTS_SESSION_FILE"
 _WAIT_S = 180
-_LATE_COMPILATION = " ".join(
-    f"-XX:Tier4{name}Threshold={value}"
-    for name, value in {"Invocation": 50_000, "MinInvocation": 10_000, "Compile": 150_000, "BackEdge": 400_000}.items()
-)
-"""Compile code with all optimizations only after ten times as many calls: most code of a test runs too rarely for it to pay."""
 _FEW_CACHED_TABLES = {"spark.databricks.delta.delta.log.cacheSize": "64"}
 """Delta's cache of tables is small: tests use thousands of them, and with all in the cache the JVM would only collect garbage."""
 
@@ -63,8 +58,7 @@ def _configuration(file: str | None) -> tuple[Settings, dict[str, str]]:
     """
     memory, name = ("4g", file) if file else ("3g", "none")
     values = Settings(driver_memory=memory, shuffle_partitions=2, session_file=name)  # pyright: ignore[reportCallIssue]
-    options = f"{spark_config(values)[JAVA_OPTIONS]} {_LATE_COMPILATION}"
-    return values, _FEW_CACHED_TABLES | {JAVA_OPTIONS: options, "spark.jars": ",".join(_jars())}
+    return values, _FEW_CACHED_TABLES | {"spark.jars": ",".join(_jars())}
 
 
 def _jars() -> list[str]:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -32,6 +32,10 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
+    # it would move a semi join below the one partition of a table's rows, and so add a shuffle
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin",
+    # operators without closures, which Spark would clean of references, for which it reads their classes from the JARs each time
+    "spark.sql.execution.usePartitionEvaluator": "true",
 }
 _OF_ONE_COMMIT = [
     f"spark.databricks.delta.{name}"
@@ -52,11 +56,26 @@ LARGE_RECORD_BYTES = 10_000
 """The assumed size of a Kafka record, in bytes, until this process has read the topic: few records are larger."""
 _RECORD_BYTES = dict[str, int]()
 """By topic, the mean size of the records that were read last."""
-_ROWS_IN_MEMORY = {"LocalRelation", "OneRowRelation", "Range"}
+_ROWS_IN_MEMORY = "LocalRelation"
+_WITHOUT_FILES = {_ROWS_IN_MEMORY, "OneRowRelation", "Range"}
 _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 _ROWS: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
 """The rows of the frames that were made from Arrow, so that no query fetches them again."""
 _ONE_AT_A_TIME = Lock()
+
+
+class _Input(NamedTuple):
+    """A relation that a plan reads.
+
+    Args:
+        relation: the relation in the JVM.
+        kind: `parquet`, another format, a description of Kafka's topics, or the class of a relation without files.
+        bytes: the size of its files or records.
+    """
+
+    relation: Any
+    kind: str
+    bytes: int
 
 
 def small_session(spark: SparkSession) -> SparkSession:
@@ -182,7 +201,7 @@ def copied(frame: DataFrame) -> DataFrame:
 def is_small(frame: DataFrame) -> bool:
     """Whether a query of a frame is small."""
     plan = _analyzed(frame)
-    return plan is not None and _tables_if_small(plan) is not None
+    return plan is not None and _single_partition_inputs(plan) is not None
 
 
 def is_arrow_type(kind: DataType) -> bool:
@@ -201,37 +220,38 @@ def _analyzed(frame: DataFrame) -> Any:
     return None if jdf is None else jdf.queryExecution().analyzed()
 
 
-def _tables_if_small(plan: Any) -> list[Any] | None:
-    """The Parquet tables that a plan reads; None if its data files exceed `SMALL_INPUT_BYTES`, or their size is not known without a job."""
+def _single_partition_inputs(plan: Any) -> list[Any] | None:
+    """The inputs of a small plan to read as one partition; None if its data files exceed `SMALL_INPUT_BYTES`, or their size is not known.
+
+    These are the Parquet tables, and the rows in memory unless the plan reads nothing else.
+    """
     inputs = _inputs(plan)
-    if inputs is None or sum(size for _, size, _ in inputs) > SMALL_INPUT_BYTES:
+    if inputs is None or sum(each.bytes for each in inputs) > SMALL_INPUT_BYTES:
         return None
-    return [leaf for leaf, _, is_parquet in inputs if is_parquet]
+    return [each.relation for each in inputs if each.kind == "parquet" or (each.kind == _ROWS_IN_MEMORY and len(inputs) > 1)]
 
 
 def _text_bytes(plan: Any) -> int | None:
     """The estimated size of a plan's files as text, in bytes; Parquet counts as compressed. None if it is not known without a job."""
     inputs = None if plan is None else _inputs(plan)
-    return None if inputs is None else sum(size * (_COMPRESSION if is_parquet else 1) for _, size, is_parquet in inputs)
+    return None if inputs is None else sum(each.bytes * (_COMPRESSION if each.kind == "parquet" else 1) for each in inputs)
 
 
-def _inputs(plan: Any) -> list[tuple[Any, int, bool]] | None:
-    """Each relation that a plan reads, its bytes, and whether it is Parquet; None if the bytes of one are not known without a job."""
-    leaves, inputs = plan.collectLeaves(), list[tuple[Any, int, bool]]()
+def _inputs(plan: Any) -> list[_Input] | None:
+    """The relations that a plan reads; None if the bytes of one are not known without a job."""
+    leaves, inputs = plan.collectLeaves(), list[_Input]()
     for n in range(leaves.size()):
         leaf = leaves.apply(n)
-        kind = leaf.getClass().getSimpleName()
-        if kind in _ROWS_IN_MEMORY:
-            continue
-        if kind != "LogicalRelation":
+        kind, size = leaf.getClass().getSimpleName(), 0
+        if kind == "LogicalRelation":
+            relation = leaf.relation()
+            kind = relation.toString()
+            size = _topic_bytes(kind) if kind.startswith(_TOPICS) else _file_bytes(relation, is_parquet=kind == "parquet")
+        elif kind not in _WITHOUT_FILES:
             return None
-        relation = leaf.relation()
-        described = relation.toString()
-        is_parquet = described == "parquet"
-        size = _topic_bytes(described) if described.startswith(_TOPICS) else _file_bytes(relation, is_parquet=is_parquet)
         if size is None:
             return None
-        inputs.append((leaf, size, is_parquet))
+        inputs.append(_Input(leaf, kind, size))
     return inputs
 
 
@@ -247,7 +267,7 @@ def _topic_bytes(relation: str) -> int | None:
 
 
 def _file_bytes(relation: Any, *, is_parquet: bool) -> int | None:
-    """The size of the files of a relation; None if it does not consist of a list of files."""
+    """The size of the files of a relation, in bytes; None if it does not consist of a list of files."""
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return None
     location = relation.location()
@@ -260,19 +280,19 @@ def _file_bytes(relation: Any, *, is_parquet: bool) -> int | None:
 def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
     """The frame of a small plan in the copy of its session; None if the plan is not small.
 
-    Each Parquet table is read as one partition, so that joins and aggregations need no shuffle. Text files are not repartitioned: Spark
-    would push filters below the repartitioning and evaluate the parser again in each. While anything is cached, nothing is repartitioned:
-    Spark finds cached rows by an equal plan.
+    Each Parquet table and each list of rows is read as one partition, so that joins and aggregations need no shuffle. Text files are not
+    repartitioned: Spark would push filters below the repartitioning and evaluate the parser again in each. While anything is cached,
+    nothing is repartitioned: Spark finds cached rows by an equal plan.
     """
-    if plan is None or (tables := _tables_if_small(plan)) is None:
+    if plan is None or (inputs := _single_partition_inputs(plan)) is None:
         return None
     copy = small_session(session)
     j_session = cast(Any, copy)._jsparkSession
-    if tables and j_session.sharedState().cacheManager().isEmpty():
+    if inputs and j_session.sharedState().cacheManager().isEmpty():
         replacements: Any = java_class(copy, "scala.collection.immutable.HashMap")()
-        for table in tables:
-            whole = java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, table)
-            replacements = replacements.updated(table, whole)
+        for relation in inputs:
+            whole = java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, relation)
+            replacements = replacements.updated(relation, whole)
         plan = plan.transformUp(replacements)  # a Scala map is a partial function
     return _frame_of(copy, plan)
 
