@@ -1,7 +1,8 @@
-"""Makes Py4J call the JVM less often.
+"""Makes Py4J call the JVM less often, and makes its calls cheaper.
 
 A call takes about 0.1 ms of both processes together, and a small step makes thousands. Py4J itself makes a call for each element of a list
-that it passes, and for each object in the JVM that Python no longer needs.
+that it passes, and for each object in the JVM that Python no longer needs. For each argument it also searches the attributes of a class for
+those of a dictionary, a set, and a Python object that implements a Java interface: a quarter of the time of a call.
 """
 
 import time
@@ -11,6 +12,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any
 
+from py4j import protocol
 from py4j.finalizer import ThreadSafeFinalizer
 from py4j.java_gateway import JavaClass, JavaObject
 from py4j.protocol import ENTRY_POINT_OBJECT_ID, GATEWAY_SERVER_OBJECT_ID, Py4JError, register_input_converter
@@ -22,12 +24,15 @@ _MANY_OBJECTS = 500
 _INTERVAL_S = 0.2
 
 
+_is_python_proxy = protocol.is_python_proxy
+
+
 class _Waiting(deque[tuple[Any, str]]):
     """The objects in the JVM that wait to be deleted: Py4J's client, and the object's name."""
 
 
-def make_fewer_calls(gateway: Any) -> None:
-    """Change how this process passes lists to a JVM and how it deletes objects there.
+def improve_calls(gateway: Any) -> None:
+    """Change how this process passes arguments to a JVM and how it deletes objects there.
 
     Args:
         gateway: the connection to the JVM; a second call with it changes nothing.
@@ -35,7 +40,9 @@ def make_fewer_calls(gateway: Any) -> None:
     client = gateway._gateway_client
     if isinstance(client.finalizer_deque, _Waiting):
         return
+    protocol.is_python_proxy = _may_be_python_proxy
     register_input_converter(_Lists(gateway), prepend=True)
+    register_input_converter(_Plain(), prepend=True)  # the first of all
     client.finalizer_deque = _Waiting()  # Py4J's own thread finds nothing more in the earlier one
     Thread(target=_delete_often, args=(gateway, client.finalizer_deque), name="delete-java-objects", daemon=True).start()
 
@@ -50,8 +57,20 @@ def delete_all(gateway: Any) -> None:
         _deletion(gateway)(names)
 
 
+class _Plain:
+    """Passes a text, a number or a boolean unchanged, before Py4J asks its other converters."""
+
+    def can_convert(self, value: object) -> bool:
+        """Whether a value is one of them."""
+        return isinstance(value, str | int | float)
+
+    def convert(self, value: object, _: Any) -> object:
+        """The value itself."""
+        return value
+
+
 class _Lists:
-    """Passes a list as a `java.util.ArrayList`, with a call for each ten elements."""
+    """Passes a list as a `java.util.List` that nobody may change, with a call for each ten elements."""
 
     def __init__(self, gateway: Any) -> None:
         self._make, self._of = gateway.jvm.java.util.ArrayList, gateway.jvm.java.util.List.of
@@ -62,12 +81,17 @@ class _Lists:
 
     def convert(self, value: Sequence[object], _: Any) -> Any:
         """The list in the JVM."""
-        if not value:
-            return self._make()
+        if len(value) <= _MOST_ARGUMENTS:
+            return self._of(*value)
         made = self._make(self._of(*value[:_MOST_ARGUMENTS]))
         for start in range(_MOST_ARGUMENTS, len(value), _MOST_ARGUMENTS):
             made.addAll(self._of(*value[start : start + _MOST_ARGUMENTS]))
         return made
+
+
+def _may_be_python_proxy(parameter: Any) -> bool:
+    """Whether an argument is a Python object that implements a Java interface. An object of the JVM is none."""
+    return not isinstance(parameter, JavaObject) and _is_python_proxy(parameter)
 
 
 def _delete_often(gateway: Any, waiting: _Waiting) -> None:

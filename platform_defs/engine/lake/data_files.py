@@ -39,7 +39,7 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str], options: di
     if few is None:
         planned(rows).write.options(**_NO_MARKER_FILES).parquet(f"{path}/{folder}")
         return folder
-    _make_local_folder(path)
+    _make_local_folder(f"{path}/{folder}" if few.num_rows else path)
     if few.num_rows:
         pq.write_table(few, f"{folder}/part-00000-{uuid.uuid4()}.parquet", filesystem=filesystem(path, options), store_schema=False)
     return folder
@@ -59,22 +59,41 @@ def add_actions(path: str, folder: str, bounded: Sequence[str], options: dict[st
 
 
 def filesystem(path: str, options: dict[str, str] | None = None) -> pa_fs.FileSystem:
-    """The file system of a table's folder, as deltalake opens it with the options of its store."""
-    return pa_fs.PyFileSystem(cast(Any, DeltaStorageHandler(path, options=options)))
+    """The file system of a table's folder, to read files and to write files that nobody reads yet; `replace_file` writes all others.
+
+    For a folder on a disk it is Arrow's own: deltalake's takes 0.7 ms instead of 0.03 ms to read a commit, and no other Python thread
+    runs in the meantime.
+
+    Args:
+        path: the folder.
+        options: deltalake's options of its store.
+    """
+    folder = _local_folder(path)
+    return _store(path, options) if folder is None else pa_fs.SubTreeFileSystem(folder, pa_fs.LocalFileSystem())
 
 
 def replace_file(root: str, path: str, content: bytes, options: dict[str, str] | None = None) -> None:
     """Replace a file below a root; a reader sees the old or the new content. deltalake's streams accept only what Arrow has buffered."""
-    with filesystem(root, options).open_output_stream(path, buffer_size=len(content) + 1) as file:
+    with _store(root, options).open_output_stream(path, buffer_size=len(content) + 1) as file:
         file.write(content)
 
 
+def _store(path: str, options: dict[str, str] | None) -> pa_fs.FileSystem:
+    """The file system of a folder as deltalake opens it."""
+    return pa_fs.PyFileSystem(cast(Any, DeltaStorageHandler(path, options=options)))
+
+
+def _local_folder(path: str) -> str | None:
+    """The path of a folder on a disk, given as a path or a `file:` URI; None for a folder in an object store."""
+    folder = pa_fs.FileSystem.from_uri(path)[1] if path.startswith("file:") else path
+    return folder if is_local(folder) else None
+
+
 def _make_local_folder(path: str) -> None:
-    """Create a table's folder if it is on a disk; an object store needs none."""
-    if path.startswith("file:"):
-        path = pa_fs.FileSystem.from_uri(path)[1]
-    if is_local(path):
-        Path(path).mkdir(parents=True, exist_ok=True)
+    """Create a folder if it is on a disk; an object store needs none."""
+    folder = _local_folder(path)
+    if folder is not None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
 
 
 def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.formats.files import without_wildcards
 from platform_defs.engine.formats.strict import STRICT
-from platform_defs.engine.lake.data_files import is_instant
+from platform_defs.engine.lake.data_files import filesystem, is_instant
 from platform_defs.engine.lake.small_queries import SMALL_INPUT_BYTES, copied
 
 Ends = tuple[Any, Any]
@@ -76,8 +76,10 @@ def _have_sizes(delta: DeltaTable, sizes: Mapping[str, int]) -> bool:
     return all(info.type == pa_fs.FileType.File and info.size == size for info, size in zip(found, sizes.values(), strict=True))
 
 
-def store_of(delta: DeltaTable) -> pa_fs.PyFileSystem:
-    """The file system of a table's folder."""
+def store_of(delta: DeltaTable) -> pa_fs.FileSystem:
+    """The file system of a table's folder, to read files; see `data_files.filesystem`."""
+    if delta.table_uri.startswith("file:"):
+        return filesystem(delta.table_uri)
     return pa_fs.PyFileSystem(DeltaStorageHandler.from_table(delta._table))  # pyright: ignore[reportPrivateUsage]
 
 
@@ -140,10 +142,15 @@ def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArra
         return None
     store = store_of(delta)
     try:
-        read = [pq.read_table(path, columns=[column], filesystem=store) for path in _statistic_of_files(actions, "path", files)]
-        return pa.chunked_array([chunk for table in read for chunk in table[column].chunks], pa.int64())
+        read = [_values_in_file(store, path, column) for path in _statistic_of_files(actions, "path", files)]
+        return pa.chunked_array([chunk for values in read for chunk in values.chunks], pa.int64())
     except (OSError, KeyError, pa.ArrowException):
         return None
+
+
+def _values_in_file(store: pa_fs.FileSystem, path: str, column: str) -> pa.ChunkedArray:
+    with pq.ParquetFile(path, filesystem=store) as file:
+        return file.read([column])[column]
 
 
 def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:

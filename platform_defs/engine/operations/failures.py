@@ -20,7 +20,7 @@ from operators.errors import TidemarkError
 from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.data_files import filesystem
+from platform_defs.engine.lake.data_files import filesystem, replace_file
 from platform_defs.engine.lake.errors import LakeBusy, spark_condition
 from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.lake.tables import Lake
@@ -184,8 +184,7 @@ def _record(lake: Lake, path: str, failure: Failure) -> None:
     """Replace the recorded failure, if any. If the lake cannot be written to, log a warning."""
     content = json.dumps(asdict(failure)).encode()
     try:
-        with filesystem(lake.root, lake.storage_options).open_output_stream(path, buffer_size=len(content) + 1) as file:
-            file.write(content)
+        replace_file(lake.root, path, content, lake.storage_options)
     except (OSError, DeltaError, TidemarkError) as error:
         _log.warning("the failure was not recorded for `tidemark status` in %s: %s", path, error)
 

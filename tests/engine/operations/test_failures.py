@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -161,7 +160,7 @@ def test_a_failure_that_cannot_be_recorded_hides_no_error(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError("read-only")
 
-    monkeypatch.setattr(failures, "filesystem", lambda *_: SimpleNamespace(open_output_stream=refuse))
+    monkeypatch.setattr(failures, "replace_file", refuse)
     with caplog.at_level(logging.WARNING), pytest.raises(AssertionError, match="a session is started"):
         engine.advance("pairs")
     assert "the failure was not recorded for `tidemark status`" in caplog.text

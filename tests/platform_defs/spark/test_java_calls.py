@@ -25,7 +25,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 9, 10, 11, 20, 21, 100])
-def test_a_list_arrives_whole_and_can_be_changed(spark: SparkSession, size: int) -> None:
+def test_a_list_arrives_whole(spark: SparkSession, size: int) -> None:
     java: Any = spark._jvm
     for values in ([f"v{n}" for n in range(size)], [*range(size)], [n / 2 for n in range(size)]):
         made = java.java.util.LinkedList(values)
