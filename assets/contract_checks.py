@@ -14,12 +14,11 @@ from operators.timing import DAY_MS, Duration, length_ms
 EVENT_TIME_RAW = "event_time_raw"
 ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
 LONGEST_DAYS = 3_652_059
-"""The longest duration of a contract: the years 1 to 9999."""
-_LINE_ENDS = ("\n", "\r", "\0")
+"""The longest duration in a contract, in days: that from year 1 to year 9999."""
+_NOT_A_QUOTE = ("\n", "\r", "\0")
+"""Characters that cannot be a quote or an escape character."""
 _SEPARATOR = re.compile(r"""(?:[^\\\n\r\0\U00010000-\U0010ffff]|\\[tbf\\"'])+""")
-"""A field separator that Spark accepts: one or more characters, some of them written with a backslash."""
-
-
+"""A field separator that Spark accepts: one or more characters of the Basic Multilingual Plane, or escapes such as `\\t`."""
 _OWNER = re.compile(r"team:[A-Za-z0-9_]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 _TAG, _TAG_VALUE = re.compile(r"([\w.-]{1,63}/)?[\w.-]{1,63}", re.ASCII), re.compile(r"[\w.-]{0,63}", re.ASCII)
 
@@ -29,18 +28,24 @@ class ContractError(OperatorError):
 
     @classmethod
     def twice(cls, column: str) -> "ContractError":
-        """Two columns whose names differ only in case, which Spark and Delta treat as one name."""
+        """The names of two columns differ only in case. Spark and Delta treat them as one name."""
         return cls.bad_value("schema", column, "names that differ in more than case; rename one of the two columns")
 
     @classmethod
     def engines(cls, column: str) -> "ContractError":
-        """A column has the name of a column that the engine adds."""
+        """A column has a name that is reserved for the engine."""
         legal = f"names other than {', '.join(ENGINE_COLUMNS)} in any case, not starting with '_', which the engine uses; rename it"
         return cls.bad_value("schema", column, legal)
 
     @classmethod
     def option(cls, option: object, of: str, why: str) -> "ContractError":
-        """A source has a reader option that it may not have."""
+        """A source has a reader option that is unknown or has no effect.
+
+        Args:
+            option: the option's name.
+            of: the owner of the options, such as `source 'orders'`.
+            why: why it is refused, as the end of the sentence "option X, which ...".
+        """
         return cls(f"`options` of {of} has {option!r}, which {why}")
 
 
@@ -51,7 +56,7 @@ def check_name(parameter: str, name: object) -> None:
 
 
 def check_owners(owners: object) -> None:
-    """Raise `ContractError` unless owners are mail addresses or teams, as Dagster shows them."""
+    """Raise `ContractError` unless owners are a list of mail addresses or teams, in the form that Dagster accepts."""
     legal = "a list of mail addresses, or of teams: 'team:' and letters, digits and '_'"
     if not isinstance(owners, list | tuple):
         raise ContractError.bad_value("owners", owners, legal)
@@ -69,13 +74,13 @@ def check_tags(tags: Mapping[str, str]) -> None:
 
 
 def check_length(parameter: str, value: Duration | None) -> None:
-    """Raise `OperatorError` unless a value is None, or a duration from zero to `LONGEST_DAYS`."""
+    """Raise `OperatorError` unless a value is None, or a duration from zero to `LONGEST_DAYS` days."""
     if value is not None and length_ms(value, parameter) > LONGEST_DAYS * DAY_MS:
         raise ContractError.bad_value(parameter, value, f"a duration of at most {LONGEST_DAYS} days, the years 1 to 9999")
 
 
 def check_sql(parameter: str, value: object) -> None:
-    """Raise `ContractError` unless a value is text that is not blank. Spark checks whether it is an expression when it runs."""
+    """Raise `ContractError` unless a value is text that is not blank. `check_expression` and Spark check its SQL."""
     if not isinstance(value, str) or not value.strip():
         raise ContractError.bad_value(parameter, value, "a SQL expression over the source's columns, such as 'amount > 0'")
 
@@ -84,8 +89,8 @@ def check_columns(own: Sequence[StructField], names: Sequence[str]) -> None:
     """Raise `ContractError` unless a table can hold a source's columns.
 
     Args:
-        own: the columns that the contract declares. Columns that files have added to the log were checked when they were added.
-        names: the names of all columns.
+        own: the columns that the contract declares. The columns that input files have added to the log were checked when they were added.
+        names: the names of the declared and the added columns.
     """
     if not 0 < len(own) <= MOST_COLUMNS:
         raise ContractError.bad_value("schema", f"{len(own)} columns", f"1 to {MOST_COLUMNS} columns; put more into structs or maps")
@@ -118,7 +123,7 @@ def check_key(key: Sequence[str], schema: StructType, of: str) -> None:
     Args:
         key: the key's columns.
         schema: the source's columns.
-        of: whose columns these are, for the error.
+        of: the owner of the columns for the error, such as `source 'orders'`.
     """
     if isinstance(key, str):
         raise ContractError.bad_value("unique_key", key, f"a tuple of column names, such as ({key!r},)")
@@ -128,34 +133,39 @@ def check_key(key: Sequence[str], schema: StructType, of: str) -> None:
             legal = f"the columns of {of} are {', '.join(columns)}{did_you_mean(column, columns)}"
             raise ContractError.bad_value("unique_key", column, legal)
         if not is_key(schema[column].dataType):
-            raise ContractError.bad_value("unique_key", column, "columns that are no map and no variant, and contain none")
+            raise ContractError.bad_value("unique_key", column, "columns that are no map and no variant, and contain no such field")
     if len({*key}) < len(key):
         raise ContractError.bad_value("unique_key", key, "each column once")
 
 
 def check_options(options: Mapping[str, object], of: str) -> None:
-    """Raise `ContractError` if an option is unknown or has no effect, or conflicts with how the engine reads lines.
+    """Raise `ContractError` if an option is unknown, has no effect, has an illegal value, or conflicts with how the engine reads lines.
 
     Args:
-        options: the options.
-        of: whose options these are, for the error.
+        options: the options for Spark's `from_csv` or `from_json`; names ignore case.
+        of: the owner of the options for the error, such as `source 'orders'`.
     """
     for option, value in options.items():
         name = str(option).lower()
         if name != "columnnameofcorruptrecord" and (why := option_fault(option)) is not None:
             raise ContractError.option(option, of, why)
         if name == "columnnameofcorruptrecord" or (name == "mode" and str(value).upper() != "PERMISSIVE"):
-            raise ContractError.bad_value("options", {option: value}, "other options: the engine quarantines rows that cannot be parsed")
+            raise ContractError.bad_value(
+                "options", {option: value}, "other options: the engine itself quarantines lines that cannot be parsed"
+            )
         if name == "header" and str(value).lower() not in ("true", "false"):
             raise ContractError.bad_value(
-                "options", {option: value}, "'true', or 'false' for CSV files whose fields are the schema's columns"
+                "options", {option: value}, "'true', or 'false' for CSV files whose fields are the schema's columns, in its order"
             )
         if name in ("sep", "delimiter") and not (isinstance(value, str) and _SEPARATOR.fullmatch(value)):
-            legal = "one or more characters that end no line for 'sep' or 'delimiter'; a backslash is written twice"
+            legal = "for 'sep' and 'delimiter', one or more characters other than line breaks; write a backslash twice"
             raise ContractError.bad_value("options", {option: value}, legal)
-        if name in ("quote", "escape") and not _is_one_character_or_none(value):
-            raise ContractError.bad_value("options", {option: value}, "one character that ends no line, or none, for 'quote' and 'escape'")
+        if name in ("quote", "escape") and not _is_one_character_or_empty(value):
+            raise ContractError.bad_value(
+                "options", {option: value}, "for 'quote' and 'escape', one character other than a line break, or empty text"
+            )
 
 
-def _is_one_character_or_none(value: object) -> bool:
-    return isinstance(value, str) and value not in _LINE_ENDS and (not value or (len(value) == 1 and ord(value) < 0x10000))
+def _is_one_character_or_empty(value: object) -> bool:
+    """Whether a value is one character that Java represents as one `char`, or empty."""
+    return isinstance(value, str) and value not in _NOT_A_QUOTE and (not value or (len(value) == 1 and ord(value) < 0x10000))

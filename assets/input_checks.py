@@ -1,4 +1,4 @@
-"""Which kinds of inputs an operator can read: rows of sources, final results, or rows of an upserted table."""
+"""Checks that each operator can read its kinds of inputs: rows of sources, final results, or rows of upserted tables."""
 
 from collections.abc import Mapping
 
@@ -10,16 +10,16 @@ from operators.interval_join import IntervalJoin
 
 
 def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> None:
-    """Raise if the operator of a table cannot read the kind of one of its inputs.
+    """Raise if an operator cannot read an input of its kind.
 
     Args:
-        table: the table that reads.
-        tables: all tables; other inputs are sources.
+        table: the table whose inputs are checked.
+        tables: all tables, by name; an input that is not one of them is a source.
 
     Raises:
-        ContractError: a ranking of windows reads an input without windows; an operator without closed ranges reads a table and another
-            input, or has a TTL and reads a table; sessions read a source together with a table; the versions of a join are rows of an
-            upserted table; or a join by arrival reads a table.
+        ContractError: a Structured Streaming query reads a table; a ranking of windows reads an input without windows; an operator
+            without closed ranges reads a table and another input, or has a TTL and reads a table; sessions read a source together with
+            a table; the versions of a join are rows of an upserted table; or a join by arrival reads a table.
     """
     derived = [tables[name] for name in table.inputs if name in tables]
     if derived and table.streams_as == "query":
@@ -36,19 +36,21 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
             raise _illegal(table, name, f"{legal}; give {kind} a window of its own")
     _check_versions(table, tables)
     if isinstance(table.operator, DecidesLateness) and table.operator.reads.recorded and 0 < len(derived) < len(table.inputs):
-        names = ", ".join(of.name for of in derived)
-        way_out = f"sessions decide for each batch which rows are late, and rows of {names} belong to no batch"
-        raise _illegal(table, table.inputs, f"only sources, or only tables; {way_out}: read a table that is computed from the source")
+        names = ", ".join(upstream.name for upstream in derived)
+        why = f"sessions decide for each batch which rows are late, and rows of {names} belong to no batch"
+        way_out = "read a table that is computed from the source instead of the source"
+        raise _illegal(table, table.inputs, f"only sources, or only tables; {why}: {way_out}")
 
 
-def _why_no_windows(of: DerivedAsset) -> str | None:
-    """Why the results of a table cannot be ranked by their windows; None if they can."""
-    if of.operator.emits.upserts or isinstance(of.operator, IntervalJoin | AsOfJoin):
+def _why_no_windows(upstream: DerivedAsset) -> str | None:
+    """Why the results of a table cannot be ranked by their windows, as the end of a sentence about the table; None if they can."""
+    if upstream.operator.emits.upserts or isinstance(upstream.operator, IntervalJoin | AsOfJoin):
         return "has no windows"
-    return "adds several results of a window, at different times" if getattr(of.operator, "purging", None) else None
+    return "adds several results of a window, at different times" if getattr(upstream.operator, "purging", None) else None
 
 
 def _check_versions(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> None:
+    """Raise if the versions of a join are rows of an upserted table, or if a join by arrival reads a table."""
     reads, kind = table.operator.reads, type(table.operator).__name__
     for which, name in enumerate(table.inputs):
         if reads.is_versioned(which) and name in tables and tables[name].operator.emits.upserts:
@@ -61,6 +63,7 @@ def _check_versions(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> 
 
 
 def _check_new_rows(table: DerivedAsset, derived: list[DerivedAsset]) -> None:
+    """Raise if an operator without closed ranges reads a table and another input, or has a TTL and reads a table."""
     if not derived:
         return
     kind = type(table.operator).__name__

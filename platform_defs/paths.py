@@ -1,6 +1,6 @@
-"""Canonical paths: the folders that settings and arguments name become absolute, and `file:` URIs become paths.
+"""Canonical paths: settings and arguments name a folder in any spelling, which becomes an absolute path, or the URI of a store.
 
-Locks and offsets are found by a folder's path, so two spellings of one lake must give the same path.
+Locks and offsets are found by a folder's path, so all spellings of one lake must give the same path.
 """
 
 import os
@@ -15,25 +15,29 @@ STORES = ("s3a", "s3", "abfss", "abfs", "gs", "hdfs", "viewfs")
 """The schemes of URIs that both Spark and deltalake support."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/?#]*)([^?#]*)([?#].*)?", re.DOTALL)
-_SAME_STORE = {"s3": "s3a"}
+_REPLACED_SCHEMES = {"s3": "s3a"}
 """Schemes that are replaced by another one. Spark has no file system for `s3://`, and Tidemark's log store is set for `s3a://`."""
-_WITHOUT_HOST = ("hdfs", "viewfs")
-_CONTAINERS = ("abfss", "abfs")
+_HOST_IS_OPTIONAL = ("hdfs", "viewfs")
+"""Schemes whose URIs may have no host, such as `hdfs:///lake`."""
+_CONTAINER_BEFORE_HOST = ("abfss", "abfs")
+"""Schemes whose URIs have a container before an `@`, such as `abfss://container@account/lake`; elsewhere an `@` follows credentials."""
 _LEGAL = f"a path, file:///path, or a URI with one of {', '.join(f'{s}://' for s in STORES)}"
 _NOT_IN_TABLES = "%|^"
-"""Characters that no path of a table may have: deltalake decodes `%41`, so it would use another folder than Spark; others make it panic."""
+"""Characters that the path of a table must not have. deltalake decodes `%41`, so it would use another folder than Spark; the others make
+it panic."""
 _LONGEST, _LONGEST_NAME = 4_096, 255
-"""The longest path in characters, and the longest name in it in bytes, that common file systems allow."""
+"""The longest path, in characters, and the longest name in a path, in bytes, that common file systems allow."""
 
 
 class PathError(TidemarkError, ValueError):
     """A text is not the path or URI of a folder; the message says what is legal."""
 
     legal: str = ""
+    """The part of the message that says what is legal."""
 
     @classmethod
     def of(cls, value: str, legal: str) -> "PathError":
-        """The value, without credentials, and what is legal."""
+        """The error for a value, which its message shows shortened and without credentials."""
         error = cls(f"{shortened(without_credentials(value))!r} names no folder; legal: {legal}")
         error.legal = legal
         return error
@@ -51,7 +55,7 @@ def canonical(value: str, base: Path | None = None) -> str:
         base: the folder that relative paths start from; None for the current folder.
 
     Raises:
-        PathError: the value is empty, has a scheme that is not legal, contains credentials, or is no path.
+        PathError: the value is empty, too long or not printable, has a scheme that is not supported, contains credentials, or is no path.
 
     >>> canonical("file:///data/lake/"), canonical("s3a://bucket//lake/")
     ('/data/lake', 's3a://bucket/lake')
@@ -102,15 +106,19 @@ def is_in_s3(path: str) -> bool:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether a canonical path is the given canonical folder, or below it."""
+    """Whether a canonical path is a canonical folder, or below it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def outside(path: str, folder: str) -> str:
-    """A canonical path that neither contains the given canonical folder, such as a lake, nor lies in it.
+    """Check that a canonical path is outside a lake; returns the path.
+
+    Args:
+        path: a canonical path.
+        folder: the canonical folder of the lake.
 
     Raises:
-        PathError: the path contains the folder, or is inside it.
+        PathError: the path is the folder, contains it, or is inside it.
     """
     if is_within(path, folder) or is_within(folder, path):
         raise PathError.of(path, f"a folder outside the lake {folder!r}")
@@ -132,36 +140,38 @@ def _local(value: str, base: Path | None) -> str:
     try:
         path = (base or Path.cwd()) / Path(value).expanduser()
         return os.path.normpath(path.resolve())
-    except (OSError, RuntimeError, ValueError) as error:  # no such home, a circle of links, a name that the file system refuses
+    except (OSError, RuntimeError, ValueError) as error:  # an unknown home, a cycle of links, a name that the file system refuses
         raise PathError.of(value, f"a path that this machine can resolve ({error})") from None
 
 
 def _path_of_file_uri(value: str) -> str:
+    """The decoded absolute path of a `file:` URI."""
     rest = value[len("file:") :]
     path = rest
     if rest.startswith("//"):
         host, slash, below = rest[2:].partition("/")
         if host.lower() not in ("", "localhost"):
-            raise PathError.of(value, "file:///path; another machine's files need a mount, or a store")
+            raise PathError.of(value, "file:///path; to use the files of another machine, mount its file system or use a store")
         path = slash + below
     decoded = unquote(path)
     if not path.startswith("/") or "?" in path or "#" in path or not decoded.isprintable():
-        raise PathError.of(value, "file:///path, absolute, with %3F and %23 for ? and #")
+        raise PathError.of(value, "file:///path with an absolute path, and %3F and %23 for ? and # in it")
     return decoded
 
 
 def _remote(value: str) -> str:
+    """The canonical URI of a folder in a store."""
     found = _URI.fullmatch(value)
-    scheme = _SAME_STORE.get(found[1].lower(), found[1].lower()) if found else ""
+    scheme = _REPLACED_SCHEMES.get(found[1].lower(), found[1].lower()) if found else ""
     if found is None or scheme not in STORES:
         raise PathError.of(value, f"{_LEGAL}; a path whose name has a colon is written ./name")
-    _, host, path, more = found.groups()
+    _, host, path, query_or_fragment = found.groups()
     if "@" in host + path and not (
-        scheme in _CONTAINERS and host.count("@") == 1 and ":" not in host.partition("@")[0] and "@" not in path
+        scheme in _CONTAINER_BEFORE_HOST and host.count("@") == 1 and ":" not in host.partition("@")[0] and "@" not in path
     ):
         legal = "a URI without user name or password; put credentials into the store's own configuration"
         raise PathError.of(value, legal)
     parts = [p for p in path.split("/") if p]
-    if more or {".", ".."} & {*parts} or not (host or (scheme in _WITHOUT_HOST and parts)):
+    if query_or_fragment or {".", ".."} & {*parts} or not (host or (scheme in _HOST_IS_OPTIONAL and parts)):
         raise PathError.of(value, f"{scheme}://bucket/folder, without `..`, `?` and `#`")
     return "/".join([f"{scheme}://{host}", *parts])

@@ -1,4 +1,4 @@
-"""The factory of derived assets with daily partitions: partitions, checks, metadata and lineage from one definition."""
+"""Makes the Dagster asset of a table of closed ranges, with its daily partitions, checks, metadata and lineage, from the definition."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -38,14 +38,14 @@ IN_DAYS_DESCRIPTION = (
 )
 
 REPORTED = Completeness()
-"""No share is required."""
+"""No share of matched rows is required: the check only reports the shares."""
 
 
 class AdvanceConfig(dg.Config):
-    """How to materialise days.
+    """The configuration of a run over days.
 
     Args:
-        rebuild: recompute days that are already closed and repair results that differ, then advance as usual.
+        rebuild: first recompute the results of the run's days that are already closed, and repair those that differ; then advance as usual.
     """
 
     rebuild: bool = False
@@ -59,17 +59,18 @@ def event_time_asset(
     worker: Worker,
     completeness: Completeness = REPORTED,
 ) -> dg.AssetsDefinition:
-    """Make a derived table an asset with daily partitions by `final_at`.
+    """The Dagster asset of a table of closed ranges, with daily partitions by `final_at` (UTC).
 
-    Materialising days advances the table to the end of the last day, or as far as the watermark allows. The asset has the conservation
-    law as a blocking check. If the table is a join, its completeness is a second check.
+    A run over days advances the table to the end of the last day, or as far as the watermark allows. The conservation law is a blocking
+    check: if it is violated, downstream tables do not run. Other checks warn if event times are outside the partitions, and if a day is
+    not finalized. A join has a check of its completeness too.
 
     Args:
-        derived: the asset's definition.
-        sources: which of its inputs are sources; the others are derived assets.
+        derived: the table's definition.
+        sources: the names of the sources; all other inputs are derived tables.
         days: the partitions.
-        worker: does the tables' work.
-        completeness: the least shares of matched rows among the matched, unmatched and late ones, by day and side.
+        worker: does the work of tables.
+        completeness: for a join, the required shares of matched rows among the matched, unmatched and late ones, for each side and day.
     """
     worker.add(derived, partial(_advance_and_account, derived, sources))
     joins, names_rows = is_join(derived), isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
@@ -113,27 +114,31 @@ def event_time_asset(
 
 
 def _rebuild(engine: EnginePort, name: str, first: date, last: date) -> dict[str, Any]:
+    """Rebuild days; returns metadata: the days that differed and were repaired, and the number of missing and extra results."""
     rebuilt = engine.rebuild(name, first, last)
     return {"rebuilt": day_range(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
 
 
 def _advance_and_account(derived: DerivedAsset, sources: Sequence[str], engine: EnginePort, days: Days | None) -> Advanced:
-    """Advance the table to the end of the last day, and account for the rows that this finalizes."""
+    """Advance the table to the end of the last day, account for the rows that this finalizes or corrects, and record the accounts."""
     assert days is not None, "the asset has partitions"
     first, last = days
-    finalized = _first_finalized_day(engine, derived, first), last
+    accounted = _first_day_to_account(engine, derived, first), last
     steps = list(engine.steps(derived.name, day_end(last)))
-    accounts = engine.accounts.days(derived.name, finalized)
-    differences = engine.accounts.count_differences(derived.name, finalized)
-    engine.accounts.record(derived.name, accounts, differences, finalized)
+    accounts = engine.accounts.days(derived.name, accounted)
+    differences = engine.accounts.count_differences(derived.name, accounted)
+    engine.accounts.record(derived.name, accounts, differences, accounted)
     metadata = _metadata(engine, derived) | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
-    return Advanced(metadata, accounts, differences, _matched_rows(engine, derived, sources, accounts, finalized))
+    return Advanced(metadata, accounts, differences, _matched_rows(engine, derived, sources, accounts, accounted))
 
 
 def _matched_rows(
     engine: EnginePort, derived: DerivedAsset, sources: Sequence[str], accounts: Sequence[AccountPort], days: Days
 ) -> Sequence[MatchesPort]:
-    """The matched rows of a join, which its accounts have if its results name rows of sources; none for other tables."""
+    """The matched, unmatched and late rows of a join, by side and day; empty for other tables.
+
+    If the join's results name rows of sources, its accounts have these numbers already.
+    """
     if not is_join(derived):
         return ()
     if isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}:
@@ -141,27 +146,29 @@ def _matched_rows(
     return engine.accounts.matches(derived.name, days)
 
 
-def _first_finalized_day(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
-    """The first day with rows that a run finalizes. A run closes every open range, also before its own first day, and corrects closed ones.
+def _first_day_to_account(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
+    """The first day with rows that a run finalizes, or whose finalized results it corrects.
 
-    A row is finalized at most its lookback and the output delay after its event time, so the last ms of a day may be finalized on the next.
+    A run closes every open range, also those before its own first day, and corrects results within the allowed lateness. A row is
+    finalized at most `longest_lookback + watermark_delay` after its event time, so the rows are up to that long before the results.
     """
     reads = derived.operator.reads
-    before = reads.longest_lookback + reads.watermark_delay
-    corrected = reads.lateness if reads.lateness < FOREVER else 0  # a full account counts rows that are joined however late they are
+    longest_wait = reads.longest_lookback + reads.watermark_delay
+    corrected = reads.lateness if reads.lateness < FOREVER else 0  # rows that join at any lateness need an account of all days
     closed_to, times = engine.pending.described(derived.name)["closed_to"], engine.pending.event_times(derived.name)
     if closed_to is None:
-        return day_of(min(day_start(first) - before, times[0])) if times else day_of(day_start(first) - before)
-    return day_of(min(day_start(first), closed_to + 1 - corrected) - before)
+        return day_of(min(day_start(first) - longest_wait, times[0])) if times else day_of(day_start(first) - longest_wait)
+    return day_of(min(day_start(first), closed_to + 1 - corrected) - longest_wait)
 
 
 def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
+    """The metadata of a table's progress; after its first step also its columns and their lineage."""
     state = engine.pending.described(derived.name)
     return progress_metadata(state) | (column_metadata(engine, derived) if state["steps"] else {})
 
 
 def progress_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a table's progress, as `PendingPort.described` returns it."""
+    """The progress of a table as Dagster metadata, from the values that `PendingPort.described` returns."""
     metadata = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
     if state.get("kept_from"):
         metadata["retained_totals_before"] = str(state["kept_from"])
@@ -177,47 +184,48 @@ def progress_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:
-    names = sorted({a.side for a in accounts})
-    return {(side, term): sum(getattr(a, term) for a in accounts if a.side == side) for side in names for term in TERMS}
+    """The sums of the terms over all days, by side and term."""
+    sides = sorted({a.side for a in accounts})
+    return {(side, term): sum(getattr(a, term) for a in accounts if a.side == side) for side in sides for term in TERMS}
 
 
 def _add_days(context: dg.AssetExecutionContext, name: str, advanced: Advanced, is_final: Mapping[date, bool]) -> None:
     """Add to each day's materialisation whether the day is finalized, its account, and the shares of a join's matched rows."""
     for day, passed in is_final.items():
-        own, matched = [a for a in advanced.accounts if a.day == day], [m for m in advanced.matches if m.day == day]
-        context.add_asset_metadata({"finalized": passed, **_terms(own), **shares(matched)}, asset_key=name, partition_key=str(day))
+        accounts, matches = [a for a in advanced.accounts if a.day == day], [m for m in advanced.matches if m.day == day]
+        context.add_asset_metadata({"finalized": passed, **_terms(accounts), **shares(matches)}, asset_key=name, partition_key=str(day))
 
 
 def law_check(advanced: Advanced) -> dg.AssetCheckResult:
-    """The conservation law over a table's accounts, and the comparison of the ledger's counts with the log's rows."""
+    """The result of the check of the conservation law: a table's accounts, and the ledger's row counts compared with the logs' rows."""
     accounts = advanced.accounts
-    broken = [a for a in accounts if not a.holds]
+    violations = [a for a in accounts if not a.holds]
     return dg.AssetCheckResult(
         check_name=LAW,
         passed=advanced.holds,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=_law_sentence(broken, advanced.count_differences),
+        description=_law_sentence(violations, advanced.count_differences),
         metadata={
-            "broken": dg.MetadataValue.json([_account_row(a) for a in broken[:10]]),
+            "broken": dg.MetadataValue.json([_account_row(a) for a in violations[:10]]),
             "days": len({a.day for a in accounts}),
             **_terms(accounts),
         },
     )
 
 
-def _law_sentence(broken: Sequence[AccountPort], differences: Mapping[tuple[str, int], tuple[int, int]]) -> str:
-    """The sides and days that violate the law, and the batches with other numbers of rows in the ledger than in the log."""
+def _law_sentence(violations: Sequence[AccountPort], differences: Mapping[tuple[str, int], tuple[int, int]]) -> str:
+    """The sides and days that violate the law, and the batches whose numbers of rows in the ledger and in the log differ."""
     batches = [
         f"{source}, batch {seq} ({count(in_ledger, 'row')} in the ledger, {count(in_log, 'row')} in the log)"
         for (source, seq), (in_ledger, in_log) in differences.items()
     ]
-    parts = [f"the account does not add up: {sides_and_days(broken)}"] if broken else []
+    parts = [f"the account does not add up: {sides_and_days(violations)}"] if violations else []
     parts += [f"ledger and log differ: {listed(batches)}"] if batches else []
     return "; ".join(parts) or "every row is accounted for"
 
 
 def _event_times_check(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
-    """Report events outside the partitions, by the ledger's times: results of earlier ones are in no partition, later ones stay open."""
+    """The check that no event is outside the partitions; `times` are the oldest and newest event time of the sources, in epoch ms."""
     partitions, problems = range_of(days), list[str]()
     if times is not None and (partitions is None or times[0] < day_start(partitions[0])):
         problems.append("some events are before the first daily partition: their results are in the table, but in no partition")
@@ -239,7 +247,10 @@ def _event_times_check(times: tuple[int, int] | None, days: dg.DailyPartitionsDe
 
 
 def _days_finalized_check(context: dg.AssetExecutionContext, is_final: Mapping[date, bool], closed_to: int | None) -> dg.AssetCheckResult:
-    """Whether the days of a run are finalized, and for each day up to when it is: Dagster shows a day as materialised in any case."""
+    """The check that the days of a run are finalized, also logged for each day.
+
+    Without it, a day that is not finalized would look complete: Dagster shows every day of a run as materialised.
+    """
     shown: dict[str, dg.MetadataValue] = {"finalized_up_to": moment(closed_to)}
     remaining = [day for day, passed in is_final.items() if not passed]
     result = dg.AssetCheckResult(
@@ -258,7 +269,7 @@ def _not_finalized(remaining: Sequence[date]) -> str:
 
 
 def _completeness_check(context: dg.AssetExecutionContext, matches: Sequence[MatchesPort], required: Completeness) -> dg.AssetCheckResult:
-    """The check of a join's completeness, logged for each day of the run, and for each other day that fails."""
+    """The check of a join's completeness, also logged for each day of the run, and for each other day that fails."""
     result, failed = completeness_result(matches, required), {match.day for match in poor_days(matches, required)}
     first, last = days_of(context)
     days = sorted({match.day for match in matches if first <= match.day <= last or match.day in failed})
@@ -267,7 +278,7 @@ def _completeness_check(context: dg.AssetExecutionContext, matches: Sequence[Mat
 
 
 def _log_law(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, accounts: Sequence[AccountPort], failed: set[date]) -> None:
-    """Log a check's result for each day of the run, and for each other day that failed: a run also accounts for earlier days."""
+    """Log the result of the law for each day of the run, and for each earlier day that failed: a run accounts for earlier days too."""
     first, last = days_of(context)
     days = sorted({a.day for a in accounts if first <= a.day <= last or a.day in failed})
     by_day = {
@@ -281,4 +292,5 @@ def _account_row(account: AccountPort) -> dict[str, Any]:
 
 
 def _terms(accounts: Sequence[AccountPort]) -> dict[str, int]:
+    """The totals as metadata that Dagster plots, named `<term> <side>`."""
     return {f"{term} {side}": n for (side, term), n in _totals(accounts).items()}

@@ -1,4 +1,4 @@
-"""The check of a join's completeness: the shares of matched rows, by side and day, against the least shares of the pipeline."""
+"""The check of a join's completeness: compares the share of matched rows of each side and day with the share that the pipeline requires."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,25 +21,30 @@ def is_join(derived: DerivedAsset) -> bool:
 
 
 def completeness_spec(derived: DerivedAsset, required: Completeness) -> dg.AssetCheckSpec:
-    """The check of a join's completeness."""
-    words = f"The share of matched rows among those of each side and day that are finalized or late: {required}."
-    return dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=words)
+    """The definition of the check of a join's completeness."""
+    description = f"The share of matched rows among those of each side and day that are finalized or late: {required}."
+    return dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=description)
 
 
 def completeness_result(matches: Sequence[MatchesPort], required: Completeness) -> dg.AssetCheckResult:
-    """The result over all sides and days of a run.
+    """The result of the check for a whole run.
 
-    A failure is an error if a share is below `error_below`, else a warning. The metadata have the share of each side over all days, the
-    worst side and day, the sides and days that fail, and the trend: the share of each day and side.
+    The check fails if the share of a side on a day is too low: as an error if a share is below `error_below`, else as a warning. The
+    metadata have the share of each side over all days, the worst side and day, the first ten sides and days that fail (`poor`), and a
+    table with the share of each side and day (`trend`).
+
+    Args:
+        matches: the matched, unmatched and late rows of each side and day.
+        required: the shares that the pipeline requires.
     """
     poor = poor_days(matches, required)
-    kinds = {required.severity(match.side, match.completeness) for match in poor}
+    severities = {required.severity(match.side, match.completeness) for match in poor}
     worst = min(matches, key=lambda match: match.completeness, default=None)
     return dg.AssetCheckResult(
         check_name=COMPLETENESS,
         passed=not poor,
-        severity=_SEVERITIES["error" if "error" in kinds else "warning"],
-        description=_sentence(poor) if poor else "no side has too few matched rows on any day",
+        severity=_SEVERITIES["error" if "error" in severities else "warning"],
+        description=_too_few_matched(poor) if poor else "no side has too few matched rows on any day",
         metadata={
             "worst": _described(worst) if worst else "no rows",
             "poor": dg.MetadataValue.json([_match_row(match) for match in poor[:10]]),
@@ -50,26 +55,26 @@ def completeness_result(matches: Sequence[MatchesPort], required: Completeness) 
 
 
 def poor_days(matches: Sequence[MatchesPort], required: Completeness) -> list[MatchesPort]:
-    """The sides and days with too few matched rows."""
+    """The sides and days whose share of matched rows is too low, for a warning or an error."""
     return [match for match in matches if required.severity(match.side, match.completeness)]
 
 
 def shares(matches: Sequence[MatchesPort]) -> dict[str, float]:
-    """The share of matched rows of each side over all of its days, as metadata that Dagster plots."""
+    """Metadata that Dagster plots: for each side, the share of matched rows over all of its days, from 0 to 1; 1 if it has no rows."""
     shares_by_side = dict[str, float]()
     for side in sorted({match.side for match in matches}):
-        own = [match for match in matches if match.side == side]
-        matched, rows = sum(match.matched for match in own), sum(match.matched + match.unmatched + match.late for match in own)
+        of_side = [match for match in matches if match.side == side]
+        matched, rows = sum(match.matched for match in of_side), sum(match.matched + match.unmatched + match.late for match in of_side)
         shares_by_side[f"completeness {side}"] = round(matched / rows, 4) if rows else 1.0
     return shares_by_side
 
 
 def rows_of_day(matches: Sequence[MatchesPort]) -> dict[str, Any]:
-    """The metadata of a day's result: its rows, and the shares."""
+    """The metadata of the check's result for one day: the numbers of rows of each side, and the shares."""
     return {"rows": dg.MetadataValue.json([_match_row(match) for match in matches]), **shares(matches)}
 
 
-def _sentence(poor: Sequence[MatchesPort]) -> str:
+def _too_few_matched(poor: Sequence[MatchesPort]) -> str:
     return f"too few rows are matched: {listed([_described(match) for match in poor])}"
 
 

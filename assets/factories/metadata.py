@@ -13,26 +13,26 @@ from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_ST
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 
 COLUMN_DESCRIPTIONS = {
-    SEQ: "the number of the ledger batch that brought the row",
+    SEQ: "the number of the ledger batch with which the row was ingested",
     ARRIVAL: "the row's order in its batch",
-    EVENT_TIME: "the event time, in ms and UTC",
-    EVENT_TIME_RAW: "the event time as the file has it",
+    EVENT_TIME: "the event time, floored to 1 ms",
+    EVENT_TIME_RAW: "the event time before it was floored, in µs",
     RESULT_TIME: "the event time of the result",
     FINAL_AT: "the watermark at which the result is final",
     WINDOW_START: "the start of the window",
-    WINDOW_END: "the end of the window, which is not in it",
+    WINDOW_END: "the end of the window, exclusive",
     RANK: "the rank, from 1",
     STEP: "the step that made the change",
     CHANGE: "the kind of change: +I, -U, +U or -D",
     CHANGED_AT: "the time of the change",
 }
-"""The columns that the engine and the operators add, with their descriptions."""
+"""The columns that the engine and the operators add, with the descriptions that Dagster and the docs show."""
 
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the first and the last millisecond that Python's datetime has
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the first and the last millisecond of Python's datetime
 
 
 def moment(epoch_ms: int | None) -> dg.MetadataValue:
-    """An instant; the text `none yet` for None. An instant outside the range of Python's datetime is clamped to it."""
+    """An instant as a Dagster timestamp; the text `none yet` for None. It is limited to the years 1 to 9999 of Python's datetime."""
     if epoch_ms is None:
         return dg.MetadataValue.text("none yet")
     shown = min(max(epoch_ms, _FIRST_MS), _LAST_MS)
@@ -44,7 +44,7 @@ def table_schema(struct: StructType, described: Mapping[str, str] = MappingProxy
 
     Args:
         struct: the schema; a column's comment is its description.
-        described: descriptions of columns without a comment, by name. Those that the engine adds have one in any case.
+        described: descriptions of columns without a comment, by name. For a column that it does not name, `COLUMN_DESCRIPTIONS` is used.
     """
     return dg.TableSchema([_column(field, {**COLUMN_DESCRIPTIONS, **described}) for field in struct.fields])
 

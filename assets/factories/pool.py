@@ -1,4 +1,4 @@
-"""The Dagster concurrency pool of all steps that use Spark, except that of the job `stream`, which would hold it for ever."""
+"""The Dagster concurrency pool of the steps that use Spark. The step of the job `stream` is not in it, since it would hold it for ever."""
 
 SPARK = "spark"
-"""Each run has a Spark session of its own. The `dagster.yaml` that Tidemark writes allows one run of this pool at a time."""
+"""The name of the pool. Each run has a Spark session of its own, and the `dagster.yaml` that Tidemark writes allows one run in the pool."""

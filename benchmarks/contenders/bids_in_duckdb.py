@@ -1,4 +1,7 @@
-"""DuckDB: hot items over the same Parquet files, into Parquet. Bids are counted by 2 s pane, and panes are summed into windows."""
+"""DuckDB: hot items, from the Parquet files that the other contenders read, into a Parquet file.
+
+Bids are counted by pane (a slide of the window, 2 s by default), and the panes of each window are summed.
+"""
 
 import time
 from typing import Any
@@ -26,10 +29,10 @@ def _write(connection: duckdb.DuckDBPyConnection, job: Job, target: str) -> None
     slide, size = int(job.options.get("slide_ms", SLIDE_MS)), WINDOW_MS
     connection.execute(f"""
         COPY (
-          WITH panes AS (SELECT auction, ts - ts % {slide} AS pane, count(*) AS n
+          WITH panes AS (SELECT auction, ts - ts % {slide} AS pane, count(*) AS pane_bids
                          FROM read_parquet('{job.data / "bids"}/*.parquet') GROUP BY ALL),
-               counted AS (SELECT auction, pane + {slide} + places.s * {slide} AS window_end, sum(n)::BIGINT AS bids
-                           FROM panes, (SELECT unnest(range({size // slide})) AS s) AS places GROUP BY ALL)
+               counted AS (SELECT auction, pane + {slide} + slides.n * {slide} AS window_end, sum(pane_bids)::BIGINT AS bids
+                           FROM panes, (SELECT unnest(range({size // slide})) AS n) AS slides GROUP BY ALL)
           SELECT window_end, row_number() OVER (PARTITION BY window_end ORDER BY bids DESC, auction) AS rank, auction, bids
           FROM counted QUALIFY rank <= {TOP}
         ) TO '{target}' (FORMAT parquet)""")

@@ -1,4 +1,4 @@
-"""Tidemark, catch-up: the log contains all rows, and one step finalizes them into a Delta table."""
+"""Tidemark, catch-up: the event logs contain all rows, and one step writes all results to a Delta table. `seconds` times that step."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The state of a lake, as plain data and as printed tables: with the recorded accounts, or with a new account of every row."""
+"""The state of a lake, as plain data and as printed tables, either with the recorded accounts, or with a new account of every row."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -19,17 +19,18 @@ from platform_defs.engine.operations.in_parallel import compute_in_parallel
 
 _DIFFERS = "ledger_differs_from_log"
 _RARE_TERMS = ("filtered", "missing", "extra")
-"""The terms that a table of rows by side shows only if they are not 0, since all terms do not fit in 80 columns."""
+"""The terms that a printed table of rows by side shows only if they are not 0, since not all terms fit in 80 columns."""
+_EQUAL = "[green]The table equals a recomputation[/] from the changelog that it reads."
 
 
 def recorded(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
-    """The state of the lake and of these assets, from one snapshot, with the newest recorded accounts. It needs no Spark session."""
+    """The state of the lake and of some tables, from one snapshot, with the newest recorded accounts. It needs no Spark session."""
     engine = engine.snapshot()
     return _lake(engine) | {"assets": {name: _recorded(engine, name) for name in assets}}
 
 
 def recounted(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
-    """The state of the lake and of these assets, from one snapshot, with an account of every row; the accounts are recorded."""
+    """The state of the lake and of some tables, from one snapshot. It accounts for every row, and records the accounts."""
     engine = engine.snapshot()
     if engine.ledger.head:
         _ = engine.reading  # start the session now, so that several threads do not start it at once
@@ -39,7 +40,7 @@ def recounted(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
 def _lake(engine: Engine) -> dict[str, Any]:
     sources = {name: _source(engine, name) for name in engine.sources}
     failure = monitored.failure(engine.failures.of_ingest())
-    sinks = {name: failed for name in engine.sinks if (failed := monitored.failure(engine.failures.of_sink(name))) is not None}
+    sinks = {name: error for name in engine.sinks if (error := monitored.failure(engine.failures.of_sink(name))) is not None}
     failures = {"ingest_failure": failure, "sink_failures": sinks}
     return {"lake": engine.lake.root, "ledger_head": engine.ledger.head, "sources": sources, **failures}
 
@@ -47,19 +48,19 @@ def _lake(engine: Engine) -> dict[str, Any]:
 def _source(engine: Engine, name: str) -> dict[str, Any]:
     counts, last = engine.ledger.totals(name), engine.ledger.last().get(name)
     times = {"watermark": instant(last and last.watermark), "max_event_time": instant(last and last.max_event_time)}
-    failed = monitored.failure(engine.failures.of_source(name))
+    failure = monitored.failure(engine.failures.of_source(name))
     cut = engine.pending.cut(name)
     retained = {} if cut is None else {"retention": {"removed_before": instant(cut.before), "rows_removed": cut.rows}}
-    return counts | times | {"idle": bool(last and last.idle), **monitored.of_source(engine, name), "last_failure": failed} | retained
+    return counts | times | {"idle": bool(last and last.idle), **monitored.of_source(engine, name), "last_failure": failure} | retained
 
 
 def _progress(engine: Engine, name: str) -> dict[str, Any]:
-    state, reached = engine.pending.described(name), engine.pending.progress(name)
+    state, progress = engine.pending.described(name), engine.pending.progress(name)
     return {
-        "operator": reached.operator,
+        "operator": progress.operator,
         "streams_as": engine.assets[name].streams_as,
-        "steps": reached.step,
-        "ledger_entry": reached.seq,
+        "steps": progress.step,
+        "ledger_entry": progress.seq,
         "closed_to": instant(state["closed_to"]),
         "watermark": instant(state["watermark"]),
         "lag_seconds": state["lag_ms"] / 1000,
@@ -71,7 +72,7 @@ def _progress(engine: Engine, name: str) -> dict[str, Any]:
 
 
 def _retained(engine: Engine, name: str) -> dict[str, Any]:
-    """From which day on a table can still be computed, and the totals of the days before, if retention has removed rows of them."""
+    """If retention has removed rows: the first day of a table that can still be computed, and the retained totals of earlier days."""
     kept = engine.pending.kept_days(name)
     if kept is None:
         return {}
@@ -87,7 +88,7 @@ def _recorded(engine: Engine, name: str) -> dict[str, Any]:
     refused, last = engine.pending.refused_because(name), engine.accounts.recorded(name)
     law: dict[str, Any] = {"holds": None, "broken": [], _DIFFERS: []}
     if last is not None:
-        law = {"holds": last.holds, "broken": _broken(last), _DIFFERS: [_difference(*one) for one in last.differences]}
+        law = {"holds": last.holds, "broken": _broken(last), _DIFFERS: [_difference(*values) for values in last.differences]}
     law |= _repair(engine, name, law["broken"]) | ({} if refused is None else {"holds": False, "refused": refused})
     return _progress(engine, name) | {"law": law, "last_account": None if last is None else _account(last)}
 
@@ -129,10 +130,10 @@ def _law(accounts: Sequence[DayAccount], count_differences: dict[tuple[str, int]
 
 
 def _repair(engine: Engine, name: str, broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The days to rebuild if the law is violated: the days of the affected rows, and the days on which results of these rows are final."""
+    """The days to rebuild if the law is violated: from the first day with affected rows to the last on which their results are final."""
     if not broken:
         return {}
-    days = [date.fromisoformat(str(one["day"])) for one in broken]
+    days = [date.fromisoformat(str(account["day"])) for account in broken]
     last = day_of(day_end(max(days)) + longest_wait(engine.assets[name]))
     return {"days_to_rebuild": {"first": str(min(days)), "last": str(last)}}
 
@@ -174,7 +175,7 @@ def print_recounted(report: dict[str, Any]) -> None:
 
 
 def _print_lake(report: dict[str, Any]) -> None:
-    out.print(f"[bold]Lake[/] {plain(report['lake'])}, {report['ledger_head']} ledger batches", highlight=False, soft_wrap=True)
+    out.print(f"[bold]Lake[/] {plain(report['lake'])}, {count(report['ledger_head'], 'ledger batch')}", highlight=False, soft_wrap=True)
     shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in report["sources"].values())]
     rows = [[name, *[s[c] for c in shown], seconds(s["watermark"]) or "none yet"] for name, s in report["sources"].items()]
     print_table("Sources", ["source", *map(heading, shown), "watermark"], rows)
@@ -205,7 +206,7 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
         _print_name(name)
     made = count(asset["pairs"], "pair") if "pairs" in asset else count(asset["results"], "result")
     closed = f"finalized up to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
-    handled = f"all of ledger batch {asset['ledger_entry']} handled" if asset["steps"] else "nothing is finalized yet"
+    handled = f"handled up to ledger batch {asset['ledger_entry']}" if asset["steps"] else "nothing is finalized yet"
     progress = closed if asset["closed_to"] else handled
     out.print(f"  {made}; {progress}", highlight=False, soft_wrap=True)
     if asset["waits_for"]:
@@ -213,39 +214,37 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     _print_retained(name, asset)
     law = asset["law"]
     if law["holds"]:
-        terms_of = f"accepted = matched + unmatched + pending + late{' + filtered' if 'filtered' in terms else ''}"
-        holds = f"[green]The conservation law holds:[/] {terms_of}, on every side and day." if names else _EQUAL
+        equation = f"accepted = matched + unmatched + pending + late{' + filtered' if 'filtered' in terms else ''}"
+        holds = f"[green]The conservation law holds:[/] {equation}, on every side and day." if names else _EQUAL
         out.print(f"  {holds}", soft_wrap=True)
     _print_broken(name, law)
 
 
 def _print_retained(name: str, asset: dict[str, Any]) -> None:
-    """Which days of a table are retained totals, and from when on the table is complete, if it was made after rows were removed."""
+    """Print for which days of a table only totals are retained; or from when on it is complete, if it was made after rows were removed."""
     retention = asset.get("retention")
     if retention is None:
         return
-    kept = f"{count(retention['days'], 'day')} before {retention['kept_from']} are retained totals, whose rows have been removed"
+    kept = f"the totals of {count(retention['days'], 'day')} before {retention['kept_from']} are retained; their rows have been removed"
     if retention["complete_from"] is not None:
         kept = f"complete from {seconds(retention['complete_from'])} on, since older rows had been removed when it was made"
     out.print(f"  {plain(name)}: {kept}", highlight=False, soft_wrap=True)
 
 
-_EQUAL = "[green]The table equals a recomputation[/] from the changelog that it reads."
-
-
 def _print_name(name: str) -> None:
-    """Print the name of a table that has no account by side, since its input is the changelog of another table."""
+    """Print the name of a table without accounts by side: its input is the changelog of another table."""
     out.print(f"[bold]{plain(name)}[/]", highlight=False)
 
 
 def _print_broken(name: str, law: dict[str, Any]) -> None:
-    for one in law.get(_DIFFERS, []):
-        counts = f"batch {one['seq']}: {one['ledger']:,} rows in the ledger, {one['log']:,} in the log"
-        out.print(f"  {plain(name)}: [red]ledger and log differ[/] for {plain(one['source'])}, {counts}", highlight=False, soft_wrap=True)
-    for one in law["broken"]:
-        terms = ", ".join(f"{term} {one[term]:,}" for term in TERMS if term in one)
+    """Print each batch whose row counts differ, and each side and day that violates the conservation law."""
+    for batch in law.get(_DIFFERS, []):
+        counts = f"batch {batch['seq']}: {batch['ledger']:,} rows in the ledger, {batch['log']:,} in the log"
+        out.print(f"  {plain(name)}: [red]ledger and log differ[/] for {plain(batch['source'])}, {counts}", highlight=False, soft_wrap=True)
+    for account in law["broken"]:
+        terms = ", ".join(f"{term} {account[term]:,}" for term in TERMS if term in account)
         out.print(
-            f"  {plain(name)}: [red]the law is violated[/] for {plain(one['side'])} on {one['day']}: {terms}",
+            f"  {plain(name)}: [red]the law is violated[/] for {plain(account['side'])} on {account['day']}: {terms}",
             highlight=False,
             soft_wrap=True,
         )

@@ -1,4 +1,4 @@
-"""Prints the reports of a stream: ingested batches, changes of tables, and the tables for which the conservation law holds."""
+"""Prints the reports of a stream: batches, new rows of tables, published records, failures, and whether the conservation law holds."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ class StreamOutput:
         engine: the engine.
         print_line: prints one line.
         warn: prints a warning.
-        tick: called with each batch.
+        tick: called with each ingested batch, before it is printed.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class StreamOutput:
         """Print a line before the stream starts, and one when it has ended.
 
         Args:
-            landing: the folder that has the sources' folders.
-            every: the interval, as the user wrote it.
+            landing: the folder with a folder of input files for each source.
+            every: how often the stream looks for new input, as the user wrote it.
         """
         self._print(f"Watching {landing} for files of {', '.join(self._engine.sources)} every {every}. Ctrl-C ends it.")
         try:
@@ -47,14 +47,14 @@ class StreamOutput:
             self._print(f"Ended after {count(self._batches, 'batch')} with {count(self._accepted, 'accepted row')}.")
 
     def ingested(self, batch: Entry) -> None:
-        """Print a batch."""
+        """Print the counts of an ingested batch."""
         self._batches += 1
-        self._accepted += sum(of_source.accepted for of_source in batch)
+        self._accepted += sum(source_entry.accepted for source_entry in batch)
         self._tick(batch)
         self._print(render.batch_line(batch))
 
     def advanced(self, steps: Steps, took_s: float) -> None:
-        """Print the rows that were added to tables, and the changes of upserted tables."""
+        """Print the numbers of rows that were added to tables, and of changes of upserted tables."""
         rows = {name: sum(step.rows for step in made) for name, made in steps.items()}
         upserted = {name for name in rows if self._engine.assets[name].operator.emits.upserts}
         added, changed = (
@@ -70,8 +70,8 @@ class StreamOutput:
         self._warn_of(asset, "does not advance", failed)
 
     def published(self, done: Mapping[str, Published]) -> None:
-        """Print the records that were written to topics."""
-        records = ", ".join(f"{name} {one.records:,}" for name, one in done.items())
+        """Print the numbers of records that were published to the tables' topics."""
+        records = ", ".join(f"{name} {published.records:,}" for name, published in done.items())
         self._print(f"  records published: {records}")
 
     def unpublished(self, asset: str, failed: Failed) -> None:
@@ -87,12 +87,13 @@ class StreamOutput:
         self._warn(f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
     def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
-        """Print nothing: failures were printed before."""
+        """Print nothing at the end of a turn: its failures were printed when they occurred."""
 
-    def _warn_of(self, asset: str, what_fails: str, failed: Failed) -> None:
+    def _warn_of(self, asset: str, failure: str, failed: Failed) -> None:
+        """Warn of a failure, given as the predicate of a sentence about the table, such as `does not advance`."""
         if failed.is_busy:
             self._warn(f"{asset} is skipped until it is free: {reason(failed.error)}. Other assets continue")
             return
         tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
         next_try = f"The next try is in {failed.wait_s:.0f} s; other assets continue"
-        self._warn(f"{asset} {what_fails} ({tries}): {reason(failed.error)}. {next_try}")
+        self._warn(f"{asset} {failure} ({tries}): {reason(failed.error)}. {next_try}")

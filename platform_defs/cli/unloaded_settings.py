@@ -1,4 +1,4 @@
-"""Warns if a command uses the example shop by mistake, in the folder of a pipeline whose settings are not loaded."""
+"""Warns if a command uses the example shop, but the current folder has the settings of another pipeline, which were not loaded."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,17 +6,17 @@ from pathlib import Path
 from platform_defs.settings import is_set
 
 _VARIABLE = "TIDEMARK_PIPELINE"
-_WARNING = f"{_VARIABLE} is not set, so this is the example shop; load the settings of this folder: set -a; . ./.env; set +a"
+_WARNING = f"{_VARIABLE} is not set, so this command uses the example shop; to load the settings of this folder: set -a; . ./.env; set +a"
 _WITHOUT_PIPELINE = ("demo", "new", "sql")
 """Commands that do not use the configured pipeline."""
 
 
 def warn_of_unloaded_settings(arguments: Sequence[str], warn: Callable[[str], None]) -> None:
-    """Warn of a command in a folder whose `.env` names a pipeline, if the environment does not.
+    """Warn if the file `.env` in the current folder sets a pipeline, but the command is to use the default one.
 
     Args:
-        arguments: the command line, without the program.
-        warn: shows a warning.
+        arguments: the arguments of the command line, without the program's name.
+        warn: prints a warning.
     """
     if not arguments or arguments[0] in _WITHOUT_PIPELINE or "--help" in arguments or is_set("pipeline"):
         return

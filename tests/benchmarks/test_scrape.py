@@ -1,4 +1,4 @@
-"""The benchmark of a scrape, on a small lake. No test starts Spark."""
+"""The benchmark of a Prometheus scrape, on a small lake. The test starts no Spark session."""
 
 from pathlib import Path
 

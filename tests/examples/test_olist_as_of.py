@@ -1,4 +1,4 @@
-"""As-of joins over Olist's real sample: the engine's tables and the operator equal DuckDB's ASOF JOIN, row for row."""
+"""As-of joins over Olist's sample: the engine's tables and the operator's results equal those of DuckDB's ASOF JOIN, row for row."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ STATUS = """
     FROM payments p ASOF LEFT JOIN versions v ON p.order_id = v.order_id AND p.event_time >= v.event_time
     WHERE {results}
 """
-WANTED = {
+EXPECTED = {
     "paid_orders": STATUS.format(updates="true", results="true"),
     "before_payment": STATUS.format(updates="status <> 'approved'", results="true"),
     "quickly_paid": STATUS.format(updates="status <> 'approved'", results="p.event_time <= v.event_time + INTERVAL 20 MINUTE"),
@@ -52,7 +52,7 @@ PRICES = f"""
 
 
 def test_the_status_of_orders_when_they_were_paid(make_engine: MakeEngine) -> None:
-    """Olist's orders are approved when they are paid, so the newest version has the payment's own millisecond."""
+    """The time of a payment is that at which its order was approved, so the newest version at the payment has the status `approved`."""
     engine = make_engine([payments(POLICY), order_updates(POLICY)], ASSETS)
     prepare(OLIST, Path(engine.folders["payments"]).parent, parts=2)
     engine.ingest()
@@ -60,7 +60,7 @@ def test_the_status_of_orders_when_they_were_paid(make_engine: MakeEngine) -> No
     con, statuses = duckdb.connect(), dict[str, set[str]]()
     for name, source in (("payments", "payments"), ("updates", "order_updates")):
         con.register(name, engine.lake.read(engine.spark, f"events/{source}").toArrow())
-    for name, sql in WANTED.items():
+    for name, sql in EXPECTED.items():
         assert engine.advance(name)
         found = rows_of(engine.views.table(name).selectExpr("payment_id", "status", "unix_millis(update_event_time)"))
         assert found == sorted(con.sql(sql).fetchall(), key=repr)
@@ -69,22 +69,22 @@ def test_the_status_of_orders_when_they_were_paid(make_engine: MakeEngine) -> No
         assert engine.views.late(name, "payments").isEmpty()
         assert all(account.holds for account in engine.accounts.days(name))
     assert statuses["paid_orders"] == {"approved"}
-    assert statuses["before_payment"] == {"created", "shipped", "delivered"}, "some orders were paid when they had been delivered"
+    assert statuses["before_payment"] == {"created", "shipped", "delivered"}, "some orders were paid after their delivery"
     assert statuses["quickly_paid"] == {"created", "shipped"}
 
 
 def test_the_price_of_products_a_day_before_their_orders_were_approved(spark: SparkSession) -> None:
-    """The newest price at which a product had been ordered. Some orders were never approved, so that their items have no time."""
+    """For each item, the newest price at which its product had been ordered. Items of orders that were never approved have no time."""
     con = duckdb.connect()
     con.sql("SET TimeZone = 'UTC'")
     con.execute(f"CREATE TABLE items AS {DAY_BEFORE}")
     con.execute(f"CREATE TABLE prices AS {PRICES}")
-    wanted = con.sql("""
+    expected = con.sql("""
         SELECT i.order_id, i.order_item_id, p.price, epoch_ms(p.event_time)
         FROM items i ASOF LEFT JOIN prices p ON i.product_id = p.product_id AND i.event_time >= p.event_time
     """).fetchall()
     sides = [spark.createDataFrame(con.sql(f"FROM {table}").to_arrow_table()) for table in ("items", "prices")]
     result = AsOfJoin(on="product_id", how="left")(*sides)
     found = rows_of(result.selectExpr("order_id", "order_item_id", "price", "unix_millis(right_event_time)"))
-    assert found == sorted(wanted, key=repr)
+    assert found == sorted(expected, key=repr)
     assert (len(found), sum(price is not None for _, _, price, _ in found)) == (8_365, 3_380)

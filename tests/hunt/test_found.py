@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from tests.hunt.history import History, generate
-from tests.hunt.process import Fault, On
+from tests.hunt.process import Counted, Fault
 from tests.hunt.simulation import simulate
 from tests.hunt.store import Event
 from tests.hunt.world import ASSETS, NOON, Action, Setup
@@ -33,7 +33,7 @@ def _asset_without_rows() -> Iterator[Case]:
     yield Setup(assets=ASSETS), (old, Action("watermark", 1, ("a", NOON)))
 
 
-def _pause(on: On, nth: int) -> tuple[Fault, ...]:
+def _pause(on: Counted, nth: int) -> tuple[Fault, ...]:
     return (Fault("pause", on, nth),)
 
 

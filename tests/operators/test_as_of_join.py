@@ -1,4 +1,4 @@
-"""The as-of join on static frames: a naive model, laws, names and refused parameters."""
+"""The as-of join on static frames: a comparison with a naive model, closed ranges, result columns, and refused parameters."""
 
 import random
 from collections import Counter
@@ -36,7 +36,7 @@ MODELS = [
     if max_age is None or as_of == "event_time"
 ]
 CASES = 130
-"""Cases of each model: 2,080 in all, of which 1,040 have no maximum age."""
+"""The number of cases for each of the 16 models. Half of the models have no `max_age`."""
 
 
 def operator_of(model: AsOfModel) -> AsOfJoin:
@@ -49,36 +49,36 @@ def operator_of(model: AsOfModel) -> AsOfJoin:
     )
 
 
-def drawn_rows(choose: random.Random, side: str) -> list[AsOfRow]:
+def drawn_rows(rng: random.Random, side: str) -> list[AsOfRow]:
     return [
         AsOfRow(
-            choose.choice((None, "a", "a", "b")),
-            choose.choice((None, *range(-6, 7))),
-            choose.randint(1, 3),
+            rng.choice((None, "a", "a", "b")),
+            rng.choice((None, *range(-6, 7))),
+            rng.randint(1, 3),
             n,
             f"{side}{n}",
-            choose.choice(KINDS),
+            rng.choice(KINDS),
         )
-        for n in range(choose.randint(0, 7))
+        for n in range(rng.randint(0, 7))
     ]
 
 
 def as_table(case: str, rows: list[AsOfRow]) -> list[tuple[object, ...]]:
-    """Rows with times finer than 1 ms, which do not change their order in ms."""
+    """Rows of a case with times in µs. Their parts below 1 ms must not matter, since the join compares whole milliseconds."""
     return [(case, r.k, None if r.t is None else r.t * 1000 + (n * 379) % 1000, r.seq, r.arrival, r.id, r.op) for n, r in enumerate(rows)]
 
 
 def test_generated_cases_equal_the_naive_model(spark: SparkSession) -> None:
-    choose, parts, expected = random.Random(5), dict[str, DataFrame](), dict[str, Counter[tuple[Any, ...]]]()
+    rng, parts, expected = random.Random(5), dict[str, DataFrame](), dict[str, Counter[tuple[Any, ...]]]()
     batches: dict[tuple[str, str], int] = {}
     for number, model in enumerate(MODELS):
-        cases = {f"{number}-{n}": (drawn_rows(choose, "l"), drawn_rows(choose, "r")) for n in range(CASES)}
+        cases = {f"{number}-{n}": (drawn_rows(rng, "l"), drawn_rows(rng, "r")) for n in range(CASES)}
         batches.update({(case, row.id): row.seq for case, (left, _) in cases.items() for row in left})
         sides = [frame(spark, [row for case, rows in cases.items() for row in as_table(case, rows[side])], ROWS) for side in (0, 1)]
         times = [F.unix_millis(c).alias(c) for c in ("result_time", "final_at")]
         parts[str(number)] = operator_of(model)(*sides).select("case_id", "left_id", "right_id", *times)
         if model.max_age is None:
-            parts[f"{number} kept"] = _from_kept_versions(model, *sides).select("case_id", "left_id", "right_id", *times)
+            parts[f"{number} split"] = _from_kept_versions(model, *sides).select("case_id", "left_id", "right_id", *times)
         expected[str(number)] = Counter(
             (case, one, other, t, None if t is None else t + 1) for case, rows in cases.items() for one, other, t in model(*rows)
         )
@@ -86,20 +86,25 @@ def test_generated_cases_equal_the_naive_model(spark: SparkSession) -> None:
     for number, model in enumerate(MODELS):
         assert found[str(number)] == expected[str(number)], model
         if model.max_age is None:
-            assert found[f"{number} kept"] == _later(model, expected[str(number)], batches), model
+            assert found[f"{number} split"] == _of_later_rows(model, expected[str(number)], batches), model
     versions = [other for rows in expected.values() for _, _, other, _, _ in rows]
     assert len(versions) - versions.count(None) > 1000, "many cases have valid versions"
     assert versions.count(None) > 1000
 
 
 def _from_kept_versions(model: AsOfModel, left: DataFrame, right: DataFrame) -> DataFrame:
-    """The results from time 0 on, or of the batches from 2 on, from the newest earlier version of each key and the later versions."""
+    """The results of the left rows from time 0 (by arrival: from batch 2) on.
+
+    Of the versions before that, the join gets only the newest of each key, as in a step over the versions that the engine keeps.
+    """
     join, at, first = operator_of(model), *((F.col("seq"), 2) if model.as_of == "arrival" else (F.unix_millis("event_time"), 0))
     kept = join.newest_versions(right.where(at < first))
     return join(left.where(at >= first), kept.unionByName(right.where(at >= first)))
 
 
-def _later(model: AsOfModel, results: Counter[tuple[Any, ...]], batches: Mapping[Any, int]) -> Counter[tuple[Any, ...]]:
+def _of_later_rows(model: AsOfModel, results: Counter[tuple[Any, ...]], batches: Mapping[Any, int]) -> Counter[tuple[Any, ...]]:
+    """The results of the left rows from time 0 (by arrival: from batch 2) on; `batches` has the batch of each left row."""
+
     def is_later(row: tuple[Any, ...]) -> bool:
         return batches[row[:2]] >= 2 if model.as_of == "arrival" else row[3] is not None and row[3] >= 0
 
@@ -107,18 +112,18 @@ def _later(model: AsOfModel, results: Counter[tuple[Any, ...]], batches: Mapping
 
 
 def test_ranges_with_their_lookback_partition_the_result(spark: SparkSession) -> None:
-    """A step reads the versions within the lookback only, and computes the results of its range."""
-    choose = random.Random(6)
-    rows = [[(*drawn_rows(choose, side), *drawn_rows(choose, side)) for _ in range(40)] for side in "lr"]
+    """A step reads only the versions within its lookback, and computes only the results of its closed range."""
+    rng = random.Random(6)
+    rows = [[(*drawn_rows(rng, side), *drawn_rows(rng, side)) for _ in range(40)] for side in "lr"]
     sides = [frame(spark, [r for n, case in enumerate(cases) for r in as_table(str(n), list(case))], ROWS) for cases in rows]
     sides = [side.where("event_time IS NOT NULL").cache() for side in sides]
     parts, whole, ranges = dict[str, DataFrame](), dict[str, DataFrame](), [ClosedRange(None, -3), ClosedRange(-3, 0), ClosedRange(0, 99)]
     for name, join in {"all": AsOfJoin(on=("case_id", "k")), "aged": AsOfJoin(on=("case_id", "k"), max_age=2)}.items():
         whole[name] = join(*sides).select("case_id", "left_id", "right_id")
-        for n, closing in enumerate(ranges):
-            spans = [join.reads.span_of(which, closing.after, closing.upto) for which in (0, 1)]
-            near = [_within(side, *span) for side, span in zip(sides, spans, strict=True)]
-            parts[f"{name}-{n}"] = join(*near).where(closing.holds(F.col("final_at"))).select("case_id", "left_id", "right_id")
+        for n, closed_range in enumerate(ranges):
+            spans = [join.reads.span_of(which, closed_range.after, closed_range.upto) for which in (0, 1)]
+            inputs = [_within(side, *span) for side, span in zip(sides, spans, strict=True)]
+            parts[f"{name}-{n}"] = join(*inputs).where(closed_range.holds(F.col("final_at"))).select("case_id", "left_id", "right_id")
     found, expected = by_tag(tagged(parts)), by_tag(tagged(whole))
     for name in whole:
         assert sum((found.get(f"{name}-{n}", Counter()) for n in range(len(ranges))), Counter()) == expected[name]
@@ -126,6 +131,7 @@ def test_ranges_with_their_lookback_partition_the_result(spark: SparkSession) ->
 
 
 def _within(rows: DataFrame, first: int | None, last: int | None) -> DataFrame:
+    """The rows with event times from `first` to `last`, inclusive, in ms; None for no limit."""
     time = F.date_trunc("millisecond", "event_time")
     rows = rows if first is None else rows.where(time >= instant(first, time))
     return rows if last is None else rows.where(time <= instant(last, time))
@@ -141,7 +147,7 @@ def test_the_contract_for_the_engine(spark: SparkSession) -> None:
     assert AsOfJoin(on="k").reads.span_of(0, 100, 200) == (100, 200)
     arrival = AsOfJoin(on="k", as_of="arrival").reads
     assert (arrival.span_of(0, 100, 200), arrival.span_of(1, 100, 200)) == ((100, 200), (None, None))
-    assert [reads.longest_lookback for reads in (join.reads, arrival)] == [0, 0], "a drain and days wait for no version"
+    assert [reads.longest_lookback for reads in (join.reads, arrival)] == [0, 0], "neither a drain nor the end of a day waits for versions"
     assert [join.reads.wait_of(which) for which in (0, 1)] == [1, 1]
     assert (join.keeps_unmatched(0), join.keeps_unmatched(1)) == (True, False)
     assert not AsOfJoin(on="k").keeps_unmatched(0)
@@ -151,7 +157,7 @@ def test_the_contract_for_the_engine(spark: SparkSession) -> None:
     assert sorted(t for (t,) in finalized) == [36_000_001, 39_600_001]
 
 
-def test_only_versions_are_read_from_their_beginning_or_by_arrival() -> None:
+def test_an_unlimited_lookback_and_a_look_up_by_arrival_need_an_input_of_versions() -> None:
     with pytest.raises(OperatorError, match=r"`lookback` is \(0, None\); legal: a number of ms for input 1: only inputs in `versions`"):
         ByTimeRange(lookback=(0, None))
     with pytest.raises(OperatorError, match=r"`by_arrival` is \(0,\); legal: inputs that are in `versions` too, which is \(1,\)"):
@@ -166,7 +172,7 @@ def test_the_names_of_the_result(spark: SparkSession) -> None:
     assert [*join.result_columns(left.columns, right.columns)] == expected
 
 
-def test_other_time_columns_and_wider_keys(spark: SparkSession) -> None:
+def test_time_columns_can_be_named_and_keys_of_two_types_are_widened(spark: SparkSession) -> None:
     left = spark.sql("SELECT 1 AS k, 7 AS n, timestamp_millis(100) AS sold")
     right = spark.sql("SELECT 1L AS k, 'p' AS price, timestamp_millis(100) AS since")
     result = AsOfJoin(on="k", left_time="sold", right_time="since")(left, right)

@@ -1,4 +1,4 @@
-"""Count windows: by example, and against a model in 1,000 generated cases of each size and slide."""
+"""Count windows: examples, and a comparison with a model in 1,000 generated cases for each size and slide."""
 
 import random
 from typing import Any
@@ -27,7 +27,7 @@ ROWS = """
 """
 EXAMPLES = [
     Example(
-        "windows of two rows of a key in order of arrival; the last row of a, and the only one of b, are in no window yet",
+        "size 2: windows of two rows of a key in order of arrival; the last row of a, and the only one of b, are in no window yet",
         CountWindowAggregate(by="k", size=2, aggregates=AGGREGATES),
         (ROWS,),
         """
@@ -38,7 +38,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        "every second row, the last three rows: the first window has only two",
+        "size 3, slide 2: at every second row a window of the last three rows; the first window has only two",
         CountWindowAggregate(by="k", size=3, slide=2, aggregates=AGGREGATES),
         (ROWS,),
         """
@@ -49,7 +49,7 @@ EXAMPLES = [
         """,
     ),
     Example(
-        "every second row, that row alone: rows between the windows are in none",
+        "size 1, slide 2: at every second row a window of that row; the other rows are in no window",
         CountWindowAggregate(by="k", size=1, slide=2, aggregates=AGGREGATES),
         (ROWS,),
         """
@@ -82,22 +82,22 @@ SCHEMA = pa.schema([("case_id", pa.int64()), ("id", pa.string()), ("v", pa.int64
 
 @pytest.mark.parametrize(("size", "slide"), [(3, None), (1, None), (4, 3), (5, 2), (2, 3)])
 def test_1000_cases_equal_the_model(spark: SparkSession, size: int, slide: int | None) -> None:
-    rows, wanted, every = list[tuple[Any, ...]](), list[tuple[Any, ...]](), slide or size
+    rows, expected, step = list[tuple[Any, ...]](), list[tuple[Any, ...]](), slide or size
     for case in range(1_000):
         rng = random.Random(case)
         positions = rng.sample([(seq, n) for seq in (1, 2, 3) for n in range(6)], rng.randrange(14))
-        mine = [(case, f"r{n}", rng.choice([None, *range(9)]), *p) for n, p in enumerate(positions)]
-        rows += mine
-        in_order = sorted(mine, key=lambda r: r[3:])
-        for end in range(every, len(in_order) + 1, every):
-            inside = in_order[max(0, end - size) : end]
-            best = max((r[2] for r in inside if r[2] is not None), default=None)
-            wanted.append((case, end // every, len(inside), best, " ".join(r[1] for r in inside), *inside[-1][3:]))
+        of_case = [(case, f"r{n}", rng.choice([None, *range(9)]), *p) for n, p in enumerate(positions)]
+        rows += of_case
+        by_arrival = sorted(of_case, key=lambda r: r[3:])
+        for end in range(step, len(by_arrival) + 1, step):
+            window = by_arrival[max(0, end - size) : end]
+            best = max((r[2] for r in window if r[2] is not None), default=None)
+            expected.append((case, end // step, len(window), best, " ".join(r[1] for r in window), *window[-1][3:]))
     columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
     operator = CountWindowAggregate(by="case_id", size=size, slide=slide, aggregates=AGGREGATES)
     found = operator(spark.createDataFrame(pa.table(columns, schema=SCHEMA)))
-    assert sorted(map(tuple, found.collect()), key=repr) == sorted(wanted, key=repr)
-    assert len(wanted) > 1_000
+    assert sorted(map(tuple, found.collect()), key=repr) == sorted(expected, key=repr)
+    assert len(expected) > 1_000
 
 
 def test_illegal_parameters_and_frames_are_refused(spark: SparkSession) -> None:
@@ -113,4 +113,4 @@ def test_illegal_parameters_and_frames_are_refused(spark: SparkSession) -> None:
     with pytest.raises(StreamingError, match="CountWindowAggregate on streaming frames: Spark has no windows by count"):
         count(spark.readStream.format("rate").load().selectExpr("'a' AS k"))
     assert count.reads == ByKey(("k",))
-    assert late_before(count, 5) is not None
+    assert late_before(count, 5) is not None, "late rows are found without a Spark session"

@@ -1,4 +1,4 @@
-"""Runs over days, if rows are outside the partitions: in 1970, in the year 1, in the far future. The engine is fake."""
+"""Runs over daily partitions, and their checks by day, also with rows outside all partitions. The engine is a fake."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,17 +74,17 @@ class Engine:
     ],
     ids=["in the days", "1970", "year 1", "year 9999"],
 )
-def test_rows_outside_the_partitions_are_reported_and_do_not_fail_a_run(times: tuple[int, int], passed: bool) -> None:
+def test_a_check_reports_rows_outside_the_partitions_and_the_run_succeeds(times: tuple[int, int], passed: bool) -> None:
     engine: Any = Engine(times)
     worker, assets = ParallelWork(), (join("pairs"), join("more", ("l", "pairs")))
     tables = [event_time_asset(a, sources=["l", "r"], days=DAYS, worker=worker) for a in assets]
     requested = within(DAYS, date.min, date(2026, 3, 2))
     assert requested is not None
     assert requested == (date(2026, 2, 27), date(2026, 3, 2))
-    done = dg.materialize(tables, tags=range_tags(*requested), resources={"engine": engine}, raise_on_error=False)
-    assert done.success
+    run = dg.materialize(tables, tags=range_tags(*requested), resources={"engine": engine}, raise_on_error=False)
+    assert run.success
     assert [name for name, _ in engine.advanced] == ["pairs", "more"], "downstream runs"
-    found = {(c.asset_key.to_user_string(), c.check_name): c for c in done.get_asset_check_evaluations() if c.check_name == IN_DAYS}
+    found = {(c.asset_key.to_user_string(), c.check_name): c for c in run.get_asset_check_evaluations() if c.check_name == IN_DAYS}
     assert {key[0]: c.passed for key, c in found.items()} == {"pairs": passed, "more": passed}
     descriptions = {c.description for c in found.values()}
     assert descriptions == {
@@ -112,9 +112,9 @@ def test_a_day_that_is_finalized_in_part_fails_with_a_warning(closed_to: int | N
     table = event_time_asset(join("pairs"), sources=["l", "r"], days=DAYS, worker=ParallelWork())
     with dg.DagsterInstance.ephemeral() as instance:
         days = range_tags("2026-03-01", "2026-03-03")
-        done = dg.materialize([table], tags=days, resources={"engine": engine}, instance=instance)
-    assert done.success
-    found = [e.asset_check_evaluation_data for e in done.all_events if e.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION]
+        run = dg.materialize([table], tags=days, resources={"engine": engine}, instance=instance)
+    assert run.success
+    found = [e.asset_check_evaluation_data for e in run.all_events if e.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION]
     by_day = {e.partition: e for e in found if e.check_name == FINALIZED}
     whole = by_day.pop(None)
     assert [day for day, e in by_day.items() if e.passed] == final
@@ -124,18 +124,18 @@ def test_a_day_that_is_finalized_in_part_fails_with_a_warning(closed_to: int | N
 
 
 def test_the_materialisation_of_a_day_shows_whether_the_day_is_finalized() -> None:
-    """Dagster shows each partition of a run as materialised, also a day that is finalized in part or has no rows."""
+    """Dagster shows every partition of a run as materialised, even a day without rows, or one whose results are not all final."""
     engine: Any = Engine((START, START + DAY), START + DAY + HOUR, [DayAccount("l", date(2026, 3, 1), accepted=1, matched=1)])
     table = event_time_asset(join("pairs"), sources=["l", "r"], days=DAYS, worker=ParallelWork())
-    done = dg.materialize([table], tags=range_tags("2026-03-01", "2026-03-03"), resources={"engine": engine})
-    made = {m.partition: m.metadata for m in done.asset_materializations_for_node("pairs")}
-    assert {day: metadata["finalized"].value for day, metadata in made.items()} == {
+    run = dg.materialize([table], tags=range_tags("2026-03-01", "2026-03-03"), resources={"engine": engine})
+    by_day = {m.partition: m.metadata for m in run.asset_materializations_for_node("pairs")}
+    assert {day: metadata["finalized"].value for day, metadata in by_day.items()} == {
         "2026-03-01": True,
         "2026-03-02": False,
         "2026-03-03": False,
     }
-    assert made["2026-03-01"]["accepted l"].value == 1
-    assert made["2026-03-02"]["closed_to"].value == (START + DAY + HOUR) / 1000
+    assert by_day["2026-03-01"]["accepted l"].value == 1
+    assert by_day["2026-03-02"]["closed_to"].value == (START + DAY + HOUR) / 1000
 
 
 @pytest.mark.parametrize(
@@ -176,27 +176,26 @@ MARCH = [date(2026, 3, 1), date(2026, 3, 2), date(2026, 3, 3)]
 
 @dg.asset(deps=["pairs"])
 def an_upserted_table() -> None:
-    """The plan's steps are sorted by name, so the run's last asset is `pairs`: Dagster plans its checks by day."""
+    """Dagster sorts the steps of a plan by name, so the last asset of the run is `pairs`, and its checks are planned by day."""
 
 
 @dg.asset(deps=["pairs"])
 def upserted_table() -> None:
-    """The run's last asset has no partitions: Dagster plans the checks of `pairs` without partitions."""
+    """This is the last asset of the run, and has no partitions, so Dagster plans the checks of `pairs` without partitions."""
 
 
 def _accounts(days: Iterable[date], *, violated: Iterable[date] = (), unmatched: Iterable[date] = ()) -> list[DayAccount]:
-    """The accounts of days with two rows each: one row of a violated day is missing, and no row of an unmatched day is matched."""
-    lost, alone = {*violated}, {*unmatched}
-    return [
-        DayAccount("l", day, accepted=2, matched=0 if day in alone else 2 - (day in lost), unmatched=2 * (day in alone)) for day in days
-    ]
+    """Accounts of days with two matched rows. On a violated day one of them is in no term; on an unmatched day both are unmatched."""
+    violated_days, unmatched_days = {*violated}, {*unmatched}
+    matched = {day: 0 if day in unmatched_days else 1 if day in violated_days else 2 for day in days}
+    return [DayAccount("l", day, accepted=2, matched=rows, unmatched=2 if day in unmatched_days else 0) for day, rows in matched.items()]
 
 
 def _advance(instance: dg.DagsterInstance, engine: Any, last_asset: Any, tags: Mapping[str, str]) -> dg.ExecuteInProcessResult:
-    half = Completeness(warn_below=0.5)
-    table = event_time_asset(join("pairs"), sources=["l", "r"], days=MANY_DAYS, worker=ParallelWork(), completeness=half)
-    run = {"tags": tags, "resources": {"engine": engine}, "instance": instance, "raise_on_error": False}
-    return dg.materialize([table, last_asset], **run)
+    required = Completeness(warn_below=0.5)
+    table = event_time_asset(join("pairs"), sources=["l", "r"], days=MANY_DAYS, worker=ParallelWork(), completeness=required)
+    options = {"tags": tags, "resources": {"engine": engine}, "instance": instance, "raise_on_error": False}
+    return dg.materialize([table, last_asset], **options)
 
 
 @pytest.mark.parametrize(
@@ -225,8 +224,8 @@ def _advance(instance: dg.DagsterInstance, engine: Any, last_asset: Any, tags: M
 )
 def test_the_description_of_a_check_names_sides_and_days(check: str, engine: dict[str, Any], description: str) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        done = _advance(instance, Engine(**{"times": (START, START + DAY), **engine}), upserted_table, range_tags(MARCH[0], MARCH[-1]))
-    found = [e.asset_check_evaluation_data for e in done.all_events if e.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION]
+        run = _advance(instance, Engine(**{"times": (START, START + DAY), **engine}), upserted_table, range_tags(MARCH[0], MARCH[-1]))
+    found = [e.asset_check_evaluation_data for e in run.all_events if e.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION]
     assert [e.description for e in found if e.check_name == check and e.partition is None] == [description]
     [*_, newest_day] = [e for e in found if e.check_name == check and e.partition is not None]
     assert newest_day.description == description, "the UI opens with the newest result"
@@ -244,7 +243,7 @@ def _newest(instance: dg.DagsterInstance, check: str) -> tuple[str, str | None]:
 
 
 def _by_day(instance: dg.DagsterInstance, check: str) -> dict[str | None, str]:
-    """The newest status of a check by partition."""
+    """The newest status of a check by partition; None is the key of a result of the whole run."""
     key = dg.AssetCheckKey(dg.AssetKey("pairs"), check)
     return {i.partition_key: i.latest_execution_status.value for i in instance.event_log_storage.get_asset_check_partition_info([key])}
 
@@ -253,18 +252,18 @@ in_any_plan = pytest.mark.parametrize("last_asset", [an_upserted_table, upserted
 
 
 @in_any_plan
-def test_the_law_of_an_early_day_fails_the_newest_result_until_that_day_passes(last_asset: Any) -> None:
+def test_a_violation_on_an_early_day_fails_the_newest_result_until_that_day_passes(last_asset: Any) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         engine = Engine((START, START + DAY), YEAR_9999, _accounts(MARCH, violated=MARCH[:1]))
-        done = _advance(instance, engine, last_asset, range_tags(MARCH[0], MARCH[-1]))
-        assert not done.success
-        assert _materialized(done) == {"pairs"}, "the law blocks downstream tables"
+        run = _advance(instance, engine, last_asset, range_tags(MARCH[0], MARCH[-1]))
+        assert not run.success
+        assert _materialized(run) == {"pairs"}, "the law blocks downstream tables"
         assert _newest(instance, LAW)[0] == "FAILED"
         assert _by_day(instance, LAW) == {None: "FAILED", "2026-03-01": "FAILED", "2026-03-02": "SUCCEEDED", "2026-03-03": "SUCCEEDED"}
         engine.rows = _accounts(MARCH)
-        done = _advance(instance, engine, last_asset, range_tags(MARCH[0], MARCH[0]))
-        assert done.success
-        assert _materialized(done) == {"pairs", last_asset.key.to_user_string()}
+        run = _advance(instance, engine, last_asset, range_tags(MARCH[0], MARCH[0]))
+        assert run.success
+        assert _materialized(run) == {"pairs", last_asset.key.to_user_string()}
         assert _newest(instance, LAW)[0] == "SUCCEEDED"
         assert {*_by_day(instance, LAW).values()} == {"SUCCEEDED"}
 

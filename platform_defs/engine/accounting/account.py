@@ -1,8 +1,8 @@
 """The conservation law: every accepted row is matched, unmatched, pending, late or filtered. It is checked by side and day of event time.
 
 The terms are counted in one of three ways: by the rows that results name (`traced_rows`), by the time at which rows are finalized
-(`counted_rows`), or by the batches that were handled (`upserted_rows`). The results are also recomputed from the log and compared row by
-row. So a deleted, duplicated or altered row shows on its sides and day, even if the sums are still right.
+(`counted_rows`), or by the batches that the table has handled (`upserted_rows`). The results are also recomputed from the log and compared
+row by row. So the account of a side and day shows a deleted, duplicated or altered row of the table, even if the sums are still right.
 """
 
 from collections.abc import Sequence
@@ -42,6 +42,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
 
     Raises:
         OperatorError: the operator does not report when its rows are final.
+        ProgressError: the table has other columns than the recomputed results.
     """
     if not inputs_can_be_read(advance):
         return []
@@ -69,7 +70,11 @@ def _recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
 
 
 def pairs(advance: Advance) -> int:
-    """The number of results with a row of every input."""
+    """The number of results that are pairs: those with a row of every input. All results of a semi join count, none of an anti join.
+
+    Raises:
+        OperatorError: the results do not name the rows from which they were computed.
+    """
     return count(results_held(advance).where(is_pair(tracing_operator(advance))))
 
 
@@ -81,32 +86,33 @@ def count_differences(advance: Advance, days: tuple[date, date] | None = None) -
         days: compare only batches that may contain rows of these days; None for all.
 
     Returns:
-        (source, seq) to the number of rows that the ledger records as accepted, less those that retention has removed, and the number
-        in the log.
+        By (source, `seq`), the number of rows in the ledger and in the log. The number in the ledger is that of the accepted rows, less
+        those that retention has removed.
     """
-    head, wrong = advance.reading.ledger.head, dict[tuple[str, int], tuple[int, int]]()
-    recorded, held, compared = dict[tuple[str, int], int](), dict[tuple[str, int], int](), set[tuple[str, int]]()
+    head, differences = advance.reading.ledger.head, dict[tuple[str, int], tuple[int, int]]()
+    in_ledger, in_log, compared = dict[tuple[str, int], int](), dict[tuple[str, int], int](), set[tuple[str, int]]()
     for name in _sources(advance):
         batches = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
         batches = batches.filter(pc.greater(batches["accepted"], 0))
         cut = advance.reading.cut(name)
-        rows_of = zip(*[batches[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
-        recorded |= {(name, seq): rows if cut is None else cut.remaining_rows(seq, rows, newest) for seq, rows, newest in rows_of}
-        seqs = (batches["seq"] if days is None else batches["seq"].filter(_hold_rows_of(batches, days))).to_pylist()
+        values = zip(*[batches[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
+        in_ledger |= {(name, seq): rows if cut is None else cut.remaining_rows(seq, rows, newest) for seq, rows, newest in values}
+        seqs = (batches["seq"] if days is None else batches["seq"].filter(_may_have_rows_of(batches, days))).to_pylist()
         compared |= {(name, seq) for seq in seqs}
         first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))
-        held |= {(name, seq): rows for seq, rows in advance.reading.rows_by_batch(name, last, first - 1).items()}
-    for batch in compared | (held.keys() - recorded.keys()):
-        if recorded.get(batch, 0) != held.get(batch, 0):
-            wrong[batch] = recorded.get(batch, 0), held.get(batch, 0)
-    return wrong
+        in_log |= {(name, seq): rows for seq, rows in advance.reading.rows_by_batch(name, last, first - 1).items()}
+    for batch in compared | (in_log.keys() - in_ledger.keys()):
+        if in_ledger.get(batch, 0) != in_log.get(batch, 0):
+            differences[batch] = in_ledger.get(batch, 0), in_log.get(batch, 0)
+    return differences
 
 
-def _hold_rows_of(batches: pa.Table, days: tuple[date, date]) -> pa.ChunkedArray:
+def _may_have_rows_of(batches: pa.Table, days: tuple[date, date]) -> pa.ChunkedArray:
     """Whether batches may contain rows of a range of days, by the first and last event time of their rows."""
     first, last = pc.coalesce(batches["first_event_time"], 0), pc.coalesce(batches["last_event_time"], 0)
     return pc.and_(pc.less(first, day_start(days[1]) + DAY_MS), pc.greater_equal(last, day_start(days[0])))
 
 
 def _sources(advance: Advance) -> Sequence[str]:
-    return [of.name for of in advance.reading.inputs_of(advance.asset) if of.is_source]
+    """The names of the asset's inputs that are sources."""
+    return [side.name for side in advance.reading.inputs_of(advance.asset) if side.is_source]

@@ -1,7 +1,8 @@
-"""The account of an upserted table, whose asset handles batches or reads an upstream changelog.
+"""The account of an upserted table, which handles batches of its sources or reads an upstream changelog.
 
-Such an asset does not wait for a watermark: a row counts as matched once its batch is handled, and is late only if the operator decides
-so. The table is recomputed from all handled rows, and compared.
+Such a table does not wait for a watermark. A row counts as matched once a step has handled its batch, and is late only if the operator
+decides so. The table is also recomputed from all rows that it has handled, or from its changelog if retention has removed some of them,
+and compared with the stored one.
 """
 
 from dataclasses import replace
@@ -27,48 +28,48 @@ _TERMS = ("accepted", "matched", "pending", "late", "filtered")
 def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     """One account for each source and day: `matched` are the rows of handled batches, `pending` those of later batches.
 
-    Missing and extra results are reported on the last day of each source. An asset that reads another table has no source rows to
-    count: it has an account, for the ledger's last day, only if results are wrong.
+    Missing and extra results are reported on the last day of each source. A table that reads another table has no rows of sources to
+    count. It has an account, for the day of the ledger's newest batch, only if results are missing or extra.
     """
     inputs = advance.reading.inputs_of(advance.asset)
-    parts = [*[_handled(advance, scope, of.name) for of in inputs if of.is_source], *_difference(advance)]
+    parts = [*[_terms_of_source(advance, scope, side.name) for side in inputs if side.is_source], *_difference(advance)]
     union = partial(DataFrame.unionByName, allowMissingColumns=True)
     rows = collected(reduce(union, parts)) if parts else []  # one query for all
     missing, extra = next(((row["missing"], row["extra"]) for row in rows if row["side"] is None), (0, 0))
     accounts: list[DayAccount] = []
-    for of in inputs:
-        found = sorted((row for row in rows if row["side"] == of.name), key=lambda row: row["day"])
-        days = [DayAccount(of.name, row["day"], **{term: row[term] for term in _TERMS}) for row in found]
-        [*before, last] = days or [DayAccount(of.name, _last_day(advance))]
+    for side in inputs:
+        by_day = sorted((row for row in rows if row["side"] == side.name), key=lambda row: row["day"])
+        days = [DayAccount(side.name, row["day"], **{term: row[term] for term in _TERMS}) for row in by_day]
+        [*before, last] = days or [DayAccount(side.name, _last_day(advance))]
         accounts += [*before, replace(last, missing=missing, extra=extra)]
     return sorted((a for a in accounts if a.accepted or not a.holds), key=lambda a: (a.day, a.side))
 
 
-def _handled(advance: Advance, scope: Scope, source: str) -> DataFrame:
-    """The terms of a source's rows by day."""
+def _terms_of_source(advance: Advance, scope: Scope, source: str) -> DataFrame:
+    """The terms of a source's rows by day: `side`, `day`, and a count for each of `_TERMS`."""
     reading, seq = advance.reading, progress(advance.reading.lake, advance.asset).seq
     which = advance.asset.inputs.index(source)
     rows = reading.with_lateness(advance.asset, which, reading.ledger.head, scope.span)
     late, filtered, handled = F.col(LATE), F.col(FILTERED), F.col(SEQ) <= seq
-    read = ~late & ~filtered
-    terms = dict(zip(_TERMS, (F.lit(True), handled & read, ~handled & read, late, filtered), strict=True))
+    is_input = ~late & ~filtered  # the operator reads the row
+    terms = dict(zip(_TERMS, (F.lit(True), handled & is_input, ~handled & is_input, late, filtered), strict=True))
     by_day = rows.groupBy(F.lit(source).alias("side"), day_of(F.col(EVENT_TIME)))
     return by_day.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()])
 
 
 def _last_day(advance: Advance) -> date:
-    """The day of the ledger's newest batch."""
+    """The UTC day of the ledger's newest batch; 1970-01-01 if there is none."""
     times = advance.reading.ledger.history.times
     return moment(times[-1] if len(times) else 0).date()
 
 
 def _difference(advance: Advance) -> list[DataFrame]:
-    """One frame with one row, without a side: the number of missing and of extra rows of the table. Before the first step, no frame."""
+    """A frame with one row: the numbers of missing and of extra rows of the table, and null as `side`. No frame before the first step."""
     now = progress(advance.reading.lake, advance.asset)
     if not now.step:
         return []
-    wanted = advance.whole(now)
-    held = as_of_step(advance.reading, advance.asset, now.step).select(*wanted.columns)
-    copies = bag_difference(held.select(row_hash(held)), wanted.select(row_hash(wanted)))
-    sums = [F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in missing_and_extra().items()]
+    recomputed = advance.whole(now)
+    stored = as_of_step(advance.reading, advance.asset, now.step).select(*recomputed.columns)
+    copies = bag_difference(stored.select(row_hash(stored)), recomputed.select(row_hash(recomputed)))
+    sums = [F.coalesce(F.sum(rows), F.lit(0)).alias(term) for term, rows in missing_and_extra().items()]
     return [copies.agg(*sums).select(F.lit(None).cast("string").alias("side"), "*")]

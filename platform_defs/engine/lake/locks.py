@@ -1,12 +1,12 @@
-"""Locks: one writer at a time. The error of a refused writer names the holder and its start; a dead holder's lock is released.
-
-A stream gives way: a process that needs a lock that a stream holds waits, and holds the lock `<name>.next` meanwhile. The stream checks
-that lock after each step, and releases its own if a process waits.
+"""Locks that allow one writer at a time. A refused writer gets an error that names the process that holds the lock and when it started.
 
 On a local disk a writer takes a file lock, which the operating system releases when the process ends. For a lake behind a URI it takes a
-lease with a heartbeat, which expires when its holder dies. A lease is a Delta table without rows. Each take, heartbeat and release is an
-empty commit on the version that was read, so that one of two concurrent commits fails: put-if-absent is the only atomic operation that
-every object store has.
+lease with a heartbeat. A lease expires if its holder dies. It is a Delta table without rows. Each take, heartbeat and release is an empty
+commit on the version that was read, so one of two concurrent commits fails. Commits are used because put-if-absent is the only atomic
+operation that every object store has.
+
+A stream gives way to other processes. If a stream holds the lock, another process takes a second lock, `<name>.next`, and waits. After
+each step the stream checks the second lock, and releases its own if a process holds the second one.
 """
 
 import json
@@ -33,11 +33,12 @@ from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, pati
 from platform_defs.faults import point
 
 NEXT = ".next"
-"""The end of the name of the lock that a process holds while it waits for a stream."""
-_CHECKPOINT_EVERY = 20
+"""The suffix of the name of the lock that a process holds while it waits for a stream."""
+_CHECKPOINT_EVERY = 20  # commits of a lease
 _SHORT_LOG = {"delta.logRetentionDuration": "interval 10 seconds"}
 """The log retention of a lease: its log is cleaned up after each checkpoint, since only the newest commit counts."""
-_NOTHING = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
+_LEASE_SCHEMA = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
+"""The schema of a lease, which never has rows."""
 
 
 def holder(purpose: Purpose) -> str:
@@ -54,32 +55,35 @@ def locked(folder: Path, name: str, purpose: Purpose, patience_s: float | None =
     Args:
         folder: the folder of the lock.
         name: its name.
-        purpose: the purpose of this process.
-        patience_s: see `patiently`.
+        purpose: why this process takes the lock; it decides which holders it waits for (see `patiently`).
+        patience_s: how long to wait for maintenance, in seconds; see `patiently` for the default.
         asks: whether to wait for a stream that holds the lock.
+
+    Raises:
+        LakeBusy: another process holds the lock, and this process does not wait for it, or has waited too long.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    note, lock = _holder_file(folder, name), _file_lock(folder, name)
+    holder_file, lock = _holder_file(folder, name), _file_lock(folder, name)
 
     def take() -> None:
         try:
             lock.acquire()
         except Timeout:
-            raise _busy(note) from None
+            raise _busy(holder_file) from None
 
     def ask() -> AbstractContextManager[None]:
         return locked(folder, f"{name}{NEXT}", purpose, 0.0, asks=False)
 
     patiently(name, take, purpose, patience_s, ask if asks else None)
     try:
-        _replace_text(note, json.dumps({"holder": holder(purpose), "purpose": purpose}))
+        _replace_text(holder_file, json.dumps({"holder": holder(purpose), "purpose": purpose}))
         yield
     finally:
         lock.release()
 
 
 def asking(folder: Path, name: str) -> str | None:
-    """The process that waits for a stream to release a local file lock; None if there is none."""
+    """The description (see `holder`) of the process that waits for a stream to release a local file lock; None if no process waits."""
     lock = _file_lock(folder, f"{name}{NEXT}")
     if not Path(lock.lock_file).exists():
         return None
@@ -98,30 +102,30 @@ def _holder_file(folder: Path, name: str) -> Path:
     return folder / f"{name.replace('/', '.')}.holder"
 
 
-def _busy(note: Path) -> Busy:
-    """The error that names the holder, as its note records it."""
-    known = json.loads(note.read_text()) if note.exists() else {}
-    return Busy(known.get("holder", "unknown"), known.get("purpose", "write"))
+def _busy(holder_file: Path) -> Busy:
+    """The error that names the holder, as the holder's file records it."""
+    record = json.loads(holder_file.read_text()) if holder_file.exists() else {}
+    return Busy(record.get("holder", "unknown"), record.get("purpose", "write"))
 
 
 def _replace_text(path: Path, text: str) -> None:
     """Replace a file's text atomically."""
-    hidden = path.with_suffix(".new")
-    hidden.write_text(text)
-    hidden.replace(path)
+    new_file = path.with_suffix(".new")
+    new_file.write_text(text)
+    new_file.replace(path)
 
 
 @dataclass
 class Lease:
-    """A lease for a lake behind a URI.
+    """A lease: the lock of a lake behind a URI.
 
     Args:
-        uri: the lease's own table.
+        uri: the URI of the Delta table that is the lease.
         name: the name of the lock.
-        seconds: how long it lasts after each heartbeat; the clocks of all writers must differ by much less than this.
-        purpose: the purpose of the writer.
+        seconds: how long the lease lasts after each heartbeat; the clocks of all writers must differ by much less than this.
+        purpose: why this process takes the lease; it decides which holders it waits for (see `patiently`).
         now: the wall clock, in epoch s.
-        patience_s: see `patiently`.
+        patience_s: how long to wait for maintenance, in seconds; see `patiently` for the default.
         asks: whether to wait for a stream that holds the lease.
         storage_options: deltalake's options for the store.
     """
@@ -135,17 +139,18 @@ class Lease:
     asks: bool = True
     storage_options: dict[str, str] | None = field(default=None, repr=False)
     _id: str = field(default_factory=lambda: uuid.uuid4().hex, init=False)
-    _until: float = field(default=0.0, init=False)
+    _until: float = field(default=0.0, init=False)  # when the lease expires without another heartbeat, in epoch s
     _holder: str = field(default="", init=False)
-    _taken_by: str | None = field(default=None, init=False)
+    _taken_by: str | None = field(default=None, init=False)  # the process that has taken the lease from this one
     _mutex: threading.RLock = field(default_factory=threading.RLock, init=False)
 
     @contextmanager
     def held(self) -> Iterator["Lease"]:
-        """Hold the lease, with its heartbeat, while the block runs.
+        """Hold the lease while the block runs. A thread sends the heartbeats.
 
         Raises:
-            LakeError: another process holds the lease; the text names it, and when it started.
+            LakeBusy: another process holds the lease, and this process does not wait for it, or has waited too long; the text names the
+                holder, and when it started.
         """
         patiently(self.name, self.take, self.purpose, self.patience_s, self._ask if self.asks else None, POLL_OF_STORE_S)
         ended = threading.Event()
@@ -167,12 +172,12 @@ class Lease:
         return replace(self, uri=f"{self.uri}{NEXT}", name=f"{self.name}{NEXT}", patience_s=0.0, asks=False)
 
     def asking(self) -> str | None:
-        """The process that waits for a stream to release the lease; None if there is none."""
+        """The description (see `holder`) of the process that waits for a stream to release the lease; None if no process waits."""
         try:
-            known = _record(self._next._read())
+            record = _record(self._next._read())
         except TableNotFoundError:
             return None
-        return known["holder"] if known is not None and known["until"] > self.now() else None
+        return record["holder"] if record is not None and record["until"] > self.now() else None
 
     def take(self) -> None:
         """Take the lease if it is free or has expired.
@@ -183,13 +188,13 @@ class Lease:
         self._holder = holder(self.purpose)
         while True:
             table = self._open()
-            known = _record(table)
-            if known is not None and known["id"] != self._id and known["until"] > self.now():
-                raise Busy(known["holder"], known["purpose"])
+            record = _record(table)
+            if record is not None and record["id"] != self._id and record["until"] > self.now():
+                raise Busy(record["holder"], record["purpose"])
             point("lease.before_take")
             if self._commit_record(table, self._new_record()):
                 point("lease.after_take")
-                self._shorten(table)
+                self._set_log_retention(table)
                 return
 
     def renew(self) -> None:
@@ -197,9 +202,9 @@ class Lease:
         with self._mutex:
             while self._taken_by is None:
                 table = self._open()
-                known = _record(table)
-                if known is None or known["id"] != self._id:
-                    self._taken_by = "unknown" if known is None else known["holder"]
+                record = _record(table)
+                if record is None or record["id"] != self._id:
+                    self._taken_by = "unknown" if record is None else record["holder"]
                     return
                 point("lease.before_renew")
                 if self._commit_record(table, self._new_record()):
@@ -207,10 +212,10 @@ class Lease:
                     return
 
     def check(self) -> None:
-        """Raise unless this process still holds the lease; called before each commit.
+        """Raise unless this process still holds the lease; called before each commit to the lake. An expired lease is renewed.
 
         Raises:
-            LakeError: another writer holds it.
+            LakeError: another process has taken the lease.
         """
         if self._taken_by is None and self.now() >= self._until:
             self.renew()
@@ -221,15 +226,15 @@ class Lease:
         """Release the lease, if this process still holds it."""
         with self._mutex:
             table = self._open()
-            known = _record(table)
-            if known is not None and known["id"] == self._id:
+            record = _record(table)
+            if record is not None and record["id"] == self._id:
                 point("lease.before_release")
                 self._commit_record(table, None)
                 point("lease.after_release")
 
     def _send_heartbeats(self, ended: threading.Event) -> None:
         while not ended.wait(self.seconds / 3):
-            with suppress(DeltaError, OSError):  # the lake is unreachable: the next beat tries again, and `check` decides
+            with suppress(DeltaError, OSError):  # the store did not answer: the next heartbeat tries again, and `check` decides
                 self.renew()
 
     def _new_record(self) -> dict[str, Any]:
@@ -239,11 +244,10 @@ class Lease:
         """Commit a record on the version that was read; returns False if another commit came first."""
         properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"lease": record})}, max_commit_retries=0)
         try:
-            table.create_write_transaction([], "append", _NOTHING, commit_properties=properties)
+            table.create_write_transaction([], "append", _LEASE_SCHEMA, commit_properties=properties)
         except CommitFailedError:
-            if (
-                DeltaTable(self.uri, storage_options=self.storage_options).version() == table.version()
-            ):  # no other commit: the store itself failed
+            newest = DeltaTable(self.uri, storage_options=self.storage_options)
+            if newest.version() == table.version():  # no other process has committed, so the store itself failed
                 raise
             return False
         self._until = 0.0 if record is None else record["until"]
@@ -252,30 +256,31 @@ class Lease:
         return True
 
     def _clean_up(self) -> None:
-        """Write a checkpoint and delete the log before it: with a growing log, each heartbeat would cost more than the one before."""
+        """Write a checkpoint and delete the log before it: if the log grew, each heartbeat would cost more than the previous one."""
         with suppress(DeltaError, OSError):  # the next clean-up tries again
             table = DeltaTable(self.uri, storage_options=self.storage_options)
             table.create_checkpoint()
             table.cleanup_metadata()
 
-    def _shorten(self, table: DeltaTable) -> None:
-        """Set the log retention of a lease that an older version of Tidemark created, in a commit that repeats the holder."""
+    def _set_log_retention(self, table: DeltaTable) -> None:
+        """Set the log retention of a lease that an older version created. The commit repeats the record, since only the newest counts."""
         if _SHORT_LOG.items() <= table.metadata().configuration.items():
             return
         with self._mutex, suppress(DeltaError, OSError):
             newest = self._open()
-            known = _record(newest)
-            if known is not None and known["id"] == self._id:
-                again = CommitProperties(custom_metadata={"userMetadata": json.dumps({"lease": known})}, max_commit_retries=0)
-                newest.alter.set_table_properties(_SHORT_LOG, commit_properties=again)
+            record = _record(newest)
+            if record is not None and record["id"] == self._id:
+                properties = CommitProperties(custom_metadata={"userMetadata": json.dumps({"lease": record})}, max_commit_retries=0)
+                newest.alter.set_table_properties(_SHORT_LOG, commit_properties=properties)
 
     def _open(self) -> DeltaTable:
+        """The lease's table, which is created if it does not exist."""
         with suppress(TableNotFoundError):
             return self._read()
-        once = CommitProperties(max_commit_retries=0)
-        with suppress(DeltaError):  # another process created it; creating it again would release a lease that this process holds
+        no_retry = CommitProperties(max_commit_retries=0)  # to create the table again would release a lease that a process holds
+        with suppress(DeltaError):  # another process has created it
             DeltaTable.create(
-                self.uri, _NOTHING, "error", configuration=_SHORT_LOG, commit_properties=once, storage_options=self.storage_options
+                self.uri, _LEASE_SCHEMA, "error", configuration=_SHORT_LOG, commit_properties=no_retry, storage_options=self.storage_options
             )
         return self._read()
 
@@ -285,10 +290,10 @@ class Lease:
         except TableNotFoundError:
             raise
         except DeltaError:
-            return DeltaTable(self.uri, storage_options=self.storage_options)  # the holder may have cleaned up the log in the meantime
+            return DeltaTable(self.uri, storage_options=self.storage_options)  # the holder may have cleaned up the log during the first try
 
 
 def _record(table: DeltaTable) -> dict[str, Any] | None:
-    """The holder of the lease, from its newest commit; None if it is free."""
+    """The record of the lease in its newest commit: `id`, `holder`, `purpose`, `until` (epoch s). None if the lease is free."""
     newest = next(iter(table.history(1)), {})
     return json.loads(newest.get("userMetadata") or "{}").get("lease")

@@ -1,8 +1,8 @@
 """The ledger: the total order of all ingested batches, and the commit point of ingest.
 
-A batch is a micro-batch of rows, or a control batch without rows that sets watermarks. It is stored as one row for each source that it
-records; all rows of a batch (or of several) are in one commit. Readers see only the batches up to `head`. This module maintains and
-validates the order; a `LedgerStore` stores the rows.
+A batch is a micro-batch of rows, or a control batch without rows, such as a watermark. The ledger has one row for each batch and source
+that the batch records. One commit adds all rows of one or more batches. Readers see only the batches up to `head`, the newest batch
+number. This module maintains and validates the order; a `LedgerStore` stores the rows.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Ledger(KnownBatches):
-    """The ledger of a lake. Batches that were read are cached in columns, and only newer commits of any writer are read.
+    """The ledger of a lake. It caches the batches that it has read, as columns, and reads only the newer commits of any writer.
 
     Args:
         lake: the lake.
@@ -53,23 +53,27 @@ class Ledger(KnownBatches):
         self._clock = clock
 
     def totals(self, source: str) -> dict[str, int]:
-        """The counts of a source, over all of its batches."""
+        """The counts of a source (`COUNTS`), summed over all of its batches."""
         return self.totals_by_source().get(source) or dict.fromkeys(COUNTS, 0)
 
     def totals_by_source(self, after: int = 0, upto: int | None = None) -> dict[str, dict[str, int]]:
-        """The counts of each source, over its batches after a batch and up to another; sources without batches are left out.
+        """The counts of each source (`COUNTS`), summed over its batches with `after < seq <= upto`.
 
-        If `after` is before the end of the summary, all summarized batches are counted.
+        Sources without such batches are left out. If `after` is before the last summarized batch, all summarized batches are counted.
+
+        Args:
+            after: a batch number; 0 for all batches.
+            upto: a batch number; None for the newest.
         """
         sums: dict[str, dict[str, int]] = {}
         for part in self._store.rows(["seq", "source", *COUNTS], after, self.head if upto is None else upto):
             for source in pc.unique(part["source"]):
-                of, known = part.filter(pc.equal(part["source"], source)), sums.get(source.as_py()) or {}
-                sums[source.as_py()] = {name: known.get(name, 0) + (pc.sum(of[name]).as_py() or 0) for name in COUNTS}
+                rows, before = part.filter(pc.equal(part["source"], source)), sums.get(source.as_py()) or {}
+                sums[source.as_py()] = {name: before.get(name, 0) + (pc.sum(rows[name]).as_py() or 0) for name in COUNTS}
         return sums
 
     def offsets(self, source: str) -> set[str]:
-        """All recorded offsets of a source, read from the store. Use `known` to check whether files are known."""
+        """All recorded offsets of a source (see `File.offset`), read from the store. To check whether files are known, use `known`."""
         return {offset for _, offset in self.offsets_in_order(source)}
 
     def offsets_in_order(self, source: str) -> list[tuple[int, str]]:
@@ -81,16 +85,16 @@ class Ledger(KnownBatches):
         return self._known_files(source).among(files)
 
     def topic_ends(self, source: str) -> dict[str, int]:
-        """The offset after the last one that was read, by the path of each partition of Kafka's topics."""
+        """By the path of each Kafka partition, the offset after the last one that was read."""
         return self._known_files(source).topic_ends()
 
     def unrecorded(self, source: str, files: Sequence[File]) -> list[File]:
-        """The files of a source that the ledger does not record in their present state."""
+        """The files that must be read: the ledger does not record their present state, or records a request to read them again."""
         known = self.known(source, files)
         return [file for file in files if not known.holds(file)]
 
     def _known_files(self, source: str) -> KnownFiles:
-        head = self.head  # read first: it forgets the files if the ledger was replaced
+        head = self.head  # before `_files` is used: `head` reads the ledger, and discards the known files if it was replaced
         return self._files.of(source, head)
 
     def wall_clock(self) -> int:
@@ -105,37 +109,46 @@ class Ledger(KnownBatches):
         return max(self._clock(), known.times[-1] + 1 if len(known.times) else 0)
 
     def processing_times(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
-        """The processing times of the batches `after < seq <= head`, and `after`; see `clocks.processing_times`.
+        """The processing times of the batches with `after < seq <= head`; see `clocks.processing_times`.
 
-        The times of batches before the end of a summary are not known. The returned number is then the last batch without a known time.
+        If the ledger begins with a summary, only the last summarized batch and later ones have known times.
+
+        Returns:
+            The batch before the first one whose time is returned: `after`, or the last batch whose time is not known if that is later.
+            The times, in epoch ms, ascending.
         """
         known = self.history
         first = max(after, known.summarized - 1)
         return first, processing_times(known.clocks.between(first, head))
 
     def clock_set_back(self, after: int, head: int) -> bool:
-        """Whether the wall clock was set back between two of the batches `after <= seq <= head`."""
+        """Whether the wall clock was set back between two successive batches with `after <= seq <= head`."""
         return is_set_back(self.history.clocks.between(max(0, after - 1), head))
 
     def first_batch_at(self) -> int:
-        """The wall clock at the first batch; now if there is none. See `clocks.first_time` for a clock that was wrong then."""
+        """The wall clock at the first batch, in epoch ms; the present time if there is none. `clocks.first_time` corrects a wrong clock."""
         return first_time(self.history.clocks, self.wall_clock())
 
     def last_active_at(self, source: str) -> int | None:
-        """The wall clock at which rows of a source were last read, or its watermark was last set; None if neither has happened.
+        """When rows of a source were last read, or its watermark was last set, in epoch ms of the wall clock; None if neither has happened.
 
-        See `clocks.time_of_batch` for a clock that was wrong then.
+        `clocks.time_of_batch` corrects a clock that was wrong then.
         """
         known = self.history
-        of, clocks, now = known.source(source), known.clocks, self.wall_clock()
-        if of.active_in is None:
+        batches, clocks, now = known.source(source), known.clocks, self.wall_clock()
+        if batches.active_in is None:
             return None
-        if of.before is not None and of.active_in == of.before.active_in and of.before.active_at is not None:
-            return time_at(of.before.active_at, clocks.between(known.summarized - 1), now)
-        return time_of_batch(clocks, of.active_in, now)
+        summarized = batches.before
+        if summarized is not None and batches.active_in == summarized.active_in and summarized.active_at is not None:
+            return time_at(summarized.active_at, clocks.between(known.summarized - 1), now)
+        return time_of_batch(clocks, batches.active_in, now)
 
     def require(self, seq: int, witness: str) -> None:
         """Raise unless the ledger has a batch that another table records.
+
+        Args:
+            seq: the batch number.
+            witness: the table that records it, as text for the error.
 
         Raises:
             LedgerError: the ledger has lost the batch.
@@ -144,72 +157,85 @@ class Ledger(KnownBatches):
             raise LedgerError.too_short(self.head, seq, witness, self._store.name)
 
     def next_batch(self) -> tuple[int, int, Version | None]:
-        """The number and the time (epoch ms) of the next batch, and the version that it follows; see `Batch.begin`."""
+        """The number and the time (epoch ms) of the next batch, and the present version of the ledger; see `Batch.begin`."""
         with self._mutex:
             known = self.history  # read once, so that number, time and version are consistent
             return known.head + 1, self._next_time(known), self._version
 
     def fence(self, seen: Version | None) -> Version:
-        """Make an empty commit on a version, so that any other batch that began at it fails; returns the new version.
+        """Make an empty commit, so that the commit of a batch that another writer began on the version `seen` fails.
+
+        Args:
+            seen: the version from `next_batch`; None if there is no ledger yet.
+
+        Returns:
+            The version of the empty commit.
 
         Raises:
-            LakeError: another writer has committed since.
+            LakeError: another writer has committed since `seen` was read.
         """
         with self._mutex:
-            self._unmoved(seen)
+            self._history_at(seen)
             self._store.fence()
-            made = self._store.look()
-            if made is None or made.number != (0 if seen is None else seen.number + 1):  # another writer has committed after it
+            fenced = self._store.look()
+            if fenced is None or fenced.number != (0 if seen is None else seen.number + 1):  # another writer has committed after it
                 raise LakeError.overtaken(TABLE, "batch")
-            return made
+            return fenced
 
     def commit_after(self, seen: Version | None, entries: Sequence[Entry]) -> None:
-        """Commit batches as `commit` does, only on the given version.
+        """Commit batches as `commit` does, but only if the ledger still has the version `seen`.
 
         Raises:
-            LakeError: another writer has committed since.
+            LakeError: another writer has committed since `seen` was read.
+            LedgerError: the batches do not follow the newest one.
         """
         with self._mutex:
-            self._commit(self._unmoved(seen), entries)
+            self._commit(self._history_at(seen), entries)
 
-    def _unmoved(self, seen: Version | None) -> History:
-        found = self.history
+    def _history_at(self, seen: Version | None) -> History:
+        """The history, if the ledger still has the version `seen`; otherwise it raises `LakeError`."""
+        known = self.history
         if self._version != seen:
             raise LakeError.overtaken(TABLE, "batch")
-        return found
+        return known
 
     def commit(self, entries: Sequence[Entry]) -> None:
         """Commit batches atomically. Their rows must already be in the logs.
 
         Raises:
-            LakeError: another writer has committed a batch with this number.
-            LedgerError: the batches do not follow the newest.
+            LakeError: another writer has committed a batch with the first of these numbers.
+            LedgerError: the batches do not follow the newest one.
         """
         with self._mutex:
             self._commit(self.history, entries)
 
     def _commit(self, known: History, entries: Sequence[Entry]) -> None:
-        """Commit on the version that was read last: reading it again here would allow a commit on a newer version."""
+        """Commit on the version of `known`. It is not read again here, because the commit could then succeed on a newer version."""
         seqs, head = [entry[0].seq for entry in entries], known.head
         if seqs[0] <= head and seqs == list(range(seqs[0], seqs[0] + len(seqs))):
             raise LakeError.overtaken(TABLE, "batch")
         if seqs != list(range(head + 1, head + 1 + len(seqs))):
             raise LedgerError(f"batches {seqs} do not follow the ledger's newest, {head}")
         clock = self._clock()
-        if head and clock < known.clocks[0]:  # a clock behind the first batch is not recorded
+        if head and clock < known.clocks[0]:  # a clock that is behind the first batch's is wrong, and not recorded
             clock = known.times[-1] + 1
         self._store.append(table_of(tuple(_with_clock(row, clock) for row in entry) for entry in entries))
 
     def summarize(self, seen: Version | None, entry: Entry) -> None:
-        """Replace the rows of all batches up to one by a summary of them, atomically and only on the given version.
+        """Replace the rows of all batches up to one by a summary, atomically, and only if the ledger still has the version `seen`.
 
-        The summary must have fewer rows than it replaces: other processes recognize it by the number of rows.
+        Other processes notice the summary because the ledger then has fewer rows.
+
+        Args:
+            seen: the version for which the summary was computed.
+            entry: the summary: one row for each source, with the number of the last summarized batch.
 
         Raises:
-            LakeError: another writer has committed since.
+            LakeError: another writer has committed since `seen` was read.
+            ValueError: the summary does not have fewer rows than it replaces.
         """
         with self._mutex:
-            known, upto = self._unmoved(seen), entry[0].seq
+            known, upto = self._history_at(seen), entry[0].seq
             if len(entry) >= known.rows_upto(upto):
                 fault = f"it has {len(entry)}, and the batches up to {upto} have {known.rows_upto(upto)}"
                 raise ValueError(f"a summary must have fewer rows than it replaces: {fault}")
@@ -221,5 +247,5 @@ class Ledger(KnownBatches):
 
 
 def _with_clock(row: SourceEntry, clock: int) -> SourceEntry:
-    """A row with the wall clock, if that is behind the ledger's clock."""
+    """The row; with the wall clock if that is more than `CLOCK_STEP` behind the time of the row's batch."""
     return replace(row, clock=clock) if clock < row.ingested_at - CLOCK_STEP else row

@@ -52,7 +52,7 @@ def run_before_calls(monkeypatch: pytest.MonkeyPatch, owner: ModuleType, name: s
 FUNCTIONS = [
     pytest.param("counts", counted_rows, "_finality", id="windows"),
     pytest.param("pairs", traced_rows, "_resulting", id="a join"),
-    pytest.param("total", upserted_rows, "_handled", id="an upserted table"),
+    pytest.param("total", upserted_rows, "_terms_of_source", id="an upserted table"),
 ]
 
 

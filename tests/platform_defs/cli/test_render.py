@@ -141,7 +141,7 @@ def test_a_table_of_rows_by_side_with_filtered_rows_fits_80_columns(monkeypatch,
     assert "…" not in out
     assert "missing" not in out
     assert "late + filtered, on every side and day" in out
-    assert "  1 pair; all of ledger batch 1 handled" in out
+    assert "  1 pair; handled up to ledger batch 1" in out
 
 
 @pytest.mark.parametrize(("complete", "text"), [(True, "Nothing to do: every table is at its watermark.\n"), (False, "")])

@@ -9,7 +9,10 @@ import pytest
 from platform_defs.cli.main import main
 from platform_defs.settings import settings
 
-WARNING = "warning: TIDEMARK_PIPELINE is not set, so this is the example shop; load the settings of this folder: set -a; . ./.env; set +a\n"
+WARNING = (
+    "warning: TIDEMARK_PIPELINE is not set, so this command uses the example shop; "
+    "to load the settings of this folder: set -a; . ./.env; set +a\n"
+)
 
 
 @pytest.fixture(autouse=True)
