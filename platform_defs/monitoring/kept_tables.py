@@ -19,10 +19,10 @@ class KeptTables(Lake):
 
     _kept: dict[str, tuple[DeltaTable, str]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def delta(self, table: str) -> DeltaTable | None:
+    def delta_for_reading(self, table: str) -> DeltaTable | None:
         """The table at its newest version; None if it does not exist."""
         known = self._up_to_date(table)
-        found = super().delta(table) if known is None else known
+        found = self.delta(table) if known is None else known
         if found is not None and (incarnation := self.incarnation(table, found.version())) is not None:
             self._kept[table] = found, incarnation
         return found

@@ -76,7 +76,7 @@ class UpsertedTable:
         Raises:
             ProgressError: the changelog was deleted or has lost steps that were applied to the table.
         """
-        if self.reading.lake.delta(self.asset.changelog) is not None:
+        if self.reading.lake.exists(self.asset.changelog):
             self._apply()
         elif (applied := self.reading.lake.newest(self.asset.name, APPLIED)) is not None:
             raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])

@@ -115,7 +115,7 @@ def rejected_rows(of: LedgerWriter, contract: SourceContract, lake: Lake | None 
         lake: the lake or snapshot to read; by default that of `of`.
     """
     lake = lake or of.lake
-    if lake.delta(contract.quarantine) is None:
+    if not lake.exists(contract.quarantine):
         return None
     rows = lake.frame(of.spark, contract.quarantine)
     marked = rows if RELEASED in rows.columns else rows.withColumn(RELEASED, F.lit(None).cast("string"))

@@ -88,7 +88,7 @@ class QuarantineList:
             LakeError: the quarantine lacks a data file.
         """
         table = self.contract(source).quarantine
-        if self.lake.delta(table) is None:
+        if not self.lake.exists(table):
             return []
         released = f"count({RELEASED})" if RELEASED in self.lake.schema(table).fieldNames() else "0"
         counts = f"SELECT reason, count(*) AS n, {released} AS released FROM quarantined"
@@ -109,7 +109,7 @@ class QuarantineList:
 
     def _reasons(self, contract: SourceContract) -> dict[str, tuple[int, str]]:
         """By path: the batch and the reason of each file's newest failure."""
-        if self.lake.delta(contract.quarantine) is None:
+        if not self.lake.exists(contract.quarantine):
             return {}
         sql = f"SELECT {SEQ}, path, reason FROM quarantined WHERE {SEQ} <= {self.ledger.head} AND raw = path ORDER BY {SEQ}"
         files = sql_rows(self.lake, {"quarantined": contract.quarantine}, sql).to_pylist()

@@ -77,11 +77,11 @@ class Reading:
         """
         lake = PinnedLake.of(self.lake)
         for name in assets:
-            lake.delta(results_table(self.assets[name]))
-            lake.delta(name)
+            lake.delta_for_reading(results_table(self.assets[name]))
+            lake.delta_for_reading(name)
         ledger = LedgerView.of(self.ledger)
         for of in self._upstream_of(assets):  # before its changelog, which is committed first, so that the changelog has each applied step
-            lake.delta(of)
+            lake.delta_for_reading(of)
         return replace(self, lake=lake, ledger=ledger)
 
     def _upstream_of(self, names: Sequence[str]) -> list[str]:

@@ -76,7 +76,7 @@ def result_rows(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, sp
         span: the event times to read.
     """
     time = EVENT_TIME if of.operator.emits.upserts else RESULT_TIME
-    rows = _no_rows(reading, of) if reading.lake.delta(of.name) is None else reading.table(of.name, time, span)
+    rows = reading.table(of.name, time, span) if reading.lake.exists(of.name) else _no_rows(reading, of)
     if of.operator.emits.upserts:
         return rows.withColumn(LATE, F.lit(False))
     late = _overlapping(late_results(reading, asset, of), span, of.operator.reads.watermark_delay)

@@ -108,7 +108,7 @@ class LedgerRetention:
         """The limit of a source: the first batch of which its log has rows."""
         contract = self.reading.sources.get(name)
         if contract is None:
-            if self.reading.lake.delta(f"events/{name}") is not None:
+            if self.reading.lake.exists(f"events/{name}"):
                 yield 0, f"source {name} is in the lake but not in the pipeline"
             return
         first = self.reading.first_batch_in_log(name, old)

@@ -168,7 +168,7 @@ class Maintenance:
 
     def _table(self, kept: _Kept) -> Maintained | None:
         try:
-            if self.lake.delta(kept.table) is None:
+            if not self.lake.exists(kept.table):
                 return None
             planned = None if kept.retention is None else kept.retention.plan()  # it may take long, so without the lock
             with naming_lost_files(self.lake, [kept.table]), self.lake.writer(kept.writer, "maintenance"):

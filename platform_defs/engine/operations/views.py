@@ -73,7 +73,7 @@ class Views:
         """
         lake, spark = PinnedLake.of(self.reading.lake), self.reading.spark  # all queries of the frame read one version
         with self.naming_lost_files():
-            return lake.frame(spark, name) if lake.delta(name) is None else planned(lake.read(spark, name))
+            return planned(lake.read(spark, name)) if lake.exists(name) else lake.frame(spark, name)
 
     def log(self, source: str) -> Log | None:
         """A snapshot of a source's event log; None if it does not exist yet.
