@@ -19,7 +19,7 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import as_of_step
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import FILTERED, LATE
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 
 _TERMS = ("accepted", "matched", "pending", "late", "filtered")
 
@@ -33,7 +33,7 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     inputs = advance.reading.inputs_of(advance.asset)
     parts = [*[_handled(advance, scope, of.name) for of in inputs if of.is_source], *_difference(advance)]
     union = partial(DataFrame.unionByName, allowMissingColumns=True)
-    rows = collected(reduce(union, parts)) if parts else []  # one query for all
+    rows = collect(reduce(union, parts)) if parts else []  # one query for all
     missing, extra = next(((row["missing"], row["extra"]) for row in rows if row["side"] is None), (0, 0))
     accounts: list[DayAccount] = []
     for of in inputs:

@@ -27,7 +27,7 @@ from operators.contract import RunsAsQuery
 from operators.errors import TidemarkError
 from operators.timing import ClosedRange, timestamp
 from platform_defs.engine.formats.files import hadoop_file
-from platform_defs.engine.lake.small_queries import kept
+from platform_defs.engine.lake.small_queries import materialize
 from platform_defs.engine.lake.tables import Lake
 
 FOLDER = "_queries"
@@ -183,7 +183,7 @@ class RunningQuery:
         files = {unquote(file) for file in read.parquet(self._path("output")).inputFiles()} - self._read
         self._read |= files
         parts = [*([read.parquet(*sorted(files))] if files else []), *([] if self._held is None else [self._held])]
-        return kept(reduce(DataFrame.unionAll, parts)) if parts else self._spark.createDataFrame([], cast(StructType, self._schema))
+        return materialize(reduce(DataFrame.unionAll, parts)) if parts else self._spark.createDataFrame([], cast(StructType, self._schema))
 
     def _path(self, part: str) -> str:
         return self._lake.path(f"{self._folder}/{part}")

@@ -21,7 +21,7 @@ from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Reading, Span
-from platform_defs.engine.lake.small_queries import count, kept
+from platform_defs.engine.lake.small_queries import count, materialize
 from platform_defs.engine.ledger.columns import pc
 
 
@@ -52,7 +52,7 @@ class MergedRows(Strategy):
             return self._recomputed.changes(table, before, after)
         current = self._current(table, new)
         if before.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
-            current = kept(current)
+            current = materialize(current)
         return difference(self.asset.shaped(current), self.asset.shaped(operator.fold(current, *new)), key=self.key)
 
     def step(self, before: Progress, after: Progress) -> int:
@@ -172,7 +172,7 @@ class RecomputedKeys(Strategy):
             return None
         if self._keys_can_change:
             new = [of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all(after)]
-            return kept(keys_of(new, self.reads.key))  # few keys, which several joins read
+            return materialize(keys_of(new, self.reads.key))  # few keys, which several joins read
         return keys_of(new, self.reads.key)
 
     def _of_keys(self, keys: DataFrame, after: Progress) -> DataFrame:

@@ -24,7 +24,7 @@ from platform_defs.engine.inputs.retained import Cut, KeptDays, cut_of, has_lost
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.inputs.waited_for import waited_for, watermark_key
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.columns import pc
@@ -202,7 +202,7 @@ class Reading:
     def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         """The oldest and the newest event time (epoch ms) of the rows that `input` returns; None if it returns none."""
         time = F.unix_millis(EVENT_TIME)
-        [(first, last)] = collected(self.input(asset, which, head, span, after).agg(F.min(time), F.max(time)))
+        [(first, last)] = collect(self.input(asset, which, head, span, after).agg(F.min(time), F.max(time)))
         return None if first is None else (first, last)
 
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
@@ -281,7 +281,7 @@ class Reading:
         held = self.lake.read(self.spark, table, wanted.schema, within).where(closing.holds(F.col(FINAL_AT)))
         copies = F.col(OWN_COPIES)
         by_day = bag_difference(held, wanted, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
-        counted = collected(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
+        counted = collect(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
         return {day: (missing, extra) for day, missing, extra in counted}
 
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
@@ -301,6 +301,6 @@ class Reading:
         last = last_with_rows(self.ledger, source, head)
         values = self.lake.few_values(self.sources[source].log, SEQ, {SEQ: (after + 1, last)})
         if values is None:
-            return {row[SEQ]: row["count"] for row in collected(self.log(source, head, after=after).groupBy(SEQ).count())}
+            return {row[SEQ]: row["count"] for row in collect(self.log(source, head, after=after).groupBy(SEQ).count())}
         counts = pc.value_counts(values.drop_null()).to_pylist()
         return {found["values"]: found["counts"] for found in counts if after < found["values"] <= last}
