@@ -164,7 +164,7 @@ class SimIngest(Ingest):
         validated = self.lake.process.call(lambda _: Validated(_validated_rows(self.lake, contract, files, self.ledger.wall_clock())))
         good = [event.t for _, event, reason, _ in validated.rows if reason is None]
         n = len(validated.rows)
-        counts: dict[str, Any] = {"read": n, "good": len(good), "quarantined": n - len(good), "markers": 0, "warned": 0, "mark": None}
+        counts: dict[str, Any] = {"read": n, "good": len(good), "quarantined": n - len(good), "markers": 0, "warned": 0, "watermark": None}
         counts |= {"first": min(good, default=None), "last": max(good, default=None)}
         return validated, counts | {"mean": fmean(good) if good else None, "deviation": pstdev(good) if good else None}
 
@@ -270,9 +270,10 @@ class SimReading(Reading):
             rows = self._derived(self.assets[name], span)
             return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
         rows = self.log(name, head, span, after)
-        marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, (span.first, span.last))
+        ends, timeline = (span.first, span.last), self.operator_timeline(asset)
+        watermark_by_batch = watermarks.possibly_late(self.ledger.source(name), timeline, after, head, ends)
         operator: Any = asset.operator
-        return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], marks.get(row[0]))) for row in rows])
+        return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], watermark_by_batch.get(row[0]))) for row in rows])
 
     def differing_days(self, table: str, closing: ClosedRange, wanted: Any) -> dict[date, tuple[int, int]]:
         first = None if closing.after is None else closing.after + 1

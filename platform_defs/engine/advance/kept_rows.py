@@ -138,13 +138,14 @@ class KeptRows:
         """
         if self._keeps.ttl is None or self.reads.ttl_by == "processing":
             return False
-        mark = present(self.reading, self.asset, "event", since)
+        watermark = present(self.reading, self.asset, "event", since)
         first = self.reading.ledger.source(self.asset.inputs[0]).batches_with_rows(since, after.seq)["first_event_time"]
         least = pc.min(first).as_py()
-        if mark is None or least is None:
+        if watermark is None or least is None:
             return False
-        is_dropped_before = late_before(self.asset.operator, mark)  # a lower bound: the watermark before later batches is at least as high
-        return max(least, NEVER_LATE if is_dropped_before is None else is_dropped_before) < mark - self._keeps.ttl
+        # a lower bound: the watermark before later batches is at least as high
+        is_dropped_before = late_before(self.asset.operator, watermark)
+        return max(least, NEVER_LATE if is_dropped_before is None else is_dropped_before) < watermark - self._keeps.ttl
 
     def _oldest_needed(self, after: Progress) -> int | None:
         """The time in ms before which a key's newest row must be for its rows to be forgotten."""

@@ -38,7 +38,7 @@ def watermark_after(
     elif isinstance(how, BatchExpression):
         found = _aggregated(how, validated) if counts.good else None
     else:
-        found = _generated(how, contract, counts, last, now) if isinstance(how, Generated) else counts.mark
+        found = _generated(how, contract, counts, last, now) if isinstance(how, Generated) else counts.watermark
     return max((w for w in (found, last and last.watermark) if w is not None), default=None)
 
 

@@ -33,7 +33,7 @@ from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 
-_MARK, _DECIDED = temporary("mark"), temporary("decided")
+_TIME_MS, _DECIDED = temporary("time_ms"), temporary("decided")
 DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
 DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
 """The columns of `verdicts/<asset>`."""
@@ -177,7 +177,7 @@ class Reading:
         summary, key = history.summary, asset and watermark_key(asset, self.input_named)
         if summary is None or key is None or key not in summary.watermarks:
             return watermarks.after_summary(history.summarized)
-        return watermarks.after_summary(summary.upto, summary.watermarks[key], with_mark=True)
+        return watermarks.after_summary(summary.upto, summary.watermarks[key], is_known=True)
 
     def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """The rows of an input, up to a batch, that are not late.
@@ -208,8 +208,8 @@ class Reading:
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
         """Rows with `BATCH_TIME`: the time when each row's batch was committed."""
         first, arrived = self.ledger.processing_times(head, after)
-        batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
-        times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_MARK)).alias(BATCH_TIME))
+        batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _TIME_MS: arrived})
+        times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_TIME_MS)).alias(BATCH_TIME))
         return rows.join(times, SEQ, "left").select(*rows.columns, BATCH_TIME)
 
     def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
@@ -234,12 +234,12 @@ class Reading:
         if asset.operator.reads.recorded:
             return self._recorded(asset, which, rows)
         ends = (span.first, span.last)
-        marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
+        watermark_by_batch = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
         kept = [WATERMARK] if asset.operator.reads.with_watermark else []
-        if not marks:
+        if not watermark_by_batch:
             return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in kept], F.lit(False).alias(LATE))
-        table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _MARK: list(marks.values())}))
-        before = rows.join(table.select(SEQ, timestamp(F.col(_MARK)).alias(WATERMARK)), SEQ, "left")
+        table = self.spark.createDataFrame(pa.table({SEQ: list(watermark_by_batch), _TIME_MS: list(watermark_by_batch.values())}))
+        before = rows.join(table.select(SEQ, timestamp(F.col(_TIME_MS)).alias(WATERMARK)), SEQ, "left")
         return before.select(*rows.columns, *kept, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
 
     def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
