@@ -67,7 +67,7 @@ def _difference(advance: Advance) -> list[DataFrame]:
     now = progress(advance.reading.lake, advance.asset)
     if not now.step:
         return []
-    wanted = advance.whole(now)
+    wanted = advance.all_results(now)
     held = as_of_step(advance.reading, advance.asset, now.step).select(*wanted.columns)
     copies = bag_difference(held.select(row_hash(held)), wanted.select(row_hash(wanted)))
     sums = [F.coalesce(F.sum(of), F.lit(0)).alias(term) for term, of in missing_and_extra().items()]
