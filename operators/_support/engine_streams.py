@@ -45,7 +45,7 @@ def window_time(end: Column, name: str) -> Column:
     return timestamp(end).alias(name, metadata={DELAY: 0})
 
 
-def mark_of_window(watermark: int) -> int:
+def watermark_of_windows(watermark: int) -> int:
     """Spark's watermark for the engine's; both in epoch ms."""
     return watermark + 1
 
@@ -70,6 +70,6 @@ class JoinedByQuery:
         """Raise `StreamingError` for the kinds and parameters that Spark's join of streams does not have."""
         check_kind(self.how, allowed_lateness=self.lateness.ms, late_rows=self.late_rows == "join" and "join")
 
-    def query_mark(self, closed_to: int) -> int:
+    def query_watermark(self, closed_to: int) -> int:
         """Spark's watermark at which the results up to `closed_to` are final; both in epoch ms."""
         return 2 * closed_to - 1
