@@ -19,7 +19,8 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from platform_defs.engine.formats.values import COMMON_TYPES, parts
+from operators.column_types import parts
+from platform_defs.engine.formats.values import COMMON_TYPES
 from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows, java_class
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
