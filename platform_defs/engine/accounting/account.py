@@ -19,7 +19,7 @@ from platform_defs.engine.accounting.retained_days import retained_accounts
 from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.lake.small_queries import collected, count
+from platform_defs.engine.lake.small_queries import collect, count
 from platform_defs.engine.ledger.columns import pc
 
 
@@ -62,10 +62,10 @@ def _recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
     terms, difference = (traced_terms, traced_difference) if names_rows(advance) else (counted_terms, counted_difference)
     counted, compared = terms(advance, scope), compared_results(advance, scope)
     if compared is None:
-        return accounts_of(advance.asset.inputs, collected(counted))
-    rows = collected(counted.unionByName(hashes_by_day(*compared), allowMissingColumns=True))  # one query for both
+        return accounts_of(advance.asset.inputs, collect(counted))
+    rows = collect(counted.unionByName(hashes_by_day(*compared), allowMissingColumns=True))  # one query for both
     days_to_compare = differing_days([row for row in rows if row[IS_HELD] is not None])
-    wrong = collected(difference(advance, scope, *of_days(compared, days_to_compare))) if days_to_compare else []
+    wrong = collect(difference(advance, scope, *of_days(compared, days_to_compare))) if days_to_compare else []
     return accounts_of(advance.asset.inputs, [*[row for row in rows if row[IS_HELD] is None], *wrong])
 
 

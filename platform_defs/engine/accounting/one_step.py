@@ -22,7 +22,7 @@ from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, lon
 from platform_defs.engine.accounting.traced_rows import IS_PAIR, traced, tracing_operator
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 
 _SHOWN = 5
 _SEE, _REPAIR = "`tidemark status --recount` shows the whole account", "`tidemark backfill --rebuild` repairs the days"
@@ -123,7 +123,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
         held = advance.reading.table(advance.asset.name, FINAL_AT, span)
         parts += [_logged(logged, which), _held(traced(operator, which, held).where(is_finalized), which)]
     counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])
-    terms_by_day = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in collected(counted)}
+    terms_by_day = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in collect(counted)}
     accounts = [_account(inputs[side], day, terms, operator.keeps_unmatched(side)) for (side, day), terms in terms_by_day.items()]
     return sorted(accounts, key=lambda a: (a.day, a.side))
 

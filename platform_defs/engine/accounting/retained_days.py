@@ -20,7 +20,7 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
 from platform_defs.engine.inputs.retained import KeptDays, RetainedDay
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 
 Sums = dict[tuple[str, date], Counter[str]]
 """Terms by side and day."""
@@ -100,7 +100,7 @@ def later_rows(advance: Advance, before: int, since: int, start: int | None) -> 
         }
         by_day = rows.groupBy(F.lit(of.name).alias("side"), day_of(F.col(EVENT_TIME)))
         parts.append(by_day.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]))
-    found = collected(reduce(DataFrame.unionByName, parts)) if parts else []
+    found = collect(reduce(DataFrame.unionByName, parts)) if parts else []
     return [((row["side"], row["day"]), {term: row[term] for term in TERMS if term in row}) for row in found]
 
 

@@ -19,7 +19,8 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from platform_defs.engine.formats.values import COMMON_TYPES, parts
+from operators.column_types import parts
+from platform_defs.engine.formats.values import COMMON_TYPES
 
 _KEYS = StringType | IntegralType
 _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 1e7

@@ -34,16 +34,16 @@ def sources_ahead(ledger: Ledger, contracts: Mapping[str, SourceContract]) -> di
             groups.setdefault(contract.alignment.group, []).append(contract)
     last, found = ledger.last() if groups else {}, dict[str, Ahead]()
     for group in groups.values():
-        marks = {of.name: last[of.name].watermark if of.name in last else None for of in group}
+        watermarks = {of.name: last[of.name].watermark if of.name in last else None for of in group}
         active = [of.name for of in group if of.name not in last or not last[of.name].idle]
-        lowest = min(active, key=lambda name: (marks[name] is not None, marks[name] or 0), default=None)
+        lowest = min(active, key=lambda name: (watermarks[name] is not None, watermarks[name] or 0), default=None)
         if lowest is not None:
-            found |= {of.name: ahead for of in group if (ahead := _ahead(of, marks, lowest)) is not None}
+            found |= {of.name: ahead for of in group if (ahead := _ahead(of, watermarks, lowest)) is not None}
     return found
 
 
-def _ahead(contract: SourceContract, marks: Mapping[str, int | None], lowest: str) -> Ahead | None:
-    own, least = marks[contract.name], marks[lowest]
+def _ahead(contract: SourceContract, watermarks: Mapping[str, int | None], lowest: str) -> Ahead | None:
+    own, least = watermarks[contract.name], watermarks[lowest]
     if contract.alignment is None or own is None or contract.name == lowest:
         return None
     if least is None:

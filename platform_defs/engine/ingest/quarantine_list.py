@@ -128,13 +128,13 @@ def _quarantined(offsets: Sequence[tuple[int, str]], source: str, folder: str) -
     found: dict[str, QuarantinedFile] = {}
     paths = uris_below([offset.split("|")[0] for _, offset in offsets], folder)
     for (seq, offset), path in zip(offsets, paths, strict=True):
-        _, modified, length, *mark = offset.split("|")
+        _, modified, length, *status = offset.split("|")
         plain, file = decoded(path), File(int(modified), path, int(length), source, folder=one_path(folder))
-        if not mark:
+        if not status:
             found.pop(plain, None)
-        elif mark[0] == UNREAD:
+        elif status[0] == UNREAD:
             found[plain] = QuarantinedFile(file, seq)
-        elif mark[0] == RETRY and plain in found:
+        elif status[0] == RETRY and plain in found:
             found[plain] = replace(found[plain], asked=True)
     return [found[plain] for plain in sorted(found)]
 

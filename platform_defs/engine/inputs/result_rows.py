@@ -23,7 +23,7 @@ from platform_defs.engine.ledger.arrow_values import arrow_array
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.watermarks import LateResults, Timeline
 
-_AFTER, _UPTO, _MARK = (temporary(name) for name in ("after", "upto", "mark"))
+_AFTER, _UPTO, _READER_WATERMARK = (temporary(name) for name in ("after", "upto", "reader_watermark"))
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 
 
@@ -143,17 +143,17 @@ def _with_late(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, late
     ends = {
         _AFTER: [_FIRST if of.after is None else of.after for of in late],
         _UPTO: [_LAST if of.upto is None else of.upto for of in late],
-        _MARK: [of.watermark for of in late],
+        _READER_WATERMARK: [of.watermark for of in late],
     }
     joins_late = reads.lateness >= FOREVER  # for an operator that joins late rows, no row would be late
     lateness = 0 if joins_late else reads.lateness  # so that the operator's allowed lateness has no effect
     ranges = reading.spark.createDataFrame(pa.table({name: arrow_array(values, int64) for name, values in ends.items()}))
-    seen = F.lit(None).cast("timestamp") if joins_late else timestamp(F.col(_MARK) + lateness)
-    ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_MARK)).alias(_MARK), seen.alias(WATERMARK))
+    seen = F.lit(None).cast("timestamp") if joins_late else timestamp(F.col(_READER_WATERMARK) + lateness)
+    ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_READER_WATERMARK)).alias(_READER_WATERMARK), seen.alias(WATERMARK))
     final_at = F.unix_millis(FINAL_AT)
     found = rows.join(F.broadcast(ranges), (final_at > F.col(_AFTER)) & (final_at <= F.col(_UPTO)), "left")
-    time, mark = F.col(RESULT_TIME), F.col(_MARK)
-    of_operator = time < mark if joins_late else asset.operator.late(time, F.col(WATERMARK))
-    is_late = time <= mark if reads.recorded else of_operator
+    time, watermark = F.col(RESULT_TIME), F.col(_READER_WATERMARK)
+    of_operator = time < watermark if joins_late else asset.operator.late(time, F.col(WATERMARK))
+    is_late = time <= watermark if reads.recorded else of_operator
     columns = [*rows.columns, *([WATERMARK] if reads.with_watermark else [])]
     return found.select(*columns, F.coalesce(is_late, F.lit(False)).alias(LATE))

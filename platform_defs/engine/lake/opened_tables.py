@@ -1,7 +1,7 @@
 """Keeps the tables on this machine's disks opened for readers until they have a newer version.
 
-Opening a table reads its log, which takes some milliseconds, and one cycle of a pipeline reads each of its tables about twenty times. Whether
-an opened table is still the newest version is seen from the files of two commits: its own is unchanged, and the next one does not exist.
+Opening a table reads its log, which takes some milliseconds, and a cycle of a pipeline needs each of its tables about twenty times. An
+opened table is still the newest version if the file of its newest commit is unchanged, and that of the next commit does not exist.
 """
 
 from collections import OrderedDict

@@ -100,10 +100,17 @@ def retention_of(rows_removed: int, kept_from: str | None, held_back: str | None
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """A table, its writer's name, the metadata keys of its commits that must be kept, and what removes its old rows."""
+class _Table:
+    """A table to maintain.
 
-    table: str
+    Args:
+        name: the table.
+        writer: the name of its writer.
+        keys: the metadata keys of its commits whose newest values must not be lost.
+        retention: what removes its old rows; None to keep all.
+    """
+
+    name: str
     writer: str
     keys: Sequence[str]
     retention: Retention | None = None
@@ -147,41 +154,42 @@ class Maintenance:
         """
         require_logs(self.lake, self.ledger, self.sources)
         with self.lake.writer("maintenance", "maintenance"):
-            return [done for kept in self._tables() if (done := self._table(kept)) is not None]
+            return [done for table in self._tables() if (done := self._maintain_or_report(table)) is not None]
 
-    def _tables(self) -> Iterator[_Kept]:
+    def _tables(self) -> Iterator[_Table]:
         for source in self.sources.values():
-            yield _Kept(source.log, "ledger", (ATTEMPT,), LogRetention(self._reading, source, self._snapshot))
+            yield _Table(source.log, "ledger", (ATTEMPT,), LogRetention(self._reading, source, self._snapshot))
             rejected = QuarantineRetention(self._reading, source, self.lake_retention.quarantines, self.folders.get(source.name))
-            yield _Kept(source.quarantine, "ledger", (ATTEMPT,), rejected)
+            yield _Table(source.quarantine, "ledger", (ATTEMPT,), rejected)
         for asset in self.assets.values():
             if asset.operator.emits.upserts:
                 changes = ChangelogRetention(self._reading, asset, self.lake_retention.changelogs, partial(self._published, asset.name))
-                yield _Kept(asset.changelog, asset.name, (PROGRESS,), changes)
-                yield _Kept(asset.name, asset.name, (APPLIED,))
+                yield _Table(asset.changelog, asset.name, (PROGRESS,), changes)
+                yield _Table(asset.name, asset.name, (APPLIED,))
             else:
-                yield _Kept(asset.name, asset.name, (PROGRESS,))
-            yield _Kept(asset.decisions, asset.name, (DECIDED,), DecisionRetention(self._reading, asset))
-            yield _Kept(asset.kept, asset.name, (KEPT,))
-            yield _Kept(asset.early, asset.name, (SHOWN,))
-        yield _Kept(TABLE, "ledger", (), LedgerRetention(self._reading, self.lake_retention.ledger))  # last: it depends on the logs
+                yield _Table(asset.name, asset.name, (PROGRESS,))
+            yield _Table(asset.decisions, asset.name, (DECIDED,), DecisionRetention(self._reading, asset))
+            yield _Table(asset.kept, asset.name, (KEPT,))
+            yield _Table(asset.early, asset.name, (SHOWN,))
+        yield _Table(TABLE, "ledger", (), LedgerRetention(self._reading, self.lake_retention.ledger))  # last: it depends on the logs
 
-    def _table(self, kept: _Kept) -> Maintained | None:
+    def _maintain_or_report(self, table: _Table) -> Maintained | None:
+        """Maintain a table, or report why it could not be maintained; None if it does not exist."""
         try:
-            if not self.lake.exists(kept.table):
+            if not self.lake.exists(table.name):
                 return None
-            planned = None if kept.retention is None else kept.retention.plan()  # it may take long, so without the lock
-            with naming_lost_files(self.lake, [kept.table]), self.lake.writer(kept.writer, "maintenance"):
-                return self._maintain(kept, planned)
+            planned = None if table.retention is None else table.retention.plan()  # it may take long, so without the lock
+            with naming_lost_files(self.lake, [table.name]), self.lake.writer(table.writer, "maintenance"):
+                return self._maintain(table, planned)
         except (LakeBusy, DeltaConcurrentModificationException, CommitFailedError) as busy:
             why = str(busy).splitlines()[0]
             if isinstance(busy, CommitFailedError) and _UNSUPPORTED in why:
-                return Maintained(kept.table, failed=why)
-            return Maintained(kept.table, left=why)
+                return Maintained(table.name, failed=why)
+            return Maintained(table.name, left=why)
         except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
-            return Maintained(kept.table, failed=f"Spark failed with {spark_condition(error)}")
+            return Maintained(table.name, failed=f"Spark failed with {spark_condition(error)}")
         except (DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
-            return Maintained(kept.table, failed=f"{type(error).__name__}: {error}".splitlines()[0])
+            return Maintained(table.name, failed=f"{type(error).__name__}: {error}".splitlines()[0])
 
     @cached_property
     def _reading(self) -> Reading:
@@ -198,50 +206,50 @@ class Maintenance:
             newest = topic.newest()
         return None if newest is None else newest.step if newest.complete else newest.since
 
-    def _maintain(self, kept: _Kept, planned: Removal | None) -> Maintained:
-        before = _files(self._open(kept))
-        done = Removal() if planned is None or kept.retention is None else kept.retention.remove(planned)
-        self._compact(kept)
-        removed = self._vacuum(kept)
-        self._carry(kept)
-        self._checkpoint(kept)
-        found = Maintained(kept.table, before, _files(self._open(kept)), removed)
+    def _maintain(self, table: _Table, planned: Removal | None) -> Maintained:
+        before = _files(self._open(table))
+        done = Removal() if planned is None or table.retention is None else table.retention.remove(planned)
+        self._compact(table)
+        removed = self._vacuum(table)
+        self._carry(table)
+        self._checkpoint(table)
+        found = Maintained(table.name, before, _files(self._open(table)), removed)
         return replace(found, rows_removed=done.rows, kept_from=done.kept_from, held_back=done.held_back)
 
-    def _open(self, kept: _Kept) -> DeltaTable:
-        return DeltaTable(self.lake.path(kept.table), storage_options=self.lake.storage_options)
+    def _open(self, table: _Table) -> DeltaTable:
+        return DeltaTable(self.lake.path(table.name), storage_options=self.lake.storage_options)
 
-    def _compact(self, kept: _Kept) -> None:
-        if small_files(self._open(kept)) < self.small_files:
+    def _compact(self, table: _Table) -> None:
+        if small_files(self._open(table)) < self.small_files:
             return
         point("maintenance.before_compact")
-        self.ledger.compact() if kept.table == TABLE else self.lake.optimize(self.spark, kept.table)
+        self.ledger.compact() if table.name == TABLE else self.lake.optimize(self.spark, table.name)
         point("maintenance.after_compact")
 
-    def _vacuum(self, kept: _Kept) -> int:
+    def _vacuum(self, table: _Table) -> int:
         """Delete files that no version needs, including those of killed writers."""
-        found = self.lake.unneeded(self.spark, kept.table, self.retention_hours)
+        found = self.lake.unneeded(self.spark, table.name, self.retention_hours)
         if found:
             point("maintenance.before_vacuum")
-            self.lake.vacuum(self.spark, kept.table, self.retention_hours)
+            self.lake.vacuum(self.spark, table.name, self.retention_hours)
             point("maintenance.after_vacuum")
         return found
 
-    def _carry(self, kept: _Kept) -> None:
+    def _carry(self, table: _Table) -> None:
         """Commit the metadata of earlier commits again, unless the newest commit has it."""
         pinned = PinnedLake.of(self.lake)
-        commits = {key: commit for key in kept.keys if (commit := pinned.newest(kept.table, key)) is not None}
-        seen = pinned.delta(kept.table)
+        commits = {key: commit for key in table.keys if (commit := pinned.newest(table.name, key)) is not None}
+        seen = pinned.delta(table.name)
         if seen is not None and any(commit.version != seen.version() for commit in commits.values()):
             point("maintenance.before_carry")
             self.lake.carry(commits, seen)
             point("maintenance.after_carry")
 
-    def _checkpoint(self, kept: _Kept) -> None:
+    def _checkpoint(self, table: _Table) -> None:
         point("maintenance.before_checkpoint")
-        table = self._open(kept)
-        table.create_checkpoint()
-        table.cleanup_metadata()
+        delta = self._open(table)
+        delta.create_checkpoint()
+        delta.cleanup_metadata()
         point("maintenance.after_checkpoint")
 
 

@@ -14,7 +14,7 @@ from operators.columns import FINAL_AT
 from platform_defs.engine.inputs.changelog_reader import steps_of
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, results_table
 from platform_defs.engine.inputs.reader import Reading, Span
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.operations.sink import Sink, SinkError
 from platform_defs.engine.operations.topic_values import Encoding
 
@@ -83,7 +83,7 @@ def _steps_with_changes(reading: Reading, asset: DerivedAsset, done: int, upto: 
     """The steps after `done`, up to `upto`, that have changes."""
     values = reading.lake.few_values(asset.changelog, STEP, {STEP: (done + 1, upto)})
     if values is None:
-        found = {step for (step,) in collected(steps_of(reading, asset, done, upto).select(STEP).distinct())}
+        found = {step for (step,) in collect(steps_of(reading, asset, done, upto).select(STEP).distinct())}
     else:
         found = {*values.drop_null().to_pylist()}
     return sorted(step for step in found if done < step <= upto)

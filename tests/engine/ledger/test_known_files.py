@@ -22,7 +22,7 @@ FOLDERS = ["/data/landing/l", "/elsewhere/landing/l", "/mnt/l", "/mnt/a%41b/l", 
 
 def _is_recorded(known: Known, file: File) -> bool:
     """Whether a file is recorded, with its present or an earlier size."""
-    return any(key in known.marks for key in file.keys)
+    return any(key in known.statuses for key in file.keys)
 
 
 def _file(folder: str, name: str, modified: int = 5, length: int = 7, fault: str | None = None) -> File:
