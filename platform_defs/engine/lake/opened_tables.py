@@ -43,7 +43,8 @@ def newest_version(path: str, open_table: Callable[[], DeltaTable | None]) -> De
     """
     log = Path(path, "_delta_log")
     with _lock:
-        known = _opened.get(path)
+        if (known := _opened.get(path)) is not None:
+            _opened.move_to_end(path)
     if known is not None and _commit(log, known.version) == known.commit and not has_newer(path, known.version):
         return known.delta
     delta = open_table()
@@ -52,8 +53,8 @@ def newest_version(path: str, open_table: Callable[[], DeltaTable | None]) -> De
         _opened.pop(path, None)
         if delta is not None and commit is not None:  # the log may have been cleaned up to a checkpoint
             _opened[path] = _Opened(delta, delta.version(), commit)
-        if len(_opened) > _MOST_TABLES:
-            _opened.popitem(last=False)
+        while len(_opened) > _MOST_TABLES:
+            _opened.popitem(last=False)  # the one that was read least recently
     return delta
 
 

@@ -4,6 +4,7 @@ import time
 from functools import reduce
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -93,6 +94,17 @@ def test_a_query_over_small_files_is_one_job(spark: SparkSession, files: DataFra
     assert len(jobs) == 1
     assert sorted(tuple(row) for row in rows) == [(7, 3), (8, 3), (9, 4)]
     assert count(files) == 10
+
+
+def test_tables_and_rows_in_memory_are_joined_without_a_shuffle(spark: SparkSession, files: DataFrame) -> None:
+    groups = materialize(files.groupBy("g").agg(F.max("id").alias("most")))
+    of_odd = files.join(groups.where("most > 7"), "g", "left_semi").unionByName(files.where("id = 0"))
+    ranked = of_odd.join(groups, "g").select("*", F.row_number().over(Window.partitionBy("g").orderBy("id")).alias("rank"))
+    for frame in (ranked, groups.join(materialize(files), "g")):
+        plan = plan_if_small(frame)
+        executed: Any = plan._jdf.queryExecution().executedPlan()
+        assert "Exchange" not in executed.toString()
+        assert sorted(map(str, plan.collect())) == sorted(map(str, frame.collect()))
 
 
 def test_a_query_over_larger_files_stays_in_its_own_session(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
