@@ -107,7 +107,7 @@ def test_a_sensor_requests_nothing_for_files_that_wait(tmp_path: Path, clock: Cl
 FILES = st.lists(st.integers(0, 20), max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
 def test_sources_keep_within_their_drift_and_every_file_is_read(
     tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int

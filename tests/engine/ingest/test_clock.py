@@ -192,7 +192,7 @@ def _drain(engine: Engine, tables: list[str] | None) -> Any:
     return engine.drain(tables)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.sampled_from(["rows", "drain", "idle", "other"]), st.integers(0, 90_000)), max_size=12))
 def test_no_row_of_processing_time_is_ever_late(tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int]]) -> None:
     clock = Clock()

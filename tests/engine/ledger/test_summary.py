@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from platform_defs import faults
@@ -108,11 +108,14 @@ def past(ledger: Ledger, upto: int) -> list[int | None]:
     return [watermarks.watermark_past(found["l"], found["both"], closed_to, ledger.head, since) for closed_to in closed]
 
 
-def summarize(ledger: Ledger, upto: int) -> None:
+def summarize(ledger: Ledger, upto: int) -> bool:
+    """Replace the batches up to one by a summary, as maintenance does; returns whether the summary has fewer rows than they have."""
     ranges = tuple((of.after, of.upto, of.watermark) for of in late(ledger, upto))
     entry = summary_of(ledger, upto, {"l r": timelines(ledger)["both"].after[upto]}, {"late": ranges})
-    if len(entry) < ledger.history.rows_upto(upto):
+    is_shorter = len(entry) < ledger.history.rows_upto(upto)
+    if is_shorter:
         ledger.summarize(ledger.version, entry)
+    return is_shorter
 
 
 def reopened(ledger: Ledger, clock: Clock) -> Ledger:
@@ -162,7 +165,6 @@ def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None)
 @given(BATCHES, st.integers(1, 10), st.integers(1, 10))
 def test_a_summary_changes_no_answer_about_later_batches(batches: Any, first: int, second: int) -> None:
     clock, entries = Clock(20 * STEP), entries_of(batches)
@@ -179,14 +181,13 @@ def test_a_summary_changes_no_answer_about_later_batches(batches: Any, first: in
     assert facts(LedgerView.of(kept), second) == {key: of for key, of in expected.items() if key not in ("new", "ends")}
 
 
-@settings(deadline=None)
 @given(BATCHES, st.integers(1, 10), st.integers(1, 10))
 def test_a_summary_of_a_summary_equals_a_summary_of_all_batches(batches: Any, first: int, second: int) -> None:
     clock, entries = Clock(20 * STEP), entries_of(batches)
     first, second = sorted((min(first, len(entries)), min(second, len(entries))))
     once, twice = memory_ledger(entries, clock), memory_ledger(entries, clock)
     summarize(twice, first)
-    summarize(reopened(twice, clock), second)
+    assume(summarize(reopened(twice, clock), second))
     summarize(once, second)
     assert reopened(twice, clock).last() == reopened(once, clock).last()
     for name in SOURCES:

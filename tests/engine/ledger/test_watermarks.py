@@ -246,7 +246,6 @@ class _Model:
 ROWS_BY_SOURCE = st.lists(st.dictionaries(st.sampled_from("lrx"), st.none() | st.just("idle") | st.integers(-9, 9)), max_size=12)
 
 
-@settings(deadline=None)
 @given(ROWS_BY_SOURCE, st.integers(0, 12))
 def test_timelines_equal_the_formulas_and_are_extended_incrementally(rows: list[dict[str, int | str | None]], cut: int) -> None:
     entries = list(watermark_batches(*[row or {"x": 0} for row in rows]))
