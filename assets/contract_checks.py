@@ -38,15 +38,15 @@ class ContractError(OperatorError):
         return cls.bad_value("schema", column, legal)
 
     @classmethod
-    def option(cls, option: object, of: str, why: str) -> "ContractError":
+    def option(cls, option: object, owner: str, reason: str) -> "ContractError":
         """A source has a reader option that is unknown or has no effect.
 
         Args:
             option: the option's name.
-            of: the owner of the options, such as `source 'orders'`.
-            why: why it is refused, as the end of the sentence "option X, which ...".
+            owner: the owner of the options, such as `source 'orders'`.
+            reason: why it is refused, as the end of the sentence "option X, which ...".
         """
-        return cls(f"`options` of {of} has {option!r}, which {why}")
+        return cls(f"`options` of {owner} has {option!r}, which {reason}")
 
 
 def check_name(parameter: str, name: object) -> None:
@@ -85,16 +85,16 @@ def check_sql(parameter: str, value: object) -> None:
         raise ContractError.bad_value(parameter, value, "a SQL expression over the source's columns, such as 'amount > 0'")
 
 
-def check_columns(own: Sequence[StructField], names: Sequence[str]) -> None:
+def check_columns(declared: Sequence[StructField], names: Sequence[str]) -> None:
     """Raise `ContractError` unless a table can hold a source's columns.
 
     Args:
-        own: the columns that the contract declares. The columns that input files have added to the log were checked when they were added.
+        declared: the columns that the contract declares. Those that input files have added to the log were checked when they were added.
         names: the names of the declared and the added columns.
     """
-    if not 0 < len(own) <= MOST_COLUMNS:
-        raise ContractError.bad_value("schema", f"{len(own)} columns", f"1 to {MOST_COLUMNS} columns; put more into structs or maps")
-    for column in own:
+    if not 0 < len(declared) <= MOST_COLUMNS:
+        raise ContractError.bad_value("schema", f"{len(declared)} columns", f"1 to {MOST_COLUMNS} columns; put more into structs or maps")
+    for column in declared:
         if folded(column.name) in ENGINE_COLUMNS or column.name.startswith("_"):
             raise ContractError.engines(column.name)
         if legal := column_fault(column.name):
@@ -117,20 +117,20 @@ def _check_type(column: StructField) -> None:
                 raise ContractError.bad_value("schema", f"{column.name}.{name}", legal)
 
 
-def check_key(key: Sequence[str], schema: StructType, of: str) -> None:
+def check_key(key: Sequence[str], schema: StructType, owner: str) -> None:
     """Raise `ContractError` unless the key's columns exist and Spark can compare them.
 
     Args:
         key: the key's columns.
         schema: the source's columns.
-        of: the owner of the columns for the error, such as `source 'orders'`.
+        owner: the owner of the columns for the error, such as `source 'orders'`.
     """
     if isinstance(key, str):
         raise ContractError.bad_value("unique_key", key, f"a tuple of column names, such as ({key!r},)")
     columns = schema.fieldNames()
     for column in key:
         if column not in columns:
-            legal = f"the columns of {of} are {', '.join(columns)}{did_you_mean(column, columns)}"
+            legal = f"the columns of {owner} are {', '.join(columns)}{did_you_mean(column, columns)}"
             raise ContractError.bad_value("unique_key", column, legal)
         if not is_key(schema[column].dataType):
             raise ContractError.bad_value("unique_key", column, "columns that are no map and no variant, and contain no such field")
@@ -138,17 +138,17 @@ def check_key(key: Sequence[str], schema: StructType, of: str) -> None:
         raise ContractError.bad_value("unique_key", key, "each column once")
 
 
-def check_options(options: Mapping[str, object], of: str) -> None:
+def check_options(options: Mapping[str, object], owner: str) -> None:
     """Raise `ContractError` if an option is unknown, has no effect, has an illegal value, or conflicts with how the engine reads lines.
 
     Args:
         options: the options for Spark's `from_csv` or `from_json`; names ignore case.
-        of: the owner of the options for the error, such as `source 'orders'`.
+        owner: the owner of the options for the error, such as `source 'orders'`.
     """
     for option, value in options.items():
         name = str(option).lower()
-        if name != "columnnameofcorruptrecord" and (why := option_fault(option)) is not None:
-            raise ContractError.option(option, of, why)
+        if name != "columnnameofcorruptrecord" and (fault := option_fault(option)) is not None:
+            raise ContractError.option(option, owner, fault)
         if name == "columnnameofcorruptrecord" or (name == "mode" and str(value).upper() != "PERMISSIVE"):
             raise ContractError.bad_value(
                 "options", {option: value}, "other options: the engine itself quarantines lines that cannot be parsed"

@@ -8,7 +8,7 @@ from pydantic import Field
 from assets.days import day_start
 from assets.factories.event_log import EVENTS
 from assets.factories.kafka_topic import topic_key
-from assets.factories.partitions import range_of, range_tags, within
+from assets.factories.partitions import partitioned_range, range_of, range_tags
 from assets.factories.pool import SPARK
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
@@ -147,7 +147,7 @@ def advance_request(
     known = range_of(days) if days else None
     wanted, upserted = engine.pending.all_days(day_start(known[0]) if known else None), engine.pending.upserted_tables()
     if wanted and days:
-        wanted = within(days, *wanted)
+        wanted = partitioned_range(days, *wanted)
     if wanted:
         return dg.RunRequest(run_key=run_key, tags={**range_tags(*wanted), **(tags or {})})
     selected = [*(dg.AssetKey(name) for name in upserted), *(topic_key(name) for name in upserted if name in engine.sinks)]

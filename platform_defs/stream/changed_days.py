@@ -6,7 +6,7 @@ from datetime import date
 import dagster as dg
 
 from assets.days import day_of, days_from
-from assets.factories.partitions import within
+from assets.factories.partitions import partitioned_range
 from platform_defs.engine.advance.advance import Step
 
 MOST_DAYS = 400
@@ -24,7 +24,7 @@ def changed_days(steps: Iterable[Step], days: dg.DailyPartitionsDefinition, olde
     found = set[date]()
     for step in steps:
         for first, last in _ranges(step, oldest):
-            known = within(days, day_of(first), day_of(last)) if first <= last else None
+            known = partitioned_range(days, day_of(first), day_of(last)) if first <= last else None
             found |= {*days_from(*known)} if known and known[0] <= known[1] else set()
     return sorted(found)[-MOST_DAYS:]
 
