@@ -36,7 +36,7 @@ from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
-from platform_defs.engine.operations.failures import described
+from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
 from platform_defs.stream.changed_days import changed_days
 from platform_defs.stream.reports import Accounts, Steps, reason
@@ -180,7 +180,7 @@ class DagsterReports:
         try:
             self.publish()
         except Exception as error:
-            _log.warning("the reports of the stream could not be stored; the next try is in %.0f s: %s", _RETRY_S, described(error))
+            _log.warning("the reports of the stream could not be stored; the next try is in %.0f s: %s", _RETRY_S, describe_error(error))
             self._next_at = self._now() + _RETRY_S
 
     def _log_free(self, known: dict[str, bool], waiting: Mapping[str, Failed], works: str) -> None:
@@ -280,7 +280,7 @@ class DagsterReports:
         try:
             getattr(self._context.log, level)(text)
         except Exception as error:
-            _log.warning("%s (not stored in Dagster: %s)", text, described(error))
+            _log.warning("%s (not stored in Dagster: %s)", text, describe_error(error))
 
     def _log(self, event: Any) -> None:
         """Store an event now. Dagster also keeps it for the end of the step, which a stream may reach after weeks."""

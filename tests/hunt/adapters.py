@@ -40,7 +40,7 @@ from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.ledger.store import Version as LedgerVersion
 from platform_defs.engine.ledger.store import commit_nothing
 from platform_defs.engine.operations.failures import Failures
-from platform_defs.engine.operations.maintenance import Maintenance, _Kept
+from platform_defs.engine.operations.maintenance import Maintenance, _TableTask
 from platform_defs.faults import point
 from tests.hunt.accounts import sim_account
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
@@ -346,20 +346,20 @@ class SimMaintenance(Maintenance):
 
     lake: SimLake
 
-    def _open(self, kept: _Kept) -> Any:
-        return self.lake.delta(kept.table)
+    def _open(self, task: _TableTask) -> Any:
+        return self.lake.delta(task.table)
 
-    def _compact(self, kept: _Kept) -> None:
+    def _compact(self, task: _TableTask) -> None:
         point("maintenance.before_compact")
-        self.ledger.compact() if kept.table == TABLE else self.lake.optimize(None, kept.table)
+        self.ledger.compact() if task.table == TABLE else self.lake.optimize(None, task.table)
         point("maintenance.after_compact")
 
-    def _vacuum(self, kept: _Kept) -> int:
+    def _vacuum(self, task: _TableTask) -> int:
         return 0
 
-    def _checkpoint(self, kept: _Kept) -> None:
+    def _checkpoint(self, task: _TableTask) -> None:
         point("maintenance.before_checkpoint")
-        self.lake.store.forget(kept.table)
+        self.lake.store.forget(task.table)
         point("maintenance.after_checkpoint")
 
 

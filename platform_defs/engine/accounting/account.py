@@ -46,13 +46,13 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     """
     if not inputs_can_be_read(advance):
         return []
-    kept = advance.reading.kept_days(advance.asset)
-    if kept is None:
+    kept_days = advance.reading.kept_days(advance.asset)
+    if kept_days is None:
         return _recomputed(advance, scope_of(advance, days))
-    retained = retained_accounts(advance, kept, days)
-    if days is not None and days[1] < day_of(kept.first):
+    retained = retained_accounts(advance, kept_days, days)
+    if days is not None and days[1] < day_of(kept_days.first):
         return retained
-    return [*retained, *_recomputed(advance, scope_of(advance, days, kept.first))]
+    return [*retained, *_recomputed(advance, scope_of(advance, days, kept_days.first))]
 
 
 def _recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
@@ -60,13 +60,13 @@ def _recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
     if not advance.asset.operator.reads.closes_ranges:
         return upserted_account(advance, scope)
     terms, difference = (traced_terms, traced_difference) if names_rows(advance) else (counted_terms, counted_difference)
-    counted, compared = terms(advance, scope), compared_results(advance, scope)
-    if compared is None:
-        return accounts_of(advance.asset.inputs, collected(counted))
-    rows = collected(counted.unionByName(hashes_by_day(*compared), allowMissingColumns=True))  # one query for both
+    term_counts, results_to_compare = terms(advance, scope), compared_results(advance, scope)
+    if results_to_compare is None:
+        return accounts_of(advance.asset.inputs, collected(term_counts))
+    rows = collected(term_counts.unionByName(hashes_by_day(*results_to_compare), allowMissingColumns=True))  # one query for both
     days_to_compare = differing_days([row for row in rows if row[IS_HELD] is not None])
-    wrong = collected(difference(advance, scope, *of_days(compared, days_to_compare))) if days_to_compare else []
-    return accounts_of(advance.asset.inputs, [*[row for row in rows if row[IS_HELD] is None], *wrong])
+    wrong_rows = collected(difference(advance, scope, *of_days(results_to_compare, days_to_compare))) if days_to_compare else []
+    return accounts_of(advance.asset.inputs, [*[row for row in rows if row[IS_HELD] is None], *wrong_rows])
 
 
 def pairs(advance: Advance) -> int:

@@ -93,9 +93,9 @@ class Accounts:
             days = days_of_step(advance, step)
             accounts, differences = account(advance, days), count_differences(advance, days)
         self.record(asset, accounts, differences, days)
-        broken = [one for one in accounts if not one.holds]
-        if broken or differences:
-            raise LawError.of_table(asset, broken, differences)
+        violations = [account_of_day for account_of_day in accounts if not account_of_day.holds]
+        if violations or differences:
+            raise LawError.of_table(asset, violations, differences)
         return accounts
 
     def pairs(self, asset: str) -> int | None:

@@ -73,17 +73,17 @@ class _Query:
         """The number of late rows and the first of them; None if only Spark converts the rows."""
         lake, contract = advance.reading.lake, advance.reading.sources[source]
         tables = {_EVENTS: contract.log, **self.tables}
-        stored = {field.name.lower(): field for field in lake.schema(contract.log).fields}
-        schema = StructType([StructField(f.name, stored.get(f.name.lower(), f).dataType) for f in event_schema(contract).fields])
+        stored_fields = {field.name.lower(): field for field in lake.schema(contract.log).fields}
+        schema = StructType([StructField(f.name, stored_fields.get(f.name.lower(), f).dataType) for f in event_schema(contract).fields])
         if not has_json_value(schema):
             return None
-        columns = [f"{_stored(stored.get(name.lower()))} AS {_quoted(name)}" for name in schema.fieldNames()]
+        columns = [f"{_stored(stored_fields.get(name.lower()))} AS {_quoted(name)}" for name in schema.fieldNames()]
         condition = f"{self.sql} AND {_EVENTS}.{SEQ} <= {last_with_rows(advance.reading.ledger, source)}"
-        [counted] = sql_rows(lake, tables, f"SELECT count(*) AS n FROM {_EVENTS} {condition}").to_pylist()
+        [row_count] = sql_rows(lake, tables, f"SELECT count(*) AS n FROM {_EVENTS} {condition}").to_pylist()
         first = f"ORDER BY {_EVENTS}.{SEQ}, {_EVENTS}.{ARRIVAL} LIMIT {limit}"
-        found = sql_rows(lake, tables, f"SELECT {', '.join(columns)} FROM {_EVENTS} {condition} {first}")
+        late_rows = sql_rows(lake, tables, f"SELECT {', '.join(columns)} FROM {_EVENTS} {condition} {first}")
         try:
-            return counted["n"], [json_value(row, schema) for row in found.to_pylist()]
+            return row_count["n"], [json_value(row, schema) for row in late_rows.to_pylist()]
         except (ValueError, OverflowError):  # a time that Python does not represent, or a float that Java versions write differently
             return None
 
@@ -106,12 +106,12 @@ def _bounded(advance: Advance, source: str) -> _Query | None:
     bounds = {seq: late_before(operator, mark) for seq, mark in marks.items()}
     if None in bounds.values():
         return _Query({}, "", is_complete=False)
-    found = {seq: bound for seq, bound in bounds.items() if bound is not None and bound != NEVER_LATE}
-    if not found:
+    bounds_with_late_rows = {seq: bound for seq, bound in bounds.items() if bound is not None and bound != NEVER_LATE}
+    if not bounds_with_late_rows:
         return None
-    values = ", ".join(f"({seq}, {_instant(bound)})" for seq, bound in found.items())
+    values = ", ".join(f"({seq}, {_instant(bound)})" for seq, bound in bounds_with_late_rows.items())
     joined = f"JOIN (VALUES {values}) AS {_BOUNDS} (batch, late_before) ON {_EVENTS}.{SEQ} = {_BOUNDS}.batch"
-    pruned = f"{_EVENTS}.{SEQ} >= {min(found)} AND {_EVENTS}.{EVENT_TIME} < {_instant(max(found.values()))}"
+    pruned = f"{_EVENTS}.{SEQ} >= {min(bounds_with_late_rows)} AND {_EVENTS}.{EVENT_TIME} < {_instant(max(bounds_with_late_rows.values()))}"
     return _Query({}, f"{joined} WHERE {_EVENTS}.{EVENT_TIME} < {_BOUNDS}.late_before AND {pruned}")
 
 

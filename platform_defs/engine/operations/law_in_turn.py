@@ -60,14 +60,14 @@ class LawInTurn:
             JvmLostError: the JVM has ended.
         """
         self._saved_s = min(self._saved_s + self.share * self._elapsed(), self.most_saved_s)
-        held = list[str]()
+        assets_without_violation = list[str]()
         for asset in [*self._waiting]:
             if self._saved_s <= 0:
                 break
             if self._holds(asset):
-                held.append(asset)
+                assets_without_violation.append(asset)
             self._saved_s -= self._elapsed()
-        return held
+        return assets_without_violation
 
     def rest(self) -> list[str]:
         """Account for all waiting tables without a limit of time, at the end of a stream; returns those for which the law holds.
@@ -90,8 +90,8 @@ class LawInTurn:
         except LawError:
             raise
         except Exception as error:
-            if (lost := lost_jvm(error)) is not None:
-                raise lost from error
+            if (jvm_error := lost_jvm(error)) is not None:
+                raise jvm_error from error
             self._failed[asset] = step
             self.report(asset, error)
             return False

@@ -54,7 +54,7 @@ class MaintenanceError(TidemarkError, RuntimeError):
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "MaintenanceError":
         """The tables, and why each could not be maintained."""
-        each = "; ".join(f"{table}: {why}" for table, why in failed.items())
+        each = "; ".join(f"{table}: {reason}" for table, reason in failed.items())
         return cls(f"{len(failed)} of the lake's tables could not be maintained, and are unchanged; all others were maintained. {each}")
 
     @classmethod
@@ -100,7 +100,7 @@ def retention_of(rows_removed: int, kept_from: str | None, held_back: str | None
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _TableTask:
     """A table, its writer's name, the metadata keys of its commits that must be kept, and what removes its old rows."""
 
     table: str
@@ -147,41 +147,41 @@ class Maintenance:
         """
         require_logs(self.lake, self.ledger, self.sources)
         with self.lake.writer("maintenance", "maintenance"):
-            return [done for kept in self._tables() if (done := self._table(kept)) is not None]
+            return [outcome for task in self._tables() if (outcome := self._table(task)) is not None]
 
-    def _tables(self) -> Iterator[_Kept]:
+    def _tables(self) -> Iterator[_TableTask]:
         for source in self.sources.values():
-            yield _Kept(source.log, "ledger", (ATTEMPT,), LogRetention(self._reading, source, self._snapshot))
+            yield _TableTask(source.log, "ledger", (ATTEMPT,), LogRetention(self._reading, source, self._snapshot))
             rejected = QuarantineRetention(self._reading, source, self.lake_retention.quarantines, self.folders.get(source.name))
-            yield _Kept(source.quarantine, "ledger", (ATTEMPT,), rejected)
+            yield _TableTask(source.quarantine, "ledger", (ATTEMPT,), rejected)
         for asset in self.assets.values():
             if asset.operator.emits.upserts:
                 changes = ChangelogRetention(self._reading, asset, self.lake_retention.changelogs, partial(self._published, asset.name))
-                yield _Kept(asset.changelog, asset.name, (PROGRESS,), changes)
-                yield _Kept(asset.name, asset.name, (APPLIED,))
+                yield _TableTask(asset.changelog, asset.name, (PROGRESS,), changes)
+                yield _TableTask(asset.name, asset.name, (APPLIED,))
             else:
-                yield _Kept(asset.name, asset.name, (PROGRESS,))
-            yield _Kept(asset.decisions, asset.name, (DECIDED,), DecisionRetention(self._reading, asset))
-            yield _Kept(asset.kept, asset.name, (KEPT,))
-            yield _Kept(asset.early, asset.name, (SHOWN,))
-        yield _Kept(TABLE, "ledger", (), LedgerRetention(self._reading, self.lake_retention.ledger))  # last: it depends on the logs
+                yield _TableTask(asset.name, asset.name, (PROGRESS,))
+            yield _TableTask(asset.decisions, asset.name, (DECIDED,), DecisionRetention(self._reading, asset))
+            yield _TableTask(asset.kept, asset.name, (KEPT,))
+            yield _TableTask(asset.early, asset.name, (SHOWN,))
+        yield _TableTask(TABLE, "ledger", (), LedgerRetention(self._reading, self.lake_retention.ledger))  # last: it depends on the logs
 
-    def _table(self, kept: _Kept) -> Maintained | None:
+    def _table(self, task: _TableTask) -> Maintained | None:
         try:
-            if self.lake.delta(kept.table) is None:
+            if self.lake.delta(task.table) is None:
                 return None
-            planned = None if kept.retention is None else kept.retention.plan()  # it may take long, so without the lock
-            with naming_lost_files(self.lake, [kept.table]), self.lake.writer(kept.writer, "maintenance"):
-                return self._maintain(kept, planned)
+            planned = None if task.retention is None else task.retention.plan()  # it may take long, so without the lock
+            with naming_lost_files(self.lake, [task.table]), self.lake.writer(task.writer, "maintenance"):
+                return self._maintain(task, planned)
         except (LakeBusy, DeltaConcurrentModificationException, CommitFailedError) as busy:
-            why = str(busy).splitlines()[0]
-            if isinstance(busy, CommitFailedError) and _UNSUPPORTED in why:
-                return Maintained(kept.table, failed=why)
-            return Maintained(kept.table, left=why)
+            message = str(busy).splitlines()[0]
+            if isinstance(busy, CommitFailedError) and _UNSUPPORTED in message:
+                return Maintained(task.table, failed=message)
+            return Maintained(task.table, left=message)
         except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
-            return Maintained(kept.table, failed=f"Spark failed with {spark_condition(error)}")
+            return Maintained(task.table, failed=f"Spark failed with {spark_condition(error)}")
         except (DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
-            return Maintained(kept.table, failed=f"{type(error).__name__}: {error}".splitlines()[0])
+            return Maintained(task.table, failed=f"{type(error).__name__}: {error}".splitlines()[0])
 
     @cached_property
     def _reading(self) -> Reading:
@@ -198,50 +198,50 @@ class Maintenance:
             newest = topic.newest()
         return None if newest is None else newest.step if newest.complete else newest.since
 
-    def _maintain(self, kept: _Kept, planned: Removal | None) -> Maintained:
-        before = _files(self._open(kept))
-        done = Removal() if planned is None or kept.retention is None else kept.retention.remove(planned)
-        self._compact(kept)
-        removed = self._vacuum(kept)
-        self._carry(kept)
-        self._checkpoint(kept)
-        found = Maintained(kept.table, before, _files(self._open(kept)), removed)
-        return replace(found, rows_removed=done.rows, kept_from=done.kept_from, held_back=done.held_back)
+    def _maintain(self, task: _TableTask, planned: Removal | None) -> Maintained:
+        before = _files(self._open(task))
+        removal = Removal() if planned is None or task.retention is None else task.retention.remove(planned)
+        self._compact(task)
+        removed = self._vacuum(task)
+        self._carry(task)
+        self._checkpoint(task)
+        outcome = Maintained(task.table, before, _files(self._open(task)), removed)
+        return replace(outcome, rows_removed=removal.rows, kept_from=removal.kept_from, held_back=removal.held_back)
 
-    def _open(self, kept: _Kept) -> DeltaTable:
-        return DeltaTable(self.lake.path(kept.table), storage_options=self.lake.storage_options)
+    def _open(self, task: _TableTask) -> DeltaTable:
+        return DeltaTable(self.lake.path(task.table), storage_options=self.lake.storage_options)
 
-    def _compact(self, kept: _Kept) -> None:
-        if small_files(self._open(kept)) < self.small_files:
+    def _compact(self, task: _TableTask) -> None:
+        if small_files(self._open(task)) < self.small_files:
             return
         point("maintenance.before_compact")
-        self.ledger.compact() if kept.table == TABLE else self.lake.optimize(self.spark, kept.table)
+        self.ledger.compact() if task.table == TABLE else self.lake.optimize(self.spark, task.table)
         point("maintenance.after_compact")
 
-    def _vacuum(self, kept: _Kept) -> int:
+    def _vacuum(self, task: _TableTask) -> int:
         """Delete files that no version needs, including those of killed writers."""
-        found = self.lake.unneeded(self.spark, kept.table, self.retention_hours)
-        if found:
+        files = self.lake.unneeded(self.spark, task.table, self.retention_hours)
+        if files:
             point("maintenance.before_vacuum")
-            self.lake.vacuum(self.spark, kept.table, self.retention_hours)
+            self.lake.vacuum(self.spark, task.table, self.retention_hours)
             point("maintenance.after_vacuum")
-        return found
+        return files
 
-    def _carry(self, kept: _Kept) -> None:
+    def _carry(self, task: _TableTask) -> None:
         """Commit the metadata of earlier commits again, unless the newest commit has it."""
         pinned = PinnedLake.of(self.lake)
-        commits = {key: commit for key in kept.keys if (commit := pinned.newest(kept.table, key)) is not None}
-        seen = pinned.delta(kept.table)
-        if seen is not None and any(commit.version != seen.version() for commit in commits.values()):
+        commits = {key: commit for key in task.keys if (commit := pinned.newest(task.table, key)) is not None}
+        delta = pinned.delta(task.table)
+        if delta is not None and any(commit.version != delta.version() for commit in commits.values()):
             point("maintenance.before_carry")
-            self.lake.carry(commits, seen)
+            self.lake.carry(commits, delta)
             point("maintenance.after_carry")
 
-    def _checkpoint(self, kept: _Kept) -> None:
+    def _checkpoint(self, task: _TableTask) -> None:
         point("maintenance.before_checkpoint")
-        table = self._open(kept)
-        table.create_checkpoint()
-        table.cleanup_metadata()
+        delta = self._open(task)
+        delta.create_checkpoint()
+        delta.cleanup_metadata()
         point("maintenance.after_checkpoint")
 
 

@@ -79,11 +79,13 @@ class Encoding:
 def _with_defaults(schema: Any) -> Any:
     """An Avro schema in which each field that may be null has the default null, which must be the first type of a union."""
     if isinstance(schema, list):
-        return [_with_defaults(of) for of in cast(list[Any], schema)]
+        return [_with_defaults(part) for part in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _with_defaults(value) if name in ("type", "items", "values", "fields") else value for name, value in schema.items()}
-    kinds = found.get("type")
-    if "name" in found and isinstance(kinds, list) and "null" in kinds:
-        return found | {"type": ["null", *[kind for kind in cast(list[Any], kinds) if kind != "null"]], "default": None}
-    return found
+    with_defaults = {
+        name: _with_defaults(value) if name in ("type", "items", "values", "fields") else value for name, value in schema.items()
+    }
+    kinds = with_defaults.get("type")
+    if "name" in with_defaults and isinstance(kinds, list) and "null" in kinds:
+        return with_defaults | {"type": ["null", *[kind for kind in cast(list[Any], kinds) if kind != "null"]], "default": None}
+    return with_defaults
