@@ -75,10 +75,10 @@ class QuarantineList:
             LakeError: the quarantine lacks a data file.
         """
         contract = self.contract(source)
-        found = _quarantined(self.ledger.offsets_in_order(source), source, self.folders[source])
-        known = self._reasons(contract) if found else {}
-        reasons = [known.get(f.file.path, (f.seq, "unknown")) for f in found]
-        return [replace(f, seq=seq, reason=reason) for f, (seq, reason) in zip(found, reasons, strict=True)]
+        files = _quarantined(self.ledger.offsets_in_order(source), source, self.folders[source])
+        reasons_by_path = self._reasons(contract) if files else {}
+        reasons = [reasons_by_path.get(quarantined.file.path, (quarantined.seq, "unknown")) for quarantined in files]
+        return [replace(quarantined, seq=seq, reason=reason) for quarantined, (seq, reason) in zip(files, reasons, strict=True)]
 
     def rows(self, source: str) -> list[RejectedRows]:
         """Rejected rows by reason, the most frequent first, without the rows that stand for a whole file.
@@ -125,18 +125,18 @@ def _quarantined(offsets: Sequence[tuple[int, str]], source: str, folder: str) -
         source: the source.
         folder: the source's present folder.
     """
-    found: dict[str, QuarantinedFile] = {}
+    files_by_path: dict[str, QuarantinedFile] = {}
     paths = uris_below([offset.split("|")[0] for _, offset in offsets], folder)
     for (seq, offset), path in zip(offsets, paths, strict=True):
         _, modified, length, *mark = offset.split("|")
         plain, file = decoded(path), File(int(modified), path, int(length), source, folder=one_path(folder))
         if not mark:
-            found.pop(plain, None)
+            files_by_path.pop(plain, None)
         elif mark[0] == UNREAD:
-            found[plain] = QuarantinedFile(file, seq)
-        elif mark[0] == RETRY and plain in found:
-            found[plain] = replace(found[plain], asked=True)
-    return [found[plain] for plain in sorted(found)]
+            files_by_path[plain] = QuarantinedFile(file, seq)
+        elif mark[0] == RETRY and plain in files_by_path:
+            files_by_path[plain] = replace(files_by_path[plain], asked=True)
+    return [files_by_path[plain] for plain in sorted(files_by_path)]
 
 
 def _one_slash(path: str) -> str:

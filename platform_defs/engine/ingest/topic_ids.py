@@ -35,8 +35,8 @@ def changed_ranges(spark: SparkSession, files: Sequence[File]) -> list[Unread]:
 def _ids(spark: SparkSession, topics: Topics, names: set[str]) -> dict[str, str | None]:
     """The ids of topics; None for one that does not exist."""
     with SharedAdmin(spark._jvm, topics.client) as admin:
-        described = {name: described_topic(spark._jvm, admin, name) for name in sorted(names)}
-    return {name: None if of is None else str(of.topicId().toString()) for name, of in described.items()}
+        descriptions = {name: described_topic(spark._jvm, admin, name) for name in sorted(names)}
+    return {name: None if description is None else str(description.topicId().toString()) for name, description in descriptions.items()}
 
 
 def _changed(topic_id: str | None) -> str:
