@@ -24,10 +24,10 @@ def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
 
 def properties(jvm: Any, options: Mapping[str, str]) -> Any:
     """Options as `java.util.Properties`."""
-    found = jvm.java.util.Properties()
+    java_properties = jvm.java.util.Properties()
     for name, value in options.items():
-        found.put(name, value)
-    return found
+        java_properties.put(name, value)
+    return java_properties
 
 
 def admin_client(jvm: Any, options: Mapping[str, str]) -> Any:

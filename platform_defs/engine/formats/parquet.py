@@ -65,8 +65,8 @@ def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, fil
     nested, the column is converted here, part by part. A column that the contract does not name is not read if no table can store its
     type (a time of day), because Spark refuses to read it.
     """
-    own = {name.lower() for name in contract.struct.fieldNames()}
-    stored = StructType([f for f in schema.fields if f.name.lower() in own or is_stored(f.dataType)])
+    declared = {name.lower() for name in contract.struct.fieldNames()}
+    stored = StructType([f for f in schema.fields if f.name.lower() in declared or is_stored(f.dataType)])
     typed = TypedRows(contract, schema)
 
     def read_rows(reader: DataFrameReader, paths: list[str]) -> DataFrame:

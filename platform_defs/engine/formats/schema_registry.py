@@ -15,16 +15,16 @@ class RegistryError(TidemarkError, RuntimeError):
     """The schema registry does not answer, refuses a request, or needs a client that is not installed."""
 
     @classmethod
-    def unreachable(cls, why: object) -> "RegistryError":
+    def unreachable(cls, reason: object) -> "RegistryError":
         """The registry does not answer, or refuses the request."""
-        return cls(f"the registry of schemas cannot be asked: {_shown(why)}")
+        return cls(f"the registry of schemas cannot be asked: {_shown(reason)}")
 
     @classmethod
-    def refused(cls, subject: str, why: object) -> "RegistryError":
+    def refused(cls, subject: str, reason: object) -> "RegistryError":
         """The registry does not accept a schema, for example because it is incompatible with the subject's earlier schemas."""
         return cls(
-            f"the registry of schemas refuses the schema of the subject {subject!r}: {_shown(why)}. Nothing was written with it. Legal: a "
-            "schema that the subject's compatibility allows. Publish to a new topic, or change the compatibility of the subject"
+            f"the registry of schemas refuses the schema of the subject {subject!r}: {_shown(reason)}. Nothing was written with it. Legal: "
+            "a schema that the subject's compatibility allows. Publish to a new topic, or change the compatibility of the subject"
         )
 
     @classmethod
@@ -87,5 +87,5 @@ def _described(error: Exception) -> str:
     return str(error) if _status(error) is not None else f"{type(error).__name__}: {error}"
 
 
-def _shown(why: object) -> str:
-    return shortened(printable(without_credentials(str(why))))
+def _shown(reason: object) -> str:
+    return shortened(printable(without_credentials(str(reason))))
