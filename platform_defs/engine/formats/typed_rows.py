@@ -30,12 +30,12 @@ class TypedRows:
     Args:
         contract: the source's contract.
         schema: the rows' schema; the case of names is ignored.
-        of: returns a column of the rows, given its name in the schema.
+        column_named: returns a column of the rows, given its name in the schema.
     """
 
     contract: SourceContract
     schema: StructType
-    of: Callable[[str], Column] = column_of
+    column_named: Callable[[str], Column] = column_of
 
     @property
     def columns(self) -> list[Column]:
@@ -56,7 +56,7 @@ class TypedRows:
             names: the columns of the schema that the object contains.
         """
         declared = {name.lower(): name for name in self.contract.struct.fieldNames()}
-        return F.to_json(F.struct(*[self.of(c).alias(declared.get(c.lower(), c)) for c in names]), _JSON)
+        return F.to_json(F.struct(*[self.column_named(c).alias(declared.get(c.lower(), c)) for c in names]), _JSON)
 
     def _name(self, declared: StructField) -> str | None:
         return {name.lower(): name for name in self.schema.names}.get(declared.name.lower())
@@ -66,11 +66,11 @@ class TypedRows:
         if name is None:
             return F.lit(None).cast(target)
         if self.schema[name].dataType == target:
-            return self.of(name)
+            return self.column_named(name)
         stored_type = nullable(self.schema[name].dataType)
         if isinstance(target, AtomicType):
-            return to_text(self.of(name), stored_type)
-        return converted(self.of(name), stored_type, target).cast(target)
+            return to_text(self.column_named(name), stored_type)
+        return converted(self.column_named(name), stored_type, target).cast(target)
 
     def _type_fault(self, declared: StructField) -> Column | None:
         """Why a row is rejected if `_as_declared` loses a value of the column; None if it cannot, as for text, which keeps every value."""
@@ -81,4 +81,4 @@ class TypedRows:
         is_text = isinstance(target, AtomicType) and not isinstance(stored_type, BinaryType)
         if stored_type == target or (is_text and not SourceContract.is_added(declared)):
             return None
-        return F.when(is_lost(self.of(name), stored_type, target), F.lit(type_fault(declared, stored_type)))
+        return F.when(is_lost(self.column_named(name), stored_type, target), F.lit(type_fault(declared, stored_type)))

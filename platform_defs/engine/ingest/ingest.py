@@ -111,13 +111,11 @@ class Ingest(LedgerWriter):
         return new_by_source
 
     def _ingest_batch(self, files_of: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
-        last = self.ledger.last()
-        attempts = {name: attempt_of(batch.seq, self.contracts[name], files, batch.now) for name, files in files_of.items()}
+        last, contracts = self.ledger.last(), self.contracts
+        attempts = {name: attempt_of(batch.seq, contracts[name], files, batch.now) for name, files in files_of.items()}
         require_logs(self.lake, self.ledger, self.contracts)
         clear_uncommitted(self.spark, self.lake, batch, self.contracts, attempts)
-        results = self._in_parallel(
-            lambda name: self._ingested(batch, self.contracts[name], files_of[name], last.get(name)), list(files_of)
-        )
+        results = self._in_parallel(lambda name: self._ingested(batch, contracts[name], files_of[name], last.get(name)), list(files_of))
         unread = [failure for result in results for failure in result.unread]
         rows = tuple(result.entry for result in results if result.entry is not None)
         if not rows:
