@@ -121,14 +121,14 @@ def ingest(
 
         try:
             if every and every_text:
-                entries, failed = _stream(engine, (every, every_text), tick, (metrics_host, metrics_port)), None
+                entries, unread_error = _stream(engine, (every, every_text), tick, (metrics_host, metrics_port)), None
             else:
-                entries, failed = engine.ingest(on_entry=tick), None
+                entries, unread_error = engine.ingest(on_entry=tick), None
         except UnreadError as error:  # show the batches that were ingested, too
-            entries, failed = error.entries, error
+            entries, unread_error = error.entries, error
     render.show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
-    if failed is not None:
-        raise failed
+    if unread_error is not None:
+        raise unread_error
 
 
 def _stream(engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Entry], None], address: tuple[str, int | None]) -> list[Entry]:
@@ -186,7 +186,7 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
 
     with _progress() as bar:
         advance_in_parallel(_reads(engine), steps_made, steps)
-    return [step for made in steps_made.values() for step in made]
+    return [step for steps_of_asset in steps_made.values() for step in steps_of_asset]
 
 
 @app.command()
@@ -253,9 +253,9 @@ def maintain(as_json: Json = False) -> None:
     Other processes may write at the same time.
     """
     engine = _engine()
-    done = engine.maintain()
-    render.show(as_json, {"tables": [render.maintained(m) for m in done]}, render.print_maintained)
-    MaintenanceError.check(done)
+    outcomes = engine.maintain()
+    render.show(as_json, {"tables": [render.maintained(outcome) for outcome in outcomes]}, render.print_maintained)
+    MaintenanceError.check(outcomes)
 
 
 @app.command()

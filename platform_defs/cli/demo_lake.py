@@ -78,7 +78,7 @@ class DemoLake:
         """The input files, with one folder for each source."""
         return self.root / LANDING
 
-    def settings(self, values: Settings, **more: Any) -> Settings:
+    def settings(self, values: Settings, **changes: Any) -> Settings:
         """The settings with the demo's lake, input files and Dagster instance in place of the user's.
 
         Raises:
@@ -88,8 +88,8 @@ class DemoLake:
             overlaps = is_within(str(self.root), folder) or is_within(folder, str(self.root))
             if overlaps and values.lake != str(self.root):
                 raise ForeignFolderError.overlapping(self.root, setting, folder)
-        own = {"lake": str(self.root), "landing": str(self.landing), "dagster_home": str(self.root / DAGSTER)}
-        return values.model_copy(update={**own, **more})
+        paths = {"lake": str(self.root), "landing": str(self.landing), "dagster_home": str(self.root / DAGSTER)}
+        return values.model_copy(update={**paths, **changes})
 
     def begin(self, engine: Engine) -> None:
         """Empty the folder if all of its content is a demo's, and mark it as a demo's folder.
@@ -132,8 +132,8 @@ class DemoLake:
         landed = self._landed()
         landed |= {str(path.with_name(f".{path.name}.tmp")): None for path in map(PurePosixPath, landed)}  # of a killed demo
         landings = [folder / LANDING for folder in (self.root, *_trash_folders(self.root))]
-        found = [file for landing in landings for file in _files(landing)]
-        for name, state in [*found, *_ingested(self.root, engine)]:
+        files = [file for landing in landings for file in _files(landing)]
+        for name, state in [*files, *_ingested(self.root, engine)]:
             if name not in landed or landed[name] not in (None, state):
                 raise ForeignFolderError.containing(self.root, f"rows or a file of {name!r}")
 
@@ -230,8 +230,8 @@ def _files(landing: Path) -> Iterator[tuple[str, State]]:
 
 
 def _state(path: Path) -> State:
-    found = path.lstat()
-    return found.st_mtime_ns // 1_000_000, found.st_size
+    status = path.lstat()
+    return status.st_mtime_ns // 1_000_000, status.st_size
 
 
 def _ingested(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
