@@ -41,8 +41,8 @@ class ParallelWork:
     def do(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str, days: Days | None) -> Advanced:
         """Wait for a table's work, or do it if it has not begun. An interrupt first ends all work of the run, and is then raised."""
         try:
-            begun = self._claimed(context, engine, table)
-            return self._tables[table][1](engine, days) if begun is None else begun.result()
+            future = self._claimed(context, engine, table)
+            return self._tables[table][1](engine, days) if future is None else future.result()
         except BaseException as error:
             if self._run is not None and not isinstance(error, Exception):
                 self._run.close(0)

@@ -26,10 +26,10 @@ class PipelineError(TidemarkError, ValueError):
     """The configured pipeline cannot be loaded."""
 
     @classmethod
-    def of(cls, target: str, why: str) -> "PipelineError":
+    def of(cls, target: str, reason: str) -> "PipelineError":
         """What is wrong with the setting."""
         return cls(
-            f"{_VARIABLE} is {shortened(target)!r}: {shortened(why)}; legal: MODULE:NAME of an importable module, or a path FILE.yaml, "
+            f"{_VARIABLE} is {shortened(target)!r}: {shortened(reason)}; legal: MODULE:NAME of an importable module, or a path FILE.yaml, "
             f"FILE.sql, FILE.py or FILE.py:NAME, where NAME (by default {DEFAULT_NAME!r}) is a Pipeline, or a function without "
             "parameters that returns one"
         )
@@ -56,16 +56,16 @@ def load(target: str) -> Pipeline:
     """
     if target.endswith((*YAML_ENDINGS, SQL_ENDING)):
         return _read_declared(target, Path(target), read_sql if target.endswith(SQL_ENDING) else read)
-    where, _, name = target.rpartition(":") if not target.endswith(".py") and ":" in target else (target, "", "")
-    module = _import_file(target, Path(where)) if where.endswith(".py") else _import_module(target, where)
-    found: Any = getattr(module, name or DEFAULT_NAME, None)
-    if found is None:
-        raise PipelineError.of(target, f"{where} has no {name or DEFAULT_NAME!r}")
+    module_name, _, name = target.rpartition(":") if not target.endswith(".py") and ":" in target else (target, "", "")
+    module = _import_file(target, Path(module_name)) if module_name.endswith(".py") else _import_module(target, module_name)
+    attribute: Any = getattr(module, name or DEFAULT_NAME, None)
+    if attribute is None:
+        raise PipelineError.of(target, f"{module_name} has no {name or DEFAULT_NAME!r}")
     with located(_VARIABLE, target, Path(module.__file__) if module.__file__ else None):
-        made = found() if callable(found) else found
-    if not isinstance(made, Pipeline):
-        raise PipelineError.of(target, f"{name or DEFAULT_NAME!r} is a {type(made).__name__}, not a Pipeline")
-    return made
+        pipeline = attribute() if callable(attribute) else attribute
+    if not isinstance(pipeline, Pipeline):
+        raise PipelineError.of(target, f"{name or DEFAULT_NAME!r} is a {type(pipeline).__name__}, not a Pipeline")
+    return pipeline
 
 
 def _import_module(target: str, name: str) -> ModuleType:
@@ -80,13 +80,13 @@ def _import_module(target: str, name: str) -> ModuleType:
             raise PipelineError.of(target, f"there is no module {error.name!r}; is its folder on PYTHONPATH?") from error
 
 
-def _read_declared(target: str, file: Path, read: Callable[[str], Pipeline]) -> Pipeline:
+def _read_declared(target: str, file: Path, parse: Callable[[str], Pipeline]) -> Pipeline:
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError.of(target, f"{file} cannot be read: {error}") from error
     try:
-        return read(text)
+        return parse(text)
     except TidemarkError as error:
         raise DeclaredError(f"{file}: {error}") from error
 

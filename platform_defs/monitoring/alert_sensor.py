@@ -35,9 +35,9 @@ def alert_sensor(values: Settings) -> dg.SensorDefinition:
             return dg.SkipReason(_NO_HOOK)
         if repository is None:
             return dg.SkipReason("the sensor has no repository")
-        found = streaks(context.instance, repository, label_of(context), values.alert_after, time.time())
+        streaks_by_subject = streaks(context.instance, repository, label_of(context), values.alert_after, time.time())
         delivery = Delivery(hooks, json.loads(context.cursor or "{}"), values.alert_ui)
-        delivery.send(found)
+        delivery.send(streaks_by_subject)
         for problem in delivery.problems:
             context.log.error(problem)
         return dg.SensorResult(cursor=json.dumps(delivery.known), skip_reason=delivery.summary)
@@ -68,15 +68,15 @@ class Delivery:
     _sent: int = field(default=0, init=False)
     _broken: set[str] = field(default_factory=set, init=False)
 
-    def send(self, found: Mapping[str, Streak]) -> None:
+    def send(self, streaks_by_subject: Mapping[str, Streak]) -> None:
         """Send an alert for each subject that fails, and a message for each that has succeeded since its alert.
 
         A hook that fails is not used again in this call; the next call sends what it did not deliver.
         """
         for subject in [*self.known]:
-            if subject not in found:  # it was removed from the code location
+            if subject not in streaks_by_subject:  # it was removed from the code location
                 del self.known[subject]
-        for subject, streak in found.items():
+        for subject, streak in streaks_by_subject.items():
             if streak.is_failing:
                 self._report_failing(subject, streak)
             elif subject in self.known and not streak.failures:
@@ -100,9 +100,9 @@ class Delivery:
     def _report_recovered(self, subject: str, streak: Streak) -> None:
         entry = self.known[subject]
         alert = Alert(subject, "recovered", entry["failures"], entry["since_s"], streak.run_id, None, self._url(streak.run_id))
-        left = [name for name in entry["delivered"] if name in self.hooks and not self._delivers(name, alert)]
-        if left:
-            entry["delivered"] = left
+        undelivered = [name for name in entry["delivered"] if name in self.hooks and not self._delivers(name, alert)]
+        if undelivered:
+            entry["delivered"] = undelivered
         else:
             del self.known[subject]
 

@@ -37,7 +37,7 @@ class Reports(Protocol):
         """Tables have made steps, in some seconds."""
         ...
 
-    def failed(self, asset: str, failed: Failed) -> None:
+    def failed(self, asset: str, failure: Failed) -> None:
         """A table has failed, or has another writer, and waits for its next try."""
         ...
 
@@ -49,11 +49,11 @@ class Reports(Protocol):
         """A table could not be accounted for; the next try is after its next step."""
         ...
 
-    def published(self, done: Mapping[str, Published]) -> None:
+    def published(self, published: Mapping[str, Published]) -> None:
         """Steps of tables were published to their topics, by table."""
         ...
 
-    def unpublished(self, asset: str, failed: Failed) -> None:
+    def unpublished(self, asset: str, failure: Failed) -> None:
         """A table could not be published to its topic, and waits for its next try."""
         ...
 

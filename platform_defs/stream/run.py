@@ -101,28 +101,28 @@ class StreamRun:
     def _run(self, trigger: StreamTrigger) -> list[Entry]:
         clients = kept_clients(self._engine.spark, self._engine.sinks.values()) if self._engine.sinks else nullcontext()
         with clients, self._publish:
-            made, unread = self._ingest(trigger)
+            entries, unread_error = self._ingest(trigger)
             self._timed(self._law.rest)
             self._report_published(self._publish.rest())
-        if unread is not None:
-            raise unread
+        if unread_error is not None:
+            raise unread_error
         if self._advance.failed:
             raise StreamError.behind(sorted(self._advance.failed))
         if self._publish.failed:
             raise StreamError.unpublished(sorted(self._publish.failed))
-        return [*made]
+        return [*entries]
 
     def _ingest(self, trigger: StreamTrigger) -> tuple[Sequence[Entry], UnreadError | None]:
         """Ingest and advance until the stream ends; returns the newest batches, and the error of files that could not be read."""
-        unread: UnreadError | None = None
+        unread_error: UnreadError | None = None
         try:
-            made = self._engine.ingest(trigger.every, self.after, self.retry, self.start)
+            entries = self._engine.ingest(trigger.every, self.after, self.retry, self.start)
         except UnreadError as error:  # all other files were ingested
-            made, unread = error.entries, error
-        for batch in made:
+            entries, unread_error = error.entries, error
+        for batch in entries:
             if batch[0].seq > self._newest:  # sources that have become idle, which are recorded last
                 self.after(batch)
-        return made, unread
+        return entries, unread_error
 
     def start(self) -> None:
         """Advance the tables that are behind, and publish the topics that are."""
