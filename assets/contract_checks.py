@@ -27,18 +27,18 @@ class ContractError(OperatorError):
     """A source contract or a derived asset's definition is not valid."""
 
     @classmethod
-    def twice(cls, column: str) -> "ContractError":
+    def duplicate_column(cls, column: str) -> "ContractError":
         """The names of two columns differ only in case. Spark and Delta treat them as one name."""
         return cls.bad_value("schema", column, "names that differ in more than case; rename one of the two columns")
 
     @classmethod
-    def engines(cls, column: str) -> "ContractError":
+    def reserved_name(cls, column: str) -> "ContractError":
         """A column has a name that is reserved for the engine."""
         legal = f"names other than {', '.join(ENGINE_COLUMNS)} in any case, not starting with '_', which the engine uses; rename it"
         return cls.bad_value("schema", column, legal)
 
     @classmethod
-    def option(cls, option: object, owner: str, reason: str) -> "ContractError":
+    def unusable_option(cls, option: object, owner: str, reason: str) -> "ContractError":
         """A source has a reader option that is unknown or has no effect.
 
         Args:
@@ -96,12 +96,12 @@ def check_columns(declared: Sequence[StructField], names: Sequence[str]) -> None
         raise ContractError.bad_value("schema", f"{len(declared)} columns", f"1 to {MOST_COLUMNS} columns; put more into structs or maps")
     for column in declared:
         if folded(column.name) in ENGINE_COLUMNS or column.name.startswith("_"):
-            raise ContractError.engines(column.name)
+            raise ContractError.reserved_name(column.name)
         if legal := column_fault(column.name):
             raise ContractError.bad_value("schema", column.name, legal)
         _check_type(column)
     if (duplicate := first_twice(names)) is not None:
-        raise ContractError.twice(duplicate)
+        raise ContractError.duplicate_column(duplicate)
 
 
 def _check_type(column: StructField) -> None:
@@ -111,7 +111,7 @@ def _check_type(column: StructField) -> None:
     for struct in nested_fields(column.dataType):
         names = struct.fieldNames()
         if (duplicate := first_twice(names)) is not None:
-            raise ContractError.twice(f"{column.name}.{duplicate}")
+            raise ContractError.duplicate_column(f"{column.name}.{duplicate}")
         for name in names:
             if legal := column_fault(name, nested=True):
                 raise ContractError.bad_value("schema", f"{column.name}.{name}", legal)
@@ -148,7 +148,7 @@ def check_options(options: Mapping[str, object], owner: str) -> None:
     for option, value in options.items():
         name = str(option).lower()
         if name != "columnnameofcorruptrecord" and (fault := option_fault(option)) is not None:
-            raise ContractError.option(option, owner, fault)
+            raise ContractError.unusable_option(option, owner, fault)
         if name == "columnnameofcorruptrecord" or (name == "mode" and str(value).upper() != "PERMISSIVE"):
             raise ContractError.bad_value(
                 "options", {option: value}, "other options: the engine itself quarantines lines that cannot be parsed"

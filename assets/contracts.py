@@ -204,7 +204,7 @@ class SourceContract:
         """Whether a row's event time is the time at which it was ingested."""
         return self.event_time.strip() == INGESTED_AT and INGESTED_AT not in self.struct.fieldNames()
 
-    def widened(self, columns: Sequence[StructField]) -> "SourceContract":
+    def with_added_columns(self, columns: Sequence[StructField]) -> "SourceContract":
         """The contract with columns that were added to its event log, or are being added. A file need not have them."""
         added = [StructField(c.name, c.dataType, metadata={_ADDED: True}) for c in columns]
         return replace(self, schema=StructType([*self.struct.fields, *added])) if added else self

@@ -38,7 +38,7 @@ class Secret(Strict):
 Value = str | int | bool | Secret
 
 
-def resolved(values: Mapping[str, Value]) -> dict[str, str]:
+def resolve_secrets(values: Mapping[str, Value]) -> dict[str, str]:
     """Options as text, as Spark takes them.
 
     Raises:
@@ -53,7 +53,7 @@ def registry_config(values: Mapping[str, Value]) -> dict[str, str | int | bool]:
     Raises:
         ConnectionsError: an environment variable is not set.
     """
-    return {**resolved(values), **{name: value for name, value in values.items() if isinstance(value, (int, bool))}}
+    return {**resolve_secrets(values), **{name: value for name, value in values.items() if isinstance(value, (int, bool))}}
 
 
 def _text(value: Value) -> str:

@@ -12,7 +12,7 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
 from assets.pipeline import Pipeline
-from platform_defs.connection_values import ConnectionsError, Secret, Value, resolved
+from platform_defs.connection_values import ConnectionsError, Secret, Value, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.text import parse
@@ -108,7 +108,7 @@ class Connections(Strict):
         Raises:
             ConnectionsError: an environment variable is not set.
         """
-        return resolved(self.spark)
+        return resolve_secrets(self.spark)
 
 
 def read(text: str, file: str = "") -> Connections:

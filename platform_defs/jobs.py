@@ -26,7 +26,7 @@ ADVANCE = "advance"
 """The name of the job that advances a pipeline's tables."""
 
 
-def _maintained(outcome: Maintained) -> str:
+def _outcome_text(outcome: Maintained) -> str:
     retention = retention_of(outcome.rows_removed, outcome.kept_from, outcome.held_back)
     return "; ".join(
         [f"{outcome.before} files, now {outcome.after}", f"{outcome.removed} deleted", *([] if retention is None else [retention])]
@@ -37,7 +37,7 @@ def _maintained(outcome: Maintained) -> str:
 def maintain(context: dg.OpExecutionContext) -> None:
     """Remove what retention does not keep, compact and delete files, repeat the tables' progress in new commits, write checkpoints."""
     outcomes = context.resources.engine.maintain()
-    by_table = {outcome.table: outcome.failed or outcome.left or _maintained(outcome) for outcome in outcomes}
+    by_table = {outcome.table: outcome.failed or outcome.left or _outcome_text(outcome) for outcome in outcomes}
     try:
         MaintenanceError.check(outcomes)
     except MaintenanceError as error:  # a failed op has no output to hang metadata on

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Value, registry_config, resolved
+from platform_defs.connection_values import Value, registry_config, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.operations.sink import Sink
@@ -113,7 +113,7 @@ def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pip
         checked = checked_options({**shared, **sink.options})
     except ValueError as error:
         raise KafkaSinkError.bad_option(name, error) from error
-    options = resolved(checked)
+    options = resolve_secrets(checked)
     if "kafka.bootstrap.servers" not in options:
         raise KafkaSinkError.no_server(name)
     registry = None if sink.registry is None else Registry(config=registry_config(sink.registry))

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from assets.contracts import BoundedOutOfOrderness
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Secret, Value, registry_config, resolved
+from platform_defs.connection_values import Secret, Value, registry_config, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
 from platform_defs.kafka_sinks import KafkaSink
@@ -195,5 +195,5 @@ class Kafka(Strict):
             if column not in columns:
                 raise KafkaError.no_column(name, column, columns)
         avro = source.avro.described() if source.avro else None
-        options = resolved({**self.options, **source.options})
+        options = resolve_secrets({**self.options, **source.options})
         return Topics(options=options, columns=source.columns, avro=avro, accepted=tuple(source.accepted))

@@ -110,7 +110,7 @@ def is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
-def outside(path: str, folder: str) -> str:
+def require_outside(path: str, folder: str) -> str:
     """Check that a canonical path is outside a lake; returns the path.
 
     Args:

@@ -16,7 +16,7 @@ from platform_defs.safe_text import shortened
 from platform_defs.setting_values import SQL_ENDING, YAML_ENDINGS
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
-from platform_defs.user_code import located
+from platform_defs.user_code import locating_errors
 
 DEFAULT_NAME = "pipeline"
 _VARIABLE = "TIDEMARK_PIPELINE"
@@ -61,7 +61,7 @@ def load(target: str) -> Pipeline:
     attribute: Any = getattr(module, name or DEFAULT_NAME, None)
     if attribute is None:
         raise PipelineError.of(target, f"{module_name} has no {name or DEFAULT_NAME!r}")
-    with located(_VARIABLE, target, Path(module.__file__) if module.__file__ else None):
+    with locating_errors(_VARIABLE, target, Path(module.__file__) if module.__file__ else None):
         pipeline = attribute() if callable(attribute) else attribute
     if not isinstance(pipeline, Pipeline):
         raise PipelineError.of(target, f"{name or DEFAULT_NAME!r} is a {type(pipeline).__name__}, not a Pipeline")
@@ -71,7 +71,7 @@ def load(target: str) -> Pipeline:
 def _import_module(target: str, name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise PipelineError.of(target, f"{name!r} is not the name of a module")
-    with located(_VARIABLE, target, None):
+    with locating_errors(_VARIABLE, target, None):
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -103,6 +103,6 @@ def _import_file(target: str, file: Path) -> ModuleType:
         raise PipelineError.of(target, f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(file.stem, module)
-    with located(_VARIABLE, target, file):
+    with locating_errors(_VARIABLE, target, file):
         spec.loader.exec_module(module)
     return module

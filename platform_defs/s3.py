@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from platform_defs.connection_values import Value, resolved
+from platform_defs.connection_values import Value, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.paths import is_in_s3
 from platform_defs.settings import Settings, environment_value
@@ -68,13 +68,13 @@ class S3(Strict):
         options["aws_virtual_hosted_style_request"] = str(not self._has_path_style(values)).lower()
         if values.get("endpoint", "").startswith("http://"):
             options["allow_http"] = "true"
-        return _RETRIES | options | resolved(self.options)
+        return _RETRIES | options | resolve_secrets(self.options)
 
     @property
     def _values(self) -> dict[str, str]:
         configured = {field: value for field in _NAMES if (value := getattr(self, field))}
         usual = {field: value for field, names in (("endpoint", _ENDPOINTS), ("region", _REGIONS)) if (value := _first(names))}
-        return usual | resolved(configured)
+        return usual | resolve_secrets(configured)
 
     def _has_path_style(self, values: dict[str, str]) -> bool:
         return "endpoint" in values if self.path_style is None else self.path_style

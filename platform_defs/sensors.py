@@ -12,7 +12,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
 from platform_defs.jobs import advance_request, later_days, partition_days
-from platform_defs.stream_runs import ingesting
+from platform_defs.stream_runs import reason_not_to_ingest
 from platform_defs.tries import Tries, tries
 from platform_defs.waiting_input import waiting_input
 
@@ -27,7 +27,7 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
     waiting = waiting_input(engine)
     if waiting.subject is None:
         return dg.SkipReason(waiting.reason)
-    if busy := ingesting(context.instance, engine):
+    if busy := reason_not_to_ingest(context.instance, engine):
         return dg.SkipReason(busy)
     earlier_runs = _tries(context, engine, "ingest", waiting.subject)
     return dg.SkipReason(earlier_runs.wait) if earlier_runs.wait else dg.RunRequest(run_key=earlier_runs.key, tags=earlier_runs.tags)
@@ -43,7 +43,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     cursor = f"{lake_identity(engine)}:{head}:{configured}"
     if not head or context.cursor == cursor:
         return dg.SkipReason(f"the ledger has no batch after {head}")
-    if busy := ingesting(context.instance, engine) or engine.pending.busy():
+    if busy := reason_not_to_ingest(context.instance, engine) or engine.pending.busy():
         return dg.SkipReason(busy)
     earlier_runs = _tries(context, engine, "advance", f"advance:{head}:{configured}")
     days = partition_days(context.repository_def)

@@ -274,13 +274,13 @@ def _message(location: tuple[int | str, ...], value: Any, message: str) -> str:
     if not location:
         return message
     field = str(location[0])
-    shown = HIDDEN if field in _SECRET else _shown(value)
+    shown = HIDDEN if field in _SECRET else _shown_value(value)
     if isinstance(value, str) and shown != value:
         message = message.replace(value, shown)
     return f"{f'{PREFIX}{field.upper()}' if field in Settings.model_fields else field} is {shown!r}: {message}"
 
 
-def _shown(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     """A value without possible credentials: everything before the last `@` is hidden, except the scheme."""
     text = str(value)
     before, at, after = text.rpartition("@")

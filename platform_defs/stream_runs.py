@@ -56,7 +56,7 @@ def run_lock(engine: Engine) -> AbstractContextManager[None]:
     return engine.lake.writer(_lock(engine))
 
 
-def running(engine: Engine) -> str | None:
+def running_process(engine: Engine) -> str | None:
     """The process that executes a run of the job; None if there is none."""
     return engine.lake.busy(_lock(engine))
 
@@ -65,7 +65,7 @@ def _lock(engine: Engine) -> str:
     return f"{JOB}-{stream_of(engine)}"
 
 
-def ingesting(instance: dg.DagsterInstance, engine: Engine) -> str | None:
+def reason_not_to_ingest(instance: dg.DagsterInstance, engine: Engine) -> str | None:
     """Why other runs must neither ingest nor advance tables now; None if they may.
 
     There are three reasons: a process ingests; a run of the job `stream`, which ingests and advances, is starting; or the sensor
@@ -77,12 +77,12 @@ def ingesting(instance: dg.DagsterInstance, engine: Engine) -> str | None:
     for record in newest:
         if is_starting(record, engine.clock() / 1000):
             return f"run {record.dagster_run.run_id} of the job {JOB} is starting"
-    if _is_supervised(instance, newest) and (reason := kept_off(engine, newest)):
+    if _is_supervised(instance, newest) and (reason := reason_not_to_stream(engine, newest)):
         return f"{reason}. To go on without a stream, turn off the sensor {SUPERVISOR}"
     return None
 
 
-def kept_off(engine: Engine, newest: Sequence[RunRecord]) -> str | None:
+def reason_not_to_stream(engine: Engine, newest: Sequence[RunRecord]) -> str | None:
     """Why the sensor `stream_supervisor` starts no stream until a user acts; None if it may start one.
 
     Args:

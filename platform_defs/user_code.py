@@ -36,7 +36,7 @@ class UserCodeError(TidemarkError):
 
 
 @contextmanager
-def located(variable: str, target: str, file: Path | None) -> Iterator[None]:
+def locating_errors(variable: str, target: str, file: Path | None) -> Iterator[None]:
     """Raise an error of the user's code as a `UserCodeError`, with the error as its cause; see `UserCodeError.of` for the arguments.
 
     Errors of Tidemark stay as they are, since they name a parameter; a note adds the line of the user's file. Errors of Spark stay as

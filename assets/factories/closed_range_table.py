@@ -17,7 +17,7 @@ from assets.factories.lineage import column_metadata
 from assets.factories.metadata import moment
 from assets.factories.partitions import Days, days_of, range_of
 from assets.factories.pool import SPARK
-from assets.factories.sentences import count, day_range, listed, sides_and_days
+from assets.factories.sentences import count, day_range, list_text, sides_and_days
 from assets.factories.work import Advanced, Worker
 from assets.ports import TERMS, AccountPort, EnginePort, MatchesPort
 from operators.accounting import TracesInputs
@@ -220,7 +220,7 @@ def _law_sentence(violations: Sequence[AccountPort], differences: Mapping[tuple[
         for (source, seq), (in_ledger, in_log) in differences.items()
     ]
     sentences = [f"the account does not add up: {sides_and_days(violations)}"] if violations else []
-    sentences += [f"ledger and log differ: {listed(batches)}"] if batches else []
+    sentences += [f"ledger and log differ: {list_text(batches)}"] if batches else []
     return "; ".join(sentences) or "every row is accounted for"
 
 

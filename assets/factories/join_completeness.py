@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.completeness import Completeness
 from assets.contracts import DerivedAsset
-from assets.factories.sentences import listed
+from assets.factories.sentences import list_text
 from assets.ports import MatchesPort
 from operators.accounting import ReportsMatches
 
@@ -75,7 +75,7 @@ def rows_of_day(matches: Sequence[MatchesPort]) -> dict[str, Any]:
 
 
 def _too_few_matched(poor: Sequence[MatchesPort]) -> str:
-    return f"too few rows are matched: {listed([_match_words(match) for match in poor])}"
+    return f"too few rows are matched: {list_text([_match_words(match) for match in poor])}"
 
 
 def _match_words(match: MatchesPort) -> str:

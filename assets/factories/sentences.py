@@ -23,7 +23,7 @@ def duration(length_s: float) -> str:
     return " ".join(units[:2])
 
 
-def listed(items: Sequence[str]) -> str:
+def list_text(items: Sequence[str]) -> str:
     """The first ten items, and how many more there are."""
     remainder = [f"and {len(items) - _MOST:,} more"] if len(items) > _MOST else []
     return ", ".join([*items[:_MOST], *remainder])
@@ -31,7 +31,7 @@ def listed(items: Sequence[str]) -> str:
 
 def sides_and_days(accounts: Sequence[AccountPort]) -> str:
     """The sides and days of accounts, such as `orders on 2026-03-01, payments on 2026-03-02`."""
-    return listed([f"{account.side} on {account.day}" for account in accounts])
+    return list_text([f"{account.side} on {account.day}" for account in accounts])
 
 
 def from_to(first: object, last: object) -> str:

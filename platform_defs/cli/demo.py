@@ -78,7 +78,7 @@ def run(
     if data:
         engine.drain()
         _advance(definitions, engine, instance, True)
-    return {"status": status.recounted(engine, engine.assets), "planned": planned_rows, "tables": _tables(engine), "ui": _ui(values)}
+    return {"status": status.recounted_status(engine, engine.assets), "planned": planned_rows, "tables": _tables(engine), "ui": _ui(values)}
 
 
 def _settings(data: Path | None, folder: DemoLake) -> Settings:

@@ -133,7 +133,7 @@ class DemoLake:
         landed |= {str(path.with_name(f".{path.name}.tmp")): None for path in map(PurePosixPath, landed)}  # of a killed demo
         landings = [folder / LANDING for folder in (self.root, *_trash_folders(self.root))]
         files = [file for landing in landings for file in _files(landing)]
-        for name, state in [*files, *_ingested(self.root, engine)]:
+        for name, state in [*files, *_ingested_files(self.root, engine)]:
             if name not in landed or landed[name] not in (None, state):
                 raise ForeignFolderError.containing(self.root, f"rows or a file of {name!r}")
 
@@ -141,7 +141,7 @@ class DemoLake:
         """Raise if a file or folder has a name that no demo uses. Input files may have any name here: `require_own` checks them."""
         tables = {"ledger", *(t for s in engine.sources.values() for t in (s.log, s.quarantine))}
         tables |= {t for a in engine.assets.values() for t in (a.name, a.changelog, a.decisions, a.kept, a.early)}
-        unknown = next(_unknown(self.root, tables), None)
+        unknown = next(_unknown_paths(self.root, tables), None)
         if unknown is not None:
             raise ForeignFolderError.containing(self.root, repr(unknown.relative_to(self.root).as_posix()))
 
@@ -169,12 +169,12 @@ class DemoLake:
         hidden.replace(self.root / MARK)
 
 
-def _unknown(root: Path, tables: Collection[str], *, is_trash: bool = False) -> Iterator[Path]:
+def _unknown_paths(root: Path, tables: Collection[str], *, is_trash: bool = False) -> Iterator[Path]:
     """The files and folders in a demo's folder, or in its trash folders, whose names no demo uses."""
     for entry in _entries(root):
         is_folder = entry.is_dir(follow_symlinks=False)
         if is_folder and entry.name.startswith(_TRASH):
-            yield from _unknown(Path(entry.path), tables, is_trash=True)
+            yield from _unknown_paths(Path(entry.path), tables, is_trash=True)
         elif is_folder and (entry.name in (LANDING, _CHECKPOINTS) or (entry.name in (DAGSTER, _LOCKS) and not is_trash)):
             continue
         elif not (entry.name in (MARK, f"{MARK}.new") and entry.is_file(follow_symlinks=False)):
@@ -234,7 +234,7 @@ def _state(path: Path) -> State:
     return status.st_mtime_ns // 1_000_000, status.st_size
 
 
-def _ingested(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
+def _ingested_files(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
     """The files that the ledger records, by source and name."""
     for source in engine.sources:
         try:

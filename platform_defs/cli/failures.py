@@ -60,26 +60,26 @@ class Failures:
 
     assets: Mapping[str, DerivedAsset]
     describe: Callable[[PySparkException | Py4JJavaError], str]
-    found: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
-    def recorded(self, name: str) -> Iterator[None]:
+    def recording(self, name: str) -> Iterator[None]:
         """Record an error of an asset instead of raising it."""
         try:
             yield
         except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
-            self.found[name] = self.describe(error)
+            self.reasons[name] = self.describe(error)
         except (TidemarkError, DeltaError, OSError) as error:
-            self.found[name] = str(error)
+            self.reasons[name] = str(error)
 
     def is_blocked(self, name: str) -> bool:
         """Whether an asset reads a failed one, directly or indirectly."""
         return any(
-            input_name in self.found or (input_name in self.assets and self.is_blocked(input_name))
+            input_name in self.reasons or (input_name in self.assets and self.is_blocked(input_name))
             for input_name in self.assets[name].inputs
         )
 
     def check(self) -> None:
         """Raise `AdvanceError` if an asset failed."""
-        if self.found:
-            raise AdvanceError.of(self.found)
+        if self.reasons:
+            raise AdvanceError.of(self.reasons)

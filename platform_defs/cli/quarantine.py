@@ -24,7 +24,7 @@ def list_(source: Annotated[str | None, typer.Argument(help="A source; by defaul
     """List the quarantined files, from which no row was read, and the rejected rows by reason. It starts no Spark."""
     engine = _engine()
     names = [source] if source is not None else [*engine.sources]
-    render.show(as_json, {"sources": {name: _quarantined(engine, name) for name in names}}, _print_list)
+    render.show(as_json, {"sources": {name: _rows_of_source(engine, name) for name in names}}, _print_list)
 
 
 @app.command()
@@ -48,7 +48,7 @@ def release(
     render.show(as_json, released, _print_release)
 
 
-def _quarantined(engine: Engine, name: str) -> dict[str, Any]:
+def _rows_of_source(engine: Engine, name: str) -> dict[str, Any]:
     rows = engine.ingestion.quarantine_list.rows(name)
     return {
         "files": [_file(f) for f in engine.ingestion.quarantine_list.files(name)],

@@ -95,14 +95,14 @@ def step(asset: str, committed: Step) -> dict[str, Any]:
     return {"asset": asset, "step": after.step, "seq": after.seq, "closed_to": instant(after.closed_to), "rows": committed.rows}
 
 
-def rebuilt(asset: str, outcome: Rebuilt) -> dict[str, Any]:
+def rebuild_outcome(asset: str, outcome: Rebuilt) -> dict[str, Any]:
     """The result of a rebuild."""
     kept_from = {} if outcome.kept_from is None else {"kept_from": str(outcome.kept_from)}
     differences = {"days_corrected": [str(d) for d in outcome.days], "missing": outcome.missing, "extra": outcome.extra}
     return {"asset": asset, **differences, **kept_from}
 
 
-def maintained(outcome: Maintained) -> dict[str, Any]:
+def maintenance_outcome(outcome: Maintained) -> dict[str, Any]:
     """The result of a table's maintenance as plain data."""
     return asdict(outcome)
 
@@ -115,7 +115,7 @@ def rows_of_view(engine: Engine, view: View, limit: int) -> dict[str, Any]:
     return {"table": view.table} | head_of(engine.views.show(view), limit)
 
 
-def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
+def late_rows(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
     """The late rows of a source for an asset: their number, and the first of them."""
     summary: dict[str, Any] = {"source": source, "asset": asset, "total": 0, "rows": []}
     if not engine.ledger.head:
@@ -135,7 +135,7 @@ def late_counts(engine: Engine, assets: Sequence[str]) -> dict[str, Any]:
 
 def _late_count(engine: Engine, source: str, asset: str) -> int | None:
     try:
-        return late(engine, source, asset, 0)["total"]
+        return late_rows(engine, source, asset, 0)["total"]
     except (ProgressError, LakeError):
         return None
 

@@ -23,18 +23,18 @@ _RARE_TERMS = ("filtered", "missing", "extra")
 _EQUAL = "[green]The table equals a recomputation[/] from the changelog that it reads."
 
 
-def recorded(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
+def recorded_status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     """The state of the lake and of some tables, from one snapshot, with the newest recorded accounts. It needs no Spark session."""
     engine = engine.snapshot()
-    return _lake(engine) | {"assets": {name: _recorded(engine, name) for name in assets}}
+    return _lake(engine) | {"assets": {name: _recorded_table(engine, name) for name in assets}}
 
 
-def recounted(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
+def recounted_status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     """The state of the lake and of some tables, from one snapshot. It accounts for every row, and records the accounts."""
     engine = engine.snapshot()
     if engine.ledger.head:
         _ = engine.reading  # start the session now, so that several threads do not start it at once
-    return _lake(engine) | {"assets": compute_in_parallel(assets, partial(_recounted, engine))}
+    return _lake(engine) | {"assets": compute_in_parallel(assets, partial(_recounted_table, engine))}
 
 
 def _lake(engine: Engine) -> dict[str, Any]:
@@ -67,11 +67,11 @@ def _progress(engine: Engine, name: str) -> dict[str, Any]:
         "complete_to": state["complete_to"],
         "waits_for": state["waits_for"],
         **monitored.of_table(engine, name),
-        **_retained(engine, name),
+        **_retained_totals(engine, name),
     }
 
 
-def _retained(engine: Engine, name: str) -> dict[str, Any]:
+def _retained_totals(engine: Engine, name: str) -> dict[str, Any]:
     """If retention has removed rows: the first day of a table that can still be computed, and the retained totals of earlier days."""
     kept_days = engine.pending.kept_days(name)
     if kept_days is None:
@@ -92,7 +92,7 @@ def _retained(engine: Engine, name: str) -> dict[str, Any]:
     }
 
 
-def _recorded(engine: Engine, name: str) -> dict[str, Any]:
+def _recorded_table(engine: Engine, name: str) -> dict[str, Any]:
     refused, last = engine.pending.refused_because(name), engine.accounts.recorded(name)
     law: dict[str, Any] = {"holds": None, "broken": [], _DIFFERS: []}
     if last is not None:
@@ -109,7 +109,7 @@ def _broken(last: RecordedAccount) -> list[dict[str, Any]]:
     return [{"side": day.side, "day": day.day, **day.terms} for day in last.violations]
 
 
-def _recounted(engine: Engine, name: str) -> dict[str, Any]:
+def _recounted_table(engine: Engine, name: str) -> dict[str, Any]:
     summary = _progress(engine, name)
     if not summary["steps"] and engine.ledger.head == 0:
         return summary | {"pairs": 0, "law": {"holds": True, "broken": []}}

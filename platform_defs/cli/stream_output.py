@@ -46,14 +46,14 @@ class StreamOutput:
         finally:
             self._print(f"Ended after {count(self._batches, 'batch')} with {count(self._accepted, 'accepted row')}.")
 
-    def ingested(self, batch: Entry) -> None:
+    def report_batch(self, batch: Entry) -> None:
         """Print the counts of an ingested batch."""
         self._batches += 1
         self._accepted += sum(source_entry.accepted for source_entry in batch)
         self._tick(batch)
         self._print(render.batch_line(batch))
 
-    def advanced(self, steps: Steps, took_s: float) -> None:
+    def report_steps(self, steps: Steps, took_s: float) -> None:
         """Print the numbers of rows that were added to tables, and of changes of upserted tables."""
         rows = {name: sum(step.rows for step in steps_of_table) for name, steps_of_table in steps.items()}
         upserted = {name for name in rows if self._engine.assets[name].operator.emits.upserts}
@@ -65,28 +65,28 @@ class StreamOutput:
         if clauses:
             self._print(f"  {'; '.join(clauses)}; {took_s:.1f} s")
 
-    def failed(self, asset: str, failure: Failed) -> None:
+    def report_failure(self, asset: str, failure: Failed) -> None:
         """Warn of a table that does not advance."""
         self._warn_of(asset, "does not advance", failure)
 
-    def published(self, published: Mapping[str, Published]) -> None:
+    def report_published(self, published: Mapping[str, Published]) -> None:
         """Print the numbers of records that were published to the tables' topics."""
         records = ", ".join(f"{name} {steps.records:,}" for name, steps in published.items())
         self._print(f"  records published: {records}")
 
-    def unpublished(self, asset: str, failure: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: Failed) -> None:
         """Warn of a table that is not published."""
         self._warn_of(asset, "is not published to Kafka", failure)
 
-    def held(self, accounts: Accounts, took_s: float) -> None:
+    def report_accounts(self, accounts: Accounts, took_s: float) -> None:
         """Print the tables for which the conservation law holds."""
         self._print(f"  the conservation law holds: {', '.join(accounts)}; {took_s:.1f} s")
 
-    def unaccounted(self, asset: str, error: Exception) -> None:
+    def report_unaccounted(self, asset: str, error: Exception) -> None:
         """Warn of a table that could not be accounted for."""
         self._warn(f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
-    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """Print nothing at the end of a turn: its failures were printed when they occurred."""
 
     def _warn_of(self, asset: str, predicate: str, failure: Failed) -> None:

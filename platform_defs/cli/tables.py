@@ -129,7 +129,7 @@ def late(
     elif source is None:
         render.show(as_json, render.late_counts(engine, readers if asset is None else [asset]), render.print_late_counts)
     else:
-        render.show(as_json, render.late(engine, source, asset or readers[0], limit), render.print_late)
+        render.show(as_json, render.late_rows(engine, source, asset or readers[0], limit), render.print_late)
 
 
 def _print_export(report: dict[str, Any]) -> None:

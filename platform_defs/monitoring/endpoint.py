@@ -23,7 +23,7 @@ class EndpointError(TidemarkError, OSError):
 
 
 @contextmanager
-def served(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
+def serving_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
     """Serve the metrics of a registry while the block runs.
 
     Args:

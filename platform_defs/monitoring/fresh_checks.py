@@ -43,7 +43,7 @@ def fresh_checks(limits: Mapping[str, int]) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(name="fresh_tables", specs=specs, can_subset=True)
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[Engine]) -> Iterator[dg.AssetCheckResult]:
         selected = [key.asset_key.to_user_string() for key in context.selected_asset_check_keys]
-        for name, result in evaluated(engine, {table: limits[table] for table in limits if table in selected}).items():
+        for name, result in evaluate_limits(engine, {table: limits[table] for table in limits if table in selected}).items():
             yield dg.AssetCheckResult(asset_key=dg.AssetKey(name), check_name=NAME, **result)
 
     return checks
@@ -63,7 +63,8 @@ def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
     )
     def freshness(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult:
         now_s, reported = engine.clock() / 1000, json.loads(context.cursor or "{}")
-        results, shown_results, events = evaluated(engine, limits), _shown(context.instance, limits), list[AssetCheckEvaluation]()
+        results, shown_results = evaluate_limits(engine, limits), _newest_results(context.instance, limits)
+        events = list[AssetCheckEvaluation]()
         for name, result in results.items():
             if shown_results.get(name) != result["passed"] or now_s - reported.get(name, 0.0) >= _AT_LEAST_EVERY_S:
                 events.append(AssetCheckEvaluation(dg.AssetKey(name), NAME, **result))
@@ -76,7 +77,7 @@ def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
     return freshness
 
 
-def _shown(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> dict[str, bool]:
+def _newest_results(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> dict[str, bool]:
     """Whether each table's check passed in the newest result that Dagster has, of the sensor or of a run."""
     newest = instance.event_log_storage.get_latest_asset_check_execution_by_key([dg.AssetCheckKey(dg.AssetKey(n), NAME) for n in limits])
     events = {key.asset_key.to_user_string(): record.event.dagster_event for key, record in newest.items() if record.event}
@@ -84,7 +85,7 @@ def _shown(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> dict[str,
     return {name: event.asset_check_evaluation_data.passed for name, event in events.items() if event and event.event_type == ended}
 
 
-def evaluated(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+def evaluate_limits(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """The result of each table's check: `passed`, `severity`, `description` and `metadata`, from one snapshot of the lake.
 
     The check of a table fails if it, or a table that it reads, cannot be read.

@@ -99,7 +99,7 @@ def _mail(server: str, sender: str, recipients: str, alert: Alert) -> None:
     host, context = url.hostname or "", ssl.create_default_context()
     error_of_server = partial(HookError.of, f"mail server {host}", way_out="TIDEMARK_ALERT_SMTP sets its URL")
     try:
-        with _connected(url.scheme, host, url.port, context) as smtp:
+        with _connect(url.scheme, host, url.port, context) as smtp:
             if url.scheme == "smtp" and smtp.has_extn("starttls"):
                 smtp.starttls(context=context)
                 smtp.ehlo()
@@ -114,7 +114,7 @@ def _mail(server: str, sender: str, recipients: str, alert: Alert) -> None:
         raise error_of_server(reason=_reason(error)) from None
 
 
-def _connected(scheme: str, host: str, port: int | None, context: ssl.SSLContext) -> smtplib.SMTP:
+def _connect(scheme: str, host: str, port: int | None, context: ssl.SSLContext) -> smtplib.SMTP:
     if scheme == "smtps":
         smtp: smtplib.SMTP = smtplib.SMTP_SSL(host, port or _SMTPS_PORT, timeout=TIMEOUT_S, context=context)
     else:

@@ -51,7 +51,7 @@ class LakeMetrics(Collector):
         began = time.monotonic()
         try:
             with self._mutex:
-                collected = [*self._collected()]
+                collected = [*self._collect_lake()]
         except _UNREADABLE as error:
             self._report(without_credentials(one_line(str(error))))
             collected = [family("up", 0)]
@@ -67,7 +67,7 @@ class LakeMetrics(Collector):
             _log.warning("the lake cannot be read for metrics: %s", reason)
         self._reason = reason
 
-    def _collected(self) -> Iterator[Metric]:
+    def _collect_lake(self) -> Iterator[Metric]:
         engine = self._engine.snapshot()
         totals = self._totals.upto(engine)
         yield family("ledger_batches_total", engine.ledger.head)
@@ -86,19 +86,19 @@ class _Totals:
     """The counts of each source. Each scrape adds only the counts of new batches."""
 
     def __init__(self) -> None:
-        self._of, self._head, self._found = "", 0, dict[str, dict[str, int]]()
+        self._of, self._head, self._counts = "", 0, dict[str, dict[str, int]]()
 
     def upto(self, engine: Engine) -> Mapping[str, Mapping[str, int]]:
         """The counts up to the newest batch of a snapshot; all zero for a source without batches."""
         ledger, identity = engine.ledger, engine.lake.identity(TABLE) or ""
         if identity != self._of or not ledger.history.summarized <= self._head <= ledger.head:
-            self._of, self._head, self._found = identity, 0, {}
+            self._of, self._head, self._counts = identity, 0, {}
         if ledger.head > self._head:
             for source, counts in ledger.totals_by_source(self._head).items():
-                earlier = self._found.get(source) or {}
-                self._found[source] = {name: earlier.get(name, 0) + rows for name, rows in counts.items()}
+                earlier = self._counts.get(source) or {}
+                self._counts[source] = {name: earlier.get(name, 0) + rows for name, rows in counts.items()}
             self._head = ledger.head
-        return {name: self._found.get(name) or dict.fromkeys(COUNTS, 0) for name in engine.sources}
+        return {name: self._counts.get(name) or dict.fromkeys(COUNTS, 0) for name in engine.sources}
 
 
 def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:

@@ -204,7 +204,7 @@ class Broker:
 
 
 @contextmanager
-def running(folder: Path, port: int = 0, listeners: Sequence[str] = (), **options: object) -> Iterator[Broker]:
+def running_broker(folder: Path, port: int = 0, listeners: Sequence[str] = (), **options: object) -> Iterator[Broker]:
     """A broker that runs until the block ends.
 
     Args:
@@ -254,7 +254,7 @@ def main(port: int = PORT) -> int:
     """Run a broker in the foreground until Ctrl-C; the exit status is 1 if it does not start."""
     with TemporaryDirectory(prefix="kafka-") as folder, suppress(KeyboardInterrupt):
         try:
-            with running(Path(folder), port) as broker:
+            with running_broker(Path(folder), port) as broker:
                 sys.stdout.write(_HOW_TO_CONNECT.format(address=broker.address))
                 sys.stdout.flush()
                 return broker.wait()

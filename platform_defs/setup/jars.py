@@ -89,7 +89,7 @@ def _sets() -> dict[str, tuple[Jar, ...]]:
     return {name: tuple(Jar(**entry) for entry in jars) for name, jars in pins.items()}
 
 
-def pinned(name: str = SPARK) -> tuple[Jar, ...]:
+def pinned_jars(name: str = SPARK) -> tuple[Jar, ...]:
     """The pinned JARs of a set, from `jars.toml`.
 
     Raises:
@@ -116,10 +116,10 @@ def jar_paths(*sets: str) -> list[str]:
     """
     folder, paths = jars_folder(), list[str]()
     for name in sets or [SPARK]:
-        absent = _absent(pinned(name), folder)
+        absent = _absent(pinned_jars(name), folder)
         if absent:
             raise JarError.missing(absent, folder, "make setup" if name == SPARK else f"make setup-{name}")
-        paths += [str(folder / jar.file_name) for jar in pinned(name)]
+        paths += [str(folder / jar.file_name) for jar in pinned_jars(name)]
     return paths
 
 
@@ -139,7 +139,7 @@ def fetch(folder: Path | None = None, jars: Sequence[Jar] | None = None, downloa
         JavaNotFound: a JAR is missing, and no Java was found to fetch it with.
     """
     folder = folder or jars_folder()
-    absent = _absent(pinned() if jars is None else jars, folder)
+    absent = _absent(pinned_jars() if jars is None else jars, folder)
     if absent:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
@@ -236,7 +236,7 @@ def _tail(log: str) -> str:
 def main(*sets: str) -> int:
     """Fetch the missing JARs of some sets, by default `spark`, and print them; the exit status is 1 if that fails."""
     try:
-        jars = [jar for name in sets or [SPARK] for jar in pinned(name)]
+        jars = [jar for name in sets or [SPARK] for jar in pinned_jars(name)]
         fetched = fetch(jars=jars)
     except (JarError, JavaNotFound, ValueError, OSError) as error:  # a wrong setting, or a folder that cannot be written to
         sys.stderr.write(f"{printable(without_credentials(str(error)))}\n")

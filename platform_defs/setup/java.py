@@ -86,18 +86,18 @@ def java_version(home: Path) -> int | None:
         return None
     release = home / "release"
     release_match = _RELEASE.search(release.read_text(encoding="utf-8", errors="replace")) if release.is_file() else None
-    match = release_match or _PRINTED.search(_printed(program, "-version"))
+    match = release_match or _PRINTED.search(_output_of(program, "-version"))
     return int(match[1]) if match else None
 
 
 def _from_macos() -> Iterator[Path]:
     for version in SUPPORTED:
-        home = _printed(Path("/usr/libexec/java_home"), "-F", "-v", str(version)).strip()
+        home = _output_of(Path("/usr/libexec/java_home"), "-F", "-v", str(version)).strip()
         if home.startswith("/"):
             yield Path(home)
 
 
-def _printed(*command: str | Path) -> str:
+def _output_of(*command: str | Path) -> str:
     try:
         result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

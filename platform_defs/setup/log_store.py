@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 
 from platform_defs.safe_text import printable
-from platform_defs.setup.jars import JarError, jar_paths, jars_folder, pinned
+from platform_defs.setup.jars import JarError, jar_paths, jars_folder, pinned_jars
 from platform_defs.setup.java import JavaNotFound, find_java
 
 CLASS = "tidemark.ConditionalLogStore"
@@ -53,7 +53,7 @@ def compile_log_store() -> Path:
 
 
 def _jar() -> Path:
-    uses = " ".join([pyspark.__version__, *[jar.file_name for jar in pinned()]])
+    uses = " ".join([pyspark.__version__, *[jar.file_name for jar in pinned_jars()]])
     content = hashlib.sha256(_SOURCE.read_bytes() + uses.encode()).hexdigest()
     return jars_folder() / f"tidemark-log-store-{content[:12]}.jar"
 

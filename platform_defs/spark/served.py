@@ -60,7 +60,7 @@ class Served:
 
 
 @contextmanager
-def published(session: SparkSession, config: Mapping[str, str], file: Path) -> Iterator[Served]:
+def serving_session(session: SparkSession, config: Mapping[str, str], file: Path) -> Iterator[Served]:
     """Let other processes attach to a session of this process until the block ends.
 
     Args:
@@ -78,7 +78,7 @@ def published(session: SparkSession, config: Mapping[str, str], file: Path) -> I
     try:
         yield record
     finally:
-        if served(file) == record:
+        if served_session(file) == record:
             file.unlink(missing_ok=True)
 
 
@@ -95,7 +95,7 @@ def serve(session: SparkSession, config: Mapping[str, str], file: Path, ready: C
         ServeError: another process serves a session by this file.
         JvmLostError: the JVM has ended.
     """
-    with suppress(KeyboardInterrupt), ends_in_order(), published(session, config, file):
+    with suppress(KeyboardInterrupt), ends_in_order(), serving_session(session, config, file):
         ready()
         raise JvmLostError.own(cast(Any, session.sparkContext)._gateway.proc.wait())
 
@@ -106,11 +106,11 @@ def check_free(file: Path) -> None:
     Raises:
         ServeError: a process serves a session by this file.
     """
-    if (record := served(file)) is not None:
+    if (record := served_session(file)) is not None:
         raise ServeError.already_served(file, record.pid)
 
 
-def served(file: Path) -> Served | None:
+def served_session(file: Path) -> Served | None:
     """The session that a file records; None if there is none, or if its process has ended."""
     with suppress(OSError, ValueError, TypeError):
         record = Served(**json.loads(file.read_text("utf-8")))
@@ -119,7 +119,7 @@ def served(file: Path) -> Served | None:
     return None
 
 
-def attached(file: Path, config: Mapping[str, str]) -> SparkSession | None:
+def attach_session(file: Path, config: Mapping[str, str]) -> SparkSession | None:
     """A new session in the JVM that another process serves; None if no process serves one with this configuration.
 
     Args:
@@ -128,17 +128,17 @@ def attached(file: Path, config: Mapping[str, str]) -> SparkSession | None:
     """
     if _PORT in os.environ:  # started by spark-submit, with a JVM of its own
         return None
-    record = served(file)
+    record = served_session(file)
     if record is None or (record.version, record.config) != (pyspark.__version__, config):
         return None
     try:
-        return _attached(record, config)
+        return _attach(record, config)
     except (Py4JError, OSError):  # the process has ended, and another process has its number or its port
         cast(Any, SparkContext)._gateway = None
         return None
 
 
-def _attached(record: Served, config: Mapping[str, str]) -> SparkSession:
+def _attach(record: Served, config: Mapping[str, str]) -> SparkSession:
     gateway = _gateway(record)
     jvm: Any = gateway.jvm
     sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")

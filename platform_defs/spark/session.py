@@ -23,7 +23,7 @@ from platform_defs.setup.java import find_java
 from platform_defs.setup.log_store import log_store_jar
 from platform_defs.spark.class_archive import archive_option
 from platform_defs.spark.java_calls import improve_calls
-from platform_defs.spark.served import attached
+from platform_defs.spark.served import attach_session
 
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 PINNED = {
@@ -210,7 +210,7 @@ def session(settings: Settings, **further_config: str) -> SparkSession:
         PySparkLogger.getLogger(name).disabled = True
     config = spark_config(settings) | further_config
     is_first = SparkContext._active_spark_context is None
-    spark = (attached(Path(settings.session_file), config) if is_first else None) or own_session(config)
+    spark = (attach_session(Path(settings.session_file), config) if is_first else None) or own_session(config)
     improve_calls(SparkContext._gateway)
     for name in _CLASSES_BY_NAME:
         jvm_class = getattr(spark._jvm, name)

@@ -122,36 +122,36 @@ class DagsterReports:
         self._context, self._engine, self._days, self._interval_s, self._now = context, engine, days, interval_s, now
         self._next_at, self._columns = now(), dict[str, dict[str, Any]]()
         self._waiting, self._unpublished, self._unaccounted = dict[str, bool](), dict[str, bool](), set[str]()
-        self._found, self._events = _Collected(), deque[Callable[[], None]]()
+        self._collected, self._events = _Collected(), deque[Callable[[], None]]()
 
-    def ingested(self, batch: Entry) -> None:
+    def report_batch(self, batch: Entry) -> None:
         """Collect a batch; sources of which it has no rows are not reported."""
-        self._found.batches += 1
+        self._collected.batches += 1
         for row in batch:
             if row.kind == "rows":
-                self._found.rows[row.source].append(row)
+                self._collected.rows[row.source].append(row)
 
-    def advanced(self, steps: Steps, took_s: float) -> None:
+    def report_steps(self, steps: Steps, took_s: float) -> None:
         """Collect steps."""
         for name, steps_of_table in steps.items():
-            self._found.steps[name] += steps_of_table
+            self._collected.steps[name] += steps_of_table
 
-    def held(self, accounts: Accounts, took_s: float) -> None:
+    def report_accounts(self, accounts: Accounts, took_s: float) -> None:
         """Collect accounts; a later account of a day replaces an earlier one."""
         self._unaccounted -= accounts.keys()
         for name, accounts_of_table in accounts.items():
-            self._found.accounts[name] |= {(account.side, account.day): account for account in accounts_of_table}
+            self._collected.accounts[name] |= {(account.side, account.day): account for account in accounts_of_table}
 
-    def failed(self, asset: str, failure: Failed) -> None:
+    def report_failure(self, asset: str, failure: Failed) -> None:
         """Log that a table waits, unless this was logged before."""
         self._log_failed(self._waiting, asset, "does not advance", failure)
 
-    def published(self, published: Mapping[str, Published]) -> None:
+    def report_published(self, published: Mapping[str, Published]) -> None:
         """Collect the publishes of tables to topics."""
         for name, published_steps in published.items():
-            self._found.topics[name] = sum_of(self._found.topics.get(name), published_steps)
+            self._collected.topics[name] = sum_of(self._collected.topics.get(name), published_steps)
 
-    def unpublished(self, asset: str, failure: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: Failed) -> None:
         """Log that a table is not published, unless this was logged before."""
         self._log_failed(self._unpublished, asset, "is not published to Kafka", failure)
 
@@ -164,14 +164,14 @@ class DagsterReports:
         else:
             self._tell("warning", f"{asset} {what_fails}: {reason(failure.error)}. It is tried again; other tables continue")
 
-    def unaccounted(self, asset: str, error: Exception) -> None:
+    def report_unaccounted(self, asset: str, error: Exception) -> None:
         """Log that a table could not be accounted for, unless this was logged before."""
         if asset in self._unaccounted:
             return
         self._unaccounted.add(asset)
         self._tell("warning", f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
-    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """Log the collected reports if the last time is long enough ago, and the tables that no longer wait."""
         self._log_free(self._waiting, waiting, "advancing again")
         self._log_free(self._unpublished, unpublished, "publishing to Kafka again")
@@ -193,20 +193,18 @@ class DagsterReports:
     def publish(self) -> None:
         """Log the collected reports; no event if nothing has changed. If that fails, the next call logs the missing events."""
         self._store()  # events that an earlier call could not store
-        collected = self._found
+        collected = self._collected
         if collected.is_empty:
             return
         ingested = [dg.AssetMaterialization(event_key(source), metadata=batch_metadata(rows)) for source, rows in collected.rows.items()]
         self._events += [partial(self._log, event) for event in ingested]
         self._events += [partial(self._materialize, name, steps, collected.lags) for name, steps in collected.steps.items()]
-        topics = [
-            dg.AssetMaterialization(topic_key(name), metadata=published_metadata(cast(Any, published)))
-            for name, published in collected.topics.items()
-        ]
+        metadata_by_table = {name: published_metadata(cast(Any, published)) for name, published in collected.topics.items()}
+        topics = [dg.AssetMaterialization(topic_key(name), metadata=metadata) for name, metadata in metadata_by_table.items()]
         self._events += [partial(self._log, event) for event in topics]
         self._events += [partial(self._check, name, [*accounts.values()]) for name, accounts in collected.accounts.items()]
         self._events.append(partial(self._summarize, collected))
-        self._found, self._next_at = _Collected(), self._now() + self._interval_s
+        self._collected, self._next_at = _Collected(), self._now() + self._interval_s
         self._store()
 
     def _store(self) -> None:

@@ -14,7 +14,7 @@ from assets.days import day_of, day_start
 from operators.timing import DAY_MS
 from platform_defs.engine.accounting.counted_rows import counted_difference, counted_terms
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, inputs_can_be_read, scope_of
-from platform_defs.engine.accounting.results import IS_HELD, compared_results, differing_days, hashes_by_day, of_days, results_held
+from platform_defs.engine.accounting.results import IS_HELD, compared_results, differing_days, hashes_by_day, of_days, stored_results
 from platform_defs.engine.accounting.retained_days import retained_accounts
 from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
@@ -48,14 +48,14 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
         return []
     kept_days = advance.reading.kept_days(advance.asset)
     if kept_days is None:
-        return _recomputed(advance, scope_of(advance, days))
+        return _account_for_recomputed(advance, scope_of(advance, days))
     retained = retained_accounts(advance, kept_days, days)
     if days is not None and days[1] < day_of(kept_days.first):
         return retained
-    return [*retained, *_recomputed(advance, scope_of(advance, days, kept_days.first))]
+    return [*retained, *_account_for_recomputed(advance, scope_of(advance, days, kept_days.first))]
 
 
-def _recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
+def _account_for_recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
     """The accounts of the days whose results can be computed again."""
     if not advance.asset.operator.reads.closes_ranges:
         return upserted_account(advance, scope)
@@ -75,7 +75,7 @@ def pairs(advance: Advance) -> int:
     Raises:
         OperatorError: the results do not name the rows from which they were computed.
     """
-    return count(results_held(advance).where(is_pair(tracing_operator(advance))))
+    return count(stored_results(advance).where(is_pair(tracing_operator(advance))))
 
 
 def count_differences(advance: Advance, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:

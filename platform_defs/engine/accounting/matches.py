@@ -71,14 +71,14 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     if not inputs_can_be_read(advance):
         return []
     kept_days = advance.reading.kept_days(advance.asset)
-    rows = collected(_counted(advance, scope_of(advance, days, None if kept_days is None else kept_days.first)))
+    rows = collected(_count_matches(advance, scope_of(advance, days, None if kept_days is None else kept_days.first)))
     return sorted(
         (DayMatches(advance.asset.inputs[row["side"]], row["day"], *(row[term] for term in _TERMS)) for row in rows if any(row[2:])),
         key=lambda match: (match.day, match.side),
     )
 
 
-def _counted(advance: Advance, scope: Scope) -> DataFrame:
+def _count_matches(advance: Advance, scope: Scope) -> DataFrame:
     """The terms by side and day."""
     operator = advance.asset.operator
     if not isinstance(operator, ReportsMatches):

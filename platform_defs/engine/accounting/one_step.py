@@ -19,7 +19,7 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import TidemarkError
 from operators.timing import ClosedRange, instant
 from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, longest_wait
-from platform_defs.engine.accounting.traced_rows import IS_PAIR, traced, tracing_operator
+from platform_defs.engine.accounting.traced_rows import IS_PAIR, trace_rows, tracing_operator
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
 from platform_defs.engine.lake.small_queries import collected
@@ -83,10 +83,10 @@ class LawError(TidemarkError, RuntimeError):
 
 
 def _days(accounts: Sequence[DayAccount]) -> str:
-    return "; ".join(map(_described, accounts[:_SHOWN]))
+    return "; ".join(map(_account_words, accounts[:_SHOWN]))
 
 
-def _described(a: DayAccount) -> str:
+def _account_words(a: DayAccount) -> str:
     terms = f"{a.matched} matched + {a.unmatched} unmatched + {a.pending} pending + {a.late} late + {a.filtered} filtered"
     results = f" (results: {a.missing} missing, {a.extra} too many)" if a.missing or a.extra else ""
     return f"{a.side} {a.day}: {a.accepted} accepted, {terms}{results}"
@@ -121,7 +121,8 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
             counts_by_day.append(_count_log_rows(logged, index, matched=F.count_if(~F.col(LATE) & ~F.col(FILTERED))))
             continue
         results = advance.reading.table(advance.asset.name, FINAL_AT, span)
-        counts_by_day += [_count_log_rows(logged, index), _count_result_rows(traced(operator, index, results).where(is_finalized), index)]
+        rows_in_results = trace_rows(operator, index, results).where(is_finalized)
+        counts_by_day += [_count_log_rows(logged, index), _count_result_rows(rows_in_results, index)]
     counted = (
         reduce(DataFrame.unionByName, counts_by_day)
         .groupBy("side", "day")

@@ -138,7 +138,7 @@ def forget(lake: Lake, asset: DerivedAsset) -> None:
         _log.warning("`tidemark status` may show an account of %s from before its rebuild: %s", asset.name, error)
 
 
-def recorded(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
+def read_account(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
     """A table's recorded accounts; None if there are none of the present table."""
     return _of_table(lake, asset, table_identity(lake, asset))
 

@@ -21,7 +21,7 @@ IS_HELD = "is_held"
 _COMPARED = ("rows", "upper_halves", "lower_halves")
 
 
-def results_held(advance: Advance, span: Span = EVER) -> DataFrame:
+def stored_results(advance: Advance, span: Span = EVER) -> DataFrame:
     """The rows of an asset's table with `final_at` in a span; none if there is no table yet."""
     reading, asset = advance.reading, advance.asset
     if reading.lake.delta(asset.name) is not None:
@@ -43,7 +43,7 @@ def compared_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFra
     reading, asset = advance.reading, advance.asset
     now = progress(reading.lake, asset)
     recomputed = advance.closed(closing, now.seq)
-    table = results_held(advance, Span(closing.after, closing.upto))
+    table = stored_results(advance, Span(closing.after, closing.upto))
     if differing := differing_columns(table.schema, recomputed.schema):
         raise ProgressError.other_columns(asset.name, differing)
     stored = table.where(closing.holds(F.col(FINAL_AT))).select(*recomputed.columns)
@@ -58,7 +58,7 @@ def hashes_by_day(stored: DataFrame, recomputed: DataFrame) -> DataFrame:
     Returns:
         `is_held`, `day`, the number of rows, and the sums of the upper and lower halves of their hashes: sums of halves cannot overflow.
     """
-    sides = [_hashed(frame).select(F.lit(is_held).alias(IS_HELD), "*") for is_held, frame in ((True, stored), (False, recomputed))]
+    sides = [_hash_by_day(frame).select(F.lit(is_held).alias(IS_HELD), "*") for is_held, frame in ((True, stored), (False, recomputed))]
     return sides[0].union(sides[1])
 
 
@@ -75,7 +75,7 @@ def of_days(results: Sequence[DataFrame], days: Sequence[date]) -> list[DataFram
     return [frame.where(day_of(F.col(FINAL_AT)).isin(list(days))) for frame in results]
 
 
-def _hashed(frame: DataFrame) -> DataFrame:
+def _hash_by_day(frame: DataFrame) -> DataFrame:
     rows = frame.select(day_of(F.col(FINAL_AT)), row_hash(frame))
     hash_sums = F.count("*"), F.sum(F.shiftrightunsigned("print", 32)), F.sum(F.col("print").bitwiseAND(0xFFFFFFFF))
     return rows.groupBy("day").agg(*[hash_sum.alias(name) for hash_sum, name in zip(hash_sums, _COMPARED, strict=True)])

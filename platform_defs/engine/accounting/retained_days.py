@@ -39,7 +39,7 @@ def retained_accounts(advance: Advance, kept: KeptDays, days: tuple[date, date] 
     totals, upserts = kept.totals, not advance.asset.operator.reads.closes_ranges
     sums = Sums() if totals is None else sums_of(totals.days)
     if totals is not None or upserts:  # a table of results that was made later has none for these days
-        add(sums, later_rows(advance, kept.first, 0 if totals is None else totals.upto, start_of(advance, kept)))
+        add_terms(sums, later_rows(advance, kept.first, 0 if totals is None else totals.upto, start_of(advance, kept)))
     chosen_sums = {side_and_day: terms for side_and_day, terms in sums.items() if days is None or days[0] <= side_and_day[1] <= days[1]}
     return accounts_of(chosen_sums)
 
@@ -63,11 +63,11 @@ def sums_of(days: Iterable[RetainedDay]) -> Sums:
 def sums_of_accounts(accounts: Iterable[DayAccount]) -> Sums:
     """The terms of accounts by side and day."""
     sums = Sums()
-    add(sums, [((a.side, a.day), {term: getattr(a, term) for term in TERMS}) for a in accounts])
+    add_terms(sums, [((a.side, a.day), {term: getattr(a, term) for term in TERMS}) for a in accounts])
     return sums
 
 
-def add(sums: Sums, further_terms: Iterable[tuple[tuple[str, date], Mapping[str, int]]], sign: int = 1) -> None:
+def add_terms(sums: Sums, further_terms: Iterable[tuple[tuple[str, date], Mapping[str, int]]], sign: int = 1) -> None:
     """Add terms to sums, or subtract them."""
     for side_and_day, terms in further_terms:
         sum_of_terms = sums.setdefault(side_and_day, Counter())

@@ -22,7 +22,7 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_and_extra, row_hash
-from platform_defs.engine.accounting.results import results_held
+from platform_defs.engine.accounting.results import stored_results
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import FILTERED, LATE
@@ -57,7 +57,7 @@ def tracing_operator(advance: Advance) -> TracesInputs:
     return operator
 
 
-def traced(operator: TracesInputs, index: int, results: DataFrame) -> DataFrame:
+def trace_rows(operator: TracesInputs, index: int, results: DataFrame) -> DataFrame:
     """The rows of input `index` that results name, once for each result: `seq`, `arrival`, `event_time`, `is_pair`."""
     row_columns = [F.col(_name(operator, column, index)).alias(column) for column in (SEQ, ARRIVAL, EVENT_TIME)]
     return results.select(*row_columns, is_pair(operator).alias(IS_PAIR)).where(F.col(SEQ).isNotNull())
@@ -80,13 +80,13 @@ def is_pair(operator: TracesInputs) -> Column:
 def traced_terms(advance: Advance, scope: Scope) -> DataFrame:
     """The terms by side and day."""
     inputs = range(len(advance.asset.inputs))
-    flagged_rows = [_logged(advance, scope, index) for index in inputs]
+    flagged_rows = [_flag_log_rows(advance, scope, index) for index in inputs]
     traced_inputs = [index for index in inputs if not advance.asset.operator.reads.is_versioned(index)]
     flagged_rows += chain.from_iterable(_rows_in_results(advance, scope, index) for index in traced_inputs)
-    return _counted(advance, reduce(DataFrame.unionByName, flagged_rows))
+    return _count_terms(advance, reduce(DataFrame.unionByName, flagged_rows))
 
 
-def _logged(advance: Advance, scope: Scope, index: int) -> DataFrame:
+def _flag_log_rows(advance: Advance, scope: Scope, index: int) -> DataFrame:
     """A side's rows as the log and the ledger record them."""
     rows = advance.reading.with_lateness(advance.asset, index, advance.reading.ledger.head, scope.span)
     final_at = tracing_operator(advance).finalized_at_if_unmatched(index, F.col(EVENT_TIME))
@@ -97,19 +97,19 @@ def _logged(advance: Advance, scope: Scope, index: int) -> DataFrame:
     flags = {"logged": F.lit(True), "late": F.col(LATE), "filtered": F.col(FILTERED), "expired": expired}
     if advance.asset.operator.reads.is_versioned(index):
         flags["paired"] = expired & ~F.col(LATE) & ~F.col(FILTERED)
-    return _flagged(rows, index, **flags)
+    return _flag_rows(rows, index, **flags)
 
 
 def _rows_in_results(advance: Advance, scope: Scope, index: int) -> Iterator[DataFrame]:
     """A side's rows as the results name them, once for each result; and as the pairs name them that are not in the table."""
     operator = tracing_operator(advance)
     seq_columns = operator.traced(SEQ)
-    traced_results = [(operator, results_held(advance, scope.results))] if seq_columns[index] is not None else []
+    traced_results = [(operator, stored_results(advance, scope.results))] if seq_columns[index] is not None else []
     if None in seq_columns and (seq_columns[index] is None or operator.keeps_unmatched(index)):
         traced_results += _pairs(advance, operator, scope)
     for tracing, results in traced_results:
-        rows = traced(tracing, index, results).where(scope.span.holds(F.col(EVENT_TIME)))
-        yield _flagged(rows, index, paired=F.col(IS_PAIR), padded=~F.col(IS_PAIR))
+        rows = trace_rows(tracing, index, results).where(scope.span.holds(F.col(EVENT_TIME)))
+        yield _flag_rows(rows, index, paired=F.col(IS_PAIR), padded=~F.col(IS_PAIR))
 
 
 def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple[TracesInputs, DataFrame]]:
@@ -128,14 +128,14 @@ def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple
     return [(operator.pairs, replace(advance, asset=asset).closed(scope.recount, handled))]
 
 
-def _flagged(rows: DataFrame, index: int, **flags: Column) -> DataFrame:
+def _flag_rows(rows: DataFrame, index: int, **flags: Column) -> DataFrame:
     """A side's rows with `flags`, a bitmap of the facts that one table records; a flag that is not given is false."""
     bits = [F.when(flag, _BITS[name]).otherwise(0) for name, flag in flags.items()]
     bitmap = reduce(lambda a, b: a.bitwiseOR(b), bits).alias("flags")
     return rows.select(F.lit(index).alias("side"), SEQ, ARRIVAL, EVENT_TIME, bitmap)
 
 
-def _counted(advance: Advance, flagged: DataFrame) -> DataFrame:
+def _count_terms(advance: Advance, flagged: DataFrame) -> DataFrame:
     """The terms by side and day. If log and results have different event times for a row, it counts as two rows, which breaks the law."""
     operator = tracing_operator(advance)
     rows = flagged.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or("flags").alias("flags"))

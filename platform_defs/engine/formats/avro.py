@@ -18,7 +18,7 @@ from operators.columns import temporary
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.kafka_options import Avro
 from platform_defs.engine.formats.raw_rows import HEX, MALFORMED, PATH, RAW, as_text, record_of, union
-from platform_defs.engine.formats.schema_registry import registered
+from platform_defs.engine.formats.schema_registry import schema_reader
 from platform_defs.engine.formats.typed_rows import TypedRows
 
 _PARSED, _ENCODED, _ID = temporary("parsed"), temporary("encoded"), temporary("schema_id")
@@ -44,7 +44,7 @@ def avro_rows(records: DataFrame, contract: SourceContract, avro: Avro, columns_
         encoded = records.withColumn(_ENCODED, F.col("value"))
         return _rows_with_schema(encoded, contract, avro.schema, columns_of_parts, fault)
     assert avro.registry is not None
-    schema_of = registered(avro.registry)
+    schema_of = schema_reader(avro.registry)
     headed = F.when(F.substring("value", 1, 1) == F.lit(b"\0"), F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("bigint"))
     rows = records.withColumn(_ID, F.when(F.octet_length("value") >= _HEAD_BYTES, headed))
     most = rows.where(F.col(_ID).isNotNull() & fault.isNull()).groupBy(_ID).count().orderBy(F.desc("count"), _ID).limit(_MOST_SCHEMAS)

@@ -60,7 +60,7 @@ class File:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """The file's possible keys in the ledger: `./` and the decoded path below its source's folder, and the whole path."""
-        whole, root = decoded(self.path), "" if self.folder is None else f"{without_scheme(self.folder).rstrip('/')}/"
+        whole, root = decoded_path(self.path), "" if self.folder is None else f"{without_scheme(self.folder).rstrip('/')}/"
         return (f"./{whole.removeprefix(root)}", whole) if root and whole.startswith(root) else (whole,)
 
     @property
@@ -178,7 +178,7 @@ def without_wildcards(path: str) -> str:
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
-def decoded(path: str) -> str:
+def decoded_path(path: str) -> str:
     """A URI's path as decoded text, without the scheme `file:`. Different paths give different texts (see `decoded_name`)."""
     return without_scheme(decoded_name(path))
 
@@ -216,7 +216,7 @@ def one_path(folder: str) -> str:
     return str(Path(folder).resolve()) if is_local(folder) else folder
 
 
-def listed(spark: SparkSession, folder: str, source: str) -> list[File]:
+def list_files(spark: SparkSession, folder: str, source: str) -> list[File]:
     """All files in a folder behind a URI, except empty ones, which Spark does not list; none if the folder does not exist."""
     files, path = hadoop_file(spark, folder)
     if not files.exists(path):

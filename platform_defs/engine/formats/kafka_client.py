@@ -88,7 +88,7 @@ def root_cause(error: Py4JJavaError) -> Any:
     return cause
 
 
-def why(error: Py4JError) -> str:
+def error_reason(error: Py4JError) -> str:
     """The cause of an error of Kafka's client, in one line and without the client's options, which may be secret."""
     if not isinstance(error, Py4JJavaError):
         return type(error).__name__

@@ -23,7 +23,7 @@ def has_colon(file: File) -> bool:
     return ":" in unquote(file.path).partition(":")[2]
 
 
-def opened(spark: SparkSession, files: Sequence[File], read: Callable[[DataFrameReader, list[str]], DataFrame]) -> DataFrame:
+def read_files(spark: SparkSession, files: Sequence[File], read: Callable[[DataFrameReader, list[str]], DataFrame]) -> DataFrame:
     """Read files with one reader, and files with a colon in their paths with others; returns the union of the rows.
 
     Args:

@@ -52,7 +52,7 @@ def new_column_fault(contract: SourceContract, names: Sequence[str]) -> str | No
 def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], reason: str) -> DataFrame:
     """One rejected row for each file without readable rows, so that the file is in quarantine."""
     rows = [(f.path, f.path, ordered.index(f) << _POSITION_BITS) for f in files]
-    return rejected(spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint"), contract, reason)
+    return reject_rows(spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint"), contract, reason)
 
 
 def arrival(files: Sequence[File], ordered: Sequence[File], path: Column, position: Column) -> Column:
@@ -78,7 +78,7 @@ def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:
     return F.when(path < F.lit(ranks[half][0]), _rank(path, ranks[:half])).otherwise(_rank(path, ranks[half:]))
 
 
-def rejected(rows: DataFrame, contract: SourceContract, reason: str) -> DataFrame:
+def reject_rows(rows: DataFrame, contract: SourceContract, reason: str) -> DataFrame:
     """Lines as rejected rows, all with the same reason."""
     columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in as_text(contract.struct).fields]
     return rows.select(*columns, raw(), PATH, F.lit(reason).alias(MALFORMED), ARRIVAL)

@@ -85,10 +85,10 @@ class _Cause:
 
 def read_error(error: Exception) -> ReadError:
     """Classify an error that was raised by reading one file."""
-    return classified(str(error))
+    return classify_error(str(error))
 
 
-def classified(text: str) -> ReadError:
+def classify_error(text: str) -> ReadError:
     """Classify the text of an error, with the JVM's stack traces, that was raised by reading one file.
 
     >>> classified(": java.net.SocketTimeoutException: Read timed out")

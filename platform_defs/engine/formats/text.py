@@ -21,7 +21,7 @@ from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.csv_style import HEADER, CsvStyle, header_names
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.json_decimals import decimals, exact_decimals, has_nested_decimal, with_exact_decimals
-from platform_defs.engine.formats.opening import hadoop_path, opened
+from platform_defs.engine.formats.opening import hadoop_path, read_files
 from platform_defs.engine.formats.raw_rows import (
     HAS_NEW_COLUMNS,
     MALFORMED,
@@ -33,7 +33,7 @@ from platform_defs.engine.formats.raw_rows import (
     new_column_fault,
     raw,
     record_of,
-    rejected,
+    reject_rows,
     type_fault,
 )
 
@@ -175,9 +175,9 @@ def _rows_below(rows: DataFrame, contract: SourceContract, header: str) -> DataF
     names = header_names(contract, header)
     below = rows.where(~F.col("value").isin(header, f"\ufeff{header}"))
     if (reason := _header_fault(contract, names)) is not None:
-        return rejected(rows, contract, reason)
+        return reject_rows(rows, contract, reason)
     if (reason := new_column_fault(contract, names)) is not None:
-        return rejected(below, contract, reason)
+        return reject_rows(below, contract, reason)
     return _csv_rows(below, contract, names, "its file's header")
 
 
@@ -191,7 +191,7 @@ def _csv_rows(rows: DataFrame, contract: SourceContract, names: Sequence[str], n
         named_by: the origin of the names, for the reason to reject a line with more or fewer fields.
     """
     if (fault := _nested_fault(contract, names)) is not None:
-        return rejected(rows, contract, fault)
+        return reject_rows(rows, contract, fault)
     lower = [c.lower() for c in names]
     plain = [f.name for f in contract.struct.fields if isinstance(f.dataType, AtomicType)]
     field_of = {c: f"c{lower.index(c.lower())}" for c in plain if c.lower() in lower}
@@ -236,7 +236,7 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
     start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
     line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
     columns = "value", path.alias(PATH), arrival(files, ordered, path, start + line)
-    all_lines = opened(spark, files, lambda reader, paths: reader.text(paths).select(*columns))
+    all_lines = read_files(spark, files, lambda reader, paths: reader.text(paths).select(*columns))
     return all_lines.where(F.btrim("value", F.lit(blank)) != "")
 
 

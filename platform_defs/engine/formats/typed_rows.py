@@ -9,7 +9,7 @@ from pyspark.sql.types import AtomicType, BinaryType, StructField, StructType
 
 from assets.contracts import SourceContract
 from platform_defs.engine.formats.raw_rows import new_column_fault, type_fault
-from platform_defs.engine.formats.values import converted, is_lost, nullable, to_text
+from platform_defs.engine.formats.values import convert, is_lost, nullable, to_text
 
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
 _JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]", "timestampNTZFormat": _MICROSECONDS}
@@ -70,7 +70,7 @@ class TypedRows:
         stored_type = nullable(self.schema[name].dataType)
         if isinstance(target, AtomicType):
             return to_text(self.column_named(name), stored_type)
-        return converted(self.column_named(name), stored_type, target).cast(target)
+        return convert(self.column_named(name), stored_type, target).cast(target)
 
     def _type_fault(self, declared: StructField) -> Column | None:
         """Why a row is rejected if `_as_declared` loses a value of the column; None if it cannot, as for text, which keeps every value."""

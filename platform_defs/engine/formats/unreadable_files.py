@@ -84,12 +84,12 @@ def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Seq
         frames = [lines(spark, text_files, text_files).select(PATH)] if text_files else []
         return reduce(DataFrame.unionByName, frames + ([read(spark, contract, columnar).select(PATH)] if columnar else []))
 
-    checked = _checked(unparsed, files, patience)
+    checked = _check_files(unparsed, files, patience)
     has_unreadable = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
-    return checked if has_unreadable else _checked(lambda some: read(spark, contract, some), files, patience)
+    return checked if has_unreadable else _check_files(lambda some: read(spark, contract, some), files, patience)
 
 
-def _checked(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File], patience: Patience) -> CheckedFiles:
+def _check_files(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File], patience: Patience) -> CheckedFiles:
     """Read all files; if that fails, read each half of them, recursively, until the unreadable files are found."""
     error = _error_of_read(rows, files)
     while error is not None and error.kind == "transient" and patience.wait():
@@ -98,7 +98,7 @@ def _checked(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File],
         return CheckedFiles(list(files))
     if len(files) > 1:
         half = len(files) // 2
-        return _checked(rows, files[:half], patience) + _checked(rows, files[half:], patience)
+        return _check_files(rows, files[:half], patience) + _check_files(rows, files[half:], patience)
     [file] = files
     if error.kind == "transient" or file.is_range:  # a range is never quarantined as a whole: its other records are good
         return CheckedFiles(unread=[Unread(file, error.reason)])

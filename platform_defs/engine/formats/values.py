@@ -46,7 +46,7 @@ def nullable(type_: DataType) -> DataType:
             return type_
 
 
-def parts(type_: DataType) -> Iterator[DataType]:
+def contained_types(type_: DataType) -> Iterator[DataType]:
     """A type and every type that it contains, at any depth."""
     yield type_
     match type_:
@@ -59,7 +59,7 @@ def parts(type_: DataType) -> Iterator[DataType]:
         case _:
             inner_types = []
     for inner_type in inner_types:
-        yield from parts(inner_type)
+        yield from contained_types(inner_type)
 
 
 def parsed_text(text: Column, type_: DataType) -> Column:
@@ -85,7 +85,7 @@ def to_text(value: Column, type_: DataType) -> Column:
     return F.when(F.is_valid_utf8(text), text) if isinstance(type_, BinaryType) else text
 
 
-def converted(value: Column, stored_type: DataType, declared: DataType) -> Column:
+def convert(value: Column, stored_type: DataType, declared: DataType) -> Column:
     """A value converted to the declared type. Fields of structs are matched by name, ignoring case; fields without a match are left out.
 
     Args:
@@ -99,14 +99,14 @@ def converted(value: Column, stored_type: DataType, declared: DataType) -> Colum
         case StructType(), StructType():
             names = _stored_names(stored_type, declared)
             fields = [
-                converted(value[names[f.name]], stored_type[names[f.name]].dataType, f.dataType) if f.name in names else _null(f.dataType)
+                convert(value[names[f.name]], stored_type[names[f.name]].dataType, f.dataType) if f.name in names else _null(f.dataType)
                 for f in declared.fields
             ]
             return F.when(value.isNotNull(), F.struct(*[c.alias(f.name) for c, f in zip(fields, declared.fields, strict=True)]))
         case ArrayType(), ArrayType():
-            return F.transform(value, lambda v: converted(v, stored_type.elementType, declared.elementType))
+            return F.transform(value, lambda v: convert(v, stored_type.elementType, declared.elementType))
         case MapType(), MapType() if stored_type.keyType == declared.keyType:
-            return F.transform_values(value, lambda _, v: converted(v, stored_type.valueType, declared.valueType))
+            return F.transform_values(value, lambda _, v: convert(v, stored_type.valueType, declared.valueType))
         case _, StringType():
             return to_text(value, stored_type)
         case AtomicType(), AtomicType():
@@ -131,7 +131,7 @@ def is_lost(value: Column, stored_type: DataType, declared: DataType) -> Column:
         case MapType(), MapType() if stored_type.keyType == declared.keyType:
             return _or_false(F.exists(F.map_values(value), lambda v: is_lost(v, stored_type.valueType, declared.valueType)))
         case _:
-            return value.isNotNull() & converted(value, stored_type, declared).isNull()
+            return value.isNotNull() & convert(value, stored_type, declared).isNull()
 
 
 def _stored_names(stored_type: StructType, declared: StructType) -> dict[str, str]:

@@ -28,7 +28,11 @@ def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: i
         files: the files, each with its fault.
         now: the wall clock in epoch ms, which is the event time of sources that use processing time.
     """
-    hashed_input = [READER_VERSION, _described(contract), [(f.offset, f.fault, *([f.topics.reading] if f.topics else [])) for f in files]]
+    hashed_input = [
+        READER_VERSION,
+        _fields_of(contract),
+        [(f.offset, f.fault, *([f.topics.reading] if f.topics else [])) for f in files],
+    ]
     identity = json.dumps([*hashed_input, now] if contract.by_ingest_time else hashed_input)
     return {"seq": seq, "input": hashlib.sha256(identity.encode()).hexdigest()[:16]}
 
@@ -38,7 +42,7 @@ def is_same_input(attempt: Mapping[str, Any], earlier: Mapping[str, Any] | None)
     return earlier is not None and (attempt["seq"], attempt["input"]) == (earlier["seq"], earlier["input"])
 
 
-def _described(contract: SourceContract) -> dict[str, str]:
+def _fields_of(contract: SourceContract) -> dict[str, str]:
     described = {f.name: repr(getattr(contract, f.name)) for f in fields(contract)}
     schema: StructType = contract.struct
     return described | {"schema": schema.json(), "options": repr(sorted(contract.options.items()))}

@@ -36,19 +36,19 @@ def watermark_after(
         newest = now if follows_clock(contract) else counts.last if lowest is None else lowest
         mark = None if newest is None else newest - strategy.bound_ms - 1
     elif isinstance(strategy, BatchExpression):
-        mark = _aggregated(strategy, validated) if counts.good else None
+        mark = _expression_mark(strategy, validated) if counts.good else None
     else:
-        mark = _generated(strategy, contract, counts, last, now) if isinstance(strategy, Generated) else counts.mark
+        mark = _generated_mark(strategy, contract, counts, last, now) if isinstance(strategy, Generated) else counts.mark
     return max((watermark for watermark in (mark, last and last.watermark) if watermark is not None), default=None)
 
 
-def _aggregated(strategy: BatchExpression, validated: DataFrame) -> int | None:
+def _expression_mark(strategy: BatchExpression, validated: DataFrame) -> int | None:
     value = F.expr(strategy.watermark).cast("timestamp").alias("watermark")
     [row] = collected(validated.where(is_good()).agg(value).select(millis(F.col("watermark")).alias("watermark")))
     return row["watermark"]
 
 
-def _generated(strategy: Generated, contract: SourceContract, counts: BatchCounts, last: SourceEntry | None, now: int) -> int | None:
+def _generated_mark(strategy: Generated, contract: SourceContract, counts: BatchCounts, last: SourceEntry | None, now: int) -> int | None:
     if counts.first is None or counts.last is None:
         return None
     newest_before = last and last.max_event_time

@@ -90,7 +90,7 @@ class Signals(LedgerWriter):
                 unchanged |= {name for name in on_clock if name in last and not may_be_pending(last, name, self.waits.get(name, ()))}
             if all(name in unchanged or _has_reached(last.get(name), mark) for name, mark in marks.items()):
                 return None
-            return self._commit(batch, tuple(_raised(last.get(name), name, mark, batch, kind) for name, mark in marks.items()))
+            return self._commit(batch, tuple(_raise_mark(last.get(name), name, mark, batch, kind) for name, mark in marks.items()))
 
     def _commit(self, batch: Batch, rows: Entry) -> Entry:
         entry = rows + clock_rows(self.ledger.last(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
@@ -106,7 +106,7 @@ def _has_reached(last: SourceEntry | None, mark: int) -> bool:
     return last is not None and not last.idle and last.watermark is not None and last.watermark >= mark
 
 
-def _raised(last: SourceEntry | None, source: str, mark: int, batch: Batch, kind: Kind) -> SourceEntry:
+def _raise_mark(last: SourceEntry | None, source: str, mark: int, batch: Batch, kind: Kind) -> SourceEntry:
     row = last or SourceEntry(seq=batch.seq, kind=kind, ingested_at=batch.now, source=source)
     raised = mark if row.watermark is None else max(mark, row.watermark)
     return moved(row, seq=batch.seq, kind=kind, ingested_at=batch.now, watermark=raised, idle=False)

@@ -55,10 +55,10 @@ def ranges(validated: DataFrame, good: Column, first: int, last: int, horizon: i
     bucket_numbers = sorted(row["bucket"] for row in collected(buckets))
     if len(bucket_numbers) > _MOST_BUCKETS:
         return [(first - horizon, last + horizon)]
-    return joined([(n * width - horizon, (n + 1) * width - 1 + horizon) for n in bucket_numbers])
+    return merge_ranges([(n * width - horizon, (n + 1) * width - 1 + horizon) for n in bucket_numbers])
 
 
-def joined(ordered: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_ranges(ordered: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """At most `_MOST_RANGES` ranges from ordered ones: overlapping ranges are merged, then those with the smallest gaps."""
     gaps = sorted(((b[0] - a[1], n) for n, (a, b) in enumerate(pairwise(ordered), 1)), reverse=True)
     starts = sorted([0, *[n for gap, n in gaps[: _MOST_RANGES - 1] if gap > 1]])

@@ -93,13 +93,13 @@ class Ingest(LedgerWriter):
         """
         with self.lake.writer("ledger", self.purpose, PATIENCE_S):
             batch = self._begin()  # before new files are looked up, so that this batch fails if another commits in between
-            new_files = self._fresh(files)
+            new_files = self._new_files_by_source(files)
             entry, unread = self._ingest_batch(new_files, batch) if new_files else (None, [])
         if unread:
             raise UnreadError(unread, [entry] if entry else [])
         return entry
 
-    def _fresh(self, files: Sequence[File]) -> dict[str, list[File]]:
+    def _new_files_by_source(self, files: Sequence[File]) -> dict[str, list[File]]:
         new_by_source: dict[str, list[File]] = {}
         for source in sorted({f.source for f in files}):
             of_source = [f for f in files if f.source == source]
@@ -110,18 +110,18 @@ class Ingest(LedgerWriter):
             new_by_source |= {source: files_of_source} if files_of_source else {}
         return new_by_source
 
-    def _ingest_batch(self, files_of: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
+    def _ingest_batch(self, files: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
         last, contracts = self.ledger.last(), self.contracts
-        attempts = {name: attempt_of(batch.seq, contracts[name], files, batch.now) for name, files in files_of.items()}
+        attempts = {name: attempt_of(batch.seq, contracts[name], files[name], batch.now) for name in files}
         require_logs(self.lake, self.ledger, self.contracts)
         clear_uncommitted(self.spark, self.lake, batch, self.contracts, attempts)
-        results = self._in_parallel(lambda name: self._ingested(batch, contracts[name], files_of[name], last.get(name)), list(files_of))
+        results = self._in_parallel(lambda name: self._ingest_source(batch, contracts[name], files[name], last.get(name)), list(files))
         unread = [failure for result in results for failure in result.unread]
         rows = tuple(result.entry for result in results if result.entry is not None)
         if not rows:
             return None, unread
         point("ingest.before_ledger")
-        entry = rows + self._newly_idle(batch, set(files_of))
+        entry = rows + self._newly_idle(batch, set(files))
         entry += clock_rows(last, self.contracts, batch.seq, batch.now, {row.source for row in entry})
         batch.commit([entry])
         point("ingest.after_ledger")
@@ -140,7 +140,7 @@ class Ingest(LedgerWriter):
             if name not in named
         )
 
-    def _ingested(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+    def _ingest_source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
         """Ingest a source's files. Files with damaged content are quarantined, files that cannot be read now are skipped."""
         patience, unread, applied_contract = self.patience(), list[Unread](), contract
         while files:
@@ -171,7 +171,7 @@ class Ingest(LedgerWriter):
             counts = counts_of(contract, measured or collected(validated.agg(*measures(contract, with_bytes=of_topics)))[0].asDict())
             if counts.bytes is not None and counts.read:
                 record_sizes({Partition.of(f.path).topic for f in files if f.is_range}, counts.bytes // counts.read)
-            repeated = self._repeated(validated, contract, counts)
+            repeated = self._find_duplicates(validated, contract, counts)
             attempt = attempt_of(batch.seq, contract, files, batch.now) | {GOOD: counts.good}
             accepted = self._write(validated, repeated, contract, counts, batch, attempt, of_topics)
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
@@ -198,14 +198,14 @@ class Ingest(LedgerWriter):
 
     def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[DataFrame, dict[str, Any] | None]:
         """The validated rows, computed at most once if that is cheaper, and their measures, if they are known already."""
-        validated = self._validated(contract, files, now)
+        validated = self._validate(contract, files, now)
         few = kept_and_measured(validated, measures(contract, with_bytes=any(f.is_range for f in files)))
         if few is not None:
             return few
         # every pass would parse text again; columnar files are cheaper to read again than to cache
         return (validated if is_columnar(files) else validated.persist()), None
 
-    def _validated(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
+    def _validate(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
         """The files' rows with their types, and the reason why a row is quarantined, or null."""
         classified = classify(read(self.spark, contract, files), contract, now, self.ledger.wall_clock())
         return without_unknown_duplicates(classified, contract, cut_of(self.lake, contract) if contract.unique_key else None)
@@ -215,7 +215,7 @@ class Ingest(LedgerWriter):
         uneven = event_time_spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
         return event_time_spread.quantiles(validated, is_good()) if uneven else ()
 
-    def _repeated(self, validated: DataFrame, contract: SourceContract, counts: BatchCounts) -> tuple[DataFrame, int] | None:
+    def _find_duplicates(self, validated: DataFrame, contract: SourceContract, counts: BatchCounts) -> tuple[DataFrame, int] | None:
         """The duplicates' positions, and their number; None if there is none."""
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None

@@ -93,14 +93,14 @@ class Landing:
         with self._mutex:
             self._follow_ledger()
             self.unlisted = {}
-            listed, unsettled = [*self._changed()], self._looked_at_again()
+            listed, unsettled = [*self._changed_folders()], self._looked_at_again()
             folders = [*listed, *unsettled]
             new, with_rows = self._new_and_read([file for _, files in folders for file in files.values()])
             for number, (path, files) in enumerate(folders):
                 read_names = {name for name, file in files.items() if file in with_rows}
-                self._note(self._folders.get(path), files, new, read_names)
+                self._note_files(self._folders.get(path), files, new, read_names)
                 if number < len(listed):
-                    self._trust(path, files, new)
+                    self._mark_complete(path, files, new)
             return sorted(new)
 
     def _new_and_read(self, files: Sequence[File]) -> tuple[set[File], set[File]]:
@@ -124,7 +124,7 @@ class Landing:
     def _has_retries(self, after: int, upto: int) -> bool:
         return any(row.kind == "retry" for entry in self._ledger.entries()[after:upto] for row in entry)
 
-    def _changed(self) -> Iterator[tuple[str, dict[str, File]]]:
+    def _changed_folders(self) -> Iterator[tuple[str, dict[str, File]]]:
         """The folders that may have new files, each with its files that are not recorded, by name."""
         root = one_path(self._folder)
         waiting, present = [root], set[str]()
@@ -134,11 +134,11 @@ class Landing:
             try:
                 modified = Path(path).stat().st_mtime_ns
                 if folder is None or not folder.is_complete or folder.modified != modified:
-                    listing, files = self._listed(path, root, modified, folder)
+                    listing, files = self._list_folder(path, root, modified, folder)
                     self._folders[path] = folder = listing
                     yield path, files
                 elif folder.refused:
-                    yield path, self._found(path, folder.refused, root)
+                    yield path, self._existing_files(path, folder.refused, root)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
@@ -148,7 +148,7 @@ class Landing:
             waiting += folder.folders
         self._folders = {path: folder for path, folder in self._folders.items() if path in present}
 
-    def _listed(self, path: str, root: str, modified: int, folder: _Folder | None) -> tuple[_Folder, dict[str, File]]:
+    def _list_folder(self, path: str, root: str, modified: int, folder: _Folder | None) -> tuple[_Folder, dict[str, File]]:
         """List a folder; returns the listing, and the files that are not recorded."""
         now = self._clock()
         is_unchanged = folder is not None and folder.modified == modified
@@ -167,7 +167,7 @@ class Landing:
                 else:
                     names.append(entry.name)
         listing.is_stable = now - listing.first_seen >= _STABLE_AFTER_S
-        return listing, self._found(path, names, root)
+        return listing, self._existing_files(path, names, root)
 
     def _looked_at_again(self) -> list[tuple[str, dict[str, File]]]:
         """Some recorded files in their present state, by folder. When a rotation starts, the next look lists every folder."""
@@ -181,9 +181,9 @@ class Landing:
             if folder is not None and name in folder.recorded:
                 named.setdefault(path, []).append(name)
         root = one_path(self._folder)
-        return [(path, self._found(path, names, root)) for path, names in named.items()]
+        return [(path, self._existing_files(path, names, root)) for path, names in named.items()]
 
-    def _found(self, path: str, names: Iterable[str], root: str) -> dict[str, File]:
+    def _existing_files(self, path: str, names: Iterable[str], root: str) -> dict[str, File]:
         """Files of a folder in their present state, by name, without missing ones; files that cannot be examined are noted."""
         files_by_name: dict[str, File] = {}
         for name in names:
@@ -201,7 +201,7 @@ class Landing:
             yield from ((path, name) for name in list(folder.recorded))
 
     @staticmethod
-    def _note(folder: _Folder | None, files: Mapping[str, File], new: set[File], read_names: set[str]) -> None:
+    def _note_files(folder: _Folder | None, files: Mapping[str, File], new: set[File], read_names: set[str]) -> None:
         """Note which files of a folder are recorded, and which of them were read."""
         if folder is None:
             return
@@ -212,7 +212,7 @@ class Landing:
         folder.refused.update(files.keys() - new_names - read_names)
         folder.is_complete = folder.is_complete and not new_names
 
-    def _trust(self, path: str, files: Mapping[str, File], new: set[File]) -> None:
+    def _mark_complete(self, path: str, files: Mapping[str, File], new: set[File]) -> None:
         """Mark a folder as complete if it was listed without errors, is stable, and all of its files are recorded."""
         folder, has_unlisted = self._folders.get(path), any(f.startswith(f"{path}/") for f in self.unlisted)
         if folder is not None:

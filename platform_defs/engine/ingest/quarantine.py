@@ -53,7 +53,7 @@ class Quarantine(LedgerWriter):
         with self._writing(source):
             chosen = [
                 quarantined
-                for quarantined in self._chosen(source, names)
+                for quarantined in self._select_files(source, names)
                 if not quarantined.asked and quarantined.file.length != MISSING_LENGTH
             ]
             known_files = self.ledger.known(source, [quarantined.file for quarantined in chosen])
@@ -94,7 +94,7 @@ class Quarantine(LedgerWriter):
             require_logs(self.lake, self.ledger, {source: contract})
             yield
 
-    def _chosen(self, source: str, names: Sequence[str]) -> list[QuarantinedFile]:
+    def _select_files(self, source: str, names: Sequence[str]) -> list[QuarantinedFile]:
         files = self.listed.files(source)
         for name in names:
             if not any(is_named(quarantined.file.path, name) for quarantined in files):

@@ -72,13 +72,13 @@ class Release:
             return []
         self.writer.lake.still_mine()
         widen(delta, StructType().add(RELEASED, "string"))
-        released = list(self._finished())
+        released = list(self._finish_interrupted())
         chosen = F.col(RELEASED).isNull() & _begins(reasons)
         paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
         paths = [p for p in paths if not names or any(is_named(p, n) for n in names)]
         self._check_bytes(chosen, paths)
         self._check_avro(chosen, paths)
-        groups = self._grouped(paths)
+        groups = self._group_by_header(paths)
         stamp = datetime.fromtimestamp(self.writer.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
         for number, ((suffix, head), group) in enumerate(groups.items(), 1):
             name = f"released-{stamp}-{self.writer.lake.version(self.contract.quarantine)}-{number}{suffix}"
@@ -96,16 +96,16 @@ class Release:
         predicate = chosen_sql(self.writer.ledger.head, group, reasons)
         self.writer.lake.update(self.writer.spark, self.contract.quarantine, predicate, {RELEASED: _quoted(name)}, {"release": name}, table)
         point("release.after_mark")
-        self._show(name)
+        self._make_visible(name)
         point("release.after_rename")
-        return Released(name, self._marked(name))
+        return Released(name, self._count_marked(name))
 
     def _rows(self, lake: Lake | None = None) -> DataFrame:
         rows = self.rows(lake or self.writer.lake)
         assert rows is not None
         return rows
 
-    def _marked(self, name: str) -> int:
+    def _count_marked(self, name: str) -> int:
         return self._rows().where(F.col(RELEASED) == name).count()
 
     def _check_bytes(self, chosen: Column, paths: Sequence[str]) -> None:
@@ -128,7 +128,7 @@ class Release:
         if row is not None:
             raise QuarantineError.holds_avro(self.contract.name, row["path"])
 
-    def _grouped(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
+    def _group_by_header(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
         """Paths, grouped by the suffix and the header of the file that their rows are written to."""
         groups: dict[tuple[str, str | None], list[str]] = {}
         for path in paths:
@@ -166,7 +166,7 @@ class Release:
         whole = lines.repartition(1).sortWithinPartitions(SEQ, ARRIVAL)
         whole.select("value").write.mode("overwrite").option("compression", "none").text(self._hidden(name))
 
-    def _show(self, name: str) -> None:
+    def _make_visible(self, name: str) -> None:
         """Rename a file to its final name, so that the next ingest finds it."""
         files, hidden = hadoop_file(self.writer.spark, self._hidden(name))
         for part in _parts(files, hidden):
@@ -177,13 +177,13 @@ class Release:
                 raise QuarantineError.not_renamed(self.contract.name, name)
         files.delete(hidden, True)
 
-    def _finished(self) -> Iterator[Released]:
+    def _finish_interrupted(self) -> Iterator[Released]:
         """Finish an interrupted release: rename files whose rows are marked, and delete other hidden files."""
         files, folder = hadoop_file(self.writer.spark, one_path(self.folder))
         hidden_files = [str(s.getPath().getName()) for s in files.listStatus(folder)] if files.exists(folder) else []
         for name in sorted(n[1:].removesuffix(_HIDDEN) for n in hidden_files if n.startswith(".released-") and n.endswith(_HIDDEN)):
-            if marked := self._marked(name):
-                self._show(name)
+            if marked := self._count_marked(name):
+                self._make_visible(name)
                 point("release.after_rename")
                 yield Released(name, marked)
             else:

@@ -24,10 +24,10 @@ def with_new_columns(spark: SparkSession, lake: Lake, contract: SourceContract, 
     """
     if contract.new_columns != "add":
         return contract
-    contract_of_log = contract.widened(_gained(lake, contract))
+    contract_of_log = contract.with_added_columns(_columns_added_to_log(lake, contract))
     added = [StructField(c.name, c.type) for c in new_columns(spark, contract_of_log, files) if _is_legal(c.name) and is_stored(c.type)]
     room = MOST_ADDED - (len(contract_of_log.struct) - len(contract.struct))
-    return contract_of_log.widened(added[:room])
+    return contract_of_log.with_added_columns(added[:room])
 
 
 def refused_columns(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[NewColumn]:
@@ -35,7 +35,7 @@ def refused_columns(spark: SparkSession, contract: SourceContract, files: Sequen
     return new_columns(spark, contract, files) if contract.new_columns == "refuse" else []
 
 
-def _gained(lake: Lake, contract: SourceContract) -> list[StructField]:
+def _columns_added_to_log(lake: Lake, contract: SourceContract) -> list[StructField]:
     declared = {f.name.lower() for f in log_schema(contract).fields}
     return [f for f in lake.schema(contract.log).fields if f.name.lower() not in declared]
 

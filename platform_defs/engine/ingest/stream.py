@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from operators.timing import length_ms
-from platform_defs.engine.formats.files import File, hadoop_file, is_local, listed, one_path
+from platform_defs.engine.formats.files import File, hadoop_file, is_local, list_files, one_path
 from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
@@ -66,7 +66,7 @@ class Stream:
     ranges: Mapping[str, TopicRanges] = field(default_factory=dict)
     failing: Callable[[Mapping[str, str]], None] = lambda _: None
     _warned: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
-    _left: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
+    _partly_read: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
     _reported: list[Mapping[str, str]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def run(
@@ -101,7 +101,7 @@ class Stream:
                 ingest = self.ingest if every is None else replace(self.ingest, purpose="stream")
                 pending = Pending(ingest.files, self.first_wait_s, warns=every is not None)
                 turns = Turns(pending.files, self.idle, on_entry, on_quiet, PATIENCE_S if every else 0.0)
-                turns.made = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
+                turns.entries = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for landing in self.landings.values():
                     landing.forget()  # so that changed files are found too
                 with self._reading_topics(to_present=every is None):
@@ -111,8 +111,8 @@ class Stream:
                         self._stay(length_ms(every, "every") / 1000, turns, pending)
                     unlisted = {path: reason for _, finder in self._finders for path, reason in finder.unlisted.items()}
                 if pending.unread or unlisted or self._refused:
-                    raise UnreadError(pending.unread, list(turns.made), unlisted, self._refused)
-        return list(turns.made)
+                    raise UnreadError(pending.unread, list(turns.entries), unlisted, self._refused)
+        return list(turns.entries)
 
     def _stay(self, interval_s: float, turns: Turns, pending: Pending) -> None:
         """Take a turn at each interval; the next turn starts at once if one takes longer."""
@@ -143,7 +143,9 @@ class Stream:
         waited for its group at the last turn, and does not wait any more.
         """
         ahead = self._ahead
-        return any(ranges.has_more for source, ranges in self.ranges.items() if source not in ahead) or bool(self._left - ahead.keys())
+        return any(ranges.has_more for source, ranges in self.ranges.items() if source not in ahead) or bool(
+            self._partly_read - ahead.keys()
+        )
 
     @property
     def _ahead(self) -> Mapping[str, Ahead]:
@@ -166,10 +168,10 @@ class Stream:
             turns.files([])
         ahead, contracts = self._ahead, self.ingest.contracts
         files, sources_with_more = next_files(
-            [file for file in self._found() if file not in pending and file.source not in ahead], contracts
+            [file for file in self._new_files() if file not in pending and file.source not in ahead], contracts
         )
-        self._left.clear()
-        self._left.update(sources_with_more, ahead)
+        self._partly_read.clear()
+        self._partly_read.update(sources_with_more, ahead)
         ranges = [source for source in self.ranges if source not in ahead]
         records = [file for source in ranges for file in self._records(source, pending) if file not in pending]
         self._warn()
@@ -187,14 +189,14 @@ class Stream:
             pending.forget_ranges(source, records)
         return records
 
-    def _found(self) -> list[File]:
+    def _new_files(self) -> list[File]:
         """The files that the ledger does not record in their present state."""
         files: list[File] = []
         for source, folder in self.folders.items():
             if source in self.landings:
                 files += self.landings[source].new()
             else:
-                files += self.ingest.ledger.unrecorded(source, listed(self.spark, folder, source))
+                files += self.ingest.ledger.unrecorded(source, list_files(self.spark, folder, source))
         return files
 
     def _warn(self) -> None:

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from platform_defs.engine.formats.files import TOPIC, File
-from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, why
+from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, error_reason
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import OFFSET_MASK, Partition, offset_range
 from platform_defs.engine.ingest.errors import IngestError
@@ -158,15 +158,15 @@ class TopicRanges:
         self.unlisted, self.refused, self.has_more = {}, None, False
         try:
             self._broker = self._broker or Broker(spark, self._topics.client)
-            return self._found(self._broker)
+            return self._find_ranges(self._broker)
         except TopicError as error:
             self.refused, self.has_more = str(error), False
         except Py4JError as error:
             self.close()
-            self.unlisted[f"{TOPIC}{self._topics.name}"] = why(error)
+            self.unlisted[f"{TOPIC}{self._topics.name}"] = error_reason(error)
         return []
 
-    def _found(self, broker: Broker) -> list[File]:
+    def _find_ranges(self, broker: Broker) -> list[File]:
         partitions, missing = broker.partitions(self._topics)
         self.unlisted |= {f"{TOPIC}{name}": "there is no such topic" for name in missing}
         known_ends = {Partition.of(path): end for path, end in self._ledger.topic_ends(self._source).items()}
@@ -184,7 +184,7 @@ class TopicRanges:
             self._ends = latest if self._ends is None else self._ends
             latest = {p: min(end, self._ends.get(p, 0)) for p, end in latest.items()}
         begin = next_offsets | starts
-        until = _limited(begin, latest, self._at_once)
+        until = _limit_ends(begin, latest, self._at_once)
         self.has_more = any(until[p] < latest[p] for p in begin)
         # the chosen starts are recorded, even without a record to read, or the next look would choose others
         chosen = set(starts) if is_first and not self._topics.starts_at_earliest else set[Partition]()
@@ -228,7 +228,7 @@ class TopicRanges:
         return {p: {-2: earliest[p], -1: latest[p]}.get(offset, offset) for p, offset in chosen_offsets.items()}
 
 
-def _limited(begin: Mapping[Partition, int], latest: Mapping[Partition, int], at_once: int) -> dict[Partition, int]:
+def _limit_ends(begin: Mapping[Partition, int], latest: Mapping[Partition, int], at_once: int) -> dict[Partition, int]:
     """The ends of ranges that have about `at_once` offsets together. They are shared among partitions by the number of unread records."""
     unread_by_partition = {p: max(0, latest[p] - begin[p]) for p in begin}
     total = sum(unread_by_partition.values())

@@ -40,7 +40,7 @@ class Turns:
     on_quiet: Callable[[], None]
     patience_s: float = 0.0
     sleep: Callable[[float], None] = time.sleep
-    made: deque[Entry] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
+    entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
 
     def files(self, files: Sequence[File]) -> None:
         """Ingest the files of a micro-batch.
@@ -71,7 +71,7 @@ class Turns:
 
     def _take(self, entry: Entry | None) -> None:
         if entry is not None:
-            self.made.append(entry)
+            self.entries.append(entry)
             self.on_entry(entry)
 
     def _retry_while_busy(self, ingest: Callable[[], Entry | None]) -> Entry | None:

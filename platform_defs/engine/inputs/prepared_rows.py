@@ -31,11 +31,11 @@ def prepared_table(asset: DerivedAsset, name: str, rows: DataFrame, columns: Seq
     """
     if name not in asset.prepare:
         return rows
-    prepared_rows = prepared(asset, name, rows.withColumn(LATE, F.lit(False)), columns)
+    prepared_rows = prepare_rows(asset, name, rows.withColumn(LATE, F.lit(False)), columns)
     return prepared_rows.where(~F.col(FILTERED)).drop(LATE, FILTERED)
 
 
-def prepared(asset: DerivedAsset, name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+def prepare_rows(asset: DerivedAsset, name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Rows of an input with the columns that the operator reads, and with `FILTERED`.
 
     Args:

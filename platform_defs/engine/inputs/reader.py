@@ -16,7 +16,7 @@ from operators.columns import FINAL_AT, parameter, temporary
 from operators.engine_columns import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSION, WATERMARK
 from operators.timing import ClosedRange, timestamp
 from platform_defs.engine.inputs.input import Input, input_named
-from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, prepared
+from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, prepare_rows
 from platform_defs.engine.inputs.progress import Progress, readers_of, results_table, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.result_rows import result_rows
@@ -221,9 +221,9 @@ class Reading:
         name = asset.inputs[index]
         if (table := self.input_named(name).table) is not None:
             rows = result_rows(self, asset, table, span)
-            return prepared(asset, name, rows, [c for c in rows.columns if c not in (EVENT_TIME, LATE, WATERMARK)])
+            return prepare_rows(asset, name, rows, [c for c in rows.columns if c not in (EVENT_TIME, LATE, WATERMARK)])
         rows = self._source_rows(asset, index, head, span, after)
-        return prepared(asset, name, rows, self.sources[name].struct.fieldNames())
+        return prepare_rows(asset, name, rows, self.sources[name].struct.fieldNames())
 
     def _source_rows(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> DataFrame:
         """All rows of a source, up to a batch, with `LATE`, and `WATERMARK` or `SESSION` if the operator reads those."""

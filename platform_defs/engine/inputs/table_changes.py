@@ -72,7 +72,7 @@ class FinalResults(TableChanges):
         progress_then = newest if newest.step == step else progress_at(self.reading.lake, self.table, step)
         if progress_then is None:
             return None
-        if not _corrected(newest, step):
+        if not _corrected_since(newest, step):
             return self._within(Span(None, progress_then.closed_to))
         return self._as_of(step, Span())
 
@@ -82,7 +82,7 @@ class FinalResults(TableChanges):
         if progress_before is None or progress_before.generation != newest.generation:
             return None
         frames = [] if newest.closed_to is None else [self._within(Span(_next(progress_before.closed_to), newest.closed_to))]
-        for first, last in _corrected(newest, after):
+        for first, last in _corrected_since(newest, after):
             span = Span(first, last if progress_before.closed_to is None else min(last, progress_before.closed_to))
             rows_before = self._as_of(after, span)
             if rows_before is None:
@@ -92,7 +92,7 @@ class FinalResults(TableChanges):
 
     def only_added(self, after: int, upto: int) -> bool:
         """Whether no result was corrected since."""
-        return not _corrected(stored_progress(self.reading.lake, self.table), after)
+        return not _corrected_since(stored_progress(self.reading.lake, self.table), after)
 
     def _within(self, span: Span) -> DataFrame:
         return as_input(self.reading.table(self.table.name, FINAL_AT, span))
@@ -111,7 +111,7 @@ def table_changes(reading: Reading, table: DerivedAsset) -> TableChanges:
     return UpsertedChanges(reading, table) if table.operator.emits.upserts else FinalResults(reading, table)
 
 
-def _corrected(now: Progress, after: int) -> list[tuple[int, int]]:
+def _corrected_since(now: Progress, after: int) -> list[tuple[int, int]]:
     """The first and the last `final_at` of the results that each step after a step corrected."""
     return [(first, last) for step, first, last in now.corrected if step > after]
 

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from platform_defs.engine.formats.values import COMMON_TYPES, parts
+from platform_defs.engine.formats.values import COMMON_TYPES, contained_types
 from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows, java_class
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
@@ -207,7 +207,7 @@ def is_small(frame: DataFrame) -> bool:
 
 def is_arrow_type(kind: DataType) -> bool:
     """Whether the values of a type are the same when they are written to Parquet by Arrow and by Spark."""
-    return all(isinstance(part, COMMON_TYPES) for part in parts(kind))
+    return all(isinstance(part, COMMON_TYPES) for part in contained_types(kind))
 
 
 def _number_in_partition() -> Column:

@@ -49,13 +49,13 @@ class Freshness:
     """
 
     reading: Reading
-    _found: dict[str, Waiting | None] = field(default_factory=dict, compare=False)
+    _waits: dict[str, Waiting | None] = field(default_factory=dict, compare=False)
 
     def waiting(self, asset: str) -> Waiting | None:
         """Since when an asset's table waits, and the reason; None if it reflects all rows that it can, or if its sources send nothing."""
-        if asset not in self._found:
-            self._found[asset] = self._waiting(asset)
-        return self._found[asset]
+        if asset not in self._waits:
+            self._waits[asset] = self._waiting(asset)
+        return self._waits[asset]
 
     def unhandled_rows(self, asset: str) -> int:
         """The accepted rows of an asset's own sources in batches after the newest batch that its table has handled."""

@@ -47,7 +47,7 @@ class LateRows:
             ProgressError: the asset's table was made with other settings, or an input was replaced since.
         """
         advance = self.snapshot(asset)
-        query = _recorded(advance, source) if advance.asset.operator.reads.recorded else _bounded(advance, source)
+        query = _query_of_decisions(advance, source) if advance.asset.operator.reads.recorded else _query_by_bounds(advance, source)
         if query is None:
             return 0, []
         if source in advance.asset.prepare or not query.is_complete:
@@ -97,7 +97,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _bounded(advance: Advance, source: str) -> _Query | None:
+def _query_by_bounds(advance: Advance, source: str) -> _Query | None:
     """The rows before the bound of their batch; None if there can be none."""
     reading, operator = advance.reading, advance.asset.operator
     if operator.reads.is_by_arrival(advance.asset.inputs.index(source)):
@@ -115,7 +115,7 @@ def _bounded(advance: Advance, source: str) -> _Query | None:
     return _Query({}, f"{joined} WHERE {_EVENTS}.{EVENT_TIME} < {_BOUNDS}.late_before AND {pruned}")
 
 
-def _recorded(advance: Advance, source: str) -> _Query | None:
+def _query_of_decisions(advance: Advance, source: str) -> _Query | None:
     """The rows that were recorded as late; None if there are none."""
     if not advance.reading.has_decisions(advance.asset):
         return None

@@ -11,7 +11,7 @@ from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point
-from platform_defs.paths import PathError, canonical_of_tables, outside
+from platform_defs.paths import PathError, canonical_of_tables, require_outside
 from platform_defs.safe_text import without_credentials
 
 _MARK, _STEP_ID, _TABLE_ID = "_published", "_step", "_table"
@@ -71,14 +71,14 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 def _target(lake: Lake, folder: str) -> Lake:
     """The folder as a lake, so that it has one writer at a time."""
     try:
-        return Lake(outside(canonical_of_tables(folder), lake.root), lake.lease_s, storage_options=lake.storage_options)
+        return Lake(require_outside(canonical_of_tables(folder), lake.root), lake.lease_s, storage_options=lake.storage_options)
     except PathError as error:
         raise PublishError.bad_folder(folder, error.legal) from None
 
 
 def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
     key, upto = upserted(asset).key, progress(reading.lake, asset).step
-    published_upto = _published(reading.spark, folder)
+    published_upto = _last_published_step(reading.spark, folder)
     _require_same_table(reading, asset, folder)
     _require_same_step(reading, asset, folder, published_upto)
     if upto == published_upto:
@@ -118,7 +118,7 @@ def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, publi
         raise PublishError.other_step(asset.name, folder, published_upto)
 
 
-def _published(spark: SparkSession, folder: str) -> int:
+def _last_published_step(spark: SparkSession, folder: str) -> int:
     """The last published step; 0 if the folder records none, or if its record is incomplete."""
     text = _read(spark, folder, _MARK)
     return int(text) if text.isdecimal() else 0

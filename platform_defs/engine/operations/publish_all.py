@@ -45,7 +45,7 @@ class PublishAll:
     _upto: dict[str, int] = field(default_factory=dict, init=False)
     _published_at: dict[str, float] = field(default_factory=dict, init=False)
     _failed: dict[str, Failed] = field(default_factory=dict, init=False)
-    _made: SimpleQueue[tuple[str, Published | Failed | BaseException]] = field(default_factory=SimpleQueue, init=False)
+    _finished: SimpleQueue[tuple[str, Published | Failed | BaseException]] = field(default_factory=SimpleQueue, init=False)
     _is_ending: bool = field(default=False, init=False)
 
     def __enter__(self) -> "PublishAll":
@@ -65,7 +65,7 @@ class PublishAll:
         with self._lock:
             return dict(self._failed)
 
-    def changed(self, steps: Mapping[str, int]) -> None:
+    def note_steps(self, steps: Mapping[str, int]) -> None:
         """Publish tables that may have new steps: each at once, or as soon as its present publish or its wait has ended.
 
         Args:
@@ -97,7 +97,7 @@ class PublishAll:
                 self._start(name)
         return self._outcomes()
 
-    def rest(self) -> dict[str, Published]:
+    def publish_rest(self) -> dict[str, Published]:
         """Wait until every table is published, or waits for its next try; returns what was published since the last call."""
         while running := [*self._running.values()]:
             wait(running)
@@ -124,7 +124,7 @@ class PublishAll:
                 self._changed.add(name)
             else:
                 self._is_ending = True
-            self._made.put((name, outcome))
+            self._finished.put((name, outcome))
             del self._running[name]
             self._start(name)
 
@@ -132,7 +132,7 @@ class PublishAll:
         published = dict[str, Published]()
         while True:
             try:
-                name, outcome = self._made.get_nowait()
+                name, outcome = self._finished.get_nowait()
             except Empty:
                 return published
             if isinstance(outcome, BaseException):

@@ -126,7 +126,7 @@ def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream:
 
 def _check_kept(advance: Advance) -> None:
     """Raise if a table has results that cannot be computed again. Of one that was emptied, or has lost its progress, nothing is known."""
-    now = _stored(advance)
+    now = _stored_progress(advance)
     kept_days = advance.reading.kept_days(advance.asset) if now.seq else None
     if kept_days is not None and (now.complete_from is None or now.complete_from < kept_days.first):
         raise ProgressError.loses_results(advance.asset.name, str(day_of(kept_days.first)))
@@ -144,7 +144,7 @@ def _has_progress(advance: Advance) -> bool:
 def _check_sources(advance: Advance) -> None:
     """Raise if a table reads a source without rows in place of one from which it was computed."""
     reading, asset = advance.reading, advance.asset
-    former = [name for name in _stored(advance).inputs if name not in asset.inputs]
+    former = [name for name in _stored_progress(advance).inputs if name not in asset.inputs]
     without_rows = [
         upstream.name for upstream in reading.inputs_of(asset) if upstream.is_source and upstream.identity(reading.lake) is None
     ]
@@ -164,7 +164,7 @@ def empty_table(advance: Advance) -> None:
     """
     reading, asset = advance.reading, advance.asset
     with reading.lake.writer(asset.name):
-        progress_before, schema = _stored(advance), reading.lake.schema(results_table(asset))
+        progress_before, schema = _stored_progress(advance), reading.lake.schema(results_table(asset))
         if not progress_before.step:
             return
         if not schema.fields:  # the changelog was lost: it begins with the table's columns, and the first step writes its own
@@ -181,7 +181,7 @@ def empty_table(advance: Advance) -> None:
         advance.recover()
 
 
-def _stored(advance: Advance) -> Progress:
+def _stored_progress(advance: Advance) -> Progress:
     """A table's stored progress; if its commits no longer contain it, one whose step number is not below that of any commit."""
     lake, asset, current = advance.reading.lake, advance.asset, None
     try:

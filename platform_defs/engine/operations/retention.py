@@ -16,7 +16,7 @@ from operators.engine_columns import EVENT_TIME, SEQ
 from operators.errors import OperatorError, TidemarkError
 from operators.timing import DAY_MS, length_ms
 from platform_defs.engine.accounting.account import account
-from platform_defs.engine.accounting.retained_days import add, later_rows, start_of, sums_of_accounts
+from platform_defs.engine.accounting.retained_days import add_terms, later_rows, start_of, sums_of_accounts
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.oldest_change import final_before
 from platform_defs.engine.ingest.uncommitted import ATTEMPT
@@ -101,7 +101,7 @@ class _Limit:
 
     first: int
     upto: int
-    why: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class LogRetention:
             return None if earlier is None else Removal(kept_from=self._kept_from(earlier))
         try:
             limit = self._limit(length_ms(retention, "retention"), 0 if earlier is None else earlier.upto)
-            return self._planned(limit, earlier) or Removal(kept_from=self._kept_from(earlier), held_back=limit.why)
+            return self._plan_cut(limit, earlier) or Removal(kept_from=self._kept_from(earlier), held_back=limit.reason)
         except (_HeldBackError, ProgressError, LedgerError, OperatorError) as error:
             return Removal(kept_from=self._kept_from(earlier), held_back=str(error))
 
@@ -186,11 +186,11 @@ class LogRetention:
             if final is None:
                 raise _HeldBackError(f"results of {asset.name} may still change at any age")
             is_earlier = final < limit.first
-            reason = f"{asset.name} may still read rows of {day_of(final)}" if is_earlier else limit.why
+            reason = f"{asset.name} may still read rows of {day_of(final)}" if is_earlier else limit.reason
             limit = _Limit(min(limit.first, final), min(limit.upto, now.seq), reason)
-        return _Limit(limit.first // DAY_MS * DAY_MS, limit.upto, limit.why)
+        return _Limit(limit.first // DAY_MS * DAY_MS, limit.upto, limit.reason)
 
-    def _planned(self, limit: _Limit, earlier_cut: Cut | None) -> Removal | None:
+    def _plan_cut(self, limit: _Limit, earlier_cut: Cut | None) -> Removal | None:
         """The cut at a limit; None if it would remove no row."""
         margins = [margin(asset) for asset in self._readers]
         horizon = length_ms(self.contract.duplicate_horizon, "duplicate_horizon") if self.contract.unique_key else 0
@@ -222,7 +222,7 @@ class LogRetention:
             tables,
         )
         kept_from = str(day_of(max([limit.first, *[table.first for table in tables.values()]])))
-        return Removal(rows, kept_from, limit.why, cut)
+        return Removal(rows, kept_from, limit.reason, cut)
 
     def _batches(self, before: int, upto: int) -> list[tuple[int, int, int, int]]:
         """The batches with rows before a time: number, rows, first and last event time."""
@@ -256,7 +256,7 @@ class LogRetention:
         ]:
             raise _HeldBackError(f"the account of {asset.name} does not hold for {violations[0].side} on {violations[0].day}")
         sums = sums_of_accounts(accounts)
-        add(sums, later_rows(advance, first, limit.upto, start_of(advance, kept_days)), sign=-1)
+        add_terms(sums, later_rows(advance, first, limit.upto, start_of(advance, kept_days)), sign=-1)
         retained_days = [
             RetainedDay(side, str(day), {term: rows for term, rows in terms.items() if rows}) for (side, day), terms in sorted(sums.items())
         ]

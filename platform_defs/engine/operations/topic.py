@@ -65,7 +65,7 @@ class Topic:
             self._use = SharedAdmin(self._jvm, sink.client)
             self._admin = self._use.client
             try:
-                self._id, self._partitions = self._described(compacted)
+                self._id, self._partitions = self._describe_or_create(compacted)
             except BaseException:
                 self._use.close()
                 raise
@@ -118,7 +118,7 @@ class Topic:
         with Naming(self._sink.topic):
             return sum(self._ends("latest").values())
 
-    def _described(self, compacted: bool) -> tuple[str, int]:
+    def _describe_or_create(self, compacted: bool) -> tuple[str, int]:
         """The topic's id and its number of partitions; it is created if it does not exist and the sink gives its partitions."""
         description = described_topic(self._jvm, self._admin, self._sink.topic)
         if description is not None:

@@ -17,7 +17,7 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import StructType
 
 from operators.changelog import as_json
-from platform_defs.engine.formats.schema_registry import registering
+from platform_defs.engine.formats.schema_registry import schema_registrar
 from platform_defs.engine.operations.sink import Sink, SinkError
 
 Part = Literal["key", "value"]
@@ -65,7 +65,7 @@ class Encoding:
     @cached_property
     def _register(self) -> Callable[[str, str], int]:
         assert self.sink.registry is not None
-        return registering(self.sink.registry)
+        return schema_registrar(self.sink.registry)
 
     def _schema(self, part: Part, struct: StructType) -> str:
         """The Avro schema of a key or a value."""

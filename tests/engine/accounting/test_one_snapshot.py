@@ -87,7 +87,7 @@ def test_a_status_reads_one_snapshot_of_the_ledger(engine: Engine, make_engine: 
             other.advance(name)
 
     run_before_calls(monkeypatch, traced_rows, "_rows_in_results", act)
-    status = status_report.recounted(engine, engine.assets)
+    status = status_report.recounted_status(engine, engine.assets)
     assert status["ledger_head"] == 2
     assert all(asset["law"]["holds"] for asset in status["assets"].values())
     assert status["assets"]["pairs"]["accepted"] == {side: status["sources"][side]["accepted"] for side in "lr"} == {"l": 10, "r": 1}

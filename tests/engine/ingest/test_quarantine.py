@@ -187,7 +187,7 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt("by hand")
 
-    for owner, method in ((Lake, "update"), (Release, "_show")):
+    for owner, method in ((Lake, "update"), (Release, "_make_visible")):
         with monkeypatch.context() as patched:
             patched.setattr(owner, method, interrupt)
             with pytest.raises(KeyboardInterrupt, match="by hand"):

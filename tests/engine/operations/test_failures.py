@@ -103,7 +103,7 @@ def test_a_violated_law_is_the_failure_of_its_table_and_not_of_the_ingest(engine
         return []
 
     stream = StreamRun(engine, Recorder())
-    monkeypatch.setattr(AdvanceAll, "__call__", lambda _: stream._law.changed("pairs", Step(Progress(), Progress(step=1), 1)))
+    monkeypatch.setattr(AdvanceAll, "__call__", lambda _: stream._law.note_step("pairs", Step(Progress(), Progress(step=1), 1)))
     stream._law.most_saved_s = stream._law.share = 1e9
     monkeypatch.setattr(Accounts, "check", check)
     monkeypatch.setattr(Ingestion, "run", ingest)
