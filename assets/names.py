@@ -4,19 +4,19 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pyspark.sql.types import (
-    ArrayType,
     CalendarIntervalType,
     DataType,
     DayTimeIntervalType,
     MapType,
     NullType,
-    StructField,
     StructType,
     TimeType,
     UserDefinedType,
     VariantType,
     YearMonthIntervalType,
 )
+
+from operators.column_types import parts
 
 LONGEST_NAME, LONGEST_COLUMN, MOST_COLUMNS = 128, 255, 1_000
 RESERVED = frozenset({"events", "ledger", "quarantine", "landing", "changelog", "early", "verdicts", "kept_rows", "maintenance"})
@@ -68,26 +68,14 @@ def first_twice(names: Sequence[str]) -> str | None:
 
 def nested_fields(kind: DataType) -> Iterator[StructType]:
     """Every struct in a type, including the type itself."""
-    if isinstance(kind, StructType):
-        yield kind
-    for inner in _inner(kind):
-        yield from nested_fields(inner)
+    return (part for part in parts(kind) if isinstance(part, StructType))
 
 
 def is_stored(kind: DataType) -> bool:
     """Whether a Delta table can store values of a type."""
-    return not isinstance(kind, _NOT_STORED) and all(map(is_stored, _inner(kind)))
+    return not any(isinstance(part, _NOT_STORED) for part in parts(kind))
 
 
 def is_key(kind: DataType) -> bool:
     """Whether a join can compare values of a type."""
-    return not isinstance(kind, MapType | VariantType) and all(map(is_key, _inner(kind)))
-
-
-def _inner(kind: DataType) -> list[DataType]:
-    if isinstance(kind, ArrayType):
-        return [kind.elementType]
-    if isinstance(kind, MapType):
-        return [kind.keyType, kind.valueType]
-    fields: list[StructField] = kind.fields if isinstance(kind, StructType) else []
-    return [f.dataType for f in fields]
+    return not any(isinstance(part, MapType | VariantType) for part in parts(kind))

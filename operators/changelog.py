@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators.columns import check_free, check_present, comparable, has_map, same_rows, temporary
+from operators.column_types import has_map
+from operators.columns import check_free, check_present, comparable, same_rows, temporary
 from operators.engine_columns import plain
 from operators.errors import OperatorError
 

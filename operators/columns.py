@@ -7,6 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, IntegralType, MapType, StructType, TimestampType
 
+from operators.column_types import has_map
 from operators.errors import ColumnError
 
 TEMPORARY = "__tm_"
@@ -72,13 +73,6 @@ def balanced(columns: Sequence[Column], join: Callable[[Column, Column], Column]
         return columns[0] if columns else empty
     half = len(columns) // 2
     return join(balanced(columns[:half], join, empty), balanced(columns[half:], join, empty))
-
-
-def has_map(kind: DataType) -> bool:
-    """Whether a type is a map, or contains one."""
-    if isinstance(kind, ArrayType):
-        return has_map(kind.elementType)
-    return any(has_map(f.dataType) for f in kind.fields) if isinstance(kind, StructType) else isinstance(kind, MapType)
 
 
 def comparable(value: Column, kind: DataType) -> Column:

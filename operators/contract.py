@@ -234,7 +234,7 @@ class RunsAsQuery(Operator, Protocol):
         """Raise `StreamingError` if a query's results would differ from those of closed ranges."""
         ...
 
-    def query_mark(self, closed_to: int) -> int:
+    def query_watermark(self, closed_to: int) -> int:
         """Spark's watermark at which the query has emitted exactly the results with `final_at <= closed_to`; pairs it may emit before.
 
         Args:

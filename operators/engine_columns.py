@@ -6,8 +6,9 @@ the row) and `arrival` (the row's position in the batch). (`seq`, `arrival`) ide
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, AtomicType, DataType, StructType, VariantType
+from pyspark.sql.types import AtomicType
 
+from operators.column_types import can_be_ordered
 from operators.columns import temporary
 
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
@@ -44,14 +45,5 @@ def tie_breakers(rows: DataFrame) -> list[Column]:
     """
     if {SEQ, ARRIVAL} <= {*rows.columns}:
         return [F.col(SEQ), F.col(ARRIVAL)]
-    ordered = [f for f in rows.schema.fields if _can_be_ordered(f.dataType)]
+    ordered = [f for f in rows.schema.fields if can_be_ordered(f.dataType)]
     return [F.col(f"`{f.name}`") for f in sorted(ordered, key=lambda f: (f.name != EVENT_TIME, not isinstance(f.dataType, AtomicType)))]
-
-
-def _can_be_ordered(kind: DataType) -> bool:
-    """Whether Spark can order values of a type: it cannot if there is a map or a variant in it."""
-    if isinstance(kind, ArrayType):
-        return _can_be_ordered(kind.elementType)
-    if isinstance(kind, StructType):
-        return all(_can_be_ordered(field.dataType) for field in kind.fields)
-    return isinstance(kind, AtomicType) and not isinstance(kind, VariantType)

@@ -211,9 +211,9 @@ class WindowedAggregate(WindowedOperator):
                 why = f"over overlapping windows a step adds the sums of panes, and Spark the rows, so that a {sql!r} of doubles differs"
                 raise StreamingError.refused(name, why, f"write '{sql} + 0', for which a step adds the rows too")
 
-    def query_mark(self, closed_to: int) -> int:
+    def query_watermark(self, closed_to: int) -> int:
         """Spark's watermark at which the windows up to `closed_to` are final (see `RunsAsQuery`)."""
-        return engine_streams.mark_of_window(closed_to)
+        return engine_streams.watermark_of_windows(closed_to)
 
     def as_query(self, *frames: DataFrame) -> DataFrame:
         """The aggregation of a stream of the engine (see `RunsAsQuery`)."""

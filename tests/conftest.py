@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,8 @@ from tests.support.shared_jvm import session_of_the_tests, shared_jvm
 for _size in ("COLUMNS", "LINES"):  # readline sets them for the processes of pytest-xdist, and the command line would keep that width
     os.environ.pop(_size, None)
 
+hypothesis.settings.register_profile("without deadline", deadline=None)
+hypothesis.settings.load_profile("without deadline")  # a busy machine takes long for some examples
 SHARED = pytest.StashKey[ExitStack]()
 WITHOUT_SPARK = re.compile(r"not \(?spark\b")
 """The marks of a run that needs no JVM."""

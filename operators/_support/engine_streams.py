@@ -18,11 +18,12 @@ Spark's watermark is never below 1970, and the bounds of a join are exact up to 
 """
 
 from datetime import timedelta
-from typing import Any, cast
+from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.lateness import Lateness
 from operators._support.spark_streaming import DELAY, check_kind
 from operators.timing import Interval, timestamp
 
@@ -44,19 +45,31 @@ def window_time(end: Column, name: str) -> Column:
     return timestamp(end).alias(name, metadata={DELAY: 0})
 
 
-def mark_of_window(watermark: int) -> int:
+def watermark_of_windows(watermark: int) -> int:
     """Spark's watermark for the engine's; both in epoch ms."""
     return watermark + 1
+
+
+class _Join(Protocol):
+    """The parameters of an interval join that decide whether Spark's join of streams has the same results."""
+
+    @property
+    def how(self) -> str: ...
+
+    @property
+    def lateness(self) -> Lateness: ...
+
+    @property
+    def late_rows(self) -> str: ...
 
 
 class JoinedByQuery:
     """The part of `RunsAsQuery` of an interval join that does not read rows."""
 
-    def check_query(self) -> None:
+    def check_query(self: _Join) -> None:
         """Raise `StreamingError` for the kinds and parameters that Spark's join of streams does not have."""
-        join = cast(Any, self)
-        check_kind(join.how, allowed_lateness=join.lateness.ms, late_rows=join.late_rows == "join" and "join")
+        check_kind(self.how, allowed_lateness=self.lateness.ms, late_rows=self.late_rows == "join" and "join")
 
-    def query_mark(self, closed_to: int) -> int:
+    def query_watermark(self, closed_to: int) -> int:
         """Spark's watermark at which the results up to `closed_to` are final; both in epoch ms."""
         return 2 * closed_to - 1

@@ -24,8 +24,8 @@ def watermark_if_late(frame: DataFrame, at: Column, lateness: Lateness) -> Colum
     """
     if WATERMARK not in frame.columns:
         return F.lit(_ON_TIME)
-    mark = millis(F.col(WATERMARK)) - lateness.ms
-    return F.when(at < mark, mark).otherwise(F.lit(_ON_TIME))
+    watermark = millis(F.col(WATERMARK)) - lateness.ms
+    return F.when(at < watermark, watermark).otherwise(F.lit(_ON_TIME))
 
 
 def are_joined(left_at: Column, right_at: Column, left_watermark: Column, right_watermark: Column, interval: Interval) -> Column:

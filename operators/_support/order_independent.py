@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 from operators._support import moments
 from operators._support.exact_sums import exact_sum
 from operators._support.sql_tokens import Call, calls_of, tokens_of, without_comments
-from operators.columns import has_map
+from operators.column_types import has_map
 
 _SUMS, _AVERAGES = frozenset({"sum", "try_sum"}), frozenset({"avg", "mean", "try_avg"})
 _CHOICES = frozenset({"min_by", "max_by"})

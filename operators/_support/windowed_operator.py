@@ -111,8 +111,8 @@ class WindowedOperator:
         """
         if self.purging is None:
             return self._finality(frames)
-        marks = [WATERMARK for frame in frames[:1] if WATERMARK in frame.columns]
-        found = self._finality(frames, *marks)
+        with_watermark = [WATERMARK for frame in frames[:1] if WATERMARK in frame.columns]
+        found = self._finality(frames, *with_watermark)
         at = F.greatest(FINALIZED_AT, timestamp(reached_at(found, F.col(EVENT_TIME))))
         return found.withColumn(FINALIZED_AT, F.when(F.col(FINALIZED_AT).isNotNull(), at)).drop(WATERMARK)
 

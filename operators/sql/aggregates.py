@@ -27,19 +27,19 @@ def is_aggregate(tree: Tree) -> bool:
 
 def _aggregates_in(tree: Tree) -> list[Tree]:
     """The aggregates of an expression, without those of OVER clauses; the outermost of each."""
-    found: list[Tree] = []
+    aggregates: list[Tree] = []
 
     def visit(node: Any) -> None:
         if isinstance(node, exp.Window | exp.Query):
             return
         if isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup) and not isinstance(node, GROUPING):
-            found.append(node)
+            aggregates.append(node)
             return
         for child in node.iter_expressions():
             visit(child)
 
     visit(tree)
-    return found
+    return aggregates
 
 
 @dataclass
@@ -105,8 +105,8 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     items = [_item(plan, one, bool(bounds)) for one in listed]
     having = _having(plan, tree.args.get("having"), bool(bounds))
     rows = _rows(plan, windowed)
-    made = _windowed(plan, windowed, cast(AnyWindow, windows), rows) if bounds else _of_stream(plan, rows)
-    return select(made, numbered(items), having)
+    results = _windowed(plan, windowed, cast(AnyWindow, windows), rows) if bounds else _of_stream(plan, rows)
+    return select(results, numbered(items), having)
 
 
 def _named_sets(plan: _Plan, sets: Sequence[Sequence[Tree]], bounds: Sequence[Tree]) -> tuple[tuple[str, ...], ...]:
@@ -133,12 +133,12 @@ def _window_column(scope: Scope, tree: Tree, windows: AnyWindow | None) -> str |
 
 
 def _check_bounds(scope: Scope, bounds: Sequence[Tree], windowed: Windowed | None, windows: AnyWindow | None) -> None:
-    found = {_window_column(scope, one, windows) for one in bounds}
-    if (found or windowed) and not {WINDOW_START, WINDOW_END} <= found:
-        missing = [c for c in (WINDOW_START, WINDOW_END) if c not in found]
+    columns = {_window_column(scope, one, windows) for one in bounds}
+    if (columns or windowed) and not {WINDOW_START, WINDOW_END} <= columns:
+        missing = [c for c in (WINDOW_START, WINDOW_END) if c not in columns]
         why = "a result of rows in windows is final when its window ends"
         raise SqlError.refused(f"an aggregate of windows without {' and '.join(missing)}", why, "GROUP BY window_start, window_end, ...")
-    if found and windowed is None and not isinstance(windows, Tumbling):
+    if columns and windowed is None and not isinstance(windows, Tumbling):
         way_out = "use a windowing function over the results, with DESCRIPTOR(window_time)"
         raise SqlError.refused(
             "an aggregate of overlapping windows' results by the same windows", "their times are in several windows", way_out
@@ -189,9 +189,9 @@ def _computed(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:
             return grouping(node, [_key_of(plan, key) for key in node.expressions], tuple(plan.keys.values()), plan.sets)
         if id(node) in inner:
             return exp.column(exp.to_identifier(plan.aggregate(node, f"value_{len(plan.aggregates)}"), quoted=True))
-        found = _of_key(plan, node, in_windows)
-        if found is not None:
-            return exp.column(exp.to_identifier(found, quoted=not found.isidentifier()))
+        key = _of_key(plan, node, in_windows)
+        if key is not None:
+            return exp.column(exp.to_identifier(key, quoted=not key.isidentifier()))
         if isinstance(node, exp.Column):
             raise _not_grouped(node, in_windows)
         return node

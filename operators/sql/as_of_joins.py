@@ -11,7 +11,7 @@ from operators.sql.dialect import Tree, spark
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import PRESERVED, Conditions
 from operators.sql.join_names import JoinNames
-from operators.sql.joins import Wanted, check_key, read_later
+from operators.sql.joins import ReadColumns, check_key, read_later
 from operators.sql.relations import Apply, Item, Windowed, select
 from operators.sql.scope import Scope
 
@@ -20,26 +20,26 @@ _FILTERED = "right"
 """Conditions on the right side are handled as in a right join: not before the join, because they do not decide which version is valid."""
 
 
-def as_of_join(found: Conditions, how: str, at: Tree, wanted: Wanted) -> Scope:
+def as_of_join(conditions: Conditions, how: str, at: Tree, read: ReadColumns) -> Scope:
     """The rows of the left side, each with a version of its key.
 
     Args:
-        found: the conditions of ON.
+        conditions: those of ON.
         how: which left rows are kept.
         at: the time of the version.
-        wanted: the columns that the query reads later.
+        read: the columns that the query reads later.
 
     Raises:
         SqlError: the time is not that of the left row, or a condition has no place in the operator.
         OperatorError: the operator refuses a parameter.
     """
-    check_key(found)
-    _check(found, how)
-    left, right = found.sides
+    check_key(conditions)
+    _check(conditions, how)
+    left, right = conditions.sides
     by_arrival = left.is_arrival(at)
-    wanted = read_later(found, _FILTERED, wanted)
+    read = read_later(conditions, _FILTERED, read)
     preserved = PRESERVED.get(how, (0,))
-    names = JoinNames.of(found, _FILTERED, wanted.columns, wanted.names, preserved, _RESERVED, {})
+    names = JoinNames.of(conditions, _FILTERED, read.columns, read.names, preserved, _RESERVED, {})
     left_time = _arrival_time(left) if by_arrival else _time(left, at)
     operator = AsOfJoin(
         on=names.keys,
@@ -48,23 +48,23 @@ def as_of_join(found: Conditions, how: str, at: Tree, wanted: Wanted) -> Scope:
         left_time=names.time(0, left_time) if left_time in left.relation.columns else EVENT_TIME,
         right_time=EVENT_TIME if by_arrival else names.time(1, _version_time(right)),
     )
-    sides = names.side(0, left.condition(found.of_side[0])), names.side(1, None)
+    sides = names.side(0, left.condition(conditions.of_side[0])), names.side(1, None)
     columns = operator.result_columns(sides[0].columns, sides[1].columns)
-    made = Apply(operator, sides, columns, (*[t for t in [operator.left_time] if t in columns], RESULT_TIME))
-    where = names.residual(found, _FILTERED)
-    rows = made if where is None else select(made, [Item.of_column(c) for c in columns], where)
+    joined = Apply(operator, sides, columns, (*[t for t in [operator.left_time] if t in columns], RESULT_TIME))
+    where = names.residual(conditions, _FILTERED)
+    rows = joined if where is None else select(joined, [Item.of_column(c) for c in columns], where)
     return Scope(rows, names.tables(how))
 
 
-def _check(found: Conditions, how: str) -> None:
-    if any(isinstance(side.relation, Windowed) for side in found.sides):
+def _check(conditions: Conditions, how: str) -> None:
+    if any(isinstance(side.relation, Windowed) for side in conditions.sides):
         raise SqlError.refused("FOR SYSTEM_TIME AS OF with windows", "versions have no windows", "aggregate the windows of the result")
-    if found.lower is not None or found.upper is not None:
+    if conditions.lower is not None or conditions.upper is not None:
         why = "the version is that of the left row's time, however old it is"
         way_out = "leave them out, or use `max_age` in YAML or Python"
         raise SqlError.refused("bounds of the times beside FOR SYSTEM_TIME AS OF", why, way_out)
-    if how != "inner" and (found.others or found.of_side[0] or found.of_side[1]):
-        extra = [*found.others, *found.of_side[0], *found.of_side[1]][0]
+    if how != "inner" and (conditions.others or conditions.of_side[0] or conditions.of_side[1]):
+        extra = [*conditions.others, *conditions.of_side[0], *conditions.of_side[1]][0]
         why = "an outer join with a version has equalities only"
         raise SqlError.refused(f"the condition {spark(extra)}", why, "write it in WHERE of an outer query, or use JOIN")
 

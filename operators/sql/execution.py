@@ -86,7 +86,7 @@ def evaluate(relation: Relation, frames: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _selected(relation: Select, rows: DataFrame) -> DataFrame:
-    kept = rows if relation.where is None else rows.where(relation.where)
-    added = [c for c in rows.columns if (c in (SEQ, ARRIVAL) or c.startswith(TEMPORARY)) and c not in relation.columns]
+    filtered = rows if relation.where is None else rows.where(relation.where)
+    engine_columns = [c for c in rows.columns if (c in (SEQ, ARRIVAL) or c.startswith(TEMPORARY)) and c not in relation.columns]
     items = [F.expr(item.sql).alias(item.name) for item in relation.items]
-    return kept.select(*items, *added)
+    return filtered.select(*items, *engine_columns)

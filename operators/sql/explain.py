@@ -75,12 +75,12 @@ def described(value: Any) -> str:
     """A specification with the parameters that differ from their defaults."""
     if not dataclasses.is_dataclass(value):
         return repr(value)
-    given = [
+    parameters = [
         f"{f.name}={described(getattr(value, f.name))}"
         for f in dataclasses.fields(value)
         if f.default is dataclasses.MISSING or getattr(value, f.name) != f.default
     ]
-    return f"{type(value).__name__}({', '.join(given)})"
+    return f"{type(value).__name__}({', '.join(parameters)})"
 
 
 def _facts(operator: Operator) -> Iterator[str]:
@@ -90,20 +90,21 @@ def _facts(operator: Operator) -> Iterator[str]:
         lookbacks = [reads.lookback_of(which) for which in range(len(operator.inputs))]
         each = [f"{name} {'all of it' if ms is None else words(ms)}" for name, ms in zip(operator.inputs, lookbacks, strict=True)]
         yield f"reads: the rows of each closed range, and before it, by input: {', '.join(each)}"
-        whole = [name for name, ms in zip(operator.inputs, lookbacks, strict=True) if ms is None]
+        unbounded = [name for name, ms in zip(operator.inputs, lookbacks, strict=True) if ms is None]
         longest = words(max(ms for ms in lookbacks if ms is not None) + reads.lateness)
-        beside = f", and {' and '.join(whole)} whole: it grows with the number of versions" if whole else ", however many keys there are"
+        grows = f", and {' and '.join(unbounded)} whole: it grows with the number of versions"
+        beside = grows if unbounded else ", however many keys there are"
         yield f"state: none is kept; a step reads at most {longest} before the watermark again{beside}"
     elif isinstance(reads, NewRows):
         yield "reads: the new rows of each input"
-        yield f"state: {_kept(operator)}"
+        yield f"state: {_state(operator)}"
     elif isinstance(reads, ByKey):
         yield f"reads: every row of the same {', '.join(reads.key) or 'input'} as a new row"
         ttl = f" that had a row in the last {words(reads.ttl)}" if reads.ttl else ""
-        yield f"state: {_kept(operator)}; a step reads the keys of its new rows{ttl} again"
+        yield f"state: {_state(operator)}; a step reads the keys of its new rows{ttl} again"
 
 
-def _kept(operator: Operator) -> str:
+def _state(operator: Operator) -> str:
     emits: Emits = operator.emits
     if isinstance(operator, TopN):
         each = f"each {', '.join(operator.partition)}" if operator.partition else "the one partition"

@@ -32,11 +32,11 @@ def groups_of(tree: Tree) -> tuple[list[Tree], list[list[Tree]] | None]:
             raise SqlError.refused(f"GROUP BY {one.this}(...)", "it is the old form of a window, which Flink has deprecated", way_out)
     clauses = [*_sets(group, tree.expressions)]
     sets = [[column for part in chosen for column in part] for chosen in product(*clauses)]
-    found: list[Tree] = []
+    columns: list[Tree] = []
     for column in (column for one in sets for column in one):
-        found += [] if column in found else [column]
+        columns += [] if column in columns else [column]
     has_sets = any(isinstance(one, _SETS) for one in group.expressions) or any(group.args.get(name) for name in _CLAUSES)
-    return found, [_distinct(one) for one in sets] if has_sets else None
+    return columns, [_distinct(one) for one in sets] if has_sets else None
 
 
 _CLAUSES = ("grouping_sets", "cube", "rollup")
@@ -56,7 +56,7 @@ def _sets(group: Tree, listed: Sequence[Tree]) -> Iterator[list[list[Tree]]]:
 def _expanded(clause: Tree) -> list[list[Tree]]:
     """The sets of GROUPING SETS, CUBE or ROLLUP."""
     if isinstance(clause, exp.GroupingSets):
-        return [found for one in clause.expressions for found in (_expanded(one) if isinstance(one, _SETS) else [_columns(one)])]
+        return [columns for one in clause.expressions for columns in (_expanded(one) if isinstance(one, _SETS) else [_columns(one)])]
     parts, last = [_columns(one) for one in clause.expressions], len(clause.expressions)
     if isinstance(clause, exp.Rollup):
         chosen = [parts[:number] for number in range(last, -1, -1)]

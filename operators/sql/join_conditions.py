@@ -169,7 +169,7 @@ def _tighter(known: Bound | None, new: Bound, sign: int) -> Bound:
 
 def sort_conditions(left: Scope, right: Scope, conditions: Sequence[Tree]) -> Conditions:
     """The conditions of a join by their role. Equal windows are read first, because a join in windows has no bounds of the times."""
-    found = Conditions((left, right))
+    by_role = Conditions((left, right))
     for one in sorted(conditions, key=lambda c: not any(column.name in (WINDOW_START, WINDOW_END) for column in c.find_all(exp.Column))):
-        found.add(one)
-    return found
+        by_role.add(one)
+    return by_role

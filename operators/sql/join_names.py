@@ -23,7 +23,7 @@ class JoinNames:
         reserved: names that no column may have.
         keys: the names of the key columns.
         values: for each side, its columns before the join: the value by name.
-        seen: for each side, by the table's alias and the column's name in the query, its value in the result.
+        visible: for each side, by the table's alias and the column's name in the query, its value in the result.
     """
 
     sides: tuple[Scope, Scope]
@@ -31,12 +31,12 @@ class JoinNames:
     reserved: Sequence[str]
     keys: tuple[str, ...] = ()
     values: tuple[dict[str, Item], dict[str, Item]] = field(default_factory=lambda: ({}, {}))
-    seen: tuple[dict[str, dict[str, Item]], dict[str, dict[str, Item]]] = field(default_factory=lambda: ({}, {}))
+    visible: tuple[dict[str, dict[str, Item]], dict[str, dict[str, Item]]] = field(default_factory=lambda: ({}, {}))
 
     @classmethod
     def of(
         cls,
-        found: Conditions,
+        conditions: Conditions,
         how: str,
         columns: Sequence[Tree] | None,
         names: Sequence[tuple[Tree, str]],
@@ -47,7 +47,7 @@ class JoinNames:
         """The names of a join.
 
         Args:
-            found: the conditions of the join.
+            conditions: those of the join.
             how: which rows are kept.
             columns: the columns that the query reads; None for all.
             names: for columns of the SELECT list, the names that it gives them.
@@ -55,15 +55,15 @@ class JoinNames:
             reserved: names that no column may have.
             key_names: by the number of a key, the name that the SELECT list gives to COALESCE of its two sides.
         """
-        made = cls(found.sides, preserved, reserved)
-        given = [made._given(names, which) for which in (0, 1)]
-        made._name_keys(found, given, key_names)
-        extra = [c for tree in made._residual(found, how) for c in tree.find_all(exp.Column)]
+        join_names = cls(conditions.sides, preserved, reserved)
+        select_names = [join_names._select_names(names, which) for which in (0, 1)]
+        join_names._name_keys(conditions, select_names, key_names)
+        extra = [c for tree in join_names._residual(conditions, how) for c in tree.find_all(exp.Column)]
         for which in (0, 1):
             is_hidden = which == 1 and how in ("semi", "anti")
-            for alias, column in made._wanted(which, extra if is_hidden else None if columns is None else [*columns, *extra]):
-                made._name(which, alias, column, given[which].get((alias, column)))
-        return made
+            for alias, column in join_names._read_columns(which, extra if is_hidden else None if columns is None else [*columns, *extra]):
+                join_names._name(which, alias, column, select_names[which].get((alias, column)))
+        return join_names
 
     def time(self, which: int, column: str) -> str:
         """The name of a side's time before the join."""
@@ -80,30 +80,30 @@ class JoinNames:
         of = relation.of if isinstance(relation, Windowed) else relation
         return select(of, [replace(item, name=name) for name, item in self.values[which].items()], where, ())
 
-    def residual(self, found: Conditions, how: str) -> str | None:
+    def residual(self, conditions: Conditions, how: str) -> str | None:
         """The extra join condition: all that is neither a key nor a bound, nor filters a side before the join."""
-        left, right = self.seen
-        return Scope(self.sides[0].relation, {**left, **right}).condition(self._residual(found, how))
+        left, right = self.visible
+        return Scope(self.sides[0].relation, {**left, **right}).condition(self._residual(conditions, how))
 
     @staticmethod
-    def _residual(found: Conditions, how: str) -> list[Tree]:
-        return [*found.others, *(tree for which in KEEPS[how] for tree in found.of_side[which])]
+    def _residual(conditions: Conditions, how: str) -> list[Tree]:
+        return [*conditions.others, *(tree for which in KEEPS[how] for tree in conditions.of_side[which])]
 
     def tables(self, how: str) -> dict[str, Mapping[str, Item]]:
         """The columns that the query sees, by table."""
-        return {**self.seen[0]} if how in ("semi", "anti") else {**self.seen[0], **self.seen[1]}
+        return {**self.visible[0]} if how in ("semi", "anti") else {**self.visible[0], **self.visible[1]}
 
-    def _given(self, names: Sequence[tuple[Tree, str]], which: int) -> dict[tuple[str, str], str]:
+    def _select_names(self, names: Sequence[tuple[Tree, str]], which: int) -> dict[tuple[str, str], str]:
         """The names that the SELECT list gives to a side's columns: each name and each column once."""
-        found: dict[tuple[str, str], str] = {}
+        select_names: dict[tuple[str, str], str] = {}
         for tree, name in names:
             for alias, columns in self.sides[which].tables.items():
                 column = find(tree.name, columns) if not tree.table or tree.table == alias else None
-                if column is not None and (alias, column) not in found and name.lower() not in map(str.lower, self.reserved):
-                    found[alias, column] = name
-        return found
+                if column is not None and (alias, column) not in select_names and name.lower() not in map(str.lower, self.reserved):
+                    select_names[alias, column] = name
+        return select_names
 
-    def _wanted(self, which: int, columns: Sequence[Tree] | None) -> list[tuple[str, str]]:
+    def _read_columns(self, which: int, columns: Sequence[Tree] | None) -> list[tuple[str, str]]:
         """The columns of a side that the query reads, by table and name."""
         known = [(alias, name) for alias, names in self.sides[which].tables.items() for name in names]
         if columns is None:
@@ -113,40 +113,43 @@ class JoinNames:
         }
         return [one for one in known if one in read]
 
-    def _name_keys(self, found: Conditions, given: Sequence[Mapping[tuple[str, str], str]], key_names: Mapping[int, str]) -> None:
+    def _name_keys(
+        self, conditions: Conditions, select_names: Sequence[Mapping[tuple[str, str], str]], key_names: Mapping[int, str]
+    ) -> None:
         """Name the key columns: as the SELECT list names them, or as on the left side."""
-        for number, pair in enumerate(found.keys):
-            names = [key_names.get(number), *(self._key_name(which, pair[which], given[which]) for which in self.preserved)]
+        for number, pair in enumerate(conditions.keys):
+            names = [key_names.get(number), *(self._key_name(which, pair[which], select_names[which]) for which in self.preserved)]
             own = pair[0].column or f"key_{number}"
-            if own in (*given[0].values(), *given[1].values()):  # the value of one side, which is null in rows without that side
+            # a column of that name has the value of one side, which is null in rows without that side
+            if own in (*select_names[0].values(), *select_names[1].values()):
                 own = f"key_{own}"
-            wanted = next((name for name in names if name), own)
-            name = free(wanted, [*self.reserved, *self.keys])
+            preferred = next((name for name in names if name), own)
+            name = free(preferred, [*self.reserved, *self.keys])
             self.keys = (*self.keys, name)
             for which in (0, 1):
                 self.values[which][name] = replace(pair[which], name=name)
 
-    def _key_name(self, which: int, item: Item, given: Mapping[tuple[str, str], str]) -> str | None:
-        return next((name for (alias, column), name in given.items() if self._value(which, alias, column).sql == item.sql), None)
+    def _key_name(self, which: int, item: Item, select_names: Mapping[tuple[str, str], str]) -> str | None:
+        return next((name for (alias, column), name in select_names.items() if self._value(which, alias, column).sql == item.sql), None)
 
     def _value(self, which: int, alias: str, column: str) -> Item:
         return self.sides[which].tables[alias][column]
 
-    def _name(self, which: int, alias: str, column: str, wanted: str | None) -> None:
+    def _name(self, which: int, alias: str, column: str, preferred: str | None) -> None:
         """Name a column that the query reads, and note where it is found in the result."""
-        item, seen = self._value(which, alias, column), self.seen[which].setdefault(alias, {})
+        item, visible = self._value(which, alias, column), self.visible[which].setdefault(alias, {})
         if isinstance(self.sides[which].relation, Windowed) and item.column in WINDOW_COLUMNS:
-            seen[column] = self._window(which, item.column)
+            visible[column] = self._window(which, item.column)
             return
         if which in self.preserved:
             for key in self.keys:
-                if self.values[which][key].sql == item.sql and wanted in (None, key):
-                    seen[column] = Item.of_column(key, column)
+                if self.values[which][key].sql == item.sql and preferred in (None, key):
+                    visible[column] = Item.of_column(key, column)
                     return
         known = next((name for name, value in self.values[which].items() if value.sql == item.sql and name not in self.keys), None)
-        name = known or self._free(wanted or column)
+        name = known or self._free(preferred or column)
         self.values[which][name] = replace(item, name=name)
-        seen[column] = Item.of_column(name, column)
+        visible[column] = Item.of_column(name, column)
 
     def _window(self, which: int, column: str | None) -> Item:
         """A column of a side's window in the result: null if the result has no row of that side."""

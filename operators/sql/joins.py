@@ -23,7 +23,7 @@ _AT_ONCE = Bound(0, is_open=False)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadColumns:
     """The columns that the rest of a query reads.
 
     Args:
@@ -38,69 +38,69 @@ class Wanted:
     coalesced: tuple[tuple[frozenset[str], int | str, str], ...] = ()
 
 
-def join(found: Conditions, how: How, wanted: Wanted) -> Scope:
+def join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
     """The rows of a join.
 
     Raises:
         SqlError: the join has no key, or its state would have no bound.
         OperatorError: the operator refuses a parameter.
     """
-    check_key(found)
-    wanted = read_later(found, how, wanted)
-    if found.are_windowed != any(isinstance(side.relation, Windowed) for side in found.sides):
+    check_key(conditions)
+    read = read_later(conditions, how, read)
+    if conditions.are_windowed != any(isinstance(side.relation, Windowed) for side in conditions.sides):
         why = "rows in windows are joined with rows in the same windows"
         raise SqlError.refused("a join of windows with rows without windows", why, "use the windowing function on both sides")
-    if found.are_windowed:
-        return _window_join(found, how, wanted)
-    _check_bounds(found)
-    return _interval_join(found, how, wanted)
+    if conditions.are_windowed:
+        return _window_join(conditions, how, read)
+    _check_bounds(conditions)
+    return _interval_join(conditions, how, read)
 
 
-def read_later(found: Conditions, how: How, wanted: Wanted) -> Wanted:
+def read_later(conditions: Conditions, how: How, read: ReadColumns) -> ReadColumns:
     """The columns that are read from the join's result; COALESCE of a key's two sides is the key in the result."""
-    if wanted.columns is None:
-        return wanted
+    if read.columns is None:
+        return read
     coalesced: dict[frozenset[str], tuple[int | str, str]] = {}
     columns: list[Tree] = []
-    pushed = [tree for which in (0, 1) if which not in KEEPS[how] for tree in found.of_side[which]]
-    used = found.used | {id(column) for tree in pushed for column in tree.find_all(exp.Column)}
-    for column in (c for c in wanted.columns if id(c) not in used):
+    pushed = [tree for which in (0, 1) if which not in KEEPS[how] for tree in conditions.of_side[which]]
+    used = conditions.used | {id(column) for tree in pushed for column in tree.find_all(exp.Column)}
+    for column in (c for c in read.columns if id(c) not in used):
         parent: Tree = column.parent
         texts = texts_of_coalesce(parent)
-        key = None if texts is None else _key_of(found, parent)
+        key = None if texts is None else _key_of(conditions, parent)
         if texts is None or key is None:
             columns.append(column)
         else:
             coalesced[texts] = key, parent.parent.alias if isinstance(parent.parent, exp.Alias) else ""
-    return replace(wanted, columns=tuple(columns), coalesced=tuple((texts, *key) for texts, key in coalesced.items()))
+    return replace(read, columns=tuple(columns), coalesced=tuple((texts, *key) for texts, key in coalesced.items()))
 
 
-def _key_of(found: Conditions, tree: Tree) -> int | str | None:
+def _key_of(conditions: Conditions, tree: Tree) -> int | str | None:
     """The number of the key of which a COALESCE has both sides, or the column of the window; None for anything else."""
     columns = [tree.this, *tree.expressions]
-    if not all(any(side.has(c) for side in found.sides) for c in columns) or found.sides_of(tree) != {0, 1}:
+    if not all(any(side.has(c) for side in conditions.sides) for c in columns) or conditions.sides_of(tree) != {0, 1}:
         return None
-    left, right = sorted(columns, key=found.side_of)
-    items = found.sides[0].resolve(left), found.sides[1].resolve(right)
-    if found.are_windowed and items[0].column == items[1].column and items[0].column in found.windows:
+    left, right = sorted(columns, key=conditions.side_of)
+    items = conditions.sides[0].resolve(left), conditions.sides[1].resolve(right)
+    if conditions.are_windowed and items[0].column == items[1].column and items[0].column in conditions.windows:
         return items[0].column
-    return next((n for n, pair in enumerate(found.keys) if (pair[0].sql, pair[1].sql) == (items[0].sql, items[1].sql)), None)
+    return next((n for n, pair in enumerate(conditions.keys) if (pair[0].sql, pair[1].sql) == (items[0].sql, items[1].sql)), None)
 
 
-def _scope(apply: Apply, names: JoinNames, how: How, wanted: Wanted) -> Scope:
+def _scope(apply: Apply, names: JoinNames, how: How, read: ReadColumns) -> Scope:
     """The rows of a join with the names of the query."""
-    keys = {texts: names.keys[key] if isinstance(key, int) else key for texts, key, _ in wanted.coalesced}
+    keys = {texts: names.keys[key] if isinstance(key, int) else key for texts, key, _ in read.coalesced}
     return Scope(apply, names.tables(how), coalesced={texts: Item.of_column(column) for texts, column in keys.items()})
 
 
-def _names(found: Conditions, how: How, wanted: Wanted, reserved: Sequence[str]) -> JoinNames:
-    given = {key: name for _, key, name in wanted.coalesced if isinstance(key, int) and name}
-    return JoinNames.of(found, how, wanted.columns, wanted.names, PRESERVED[how], reserved, given)
+def _names(conditions: Conditions, how: How, read: ReadColumns, reserved: Sequence[str]) -> JoinNames:
+    key_names = {key: name for _, key, name in read.coalesced if isinstance(key, int) and name}
+    return JoinNames.of(conditions, how, read.columns, read.names, PRESERVED[how], reserved, key_names)
 
 
-def check_key(found: Conditions) -> None:
+def check_key(conditions: Conditions) -> None:
     """Raise `SqlError` unless there is an equality of the two sides, besides those of windows."""
-    if not [pair for pair in found.keys if not _is_window_pair(pair)]:
+    if not [pair for pair in conditions.keys if not _is_window_pair(pair)]:
         why = "every row would be compared with every other"
         raise SqlError.refused(
             "a join without an equality of the two sides", why, "add ON a.key = b.key; for no key, a constant of both sides"
@@ -111,36 +111,37 @@ def _is_window_pair(pair: tuple[Item, Item]) -> bool:
     return pair[0].column == pair[1].column and pair[0].column in (WINDOW_START, WINDOW_END)
 
 
-def _check_bounds(found: Conditions) -> None:
-    left, right = (side.relation for side in found.sides)
-    if windows_of(left) and windows_of(right) and found.lower is None and found.upper is None:
-        pairs = {pair[0].column for pair in found.keys if _is_window_pair(pair)}
+def _check_bounds(conditions: Conditions) -> None:
+    left, right = (side.relation for side in conditions.sides)
+    if windows_of(left) and windows_of(right) and conditions.lower is None and conditions.upper is None:
+        pairs = {pair[0].column for pair in conditions.keys if _is_window_pair(pair)}
         if {WINDOW_START, WINDOW_END} <= pairs:
-            timed = [with_result_time(side.relation) for side in found.sides]
-            sides = [Scope(relation, side.tables) for (relation, _), side in zip(timed, found.sides, strict=True)]
-            found.sides, found.times = (sides[0], sides[1]), (timed[0][1], timed[1][1])
-            found.lower = found.upper = _AT_ONCE
+            timed = [with_result_time(side.relation) for side in conditions.sides]
+            sides = [Scope(relation, side.tables) for (relation, _), side in zip(timed, conditions.sides, strict=True)]
+            conditions.sides, conditions.times = (sides[0], sides[1]), (timed[0][1], timed[1][1])
+            conditions.lower = conditions.upper = _AT_ONCE
             return
     for which, relation in enumerate((left, right)):
         if not relation.times:
             side = ("left", "right")[which]
             way_out = "declare WATERMARK FOR in CREATE TABLE, or join a table of final results"
             raise SqlError.refused(f"a join whose {side} side has no event time", "the join could never forget a row", way_out)
-    if found.lower is None or found.upper is None:
-        missing = "bounds of the times" if found.lower is found.upper else "a lower bound" if found.lower is None else "an upper bound"
+    lower, upper = conditions.lower, conditions.upper
+    if lower is None or upper is None:
+        missing = "bounds of the times" if lower is upper else "a lower bound" if lower is None else "an upper bound"
         why = "a regular join keeps every row of both sides forever"
         way_out = "bound one event time by the other, as in a.ts BETWEEN b.ts - INTERVAL '4' HOUR AND b.ts, or join both sides in windows"
         raise SqlError.refused(f"a join without {missing}", why, way_out)
 
 
-def _interval_join(found: Conditions, how: How, wanted: Wanted) -> Scope:
-    lower, upper, times = found.lower, found.upper, found.times
+def _interval_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
+    lower, upper, times = conditions.lower, conditions.upper, conditions.times
     assert lower is not None
     assert upper is not None
     assert times is not None
-    names = _names(found, how, wanted, (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME))
+    names = _names(conditions, how, read, (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME))
     left_time, right_time = (names.time(which, times[which]) for which in (0, 1))
-    residual = names.residual(found, how)
+    residual = names.residual(conditions, how)
     operator = IntervalJoin(
         on=names.keys,
         lower=words(lower.ms),
@@ -152,14 +153,14 @@ def _interval_join(found: Conditions, how: How, wanted: Wanted) -> Scope:
         left_time=left_time,
         right_time=right_time,
     )
-    sides = tuple(names.side(which, _pushed(found, how, which)) for which in (0, 1))
+    sides = tuple(names.side(which, _pushed(conditions, how, which)) for which in (0, 1))
     columns = _columns(operator, sides)
-    return _scope(Apply(operator, sides, columns, (*_kept((left_time, right_time), columns), RESULT_TIME)), names, how, wanted)
+    return _scope(Apply(operator, sides, columns, (*_in_result((left_time, right_time), columns), RESULT_TIME)), names, how, read)
 
 
-def _window_join(found: Conditions, how: How, wanted: Wanted) -> Scope:
-    left, right = (cast(Windowed, side.relation) for side in found.sides)
-    missing = [c for c in (WINDOW_START, WINDOW_END) if c not in found.windows]
+def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
+    left, right = (cast(Windowed, side.relation) for side in conditions.sides)
+    missing = [c for c in (WINDOW_START, WINDOW_END) if c not in conditions.windows]
     if missing:
         why = "a result of rows in windows is final when its window ends"
         way_out = "add ON L.window_start = R.window_start AND L.window_end = R.window_end"
@@ -169,23 +170,23 @@ def _window_join(found: Conditions, how: How, wanted: Wanted) -> Scope:
             "a join of different windows", f"the windows are {left.window} and {right.window}", "use the same windows on both sides"
         )
     reserved = (*WINDOW_COLUMNS, RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME)
-    names = _names(found, how, wanted, reserved)
+    names = _names(conditions, how, read, reserved)
     left_time, right_time = names.time(0, left.time), names.time(1, right.time)
     operator = WindowJoin(
         on=names.keys,
         window=left.window,
         how=how,
-        residual=names.residual(found, how),
+        residual=names.residual(conditions, how),
         left_time=left_time,
         right_time=right_time,
     )
-    sides = tuple(names.side(which, _pushed(found, how, which)) for which in (0, 1))
-    return _scope(Apply(operator, sides, _columns(operator, sides), (RESULT_TIME,), left.window), names, how, wanted)
+    sides = tuple(names.side(which, _pushed(conditions, how, which)) for which in (0, 1))
+    return _scope(Apply(operator, sides, _columns(operator, sides), (RESULT_TIME,), left.window), names, how, read)
 
 
-def _pushed(found: Conditions, how: How, which: int) -> str | None:
+def _pushed(conditions: Conditions, how: How, which: int) -> str | None:
     """The condition by which a side is filtered before the join: not for a side whose unmatched rows are kept."""
-    return found.sides[which].condition(found.of_side[which]) if which not in KEEPS[how] else None
+    return conditions.sides[which].condition(conditions.of_side[which]) if which not in KEEPS[how] else None
 
 
 def _columns(operator: IntervalJoin | WindowJoin, sides: Sequence[Relation]) -> tuple[str, ...]:
@@ -193,5 +194,5 @@ def _columns(operator: IntervalJoin | WindowJoin, sides: Sequence[Relation]) -> 
     return operator.result_columns(left.columns, right.columns)
 
 
-def _kept(times: Sequence[str], columns: Sequence[str]) -> list[str]:
+def _in_result(times: Sequence[str], columns: Sequence[str]) -> list[str]:
     return [t for t in times if t in columns]

@@ -31,7 +31,7 @@ def find(name: str, known: Iterable[str]) -> str | None:
     return next((one for one in names if one.lower() == name.lower()), None)
 
 
-def found(name: str, known: Sequence[str], kind: str = "column") -> str:
+def require_name(name: str, known: Sequence[str], kind: str = "column") -> str:
     """The known name that is equal to a name.
 
     Raises:

@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
-from operators.sql.names import find, found
+from operators.sql.names import find, require_name
 from operators.sql.planner import Planner
 from operators.sql.ranking import ranks_of
 from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, applied, select, upserts, walk
@@ -85,10 +85,10 @@ def plan(text: str, tables: Mapping[str, Relation] | None = None) -> Script:
     WindowedAggregate(by=('item',), window=Tumbling(size='10 minutes', offset=0), aggregates={'total': 'SUM(price)'}, time='ts', \
 allowed_lateness=0, evictor=None, early=None, grouping_sets=None, purging=None)
     """
-    made = _Script(dict(tables or {}))
+    script = _Script(dict(tables or {}))
     for statement in read_script(text):
-        made.add(statement)
-    return Script(made.declared, made.views, tuple(made.plans))
+        script.add(statement)
+    return Script(script.declared, script.views, tuple(script.plans))
 
 
 class _Script:
@@ -169,7 +169,7 @@ def _direction(tree: Tree, relation: Relation) -> str:
             f"ORDER BY {tree.this.sql()}", "rows are printed in the order of their columns", "select it with a name, and order by that"
         )
     nulls = "FIRST" if tree.args.get("nulls_first") else "LAST"
-    return f"`{found(tree.this.name, relation.columns)}` {'DESC' if tree.args.get('desc') else 'ASC'} NULLS {nulls}"
+    return f"`{require_name(tree.this.name, relation.columns)}` {'DESC' if tree.args.get('desc') else 'ASC'} NULLS {nulls}"
 
 
 def _renamed(relation: Relation, view: CreateView) -> Relation:

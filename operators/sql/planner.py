@@ -10,7 +10,7 @@ from operators.sql.as_of_joins import as_of_join
 from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import sort_conditions
-from operators.sql.joins import How, Wanted, join
+from operators.sql.joins import How, ReadColumns, join
 from operators.sql.names import conjuncts, find
 from operators.sql.ranking import rank
 from operators.sql.relations import Ranked, Relation, Windowed
@@ -86,12 +86,12 @@ class Planner:
         from_ = tree.args.get("from_")
         if from_ is None:
             raise SqlError.refused("a query without FROM", "an operator has an input", f"add FROM one of {table_names(self.tables)}")
-        wanted, where = _wanted(tree), conjuncts(tree.args["where"].this if tree.args.get("where") else None)
+        read, where = _read_columns(tree), conjuncts(tree.args["where"].this if tree.args.get("where") else None)
         scope = self._table(from_.this)
         for one in tree.args.get("joins") or ():
-            scope, where = self._join(scope, one, where, wanted)
+            scope, where = self._join(scope, one, where, read)
         for one in [c for c in where if _is_semi(c)]:
-            scope, where = self._semi(scope, one, wanted), [c for c in where if c is not one]
+            scope, where = self._semi(scope, one, read), [c for c in where if c is not one]
         return replace(scope, conditions=tuple(where))
 
     def _table(self, tree: Tree) -> Scope:
@@ -117,7 +117,7 @@ class Planner:
             raise SqlError.unknown("table", tree.name, table_names(self.tables))
         return Scope.of(self.tables[name], tree.alias or tree.name)
 
-    def _join(self, left: Scope, tree: Tree, where: list[Tree], wanted: Wanted) -> tuple[Scope, list[Tree]]:
+    def _join(self, left: Scope, tree: Tree, where: list[Tree], read: ReadColumns) -> tuple[Scope, list[Tree]]:
         """The rows of a join, and the conditions of WHERE that it does not use."""
         how, table = _how(tree), tree.this
         version = table.args.get("version") if isinstance(table, exp.Table) else None
@@ -131,11 +131,10 @@ class Planner:
         on = [*conjuncts(tree.args.get("on")), *(_using(left, right, c.name) for c in tree.args.get("using") or ())]
         used = [c for c in where if how == "inner" and not _is_semi(c) and _is_within(c, left, right)]
         if version is not None:
-            return as_of_join(sort_conditions(left, right, on), how, version.expression, wanted), where
-        found = sort_conditions(left, right, [*on, *used])
-        return join(found, how, wanted), [c for c in where if c not in used]
+            return as_of_join(sort_conditions(left, right, on), how, version.expression, read), where
+        return join(sort_conditions(left, right, [*on, *used]), how, read), [c for c in where if c not in used]
 
-    def _semi(self, left: Scope, tree: Tree, wanted: Wanted) -> Scope:
+    def _semi(self, left: Scope, tree: Tree, read: ReadColumns) -> Scope:
         """The left rows with a match (EXISTS, IN), or without one (NOT EXISTS, NOT IN)."""
         is_anti, condition = (True, tree.this) if isinstance(tree, exp.Not) else (False, tree)
         condition = condition.unnest()
@@ -147,8 +146,7 @@ class Planner:
         conditions = conjuncts(inner.args["where"].this if inner.args.get("where") else None)
         if isinstance(condition, exp.In):
             conditions = [*conditions, exp.EQ(this=condition.this.copy(), expression=_first_column(inner, right))]
-        found = sort_conditions(left, right, conditions)
-        return join(found, "anti" if is_anti else "semi", wanted)
+        return join(sort_conditions(left, right, conditions), "anti" if is_anti else "semi", read)
 
 
 def _how(tree: Tree) -> How:
@@ -193,12 +191,12 @@ def _own_columns(tree: Tree) -> list[Tree]:
     return [column for part in parts if part is not None for column in part.find_all(exp.Column)]
 
 
-def _wanted(tree: Tree) -> Wanted:
+def _read_columns(tree: Tree) -> ReadColumns:
     columns = _own_columns(tree)
     has_star = any(isinstance(e, exp.Star) or (isinstance(e, exp.Column) and isinstance(e.this, exp.Star)) for e in tree.expressions)
     plain = [(e.unalias(), e.alias_or_name) for e in tree.expressions if isinstance(e.unalias(), exp.Column)]
     names = [(column, name) for column, name in plain if not isinstance(column.this, exp.Star)]
-    return Wanted(None if has_star else tuple(columns), () if is_aggregate(tree) else tuple(names))
+    return ReadColumns(None if has_star else tuple(columns), () if is_aggregate(tree) else tuple(names))
 
 
 def _shows(tree: Tree, name: str) -> bool:

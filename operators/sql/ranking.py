@@ -81,13 +81,13 @@ def ranks_of(ranked: Ranked, conditions: Sequence[Tree]) -> tuple[Ranks, list[Tr
 
 
 def _split_between(conditions: Sequence[Tree]) -> list[Tree]:
-    found: list[Tree] = []
+    split: list[Tree] = []
     for one in conditions:
         if isinstance(one, exp.Between):
-            found += [exp.GTE(this=one.this, expression=one.args["low"]), exp.LTE(this=one.this, expression=one.args["high"])]
+            split += [exp.GTE(this=one.this, expression=one.args["low"]), exp.LTE(this=one.this, expression=one.args["high"])]
         else:
-            found.append(one)
-    return found
+            split.append(one)
+    return split
 
 
 def _compared(ranked: Ranked, tree: Tree) -> tuple[Any, int | str] | None:
@@ -121,15 +121,15 @@ def rank(scope: Scope, ranked: Ranked, is_shown: bool) -> Scope:
         is_shown: whether the query selects the rank.
     """
     ranks, others = ranks_of(ranked, scope.conditions)
-    made = _apply(ranked, ranks, is_shown)
-    kept = None
-    if isinstance(made, Apply) and isinstance(made.operator, TopK | Consecutive) and ranks.first > 1:
-        kept = f"{RANK} >= {ranks.first}"
-    shown = Item.of_column(RANK, ranked.name) if RANK in made.columns else Item(ranked.name, str(ranks.first))
+    results = _apply(ranked, ranks, is_shown)
+    where = None
+    if isinstance(results, Apply) and isinstance(results.operator, TopK | Consecutive) and ranks.first > 1:
+        where = f"{RANK} >= {ranks.first}"
+    rank_item = Item.of_column(RANK, ranked.name) if RANK in results.columns else Item(ranked.name, str(ranks.first))
     visible = [Item.of_column(RESULT_TIME if c == WINDOW_TIME else c, c) for c in ranked.visible]
-    rows = select(made, [*visible, *([shown] if is_shown else [])], kept)
-    named = {alias: {n: Item.of_column(n) for n in columns if n in rows.columns} for alias, columns in scope.tables.items()}
-    return Scope(rows, named, tuple(others))
+    rows = select(results, [*visible, *([rank_item] if is_shown else [])], where)
+    tables = {alias: {n: Item.of_column(n) for n in columns if n in rows.columns} for alias, columns in scope.tables.items()}
+    return Scope(rows, tables, tuple(others))
 
 
 def _apply(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:

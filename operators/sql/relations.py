@@ -249,8 +249,8 @@ def applied(relation: Relation) -> Apply | None:
 
 def windows_of(relation: Relation) -> AnyWindow | None:
     """The windows whose results the rows are, if they have the columns `window_start` and `window_end` of these windows; else None."""
-    found = applied(relation)
-    return found.windows if found and {WINDOW_START, WINDOW_END} <= {*relation.columns} else None
+    operator = applied(relation)
+    return operator.windows if operator and {WINDOW_START, WINDOW_END} <= {*relation.columns} else None
 
 
 def with_result_time(relation: Relation) -> tuple[Relation, str]:

@@ -87,9 +87,9 @@ class Scope:
         """
         if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.Column):
             tree = tree.this
-        found = self._coalesced(tree) or (self.resolve(tree) if isinstance(tree, exp.Column) else None)
-        if found is not None:
-            return Item(name, found.sql, found.column)
+        item = self._coalesced(tree) or (self.resolve(tree) if isinstance(tree, exp.Column) else None)
+        if item is not None:
+            return Item(name, item.sql, item.column)
         return Item(name, self.sql(tree))
 
     def sql(self, tree: Tree) -> str:
@@ -113,8 +113,8 @@ class Scope:
             item = self._coalesced(node) or (self.resolve(node) if isinstance(node, exp.Column) else None)
             if item is None:
                 return node
-            found: Tree = sqlglot.parse_one(item.sql, dialect="spark")
-            return found if isinstance(found, exp.Column) else exp.Paren(this=found)
+            parsed: Tree = sqlglot.parse_one(item.sql, dialect="spark")
+            return parsed if isinstance(parsed, exp.Column) else exp.Paren(this=parsed)
 
         return replace_outermost(tree, replaced)
 
@@ -130,9 +130,9 @@ def texts_of_coalesce(tree: Tree) -> frozenset[str] | None:
 
 def replace_outermost(tree: Tree, replaced: Callable[[Tree], Tree]) -> Tree:
     """A copy of a tree in which nodes are replaced, from the outside in; nodes below a replaced node are not visited."""
-    made = replaced(tree)
-    if made is not tree:
-        return made
+    replacement = replaced(tree)
+    if replacement is not tree:
+        return replacement
     copied = tree.copy()
     for own, old in zip([*copied.iter_expressions()], [*tree.iter_expressions()], strict=True):
         own.replace(replace_outermost(old, replaced))

@@ -29,13 +29,13 @@ class Selected:
 
 def selected(expressions: Sequence[Tree]) -> list[Selected]:
     """The expressions of a SELECT list with their names; an expression without a name is `EXPR$0`, `EXPR$1` and so on, as in Flink."""
-    found: list[Selected] = []
+    listed: list[Selected] = []
     for number, tree in enumerate(expressions):
         inner = tree.this if isinstance(tree, exp.Alias) else tree
         is_star = isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star))
         own = inner.name if isinstance(inner, exp.Column) else ""
-        found.append(Selected("*" if is_star else tree.alias or own or f"EXPR${number}", inner))
-    return found
+        listed.append(Selected("*" if is_star else tree.alias or own or f"EXPR${number}", inner))
+    return listed
 
 
 def project(scope: Scope, expressions: Sequence[Tree]) -> Relation:
@@ -52,22 +52,22 @@ def project(scope: Scope, expressions: Sequence[Tree]) -> Relation:
 
 def items_of(scope: Scope, listed: Sequence[Selected]) -> list[Item]:
     """The columns of a SELECT list, with `*` expanded; names that stand for a row's arrival are no columns."""
-    found: list[Item] = []
+    columns: list[Item] = []
     for one in listed:
         if one.name == "*":
             items = scope.visible(one.tree.table if isinstance(one.tree, exp.Column) else "")
         else:
             items = [] if scope.is_arrival(one.tree) else [scope.item(one.tree, one.name)]
-        found += items
-    return numbered(found)
+        columns += items
+    return numbered(columns)
 
 
 def numbered(items: Sequence[Item]) -> list[Item]:
     """Items with different names: of several with the same name, all but the first get a number, as in Flink."""
-    found: list[Item] = []
+    renamed: list[Item] = []
     for item in items:
-        found.append(replace(item, name=free(item.name, [i.name for i in found])))
-    return found
+        renamed.append(replace(item, name=free(item.name, [i.name for i in renamed])))
+    return renamed
 
 
 def _rows(scope: Scope, items: Sequence[Item], listed: Sequence[Selected]) -> Relation:
@@ -124,8 +124,8 @@ def _ranked(scope: Scope, rows: Sequence[Selected], rank: Selected) -> Relation:
             spark(over), "a row's arrival decides alone", "order by it alone, or by columns: ties are in order of arrival"
         )
     order = [_direction(tree, "" if arrivals else _key(scope, items, tree.this)) for tree in ordered]
-    named = tuple(f"{ARRIVAL_TIME}{order[0]}" for _ in arrivals) or tuple(order)
-    return Ranked(_rows(scope, items, rows), _RANKS[type(over.this)], tuple(keys), named, rank.name, visible)
+    order_columns = tuple(f"{ARRIVAL_TIME}{order[0]}" for _ in arrivals) or tuple(order)
+    return Ranked(_rows(scope, items, rows), _RANKS[type(over.this)], tuple(keys), order_columns, rank.name, visible)
 
 
 ARRIVAL_TIME = "PROCTIME()"
@@ -134,12 +134,12 @@ ARRIVAL_TIME = "PROCTIME()"
 
 def _key(scope: Scope, items: list[Item], tree: Tree) -> str:
     """The name of an expression that rows are divided or ordered by; it is added to the items if it is not among them."""
-    wanted = scope.item(tree, "")
-    known = next((i.name for i in items if i.sql == wanted.sql), None)
+    item = scope.item(tree, "")
+    known = next((i.name for i in items if i.sql == item.sql), None)
     if known is not None:
         return known
-    name = free(wanted.column or f"key_{len(items)}", [i.name for i in items])
-    items.append(Item(name, wanted.sql, wanted.column))
+    name = free(item.column or f"key_{len(items)}", [i.name for i in items])
+    items.append(Item(name, item.sql, item.column))
     return name
 
 

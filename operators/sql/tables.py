@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from operators.sql.dialect import Tree, parse_query, parse_type, spark
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError, shortened
-from operators.sql.names import found
+from operators.sql.names import require_name
 from operators.sql.relations import Input, Item, Relation, select
 
 _OPEN, _CLOSE = ("(", "<", "["), (")", ">", "]")
@@ -82,7 +82,7 @@ class CreateTable:
         Raises:
             SqlError: the frame lacks a column.
         """
-        names = {c.name: found(c.name, rows.columns) for c in self.stored}
+        names = {c.name: require_name(c.name, rows.columns) for c in self.stored}
         time = self.time and names.get(self.time)
         of = Input(self.name, rows.columns, (time,) if time else rows.times, self.arrivals, is_declared=self.time is not None)
         items = [self._item(c) if c.expression else Item.of_column(names[c.name], c.name) for c in self.columns]
@@ -109,11 +109,11 @@ def read_table(name: str, text: str, tokens: Sequence[Token], at: int) -> Create
         way_out = "write CREATE TABLE name (columns) WITH (options); for the result of a query write INSERT INTO name SELECT ..."
         raise SqlError.refused(shortened(text), "the table has no list of columns", way_out)
     end = _closing(tokens, at, text)
-    made = _Reader(text, tokens[0].start, name)
+    reader = _Reader(text, tokens[0].start, name)
     for part in _parts(tokens[at + 1 : end]):
-        made.read(part)
-    comment, options = made.rest(tokens[end + 1 :])
-    return made.table(options, comment)
+        reader.read(part)
+    comment, options = reader.rest(tokens[end + 1 :])
+    return reader.table(options, comment)
 
 
 def _closing(tokens: Sequence[Token], at: int, text: str) -> int:
@@ -164,8 +164,8 @@ class _Reader:
     def table(self, options: Mapping[str, str], comment: str) -> CreateTable:
         """The table."""
         names = [c.name for c in self._columns]
-        time = None if self._time is None else found(self._time, names)
-        key = tuple(found(c, names) for c in self._key)
+        time = None if self._time is None else require_name(self._time, names)
+        key = tuple(require_name(c, names) for c in self._key)
         return CreateTable(self._name, tuple(self._columns), time, self._delay, key, options, tuple(self._arrivals), comment)
 
     def rest(self, tokens: Sequence[Token]) -> tuple[str, dict[str, str]]:

@@ -8,7 +8,7 @@ from sqlglot import exp
 from operators.sql.dialect import TABLE, WINDOW_FUNCTIONS, Tree
 from operators.sql.durations import interval_ms, words
 from operators.sql.errors import SqlError
-from operators.sql.names import find, found
+from operators.sql.names import find, require_name
 from operators.sql.relations import Relation, Windowed
 from operators.windows import AnyWindow, Cumulative, Session, Sliding, Tumbling
 
@@ -58,7 +58,7 @@ class WindowFunction:
         if isinstance(of, Windowed):
             why = "its rows already have windows"
             raise SqlError.refused(f"{self.name} over windows", why, "aggregate them first, and use DESCRIPTOR(window_time) of the result")
-        partition = tuple(found(c.name, of.columns) for c in data.expressions[1:]) if is_table else ()
+        partition = tuple(require_name(c.name, of.columns) for c in data.expressions[1:]) if is_table else ()
         return Windowed(of, self._window(), self._time(of), partition)
 
     def _time(self, of: Relation) -> str:
@@ -68,7 +68,7 @@ class WindowFunction:
             why = "a row's arrival is not in its columns"
             way_out = "make ingestion time the event time of the source: `event_time: ingested_at` in YAML"
             raise SqlError.refused(f"{self.name} by the processing time {column.name}", why, way_out)
-        name = found(column.name, of.columns)
+        name = require_name(column.name, of.columns)
         if name not in of.times:
             legal = f"legal: {', '.join(of.times)}" if of.times else "declare it by WATERMARK FOR in CREATE TABLE"
             raise SqlError.refused(f"{self.name} by {name}", "it is no event time", legal)

@@ -164,7 +164,7 @@ def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterIn
 
 def _tables(engine: Engine) -> dict[str, str]:
     names = ["ledger", *[t for c in engine.sources.values() for t in (c.log, c.quarantine)], *engine.assets]
-    return {name: engine.lake.path(name) for name in names if engine.lake.delta(name) is not None}
+    return {name: engine.lake.path(name) for name in names if engine.lake.exists(name)}
 
 
 def _ui(values: Settings) -> str:

@@ -117,9 +117,7 @@ def _recounted_table(engine: Engine, name: str) -> dict[str, Any]:
         accounts, pairs = engine.accounts.days(name), engine.accounts.pairs(name)
     except ProgressError as error:
         return summary | {"law": {"holds": False, "broken": [], "refused": str(error)}}
-    results = (
-        {"results": engine.views.table(name).count() if engine.lake.delta(name) is not None else 0} if pairs is None else {"pairs": pairs}
-    )
+    results = {"results": engine.views.table(name).count() if engine.lake.exists(name) else 0} if pairs is None else {"pairs": pairs}
     differences = engine.accounts.count_differences(name)
     engine.accounts.record(name, accounts, differences)
     law = _law(accounts, differences)

@@ -240,8 +240,8 @@ class Engine:
         # each table before its inputs, and all before the ledger: a table must not be newer than the inputs that it is compared with
         for asset in reversed([*self.assets.values()]):
             with suppress(UnreadableLogError):  # raised again when this table is read; the status of other tables is still shown
-                lake.delta(results_table(asset))
-                lake.delta(asset.name)
+                lake.delta_for_reading(results_table(asset))
+                lake.delta_for_reading(asset.name)
         pinned = replace(self, lake=lake)
         pinned.__dict__["ledger"] = LedgerView.of(self.ledger)
         return pinned

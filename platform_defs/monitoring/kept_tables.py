@@ -19,10 +19,10 @@ class KeptTables(Lake):
 
     _kept: dict[str, tuple[DeltaTable, str]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def delta(self, table: str) -> DeltaTable | None:
+    def delta_for_reading(self, table: str) -> DeltaTable | None:
         """The table at its newest version; None if it does not exist."""
         up_to_date = self._up_to_date(table)
-        table_at_newest = super().delta(table) if up_to_date is None else up_to_date
+        table_at_newest = self.delta(table) if up_to_date is None else up_to_date
         if table_at_newest is not None and (incarnation := self.incarnation(table, table_at_newest.version())) is not None:
             self._kept[table] = table_at_newest, incarnation
         return table_at_newest

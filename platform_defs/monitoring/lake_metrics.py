@@ -111,7 +111,7 @@ def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterato
         rows_read.add_metric([name], counts["rows_read"])
         warned.add_metric([name], counts["warned"])
     yield from (rows, rows_read, warned)
-    mark = family("source_watermark_timestamp_seconds")
+    watermark = family("source_watermark_timestamp_seconds")
     lag = family("source_watermark_lag_seconds")
     event = family("source_event_timestamp_seconds")
     active = family("source_active_timestamp_seconds")
@@ -125,11 +125,11 @@ def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterato
         newest = last.get(name)
         idle.add_metric([name], bool(newest and newest.idle))
         failed.add_metric([name], engine.failures.of_source(name) is not None)
-        _add(mark, [name], _seconds(newest and newest.watermark))
+        _add(watermark, [name], _seconds(newest and newest.watermark))
         _add(lag, [name], None if newest is None or newest.watermark is None else (now - newest.watermark) / 1000)
         _add(event, [name], _seconds(newest and newest.max_event_time))
         _add(active, [name], _seconds(engine.ledger.last_active_at(name)))
-    yield from (mark, lag, event, active, idle, failed, *(metric for metric in (waits, ahead) if metric.samples))
+    yield from (watermark, lag, event, active, idle, failed, *(metric for metric in (waits, ahead) if metric.samples))
 
 
 def _tables(engine: Engine) -> Iterator[Metric]:
@@ -156,7 +156,7 @@ class _TableMetrics:
         self.readable = self._of("table_readable")
         self.steps = self._of("table_steps_total")
         self.step_at = self._of("table_step_timestamp_seconds")
-        self.mark = self._of("table_watermark_timestamp_seconds")
+        self.watermark = self._of("table_watermark_timestamp_seconds")
         self.closed = self._of("table_finalized_timestamp_seconds")
         self.lag = self._of("table_lag_seconds")
         self.unhandled = self._of("table_unhandled_rows")
@@ -215,7 +215,7 @@ class _TableMetrics:
 
     def _add_position(self, name: str) -> None:
         state = self._pending.described(name)
-        _add(self.mark, [name], _seconds(state["watermark"]))
+        _add(self.watermark, [name], _seconds(state["watermark"]))
         _add(self.closed, [name], _seconds(state["closed_to"]))
         self.lag.add_metric([name], state["lag_ms"] / 1000)
         for upstream in state["waits_for"]:

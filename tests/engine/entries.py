@@ -10,15 +10,15 @@ def source_entry(source: str, seq: int, **changes: Any) -> SourceEntry:
     return SourceEntry(**{"seq": seq, "kind": "rows", "ingested_at": seq, "source": source, **changes})
 
 
-def marks(*by_source: dict[str, int | str | None]) -> list[Entry]:
+def watermark_batches(*by_source: dict[str, int | str | None]) -> list[Entry]:
     """Batches with the given watermarks by source; `'idle'` makes a source idle with its last watermark."""
     known: dict[str, int | None] = {}
     entries: list[Entry] = []
     for seq, entry in enumerate(by_source, 1):
         rows = []
-        for source, mark in entry.items():
-            idle = mark == "idle"
-            known[source] = known.get(source) if isinstance(mark, str) else mark
+        for source, watermark in entry.items():
+            idle = watermark == "idle"
+            known[source] = known.get(source) if isinstance(watermark, str) else watermark
             rows.append(source_entry(source, seq, watermark=known[source], idle=idle))
         entries.append(tuple(rows))
     return entries

@@ -40,7 +40,7 @@ from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.ledger.store import Version as LedgerVersion
 from platform_defs.engine.ledger.store import commit_nothing
 from platform_defs.engine.operations.failures import Failures
-from platform_defs.engine.operations.maintenance import Maintenance, _TableTask
+from platform_defs.engine.operations.maintenance import Maintenance, _Table
 from platform_defs.faults import point
 from tests.hunt.accounts import sim_account
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
@@ -164,7 +164,7 @@ class SimIngest(Ingest):
         validated = self.lake.process.call(lambda _: Validated(_validated_rows(self.lake, contract, files, self.ledger.wall_clock())))
         good = [event.t for _, event, reason, _ in validated.rows if reason is None]
         n = len(validated.rows)
-        counts: dict[str, Any] = {"read": n, "good": len(good), "quarantined": n - len(good), "markers": 0, "warned": 0, "mark": None}
+        counts: dict[str, Any] = {"read": n, "good": len(good), "quarantined": n - len(good), "markers": 0, "warned": 0, "watermark": None}
         counts |= {"first": min(good, default=None), "last": max(good, default=None)}
         return validated, counts | {"mean": fmean(good) if good else None, "deviation": pstdev(good) if good else None}
 
@@ -270,9 +270,10 @@ class SimReading(Reading):
             rows = self._derived(self.assets[name], span)
             return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
         rows = self.log(name, head, span, after)
-        marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, (span.first, span.last))
+        ends, timeline = (span.first, span.last), self.operator_timeline(asset)
+        watermark_by_batch = watermarks.possibly_late(self.ledger.source(name), timeline, after, head, ends)
         operator: Any = asset.operator
-        return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], marks.get(row[0]))) for row in rows])
+        return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], watermark_by_batch.get(row[0]))) for row in rows])
 
     def differing_days(self, table: str, closing: ClosedRange, wanted: Any) -> dict[date, tuple[int, int]]:
         first = None if closing.after is None else closing.after + 1
@@ -346,20 +347,20 @@ class SimMaintenance(Maintenance):
 
     lake: SimLake
 
-    def _open(self, task: _TableTask) -> Any:
-        return self.lake.delta(task.table)
+    def _open(self, table: _Table) -> Any:
+        return self.lake.delta(table.name)
 
-    def _compact(self, task: _TableTask) -> None:
+    def _compact(self, table: _Table) -> None:
         point("maintenance.before_compact")
-        self.ledger.compact() if task.table == TABLE else self.lake.optimize(None, task.table)
+        self.ledger.compact() if table.name == TABLE else self.lake.optimize(None, table.name)
         point("maintenance.after_compact")
 
-    def _vacuum(self, task: _TableTask) -> int:
+    def _vacuum(self, table: _Table) -> int:
         return 0
 
-    def _checkpoint(self, task: _TableTask) -> None:
+    def _checkpoint(self, table: _Table) -> None:
         point("maintenance.before_checkpoint")
-        self.lake.store.forget(task.table)
+        self.lake.store.forget(table.name)
         point("maintenance.after_checkpoint")
 
 

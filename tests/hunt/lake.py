@@ -61,6 +61,9 @@ class SimTables(Lake):
         assert isinstance(live, SimLake)
         return live
 
+    def delta_for_reading(self, table: str) -> Any:
+        return self.delta(table)
+
     def schema(self, table: str) -> StructType:
         return StructType()
 
@@ -176,7 +179,7 @@ class SimLake(SimTables):
         seen[held.identity] = versions[-1].number
         return Snapshot(held.identity, versions[-1], tuple(versions))
 
-    def delta(self, table: str) -> Any:
+    def delta(self, table: str, version: int | None = None) -> Any:
         return self.process.call(lambda stale: self._seen(table, stale))
 
     def incarnation(self, table: str) -> Any:
@@ -253,6 +256,9 @@ class SimLake(SimTables):
 
 class SimPinned(PinnedLake, SimTables):
     """A snapshot of a lake in memory."""
+
+    def delta(self, table: str, version: int | None = None) -> Any:
+        return self.delta_for_reading(table)
 
 
 def rows_of(lake: Lake, table: str, columns: tuple[str, ...]) -> Rows:

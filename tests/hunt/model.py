@@ -32,7 +32,7 @@ class _Source:
     read: set[str] = field(default_factory=set)
     accepted: list[Row] = field(default_factory=list)
     rejects: list[Row] = field(default_factory=list)
-    marks: list[int | None] = field(default_factory=lambda: [None])
+    watermarks: list[int | None] = field(default_factory=lambda: [None])
     idle: list[bool] = field(default_factory=lambda: [False])
 
 
@@ -83,13 +83,13 @@ class ExpectedLake:
                 self._apply(entry, self._source(entry.source))
             for source in CONTRACTS:
                 of = self._source(source)
-                of.marks.append(of.watermark)
+                of.watermarks.append(of.watermark)
                 of.idle.append(of.is_idle)
 
     def _source(self, name: str) -> _Source:
         if name not in self._sources:
             earlier = len(self._entries) - 1 if self._entries else 0
-            self._sources[name] = _Source(marks=[None] * (earlier + 1), idle=[False] * (earlier + 1))
+            self._sources[name] = _Source(watermarks=[None] * (earlier + 1), idle=[False] * (earlier + 1))
         return self._sources[name]
 
     @property
@@ -190,8 +190,8 @@ class ExpectedLake:
         """An operator's watermark after each batch; index 0 is before the first."""
         found: list[int | None] = []
         for n in range(self.head + 1):
-            marks = [of.marks[n] for of in map(self._source, sources) if not of.idle[n]]
-            least = None if not marks or None in marks else min(m for m in marks if m is not None)
+            watermarks = [of.watermarks[n] for of in map(self._source, sources) if not of.idle[n]]
+            least = None if not watermarks or None in watermarks else min(m for m in watermarks if m is not None)
             before = found[-1] if found else None
             found.append(least if before is None else before if least is None else max(before, least))
         return found
@@ -213,8 +213,8 @@ class ExpectedLake:
         return [(k, n * size, (n + 1) * size, count, (n + 1) * size - 1, (n + 1) * size - 1) for (k, n), count in counts.items()]
 
     def _on_time(self, sources: Iterable[str], name: str, operator: Any, seq: int) -> list[Row]:
-        marks = self.watermarks(sources)
-        return [row for row in self._source(name).accepted if row[0] <= seq and not operator.is_late(row[2], marks[row[0] - 1])]
+        watermarks = self.watermarks(sources)
+        return [row for row in self._source(name).accepted if row[0] <= seq and not operator.is_late(row[2], watermarks[row[0] - 1])]
 
     def check_table(self, asset: str) -> None:
         """After each of its commits, a table contains the results that are final after its handled batches."""

@@ -255,10 +255,10 @@ class World:
         self.run(action.who, lambda engine: engine.ingest(), action.faults)
 
     def _watermark(self, action: Action) -> None:
-        source, mark = action.args
+        source, watermark = action.args
         self.finish(action.who)
         if source in self.engine(action.who).sources:
-            self.run(action.who, lambda engine: engine.ingestion.signals.watermark({source: mark}), action.faults)
+            self.run(action.who, lambda engine: engine.ingestion.signals.watermark({source: watermark}), action.faults)
 
     def _idle(self, action: Action) -> None:
         self.run(action.who, lambda engine: engine.ingestion.signals.idle(), action.faults)

@@ -69,7 +69,7 @@ BATCH = st.fixed_dictionaries({name: st.lists(EVENT, max_size=25) for name in ("
 
 
 @given(batches=st.lists(BATCH, min_size=2, max_size=4), max_step=st.integers(80, 200))
-@settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_a_table_does_not_depend_on_its_steps_for_any_arrival_order(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, batches: list[dict[str, list[Event]]], max_step: int
 ) -> None:

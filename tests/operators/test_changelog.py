@@ -91,7 +91,7 @@ def _count(before: Keyed, after: Keyed) -> int:
     return len(before.keys() ^ after.keys()) + 2 * sum(before[key] != after[key] for key in both)
 
 
-@settings(max_examples=3, deadline=None, derandomize=True, database=None)
+@settings(max_examples=3, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_applying_the_differences_gives_each_table_without_superfluous_changes(spark: SparkSession, seed: int):
     tables: list[Keyed] = [{}, *_random(seed)]

@@ -194,7 +194,7 @@ def nested_loop_join(sample: Sample, interval: Interval, how: How, *, residual: 
     return Counter((*row, row[-1] + 1) for row in found)
 
 
-LAW = settings(max_examples=3, deadline=None, derandomize=True, database=None)
+LAW = settings(max_examples=3, derandomize=True, database=None)
 SEED = st.integers(0, 2**32 - 1)
 BOUND = st.integers(-8, 8)
 

@@ -115,7 +115,7 @@ def _settings_or_error(environment: dict[str, str]) -> Settings | str:
 
 
 @pytest.mark.parametrize("field", Settings.model_fields)
-@hypothesis_settings(max_examples=60, deadline=None, database=None)
+@hypothesis_settings(max_examples=60, database=None)
 @given(text=TEXTS)
 def test_any_text_is_a_valid_value_or_a_one_line_error(field, text):
     if not _is_encodable(text):
@@ -144,7 +144,7 @@ def _check_usable(values: Settings) -> None:
 
 
 @pytest.mark.parametrize("pair", [("lake", "landing"), ("sales_window", "sales_slide"), ("lake", "jars"), ("landing", "dagster_home")])
-@hypothesis_settings(max_examples=60, deadline=None, database=None)
+@hypothesis_settings(max_examples=60, database=None)
 @given(texts=st.tuples(TEXTS, TEXTS))
 @example(texts=("file:/x", "/x"))
 @example(texts=("/x", "/x/events"))

@@ -19,7 +19,7 @@ from platform_defs.engine.accounting.retained_days import retained_accounts
 from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.lake.small_queries import collected, count
+from platform_defs.engine.lake.small_queries import collect, count
 from platform_defs.engine.ledger.columns import pc
 
 
@@ -62,10 +62,10 @@ def _account_for_recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
     terms, difference = (traced_terms, traced_difference) if names_rows(advance) else (counted_terms, counted_difference)
     term_counts, results_to_compare = terms(advance, scope), compared_results(advance, scope)
     if results_to_compare is None:
-        return accounts_of(advance.asset.inputs, collected(term_counts))
-    rows = collected(term_counts.unionByName(hashes_by_day(*results_to_compare), allowMissingColumns=True))  # one query for both
+        return accounts_of(advance.asset.inputs, collect(term_counts))
+    rows = collect(term_counts.unionByName(hashes_by_day(*results_to_compare), allowMissingColumns=True))  # one query for both
     days_to_compare = differing_days([row for row in rows if row[IS_HELD] is not None])
-    wrong_rows = collected(difference(advance, scope, *of_days(results_to_compare, days_to_compare))) if days_to_compare else []
+    wrong_rows = collect(difference(advance, scope, *of_days(results_to_compare, days_to_compare))) if days_to_compare else []
     return accounts_of(advance.asset.inputs, [*[row for row in rows if row[IS_HELD] is None], *wrong_rows])
 
 

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from assets.days import day_end, day_start
 from assets.ports import TERMS
-from operators.columns import comparable, has_map
+from operators.column_types import has_map
+from operators.columns import comparable
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress, stored_progress

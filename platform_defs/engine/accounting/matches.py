@@ -22,7 +22,7 @@ from platform_defs.engine.accounting.day_accounts import Scope, day_of, inputs_c
 from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 
 _TERMS = ("matched", "unmatched", "late")
 
@@ -71,7 +71,7 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     if not inputs_can_be_read(advance):
         return []
     kept_days = advance.reading.kept_days(advance.asset)
-    rows = collected(_count_matches(advance, scope_of(advance, days, None if kept_days is None else kept_days.first)))
+    rows = collect(_count_matches(advance, scope_of(advance, days, None if kept_days is None else kept_days.first)))
     return sorted(
         (DayMatches(advance.asset.inputs[row["side"]], row["day"], *(row[term] for term in _TERMS)) for row in rows if any(row[2:])),
         key=lambda match: (match.day, match.side),

@@ -22,7 +22,7 @@ from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, lon
 from platform_defs.engine.accounting.traced_rows import IS_PAIR, trace_rows, tracing_operator
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 
 _SHOWN = 5
 _SEE, _REPAIR = "`tidemark status --recount` shows the whole account", "`tidemark backfill --rebuild` repairs the days"
@@ -128,7 +128,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
         .groupBy("side", "day")
         .agg(*[F.sum(term).cast("bigint").alias(term) for term in _COUNTED])
     )
-    terms_by_day = {(row["side"], row["day"]): Counter({term: row[term] for term in _COUNTED}) for row in collected(counted)}
+    terms_by_day = {(row["side"], row["day"]): Counter({term: row[term] for term in _COUNTED}) for row in collect(counted)}
     accounts = [_account(inputs[side], day, terms, operator.keeps_unmatched(side)) for (side, day), terms in terms_by_day.items()]
     return sorted(accounts, key=lambda account: (account.day, account.side))
 

@@ -24,7 +24,7 @@ _COMPARED = ("rows", "upper_halves", "lower_halves")
 def stored_results(advance: Advance, span: Span = EVER) -> DataFrame:
     """The rows of an asset's table with `final_at` in a span; none if there is no table yet."""
     reading, asset = advance.reading, advance.asset
-    if reading.lake.delta(asset.name) is not None:
+    if reading.lake.exists(asset.name):
         return reading.table(asset.name, FINAL_AT, span)
     return advance.closed(ClosedRange(None, 0), 0).limit(0)
 

@@ -20,7 +20,7 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
 from platform_defs.engine.inputs.retained import KeptDays, RetainedDay
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 
 Sums = dict[tuple[str, date], Counter[str]]
 """Terms by side and day."""
@@ -105,7 +105,7 @@ def later_rows(advance: Advance, before: int, since: int, start: int | None) -> 
         }
         by_day = rows.groupBy(F.lit(upstream.name).alias("side"), day_of(F.col(EVENT_TIME)))
         counts_by_day.append(by_day.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]))
-    rows_of_terms = collected(reduce(DataFrame.unionByName, counts_by_day)) if counts_by_day else []
+    rows_of_terms = collect(reduce(DataFrame.unionByName, counts_by_day)) if counts_by_day else []
     return [((row["side"], row["day"]), {term: row[term] for term in TERMS if term in row}) for row in rows_of_terms]
 
 

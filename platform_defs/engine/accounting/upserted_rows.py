@@ -20,7 +20,7 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import as_of_step
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import FILTERED, LATE
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 
 _TERMS = ("accepted", "matched", "pending", "late", "filtered")
 
@@ -34,7 +34,7 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     inputs = advance.reading.inputs_of(advance.asset)
     parts = [*[_terms_of_source(advance, scope, side.name) for side in inputs if side.is_source], *_difference(advance)]
     union = partial(DataFrame.unionByName, allowMissingColumns=True)
-    rows = collected(reduce(union, parts)) if parts else []  # one query for all
+    rows = collect(reduce(union, parts)) if parts else []  # one query for all
     missing, extra = next(((row["missing"], row["extra"]) for row in rows if row["side"] is None), (0, 0))
     accounts: list[DayAccount] = []
     for side in inputs:
@@ -68,7 +68,7 @@ def _difference(advance: Advance) -> list[DataFrame]:
     now = progress(advance.reading.lake, advance.asset)
     if not now.step:
         return []
-    recomputed = advance.whole(now)
+    recomputed = advance.all_results(now)
     stored = as_of_step(advance.reading, advance.asset, now.step).select(*recomputed.columns)
     copies = bag_difference(stored.select(row_hash(stored)), recomputed.select(row_hash(recomputed)))
     sums = [F.coalesce(F.sum(rows), F.lit(0)).alias(term) for term, rows in missing_and_extra().items()]

@@ -79,7 +79,7 @@ class Advance:
             reading = self.reading.on_one_ledger()
             head = reading.ledger.head
             decide_lateness(reading, self.asset, head)
-            while (step := self.pinned().next(head, until)) is not None:
+            while (step := self.pinned().commit_next_step(head, until)) is not None:
                 yield step
                 if purpose == "stream" and (waiting := self.reading.lake.asking(self.asset.name)) is not None:
                     raise LakeBusy.asked(self.asset.name, waiting)
@@ -111,7 +111,7 @@ class Advance:
             UpsertedTable(self.reading, self.asset).recover()
         return now
 
-    def next(self, head: int, until: int | None) -> Step | None:
+    def commit_next_step(self, head: int, until: int | None) -> Step | None:
         """Plan, compute and commit the next step on a snapshot. The commit fails if another writer has committed a step since."""
         now = progress(self.reading.lake, self.asset)
         plan = self.plan(now, head, until)
@@ -162,14 +162,14 @@ class Advance:
             steps_read=self.reading.steps_read(plan.read),
         )
 
-    def whole(self, now: Progress) -> DataFrame:
+    def all_results(self, now: Progress) -> DataFrame:
         """The rows of an upserted table at a progress, recomputed from all input rows.
 
         If retention has removed rows of an input, they are the result of the table's changelog.
         """
         if any(self.reading.cut(of.name) for of in self.reading.inputs_of(self.asset) if of.is_source):
             return result_of_changelog(self.reading, self.asset, now.step)
-        return self.strategy.whole(now)
+        return self.strategy.all_results(now)
 
     def closed(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that are final in a range, computed from the inputs' rows up to batch `head`."""
@@ -187,7 +187,7 @@ class Advance:
 
     def _repair_table(self, now: Progress) -> dict[str, int]:
         self.strategy.forget()
-        return UpsertedTable(self.reading, self.asset).repair(self.whole(now), now)
+        return UpsertedTable(self.reading, self.asset).repair(self.all_results(now), now)
 
 
 def strategy_of(reading: Reading, asset: DerivedAsset, queries: RunningQueries | None = None) -> Strategy:

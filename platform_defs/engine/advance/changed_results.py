@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from assets.days import text
 from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE
 from operators.columns import FINAL_AT, same_rows, temporary
-from platform_defs.engine.lake.small_queries import collected, fetched, from_arrow, is_arrow_type
+from platform_defs.engine.lake.small_queries import collect, fetch_arrow, from_arrow, is_arrow_type
 from platform_defs.engine.lake.tables import Lake
 
 _FIRST, _LAST = temporary("first"), temporary("last")
@@ -39,13 +39,13 @@ class Changes:
     @contextmanager
     def computed(cls, changes: DataFrame) -> Iterator["Changes"]:
         """Compute changes once, and keep them until the block ends."""
-        few = fetched(changes) if is_arrow_type(changes.schema) else None
+        few = fetch_arrow(changes) if is_arrow_type(changes.schema) else None
         if few is not None:
             yield cls(changes, few, few.num_rows, _ends_of(few))
             return
         kept = changes.persist()
         try:
-            [(count, *ends)] = collected(kept.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]))
+            [(count, *ends)] = collect(kept.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]))
             yield cls(kept, None, count, (ends[0] or 0, ends[1] or 0))
         finally:
             kept.unpersist()

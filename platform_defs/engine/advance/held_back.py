@@ -33,15 +33,15 @@ def held_back(reading: Reading, asset: str) -> HeldBack | None:
     table = reading.assets[asset]
     if not table.operator.reads.closes_ranges or not reading.ledger.head:
         return None
-    marks = _marks(reading, asset, even_if_idle=False)
-    if len(marks) < 2:
+    watermarks = _watermarks(reading, asset, even_if_idle=False)
+    if len(watermarks) < 2:
         return None
-    source = min(marks, key=lambda name: marks[name])
-    next_one = min(mark for name, mark in marks.items() if name != source)
-    return HeldBack(source, None if marks[source] == _BEFORE_ALL else next_one - marks[source])
+    source = min(watermarks, key=lambda name: watermarks[name])
+    next_one = min(watermark for name, watermark in watermarks.items() if name != source)
+    return HeldBack(source, None if watermarks[source] == _BEFORE_ALL else next_one - watermarks[source])
 
 
-def _marks(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
+def _watermarks(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
     """By source for which an asset waits, its watermark minus the delays of the tables in between; the lowest of all paths to it."""
     found, head, table = dict[str, int](), reading.ledger.head, reading.assets[asset]
     for which, of in enumerate(reading.inputs_of(table)):
@@ -49,15 +49,15 @@ def _marks(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, 
             continue
         seen = reading.timeline(of.name)
         if of.table is not None and seen.idle[head] and not even_if_idle:
-            marks = {}
+            watermarks = {}
         elif of.table is not None:
             delay = of.table.operator.reads.watermark_delay
             all_idle = all(reading.timeline(source).idle[head] for source in of.sources)
-            marks = {name: mark - delay for name, mark in _marks(reading, of.name, even_if_idle=all_idle).items()}
+            watermarks = {name: watermark - delay for name, watermark in _watermarks(reading, of.name, even_if_idle=all_idle).items()}
         elif even_if_idle or not seen.idle[head]:
-            mark = seen.after[head]
-            marks = {of.name: _BEFORE_ALL if mark is None else mark}
+            watermark = seen.after[head]
+            watermarks = {of.name: _BEFORE_ALL if watermark is None else watermark}
         else:
-            marks = {}
-        found |= {name: min(mark, found.get(name, mark)) for name, mark in marks.items()}
-    return {name: max(mark, _BEFORE_ALL) for name, mark in found.items()}
+            watermarks = {}
+        found |= {name: min(watermark, found.get(name, watermark)) for name, watermark in watermarks.items()}
+    return {name: max(watermark, _BEFORE_ALL) for name, watermark in found.items()}

@@ -18,7 +18,7 @@ from platform_defs.engine.advance.state import StatePart
 from platform_defs.engine.advance.upserted_table import with_keys
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.small_queries import kept
+from platform_defs.engine.lake.small_queries import materialize
 from platform_defs.engine.ledger.columns import pc
 
 _SEQ = "seq"
@@ -70,11 +70,11 @@ class KeptRows:
         held = self._table.rows()
         if self._may_need_forgotten(since, after):
             keys = keys_of([new], self.reads.key)
-            return StepRows(held, new, keys, kept(of_keys(self.reading.input(self.asset, 0, after.seq), keys, self.reads.key)))
-        rows = kept(self._of(held, self._affected_keys(held, new)).unionByName(new, allowMissingColumns=True))
+            return StepRows(held, new, keys, materialize(of_keys(self.reading.input(self.asset, 0, after.seq), keys, self.reads.key)))
+        rows = materialize(self._of(held, self._affected_keys(held, new)).unionByName(new, allowMissingColumns=True))
         keys = keys_of([rows], self.reads.key)
         if self.reads.through:  # a row of these keys may have moved to a key that the step does not affect
-            rows = kept(self._of(held, keys_of([rows], self.reads.through)).unionByName(new, allowMissingColumns=True))
+            rows = materialize(self._of(held, keys_of([rows], self.reads.through)).unionByName(new, allowMissingColumns=True))
         return StepRows(held, new, keys, rows)
 
     def of_affected(self, step: StepRows, rows: DataFrame) -> DataFrame:
@@ -138,13 +138,14 @@ class KeptRows:
         """
         if self._keeps.ttl is None or self.reads.ttl_by == "processing":
             return False
-        mark = present(self.reading, self.asset, "event", since)
+        watermark = present(self.reading, self.asset, "event", since)
         first = self.reading.ledger.source(self.asset.inputs[0]).batches_with_rows(since, after.seq)["first_event_time"]
         least = pc.min(first).as_py()
-        if mark is None or least is None:
+        if watermark is None or least is None:
             return False
-        is_dropped_before = late_before(self.asset.operator, mark)  # a lower bound: the watermark before later batches is at least as high
-        return max(least, NEVER_LATE if is_dropped_before is None else is_dropped_before) < mark - self._keeps.ttl
+        # a lower bound: the watermark before later batches is at least as high
+        is_dropped_before = late_before(self.asset.operator, watermark)
+        return max(least, NEVER_LATE if is_dropped_before is None else is_dropped_before) < watermark - self._keeps.ttl
 
     def _oldest_needed(self, after: Progress) -> int | None:
         """The time in ms before which a key's newest row must be for its rows to be forgotten."""

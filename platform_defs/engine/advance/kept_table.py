@@ -22,7 +22,7 @@ from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
-from platform_defs.engine.lake.small_queries import is_small, kept
+from platform_defs.engine.lake.small_queries import is_small, materialize
 from platform_defs.engine.lake.table_columns import differing_columns
 from platform_defs.faults import point
 
@@ -93,7 +93,7 @@ class KeptTable:
         lake, table, ahead = self.reading.lake.live, self.asset.kept, (self._newest() or {}).get(_AHEAD, 0)
         metadata, number = self._metadata(upto, ahead), number + ahead
         changes = difference(before, rows.select(*before.columns), key=_ID, change=OWN_CHANGE)
-        changes = kept(changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE))
+        changes = materialize(changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE))
         point("kept.before_commit")
         if not lake.upsert(table, changes, _ID, is_deleted=f"c.`{OWN_CHANGE}` = '{DELETE}'", metadata=metadata, number=number):
             same = (F.col(f"t.{SEQ}") == F.col(f"c.{SEQ}")) & (F.col(f"t.{ARRIVAL}") == F.col(f"c.{ARRIVAL}"))

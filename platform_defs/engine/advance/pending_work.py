@@ -45,11 +45,11 @@ class PendingWork:
             none = {"closed_to": None, "watermark": None, "complete_to": None, "held_back_by": None, "held_back_ms": None}
             return {"steps": reached.step, "lag_ms": 0, "waits_for": [], **none, **self._retention_state(asset)}
         at, closed_to = self._position(asset), reached.closed_to
-        mark = at.operator_watermark
+        watermark = at.operator_watermark
         start = self._start(asset) if closed_to is None else closed_to
-        behind = 0 if mark is None or start is None else mark - start
+        behind = 0 if watermark is None or start is None else watermark - start
         complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
-        state: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": mark, "lag_ms": max(0, behind)}
+        state: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": watermark, "lag_ms": max(0, behind)}
         return state | {"complete_to": complete, "waits_for": at.waits_for} | self._held_back(asset) | self._retention_state(asset)
 
     def kept_days(self, asset: str) -> KeptDays | None:
@@ -80,15 +80,15 @@ class PendingWork:
         if not self._has_days(asset):
             return None
         at = self._position(asset)
-        mark, now = at.watermark, at.progress
-        if mark is None:
+        watermark, now = at.watermark, at.progress
+        if watermark is None:
             return None
         start = self._start(asset, since) if at.closed_to is None else at.closed_to + 1
-        start = mark if start is None else start  # no rows, only a watermark: the advance closes up to it
+        start = watermark if start is None else start  # no rows, only a watermark: the advance closes up to it
         corrected = oldest_affected(at)
         first = start if corrected is None else min(start, corrected)
-        closes = now.closed_to is None or mark > now.closed_to
-        return (_day(min(first, mark)), _day(mark)) if closes or corrected is not None else None
+        closes = now.closed_to is None or watermark > now.closed_to
+        return (_day(min(first, watermark)), _day(watermark)) if closes or corrected is not None else None
 
     def all_days(self, since: int | None = None) -> tuple[date, date] | None:
         """The days that an advance of all assets would compute; see `days`."""

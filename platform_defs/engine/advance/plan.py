@@ -61,11 +61,11 @@ def _correction(at: Position, row_times: RowTimes) -> StepPlan | None:
 
 
 def _closing(at: Position, max_step: int, until: int | None) -> StepPlan | None:
-    mark, closed_to = at.watermark, at.closed_to
-    mark = mark if until is None or mark is None else min(mark, until)
-    if mark is None or (closed_to is not None and mark <= closed_to):
+    watermark, closed_to = at.watermark, at.closed_to
+    watermark = watermark if until is None or watermark is None else min(watermark, until)
+    if watermark is None or (closed_to is not None and watermark <= closed_to):
         return None
-    return StepPlan(at.head, cut_time(at.ledger, at.asset, closed_to, mark, at.head, max_step), _newest_steps(at))
+    return StepPlan(at.head, cut_time(at.ledger, at.asset, closed_to, watermark, at.head, max_step), _newest_steps(at))
 
 
 def _newest_steps(at: Position) -> dict[str, int]:

@@ -68,8 +68,8 @@ class Upstream:
         delay = asset.operator.reads.watermark_delay
         corrected = tuple(EventTimeRange(first - delay, last) for step, first, last in now.corrected if step > read)
         own = None if now.closed_to is None else now.closed_to - delay
-        mark = max((one for one in (own, past) if one is not None), default=None)
-        return cls(asset, Complete(now.step, now.seq) if now.step else None, mark, corrected)
+        watermark = max((one for one in (own, past) if one is not None), default=None)
+        return cls(asset, Complete(now.step, now.seq) if now.step else None, watermark, corrected)
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,14 @@ class Position:
     @property
     def watermark(self) -> int | None:
         """The watermark up to which a step may close results: the least of the operator's own and those of the input tables."""
-        marks = [self.operator_watermark, *[of.watermark for of in self.tables.values()]]
-        return None if any(mark is None for mark in marks) else min(mark for mark in marks if mark is not None)
+        watermarks = [self.operator_watermark, *[of.watermark for of in self.tables.values()]]
+        return None if None in watermarks else min(w for w in watermarks if w is not None)
 
     @property
     def waits_for(self) -> list[str]:
         """The tables that must be advanced before a step can close results up to the operator's own watermark."""
-        mark = self.operator_watermark
-        return [] if mark is None else [n for n, of in self.tables.items() if of.watermark is None or of.watermark < mark]
+        watermark = self.operator_watermark
+        return [] if watermark is None else [n for n, of in self.tables.items() if of.watermark is None or of.watermark < watermark]
 
     def read_of(self, table: str) -> int:
         """The last step of an input that the asset has read; 0 for none."""
@@ -140,8 +140,9 @@ def _upstream(reading: Reading, asset: DerivedAsset, of: DerivedAsset, read: int
     if of.operator.emits.upserts:
         commit = reading.lake.newest(of.name, APPLIED)
         complete = None if commit is None else Complete(commit.value["step"], commit.value["seq"])
-        mark = _watermark_of_upserted(reading, asset, of, complete or Complete(0, 0), head)
-        return Upstream(of, complete, mark, () if complete is None or read is None else _changed_times(reading, of, read, complete.step))
+        watermark = _watermark_of_upserted(reading, asset, of, complete or Complete(0, 0), head)
+        changed = () if complete is None or read is None else _changed_times(reading, of, read, complete.step)
+        return Upstream(of, complete, watermark, changed)
     now = stored_progress(reading.lake, of)
     return Upstream.of_results(of, now, read or 0, watermark_past(reading, asset, of, now.closed_to, head))
 
@@ -156,13 +157,13 @@ def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, of: DerivedAss
     seq = head if not changes_something(reading.ledger.history, of, complete.seq, head) else min(complete.seq, head)
     if reading.timeline(of.name).idle[seq] and seq == head:
         return reading.operator_timeline(asset).after[seq]
-    marks = [reading.operator_timeline(of).after[seq]]
+    watermarks = [reading.operator_timeline(of).after[seq]]
     now = stored_progress(reading.lake, of)
     for table in reading.tables_of(of):
         upstream = _upstream(reading, of, table, None, head)
         is_newest = upstream.complete is not None and upstream.complete.step == now.read.get(table.name, 0)
-        marks.append(upstream.watermark if is_newest else None)
-    return None if None in marks else min(mark for mark in marks if mark is not None)
+        watermarks.append(upstream.watermark if is_newest else None)
+    return None if None in watermarks else min(w for w in watermarks if w is not None)
 
 
 def _changed_times(reading: Reading, of: DerivedAsset, read: int, upto: int) -> tuple[EventTimeRange, ...]:

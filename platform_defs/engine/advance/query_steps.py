@@ -49,9 +49,9 @@ class QuerySteps(ClosedRanges):
 
     def _can_be_fed(self, closed_to: int, after: Progress) -> bool:
         """Whether a step ends at the operator's watermark, and Spark's watermark is exact for all of its times."""
-        reads, mark = self.asset.operator.reads, self.reading.operator_timeline(self.asset).after[after.seq]
+        reads, watermark = self.asset.operator.reads, self.reading.operator_timeline(self.asset).after[after.seq]
         oldest = min(closed_to - (reads.lookback_of(which) or 0) for which in range(len(self.asset.inputs)))
-        return mark is not None and after.closed_to == mark < _LAST_TIME and oldest > _FIRST_TIME
+        return watermark is not None and after.closed_to == watermark < _LAST_TIME and oldest > _FIRST_TIME
 
     def _lookback(self, closed_to: int, head: int) -> list[DataFrame]:
         """The rows that results after a watermark may need, up to a batch."""

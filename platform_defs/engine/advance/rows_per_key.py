@@ -17,7 +17,7 @@ from operators.contract import SplitsKeys
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.step_size import rows_of_range
 from platform_defs.engine.inputs.reader import Reading, Span
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 
 MANY_ROWS = 1_000_000
 """A step over fewer rows is not estimated: the estimate would take longer than it could save."""
@@ -58,7 +58,7 @@ def _comparisons_per_row(frames: Sequence[DataFrame], key: Sequence[str]) -> flo
     """About how many comparisons of two rows of a key a join of two frames makes, per row of both frames."""
     left, right = (_rows_by_group(frame, key, which) for which, frame in enumerate(frames))
     groups = left.unionByName(right).groupBy("group").agg(F.sum("n_0").alias("n_0"), F.sum("n_1").alias("n_1"))
-    [(pairs, n_0, n_1)] = collected(groups.agg(F.sum(F.col("n_0") * F.col("n_1")), F.sum("n_0"), F.sum("n_1")))
+    [(pairs, n_0, n_1)] = collect(groups.agg(F.sum(F.col("n_0") * F.col("n_1")), F.sum("n_0"), F.sum("n_1")))
     if not n_0 or not n_1:
         return 0.0
     by_chance = n_0 * n_1 / _GROUPS  # rows of other keys with the same hash

@@ -27,14 +27,14 @@ from operators.contract import RunsAsQuery
 from operators.errors import TidemarkError
 from operators.timing import ClosedRange, timestamp
 from platform_defs.engine.formats.files import hadoop_file
-from platform_defs.engine.lake.small_queries import kept
+from platform_defs.engine.lake.small_queries import materialize
 from platform_defs.engine.lake.tables import Lake
 
 FOLDER = "_queries"
 """The folder of the lake for the input, the checkpoints and the output of running queries. No table can have this name."""
 MOST_STEPS = 1_000
 """After this many steps a query is replaced by a new one, so that its input and output do not grow for ever."""
-_MARK, _WHICH, _FED = "mark", "which", "fed"
+_WATERMARK, _WHICH, _FED = "watermark", "which", "fed"
 _EVERY_FILE = (1 << 31) - 1
 """More files than a commit has: the watermark must not come before rows of its commit, which Spark would then drop."""
 _SETTINGS = {
@@ -113,10 +113,10 @@ class RunningQuery:
         Raises:
             QueryError: Spark refuses the query, or the query has ended, or has dropped a row.
         """
-        self._feed(frames, mark := self._operator.query_mark(closing.upto))
+        self._feed(frames, watermark := self._operator.query_watermark(closing.upto))
         query = self._query or self._start()
         query.processAllAvailable()
-        self._require_all(query, mark)
+        self._require_all(query, watermark)
         found = self._new_results()
         self._held = found.where(~ClosedRange(None, closing.upto).holds(F.col(FINAL_AT)))
         return found.where(closing.holds(F.col(FINAL_AT)))
@@ -129,12 +129,12 @@ class RunningQuery:
         with suppress(PySparkException, Py4JError):
             remove_queries(self._spark, self._lake, self._folder)
 
-    def _feed(self, frames: Sequence[DataFrame], mark: int) -> None:
+    def _feed(self, frames: Sequence[DataFrame], watermark: int) -> None:
         """Commit rows and the watermark to the query's input, in one commit."""
         self.steps += 1
-        marker = self._spark.createDataFrame(pa.table({_MARK: pa.array([mark], pa.int64())}))
-        marker = marker.select(F.lit(-1).alias(_WHICH), timestamp(F.col(_MARK)).alias(_MARK), *self._inputs(-1))
-        nothing = F.lit(None).cast("timestamp").alias(_MARK)
+        marker = self._spark.createDataFrame(pa.table({_WATERMARK: pa.array([watermark], pa.int64())}))
+        marker = marker.select(F.lit(-1).alias(_WHICH), timestamp(F.col(_WATERMARK)).alias(_WATERMARK), *self._inputs(-1))
+        nothing = F.lit(None).cast("timestamp").alias(_WATERMARK)
         rows = [frame.select(F.lit(n).alias(_WHICH), nothing, *self._inputs(n)) for n, frame in enumerate(frames)]
         self._lake.append(reduce(DataFrame.unionAll, [*rows, marker]), f"{self._folder}/input", {_FED: self.steps})
 
@@ -148,7 +148,7 @@ class RunningQuery:
 
     def _start(self) -> StreamingQuery:
         reader = _session(self._spark).readStream.format("delta").option("maxFilesPerTrigger", _EVERY_FILE)
-        source = reader.load(self._path("input")).withWatermark(_MARK, "0 seconds")
+        source = reader.load(self._path("input")).withWatermark(_WATERMARK, "0 seconds")
         results = self._operator.as_query(*[self._stream(source, n) for n in range(len(self._schemas))])
         self._schema = results.schema
         writer = results.writeStream.format("parquet").outputMode("append").queryName(self._asset.name)
@@ -161,20 +161,20 @@ class RunningQuery:
     def _stream(self, source: DataFrame, which: int) -> DataFrame:
         """The rows of an input.
 
-        The condition reads the mark in each of its parts and is not deterministic, or Spark would move it, or later conditions on the rows,
-        below the watermark, which would not see the mark then.
+        The condition reads the column of the watermark in each of its parts and is not deterministic. Otherwise Spark would move it, or
+        later conditions on the rows, before `withWatermark`, which would then miss the rows that carry a watermark.
         """
-        is_own = F.col(_MARK).isNull() & (F.col(_WHICH) == which)
+        is_own = F.col(_WATERMARK).isNull() & (F.col(_WHICH) == which)
         return source.where(F.greatest(is_own, F.spark_partition_id() < 0)).select(f"{_column(which)}.*")
 
-    def _require_all(self, query: StreamingQuery, mark: int) -> None:
+    def _require_all(self, query: StreamingQuery, watermark: int) -> None:
         """Raise `QueryError` if Spark dropped a row since the last step, or has not reached the watermark: its state is then wrong."""
         done = [one for one in query.recentProgress if one.batchId > self._last_batch]
         self._last_batch = max([self._last_batch, *[one.batchId for one in done]])
         if dropped := sum(state.numRowsDroppedByWatermark for one in done for state in one.stateOperators):
             raise QueryError.dropped(self._asset.name, dropped)
         reached = max((str(one.eventTime.get("watermark")) for one in done), default="none")
-        if reached != (wanted := moment(mark).isoformat(timespec="milliseconds").replace("+00:00", "Z")):
+        if reached != (wanted := moment(watermark).isoformat(timespec="milliseconds").replace("+00:00", "Z")):
             raise QueryError.behind(self._asset.name, reached, wanted)
 
     def _new_results(self) -> DataFrame:
@@ -183,7 +183,7 @@ class RunningQuery:
         files = {unquote(file) for file in read.parquet(self._path("output")).inputFiles()} - self._read
         self._read |= files
         parts = [*([read.parquet(*sorted(files))] if files else []), *([] if self._held is None else [self._held])]
-        return kept(reduce(DataFrame.unionAll, parts)) if parts else self._spark.createDataFrame([], cast(StructType, self._schema))
+        return materialize(reduce(DataFrame.unionAll, parts)) if parts else self._spark.createDataFrame([], cast(StructType, self._schema))
 
     def _path(self, part: str) -> str:
         return self._lake.path(f"{self._folder}/{part}")

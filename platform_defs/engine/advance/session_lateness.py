@@ -35,15 +35,15 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
     newest = reading.lake.newest(asset.decisions, DECIDED)
     anew, last = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
     after, timeline = 0 if anew else seq_of(last), reading.operator_timeline(asset)
-    marks: dict[int, int] = {}
+    watermark_by_batch: dict[int, int] = {}
     for name in asset.inputs:
         if name not in tables:
-            marks |= watermarks.possibly_late(reading.ledger.source(name), timeline, after, head)
-    for seq, mark in sorted(marks.items()):
+            watermark_by_batch |= watermarks.possibly_late(reading.ledger.source(name), timeline, after, head)
+    for seq, watermark in sorted(watermark_by_batch.items()):
         lookback = 2 * operator.reads.longest_lookback + operator.reads.lateness
-        frames = [_frame(reading, asset, which, seq, mark - lookback) for which in range(len(asset.inputs))]
+        frames = [_frame(reading, asset, which, seq, watermark - lookback) for which in range(len(asset.inputs))]
         point("verdicts.before_commit")
-        rows = operator.lateness_decisions(mark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
+        rows = operator.lateness_decisions(watermark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
         decided = {"seq": seq, "generation": generation} if generation else seq
         if anew:
             reading.lake.overwrite(rows, asset.decisions, {DECIDED: decided})

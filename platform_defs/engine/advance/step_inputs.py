@@ -34,16 +34,16 @@ class StepInputs(ABC):
     """Whether the input has both keys of a row that moves from one key to another."""
 
     @abstractmethod
-    def all(self, after: Progress) -> list[DataFrame]:
+    def all_rows(self, after: Progress) -> list[DataFrame]:
         """Each input's rows up to and including those that the step to `after` handles."""
 
     @abstractmethod
-    def new(self, before: Progress, after: Progress) -> list[DataFrame] | None:
+    def new_rows(self, before: Progress, after: Progress) -> list[DataFrame] | None:
         """Each input's rows, or changes, that a step handles; None if deleted rows cannot be known any more."""
 
     @abstractmethod
-    def mergeable(self, before: Progress, after: Progress) -> list[DataFrame] | None:
-        """The rows of `new`, if an operator can merge them into its own rows; None if rows were deleted or replaced.
+    def mergeable_rows(self, before: Progress, after: Progress) -> list[DataFrame] | None:
+        """The rows of `new_rows`, if an operator can merge them into its own rows; None if rows were deleted or replaced.
 
         If the operator reads change kinds, they are the last change of each key.
         """
@@ -53,17 +53,17 @@ class StepInputs(ABC):
 class SourceRows(StepInputs):
     """The rows of sources, by batch."""
 
-    def all(self, after: Progress) -> list[DataFrame]:
+    def all_rows(self, after: Progress) -> list[DataFrame]:
         """The rows up to the last batch that the step handles."""
         return [self.reading.input(self.asset, which, after.seq) for which in range(len(self.asset.inputs))]
 
-    def new(self, before: Progress, after: Progress) -> list[DataFrame]:
+    def new_rows(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The rows of the batches that the step handles."""
         return [self.reading.input(self.asset, which, after.seq, after=before.seq) for which in range(len(self.asset.inputs))]
 
-    def mergeable(self, before: Progress, after: Progress) -> list[DataFrame]:
+    def mergeable_rows(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The rows of the batches that the step handles: no row of a source is deleted or replaced."""
-        return self.new(before, after)
+        return self.new_rows(before, after)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class TableRows(StepInputs):
         """Reads what the table's steps changed."""
         return table_changes(self.reading, self.of)
 
-    def all(self, after: Progress) -> list[DataFrame]:
+    def all_rows(self, after: Progress) -> list[DataFrame]:
         """The table's rows as of the last step to read.
 
         Raises:
@@ -96,19 +96,19 @@ class TableRows(StepInputs):
             raise ProgressError.lost_state(self.asset.name, self.of.name, step)
         return [self._as_inserts(rows)]
 
-    def new(self, before: Progress, after: Progress) -> list[DataFrame] | None:
+    def new_rows(self, before: Progress, after: Progress) -> list[DataFrame] | None:
         """The changed rows of the table's steps to read."""
         read = before.read.get(self.of.name, 0)
         if not read:
-            return self.all(after)
+            return self.all_rows(after)
         changed = self.changes.changed(read, after.read[self.of.name])
         return None if changed is None else [self._as_inserts(changed)]
 
-    def mergeable(self, before: Progress, after: Progress) -> list[DataFrame] | None:
+    def mergeable_rows(self, before: Progress, after: Progress) -> list[DataFrame] | None:
         """The new rows of final results; of an upserted table, for an operator that reads change kinds, the last change of each key."""
         read, upto = before.read.get(self.of.name, 0), after.read[self.of.name]
         if not read or self.changes.only_added(read, upto):
-            return self.new(before, after)
+            return self.new_rows(before, after)
         kind = self.asset.operator.reads.change
         if kind is None or not self.of.operator.emits.upserts:
             return None

@@ -62,9 +62,9 @@ class Strategy(ABC):
     def state(self, now: Progress) -> Iterator[StatePart]:
         """The rows that later steps may read again, apart from the rows that they handle."""
 
-    def whole(self, after: Progress) -> DataFrame:
+    def all_results(self, after: Progress) -> DataFrame:
         """The table's rows at a progress, recomputed from all input rows."""
-        return self.asset.rows(*self.inputs.all(after))
+        return self.asset.rows(*self.inputs.all_rows(after))
 
     def forget(self) -> None:
         """Let later steps make the rows that are kept beside the table from the log."""

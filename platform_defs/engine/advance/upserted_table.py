@@ -20,7 +20,7 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, steps_of
 from platform_defs.engine.inputs.progress import Progress, commit_step, progress, require_same_columns
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.small_queries import collected, is_small
+from platform_defs.engine.lake.small_queries import collect, is_small
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point
 
@@ -63,7 +63,7 @@ class UpsertedTable:
         """Write the difference between the table and the wanted rows, as one step; returns the number of changes of each kind."""
         changes = difference(self.current(wanted), wanted, key=upserted(self.asset).key).persist()
         try:
-            kinds = {row[CHANGE]: row["count"] for row in collected(changes.groupBy(CHANGE).count())}
+            kinds = {row[CHANGE]: row["count"] for row in collect(changes.groupBy(CHANGE).count())}
             if kinds:
                 self.commit(changes, replace(now, step=now.step + 1))
             return kinds
@@ -76,7 +76,7 @@ class UpsertedTable:
         Raises:
             ProgressError: the changelog was deleted or has lost steps that were applied to the table.
         """
-        if self.reading.lake.delta(self.asset.changelog) is not None:
+        if self.reading.lake.exists(self.asset.changelog):
             self._apply()
         elif (applied := self.reading.lake.newest(self.asset.name, APPLIED)) is not None:
             raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])
@@ -158,5 +158,5 @@ def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:
     if not columns:
         return {}
     ends = [F.struct(F.min(f"`{c}`"), F.max(f"`{c}`"), F.bool_or(F.col(f"`{c}`").isNull())).alias(c) for c in columns]
-    [extents] = collected(keys.agg(*ends))
+    [extents] = collect(keys.agg(*ends))
     return {c: (low, high) for c, (low, high, null) in zip(columns, extents, strict=True) if null is False}

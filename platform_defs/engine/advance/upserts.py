@@ -21,7 +21,7 @@ from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Reading, Span
-from platform_defs.engine.lake.small_queries import count, kept
+from platform_defs.engine.lake.small_queries import count, materialize
 from platform_defs.engine.ledger.columns import pc
 
 
@@ -39,7 +39,7 @@ class MergedRows(Strategy):
 
     def results(self, before: Progress, after: Progress) -> DataFrame:
         """The operator's result for the new rows alone, or for the keys of the changed rows."""
-        new = self.inputs.mergeable(before, after)
+        new = self.inputs.mergeable_rows(before, after)
         return self._recomputed.results(before, after) if new is None else self.asset.rows(*new)
 
     def changes(self, table: UpsertedTable, before: Progress, after: Progress) -> DataFrame:
@@ -47,12 +47,12 @@ class MergedRows(Strategy):
         operator = self.asset.operator
         if not isinstance(operator, Incremental):
             raise OperatorError(f"{type(operator).__name__} reads new batches and upserts, so it needs a `fold(current, *frames)`")
-        new = self.inputs.mergeable(before, after)
+        new = self.inputs.mergeable_rows(before, after)
         if new is None:
             return self._recomputed.changes(table, before, after)
         current = self._current(table, new)
         if before.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
-            current = kept(current)
+            current = materialize(current)
         return difference(self.asset.shaped(current), self.asset.shaped(operator.fold(current, *new)), key=self.key)
 
     def step(self, before: Progress, after: Progress) -> int:
@@ -81,7 +81,7 @@ class MergedRows(Strategy):
         return table.current_of(self.asset.operator(*new), keys_of(new, self._affected_by))
 
     def _count_moving_back(self, operator: Promised, before: Progress, after: Progress) -> int:
-        new = self.inputs.mergeable(before, after) or []
+        new = self.inputs.mergeable_rows(before, after) or []
         return count(operator.moving_back(self._current(UpsertedTable(self.reading, self.asset), new), *new))
 
     @property
@@ -116,7 +116,7 @@ class RecomputedKeys(Strategy):
     def results(self, before: Progress, after: Progress) -> DataFrame:
         """The rows of the keys that the step's rows affect."""
         keys = self._affected_keys(before, after)
-        return self.whole(after) if keys is None else self._of_keys(keys, after)
+        return self.all_results(after) if keys is None else self._of_keys(keys, after)
 
     def changes(self, table: UpsertedTable, before: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows of the affected keys and their rows after the step.
@@ -126,7 +126,7 @@ class RecomputedKeys(Strategy):
         """
         keys = self._affected_keys(before, after)
         if keys is None:
-            rows = self.whole(after)
+            rows = self.all_results(after)
             return difference(table.current(rows), rows, key=self.key)
         rows = self._of_keys(keys, after)
         within_ttl = self._within_ttl(after)
@@ -150,9 +150,9 @@ class RecomputedKeys(Strategy):
             keys, rows = keys.unionByName(expired).distinct(), of_keys(rows, within_ttl, within_ttl.columns)
         return difference(table.current_of(rows, keys), rows, key=self.key)
 
-    def whole(self, after: Progress) -> DataFrame:
+    def all_results(self, after: Progress) -> DataFrame:
         """The rows of all keys within their TTL, computed anew."""
-        rows, within_ttl = self.asset.rows(*self.inputs.all(after)), self._within_ttl(after)
+        rows, within_ttl = self.asset.rows(*self.inputs.all_rows(after)), self._within_ttl(after)
         return rows if within_ttl is None else of_keys(rows, within_ttl, within_ttl.columns)
 
     def state(self, now: Progress) -> Iterator[StatePart]:
@@ -167,22 +167,22 @@ class RecomputedKeys(Strategy):
 
     def _affected_keys(self, before: Progress, after: Progress) -> DataFrame | None:
         """The keys of the step's rows; if rows can move, also the former keys of these rows. None if they are not known."""
-        new = self.inputs.new(before, after)
+        new = self.inputs.new_rows(before, after)
         if new is None:
             return None
         if self._keys_can_change:
-            new = [of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all(after)]
-            return kept(keys_of(new, self.reads.key))  # few keys, which several joins read
+            new = [of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all_rows(after)]
+            return materialize(keys_of(new, self.reads.key))  # few keys, which several joins read
         return keys_of(new, self.reads.key)
 
     def _of_keys(self, keys: DataFrame, after: Progress) -> DataFrame:
         """The rows of the given keys after a step."""
         key, through = self.reads.key, self.reads.through
-        frames = [of_keys(frame, keys, key) for frame in self.inputs.all(after)]
+        frames = [of_keys(frame, keys, key) for frame in self.inputs.all_rows(after)]
         if not self._keys_can_change:
             return self.asset.rows(*frames)
         others = keys_of(frames, through)
-        return of_keys(self.asset.rows(*[of_keys(frame, others, through) for frame in self.inputs.all(after)]), keys, key)
+        return of_keys(self.asset.rows(*[of_keys(frame, others, through) for frame in self.inputs.all_rows(after)]), keys, key)
 
     def _within_ttl(self, after: Progress) -> DataFrame | None:
         """The keys with a row that is not older than the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""

@@ -117,20 +117,20 @@ class Recorded:
         """Whether the file need not be read: it was read, or was refused after the newest request."""
         return self.is_read or (self.refused is not None and self.refused >= self.retries)
 
-    def with_mark(self, mark: int) -> "Recorded":
-        """This record and one more mark (see `mark_of`); the order of marks does not matter."""
-        if mark == 0:
+    def with_status(self, status: int) -> "Recorded":
+        """This record and one more status (see `status_of`); the order in which statuses are added does not matter."""
+        if status == 0:
             return replace(self, is_read=True)
-        if mark > 0:
-            return replace(self, refused=max(mark - 1, -1 if self.refused is None else self.refused))
-        return replace(self, retries=max(-mark, self.retries))
+        if status > 0:
+            return replace(self, refused=max(status - 1, -1 if self.refused is None else self.refused))
+        return replace(self, retries=max(-status, self.retries))
 
 
 _READ_ONCE = Recorded(is_read=True)
 
 
-def mark_of(marks: Sequence[str]) -> int:
-    """A number for the part of a ledger offset after the file's state: 0 if the file was read, n + 1 for `unread|n`, -n for `retry|n`."""
+def status_of(marks: Sequence[str]) -> int:
+    """The status of a file, from the part of a ledger offset after the file's state: 0 for read, n + 1 for `unread|n`, -n for `retry|n`."""
     if not marks:
         return 0
     number = int(marks[1]) if len(marks) > 1 else 0
@@ -142,17 +142,17 @@ class Known:
     """The ledger's records of some files of a source.
 
     Args:
-        marks: by a file's key, the marks of each of its recorded states (modification time in epoch ms, and length).
+        statuses: by a file's key, the statuses of each of its recorded states (modification time in epoch ms, and length).
     """
 
-    marks: Mapping[str, Mapping[tuple[int, int], Sequence[int]]]
+    statuses: Mapping[str, Mapping[tuple[int, int], Sequence[int]]]
 
     def _recorded_states(self, file: File) -> dict[tuple[int, int], Recorded]:
         states: dict[tuple[int, int], Recorded] = {}
         for key in file.keys:
-            for state, marks in self.marks.get(key, {}).items():
-                plain = marks == [0] and state not in states  # the common case: read once, unchanged
-                states[state] = _READ_ONCE if plain else reduce(Recorded.with_mark, marks, states.get(state, Recorded()))
+            for state, statuses in self.statuses.get(key, {}).items():
+                plain = statuses == [0] and state not in states  # the common case: read once, unchanged
+                states[state] = _READ_ONCE if plain else reduce(Recorded.with_status, statuses, states.get(state, Recorded()))
         return states
 
     def holds(self, file: File) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructType
+from pyspark.sql.types import DataType, DecimalType, StructType
 
+from operators.column_types import parts
 from operators.columns import balanced
 
 _MANY_DIGITS = "[0-9][0-9.]{15}"
@@ -29,16 +30,7 @@ def decimals(struct: StructType) -> StructType:
 
 def has_nested_decimal(type_: DataType) -> bool:
     """Whether a type has decimals in a struct, an array or a map, which the JSON parser converts itself."""
-    match type_:
-        case StructType():
-            inner = [f.dataType for f in type_.fields]
-        case ArrayType():
-            inner = [type_.elementType]
-        case MapType():
-            inner = [type_.keyType, type_.valueType]
-        case _:
-            return False
-    return any(isinstance(t, DecimalType) or has_nested_decimal(t) for t in inner)
+    return not isinstance(type_, DecimalType) and any(isinstance(part, DecimalType) for part in parts(type_))
 
 
 def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -> Column:

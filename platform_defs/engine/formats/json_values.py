@@ -19,7 +19,8 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from platform_defs.engine.formats.values import COMMON_TYPES, contained_types
+from operators.column_types import parts
+from platform_defs.engine.formats.values import COMMON_TYPES
 
 _KEYS = StringType | IntegralType
 _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 1e7
@@ -29,8 +30,7 @@ _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 1e7
 def has_json_value(kind: DataType) -> bool:
     """Whether `json_value` converts the values of a type. It does not for a map whose keys are neither text nor whole numbers."""
     return all(
-        isinstance(part, COMMON_TYPES) and (not isinstance(part, MapType) or isinstance(part.keyType, _KEYS))
-        for part in contained_types(kind)
+        isinstance(part, COMMON_TYPES) and (not isinstance(part, MapType) or isinstance(part.keyType, _KEYS)) for part in parts(kind)
     )
 
 

@@ -1,7 +1,5 @@
 """Converts values to a column's declared type. A value that cannot be converted becomes null; `is_lost` finds such values."""
 
-from collections.abc import Iterator
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -44,22 +42,6 @@ def nullable(type_: DataType) -> DataType:
             return MapType(nullable(type_.keyType), nullable(type_.valueType))
         case _:
             return type_
-
-
-def contained_types(type_: DataType) -> Iterator[DataType]:
-    """A type and every type that it contains, at any depth."""
-    yield type_
-    match type_:
-        case StructType():
-            inner_types = [f.dataType for f in type_.fields]
-        case ArrayType():
-            inner_types = [type_.elementType]
-        case MapType():
-            inner_types = [type_.keyType, type_.valueType]
-        case _:
-            inner_types = []
-    for inner_type in inner_types:
-        yield from contained_types(inner_type)
 
 
 def parsed_text(text: Column, type_: DataType) -> Column:

@@ -15,7 +15,7 @@ from operators.timing import millis
 from platform_defs.engine.formats.raw_rows import RAW
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.errors import IngestError
-from platform_defs.engine.ingest.validate import BROKEN, IS_MARKER, MARK, REASON
+from platform_defs.engine.ingest.validate import BROKEN, IS_MARKER, REASON, ROW_WATERMARK
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class BatchCounts:
         warned: good rows that violate a rule with the action `warn`.
         first: the first event time of a good row.
         last: the last event time of a good row.
-        mark: the highest watermark that a row has.
+        watermark: the highest watermark that a row has.
         mean: the mean event time of good rows.
         deviation: the standard deviation of their event times.
         min_key: the lowest value of the column that `ranged_key` names.
@@ -45,7 +45,7 @@ class BatchCounts:
     warned: int
     first: int | None
     last: int | None
-    mark: int | None
+    watermark: int | None
     mean: float | None
     deviation: float | None
     min_key: Any = None
@@ -70,7 +70,7 @@ def measures(contract: SourceContract, *, with_bytes: bool = False) -> list[Colu
         F.count_if(good & (F.size(BROKEN) > 0)).alias("warned"),
         F.min(F.when(good, millis(F.col(EVENT_TIME)))).alias("first"),
         F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
-        F.max(F.when(F.col(REASON).isNull(), millis(F.col(MARK)))).alias("mark"),
+        F.max(F.when(F.col(REASON).isNull(), millis(F.col(ROW_WATERMARK)))).alias("watermark"),
         *event_time_spread.aggregates(good),
         *[
             aggregate(F.when(good, F.col(column))).alias(f"{aggregate.__name__}_key")

@@ -11,7 +11,7 @@ from platform_defs.engine.ingest.batch_counts import BatchCounts, is_good
 from platform_defs.engine.ingest.clock import follows_clock
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.validate import FIRST_TIME, LAST_TIME
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.ledger.ledger import SourceEntry
 
 
@@ -38,13 +38,13 @@ def watermark_after(
     elif isinstance(strategy, BatchExpression):
         mark = _expression_mark(strategy, validated) if counts.good else None
     else:
-        mark = _generated_mark(strategy, contract, counts, last, now) if isinstance(strategy, Generated) else counts.mark
+        mark = _generated_mark(strategy, contract, counts, last, now) if isinstance(strategy, Generated) else counts.watermark
     return max((watermark for watermark in (mark, last and last.watermark) if watermark is not None), default=None)
 
 
 def _expression_mark(strategy: BatchExpression, validated: DataFrame) -> int | None:
     value = F.expr(strategy.watermark).cast("timestamp").alias("watermark")
-    [row] = collected(validated.where(is_good()).agg(value).select(millis(F.col("watermark")).alias("watermark")))
+    [row] = collect(validated.where(is_good()).agg(value).select(millis(F.col("watermark")).alias("watermark")))
     return row["watermark"]
 
 

@@ -34,7 +34,7 @@ def follows_clock(contract: SourceContract) -> bool:
     return contract.by_ingest_time and isinstance(contract.watermark, BoundedOutOfOrderness)
 
 
-def mark_at(contract: SourceContract, now: int) -> int:
+def watermark_at(contract: SourceContract, now: int) -> int:
     """The watermark of a source that follows the clock after a batch at the ledger's time `now`, in epoch ms."""
     assert isinstance(contract.watermark, BoundedOutOfOrderness)
     return now - contract.watermark.bound_ms - 1
@@ -56,8 +56,8 @@ def clock_rows(
     for name, contract in contracts.items():
         if follows_clock(contract) and name not in sources_with_rows:
             row = last.get(name) or SourceEntry(seq=seq, kind="clock", ingested_at=now, source=name)
-            mark = mark_at(contract, now) if row.watermark is None else max(row.watermark, mark_at(contract, now))
-            rows.append(moved(row, seq=seq, kind="clock", ingested_at=now, watermark=mark, idle=False))
+            watermark = watermark_at(contract, now) if row.watermark is None else max(row.watermark, watermark_at(contract, now))
+            rows.append(moved(row, seq=seq, kind="clock", ingested_at=now, watermark=watermark, idle=False))
     return tuple(rows)
 
 
@@ -102,15 +102,15 @@ def _must_move(last: Mapping[str, SourceEntry], contract: SourceContract, wait: 
     newest = _newest(last, wait)
     if newest is None:
         return False
-    row, target, final_at = last.get(contract.name), mark_at(contract, now), newest + wait.longest
-    mark = None if row is None else row.watermark
-    if mark is None:
+    row, target, final_at = last.get(contract.name), watermark_at(contract, now), newest + wait.longest
+    watermark = None if row is None else row.watermark
+    if watermark is None:
         return True
     is_far = (
         newest > now + LONGEST_STEP
     )  # a row of another source far ahead of the clock waits for long; the ledger must not grow meanwhile
     step = LONGEST_STEP if is_far else min(wait.longest // MOST_STEPS, LONGEST_STEP)
-    return mark < final_at and target > mark and (target >= final_at or target - mark > step)
+    return watermark < final_at and target > watermark and (target >= final_at or target - watermark > step)
 
 
 def _longest(upstream: Input) -> int:

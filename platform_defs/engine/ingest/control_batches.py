@@ -6,7 +6,7 @@ A control batch that would change nothing is not written, so that a control call
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from platform_defs.engine.ingest.clock import Wait, clock_rows, follows_clock, mark_at, may_be_pending, waiting_sources
+from platform_defs.engine.ingest.clock import Wait, clock_rows, follows_clock, may_be_pending, waiting_sources, watermark_at
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted
@@ -85,12 +85,14 @@ class Signals(LedgerWriter):
         with self.lake.writer("ledger"):
             batch, last, unchanged = self._begin(), self.ledger.last(), set[str]()
             if kind == "drain":
-                on_clock = {name: mark_at(self.contracts[name], batch.now) for name in marks if follows_clock(self.contracts[name])}
-                marks = {name: min(mark, on_clock.get(name, mark)) for name, mark in marks.items()}
+                on_clock = {name: watermark_at(self.contracts[name], batch.now) for name in marks if follows_clock(self.contracts[name])}
+                marks = {name: min(watermark, on_clock.get(name, watermark)) for name, watermark in marks.items()}
                 unchanged |= {name for name in on_clock if name in last and not may_be_pending(last, name, self.waits.get(name, ()))}
-            if all(name in unchanged or _has_reached(last.get(name), mark) for name, mark in marks.items()):
+            if all(name in unchanged or _has_reached(last.get(name), watermark) for name, watermark in marks.items()):
                 return None
-            return self._commit(batch, tuple(_raise_mark(last.get(name), name, mark, batch, kind) for name, mark in marks.items()))
+            return self._commit(
+                batch, tuple(_raise_mark(last.get(name), name, watermark, batch, kind) for name, watermark in marks.items())
+            )
 
     def _commit(self, batch: Batch, rows: Entry) -> Entry:
         entry = rows + clock_rows(self.ledger.last(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
@@ -101,12 +103,12 @@ class Signals(LedgerWriter):
         return entry
 
 
-def _has_reached(last: SourceEntry | None, mark: int) -> bool:
-    """Whether a source's watermark has reached `mark`, and the source is not idle."""
-    return last is not None and not last.idle and last.watermark is not None and last.watermark >= mark
+def _has_reached(last: SourceEntry | None, watermark: int) -> bool:
+    """Whether a source's watermark has reached `watermark`, and the source is not idle."""
+    return last is not None and not last.idle and last.watermark is not None and last.watermark >= watermark
 
 
-def _raise_mark(last: SourceEntry | None, source: str, mark: int, batch: Batch, kind: Kind) -> SourceEntry:
+def _raise_mark(last: SourceEntry | None, source: str, watermark: int, batch: Batch, kind: Kind) -> SourceEntry:
     row = last or SourceEntry(seq=batch.seq, kind=kind, ingested_at=batch.now, source=source)
-    raised = mark if row.watermark is None else max(mark, row.watermark)
+    raised = watermark if row.watermark is None else max(watermark, row.watermark)
     return moved(row, seq=batch.seq, kind=kind, ingested_at=batch.now, watermark=raised, idle=False)

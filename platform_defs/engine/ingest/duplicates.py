@@ -11,7 +11,7 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME
 from operators.timing import instant, length_ms, millis
 from platform_defs.engine.ingest.validate import IS_MARKER, REASON
 from platform_defs.engine.inputs.retained import Cut
-from platform_defs.engine.lake.small_queries import counted, is_small
+from platform_defs.engine.lake.small_queries import is_small, materialize_and_count
 
 _TIME, _POSITION, _RUN, _COUNT = temporary("time"), temporary("position"), temporary("run"), temporary("count")
 _TAKEN, _ROW = temporary("taken"), temporary("row")
@@ -38,7 +38,7 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         `arrival` of each duplicate, and the number of duplicates; None if there is none.
     """
     keyed, logged = _keyed(rows, key, F.col(ARRIVAL)), _keyed(log, key, F.lit(_LOGGED).cast("bigint"))
-    keys, number = counted(_repeated_keys(keyed, logged, key, count))
+    keys, number = materialize_and_count(_repeated_keys(keyed, logged, key, count))
     if not number:
         return None
     suspects = keyed.unionByName(logged).join(keys, list(key), "left_semi")
@@ -50,7 +50,7 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         .select(f"{_ROW}.{_POSITION}")
     )
     repeated = suspects.where(F.col(_POSITION) != _LOGGED).join(first_of_each, _POSITION, "left_anti")
-    rows, number = counted(repeated.select(F.col(_POSITION).alias(ARRIVAL)))
+    rows, number = materialize_and_count(repeated.select(F.col(_POSITION).alias(ARRIVAL)))
     return (rows, number) if number else None
 
 

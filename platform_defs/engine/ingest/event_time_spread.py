@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from operators.engine_columns import EVENT_TIME
 from operators.timing import DAY_MS, millis
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.ledger.rows import SHARES
 
 _MOST_BUCKETS = 1_000
@@ -37,7 +37,7 @@ def is_uneven(rows: int, first: int | None, last: int | None, mean: float | None
 def quantiles(validated: DataFrame, good: Column) -> tuple[int, ...]:
     """The quantiles at `SHARES` of the event times of a batch's good rows, including the first and the last; a Spark job."""
     time = F.when(good, millis(F.col(EVENT_TIME)))
-    [row] = collected(validated.agg(F.percentile_approx(time, [*SHARES], 10_000).alias("spread")))
+    [row] = collect(validated.agg(F.percentile_approx(time, [*SHARES], 10_000).alias("spread")))
     return tuple(row["spread"] or ())
 
 
@@ -52,7 +52,7 @@ def ranges(validated: DataFrame, good: Column, first: int, last: int, horizon: i
         return [(first - horizon, last + horizon)]
     bucket = F.floor(millis(F.col(EVENT_TIME)) / width).alias("bucket")
     buckets = validated.where(good).select(bucket).distinct().limit(_MOST_BUCKETS + 1)
-    bucket_numbers = sorted(row["bucket"] for row in collected(buckets))
+    bucket_numbers = sorted(row["bucket"] for row in collect(buckets))
     if len(bucket_numbers) > _MOST_BUCKETS:
         return [(first - horizon, last + horizon)]
     return merge_ranges([(n * width - horizon, (n + 1) * width - 1 + horizon) for n in bucket_numbers])

@@ -52,7 +52,7 @@ from platform_defs.engine.inputs.retained import cut_of
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.data_skipping import Ends
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.small_queries import collected, kept_and_measured, record_sizes
+from platform_defs.engine.lake.small_queries import collect, materialize_and_measure, record_sizes
 from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.lake.waits import PATIENCE_S, Purpose
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry, moved
@@ -168,7 +168,7 @@ class Ingest(LedgerWriter):
         validated, measured = self._computed_once(contract, files, batch.now)
         try:
             of_topics = any(f.is_range for f in files)
-            counts = counts_of(contract, measured or collected(validated.agg(*measures(contract, with_bytes=of_topics)))[0].asDict())
+            counts = counts_of(contract, measured or collect(validated.agg(*measures(contract, with_bytes=of_topics)))[0].asDict())
             if counts.bytes is not None and counts.read:
                 record_sizes({Partition.of(f.path).topic for f in files if f.is_range}, counts.bytes // counts.read)
             repeated = self._find_duplicates(validated, contract, counts)
@@ -199,7 +199,7 @@ class Ingest(LedgerWriter):
     def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[DataFrame, dict[str, Any] | None]:
         """The validated rows, computed at most once if that is cheaper, and their measures, if they are known already."""
         validated = self._validate(contract, files, now)
-        few = kept_and_measured(validated, measures(contract, with_bytes=any(f.is_range for f in files)))
+        few = materialize_and_measure(validated, measures(contract, with_bytes=any(f.is_range for f in files)))
         if few is not None:
             return few
         # every pass would parse text again; columnar files are cheaper to read again than to cache

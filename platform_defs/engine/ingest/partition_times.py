@@ -18,7 +18,7 @@ from platform_defs.engine.formats.files import TOPIC, File
 from platform_defs.engine.formats.reader import PATH
 from platform_defs.engine.formats.topics import Partition
 from platform_defs.engine.ingest.batch_counts import is_good
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 
 
 @dataclass(frozen=True)
@@ -101,4 +101,4 @@ def newest_by_partition(validated: DataFrame, files: Sequence[File], newest: int
     if len(files) == 1:
         return {} if newest is None else {files[0].path: newest}
     of_topics = validated.where(is_good() & F.startswith(PATH, F.lit(TOPIC)))
-    return dict(collected(of_topics.groupBy(PATH).agg(F.max(millis(F.col(EVENT_TIME))))))  # pyright: ignore[reportArgumentType]
+    return dict(collect(of_topics.groupBy(PATH).agg(F.max(millis(F.col(EVENT_TIME))))))  # pyright: ignore[reportArgumentType]

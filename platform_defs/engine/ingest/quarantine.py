@@ -119,7 +119,7 @@ def rejected_rows(writer: LedgerWriter, contract: SourceContract, lake: Lake | N
         lake: the lake or snapshot to read; by default that of `writer`.
     """
     lake = lake or writer.lake
-    if lake.delta(contract.quarantine) is None:
+    if not lake.exists(contract.quarantine):
         return None
     rows = lake.frame(writer.spark, contract.quarantine)
     marked = rows if RELEASED in rows.columns else rows.withColumn(RELEASED, F.lit(None).cast("string"))

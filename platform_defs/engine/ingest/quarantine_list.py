@@ -88,7 +88,7 @@ class QuarantineList:
             LakeError: the quarantine lacks a data file.
         """
         table = self.contract(source).quarantine
-        if self.lake.delta(table) is None:
+        if not self.lake.exists(table):
             return []
         released = f"count({RELEASED})" if RELEASED in self.lake.schema(table).fieldNames() else "0"
         counts = f"SELECT reason, count(*) AS n, {released} AS released FROM quarantined"
@@ -109,7 +109,7 @@ class QuarantineList:
 
     def _reasons(self, contract: SourceContract) -> dict[str, tuple[int, str]]:
         """By path: the batch and the reason of each file's newest failure."""
-        if self.lake.delta(contract.quarantine) is None:
+        if not self.lake.exists(contract.quarantine):
             return {}
         sql = f"SELECT {SEQ}, path, reason FROM quarantined WHERE {SEQ} <= {self.ledger.head} AND raw = path ORDER BY {SEQ}"
         files = sql_rows(self.lake, {"quarantined": contract.quarantine}, sql).to_pylist()
@@ -128,13 +128,13 @@ def _files_in_quarantine(offsets: Sequence[tuple[int, str]], source: str, folder
     files_by_path: dict[str, QuarantinedFile] = {}
     paths = uris_below([offset.split("|")[0] for _, offset in offsets], folder)
     for (seq, offset), path in zip(offsets, paths, strict=True):
-        _, modified, length, *mark = offset.split("|")
+        _, modified, length, *status = offset.split("|")
         plain, file = decoded_path(path), File(int(modified), path, int(length), source, folder=one_path(folder))
-        if not mark:
+        if not status:
             files_by_path.pop(plain, None)
-        elif mark[0] == UNREAD:
+        elif status[0] == UNREAD:
             files_by_path[plain] = QuarantinedFile(file, seq)
-        elif mark[0] == RETRY and plain in files_by_path:
+        elif status[0] == RETRY and plain in files_by_path:
             files_by_path[plain] = replace(files_by_path[plain], asked=True)
     return [files_by_path[plain] for plain in sorted(files_by_path)]
 

@@ -26,13 +26,13 @@ ENTRY = "_entry"
 class Replay(LedgerWriter):
     """Ingests a recorded sequence of batches."""
 
-    def __call__(self, rows: Mapping[str, DataFrame], marks: Sequence[Mapping[str, int]]) -> None:
+    def __call__(self, rows: Mapping[str, DataFrame], watermarks: Sequence[Mapping[str, int]]) -> None:
         """Append batches. A batch either has rows, or sets watermarks.
 
         Args:
             rows: by source, the result of `reader.read` with `_entry` (int), the index of the row's batch, from 0. Every row must satisfy
                 its contract. Duplicates are not checked, as the rows were ingested before.
-            marks: for each batch, the watermarks that it sets (epoch ms), by source; empty for a batch with rows.
+            watermarks: for each batch, the watermarks that it sets (epoch ms), by source; empty for a batch with rows.
 
         Raises:
             IngestError: a row violates its contract, or belongs to none of the batches. No batch is committed.
@@ -41,16 +41,16 @@ class Replay(LedgerWriter):
             batch = self._begin()
             head, now = batch.seq - 1, batch.now
             clear_uncommitted(self.spark, self.lake, batch, self.contracts)
-            counts = {name: self._log(frame, self.contracts[name], head, len(marks), now) for name, frame in rows.items()}
+            counts = {name: self._log(frame, self.contracts[name], head, len(watermarks), now) for name, frame in rows.items()}
             last, batches = self.ledger.last(), list[Entry]()
-            for index, marks_of_batch in enumerate(marks):
+            for index, marks_of_batch in enumerate(watermarks):
                 row_set = [
                     _row(last.get(n), n, head + 1 + index, now + index, marks_of_batch.get(n), counts.get(n, {}).get(index))
                     for n in self.contracts
                 ]
-                on_clock = clock_rows({s.source: s for s in row_set}, self.contracts, head + 1 + index, now + index)
-                marks_on_clock = {s.source: s.watermark for s in on_clock}
-                row_set = [replace(s, watermark=marks_on_clock.get(s.source, s.watermark)) for s in row_set]
+                rows_on_clock = clock_rows({s.source: s for s in row_set}, self.contracts, head + 1 + index, now + index)
+                on_clock = {s.source: s.watermark for s in rows_on_clock}
+                row_set = [replace(s, watermark=on_clock.get(s.source, s.watermark)) for s in row_set]
                 batches.append(tuple(row_set))
                 last = {s.source: s for s in row_set}
             if batches:
@@ -97,18 +97,20 @@ class Replay(LedgerWriter):
         return None if newest is None else newest.value
 
 
-def _row(last: SourceEntry | None, source: str, seq: int, now: int, mark: int | None, rows: tuple[int, int, int] | None) -> SourceEntry:
+def _row(
+    last: SourceEntry | None, source: str, seq: int, now: int, watermark: int | None, rows: tuple[int, int, int] | None
+) -> SourceEntry:
     row = moved(
         last or SourceEntry(seq=seq, kind="rows", ingested_at=now, source=source),
         seq=seq,
-        kind="rows" if mark is None else "watermark",
+        kind="rows" if watermark is None else "watermark",
         ingested_at=now,
     )
-    if mark is None and rows is None:
+    if watermark is None and rows is None:
         return moved(row, kind="inactive") if row.idle else row
     row = moved(row, idle=False)
-    if mark is not None:
-        row = moved(row, watermark=mark if row.watermark is None else max(mark, row.watermark))
+    if watermark is not None:
+        row = moved(row, watermark=watermark if row.watermark is None else max(watermark, row.watermark))
     if rows is None:
         return row
     count, first, newest = rows

@@ -14,7 +14,7 @@ from platform_defs.engine.formats.raw_rows import TYPE_FAULT, record_of, type_fa
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 from platform_defs.engine.formats.values import parsed_text
 
-REASON, BROKEN, MARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
+REASON, BROKEN, ROW_WATERMARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
 _TEXT = "_text_"
 FIRST_TIME, LAST_TIME = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
@@ -41,8 +41,8 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
     with_time = with_text.withColumn(
         EVENT_TIME_RAW, ingested_at if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp")
     )
-    with_marks = with_time.withColumn(MARK, _mark(contract)).withColumn(IS_MARKER, _is_marker(contract))
-    return with_marks.select(
+    with_watermark = with_time.withColumn(ROW_WATERMARK, _row_watermark(contract)).withColumn(IS_MARKER, _is_marker(contract))
+    return with_watermark.select(
         ARRIVAL,
         timestamp(millis(F.col(EVENT_TIME_RAW))).alias(EVENT_TIME),
         EVENT_TIME_RAW,
@@ -51,13 +51,13 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
         PATH,
         _reason(contract, text, now if clock is None or contract.by_ingest_time else clock).alias(REASON),
         _broken(contract).alias(BROKEN),
-        MARK,
+        ROW_WATERMARK,
         IS_MARKER,
         *record_of(raw),
     )
 
 
-def _mark(contract: SourceContract) -> Column:
+def _row_watermark(contract: SourceContract) -> Column:
     strategy = contract.watermark
     return F.expr(strategy.watermark).cast("timestamp") if isinstance(strategy, Punctuated) else F.lit(None).cast("timestamp")
 
@@ -77,11 +77,11 @@ def _reason(contract: SourceContract, text: Sequence[StructField], now: int) -> 
         text: the columns that were cast from text.
         now: the wall clock in epoch ms.
     """
-    time, mark = F.col(EVENT_TIME_RAW), F.col(MARK)
+    time, watermark = F.col(EVENT_TIME_RAW), F.col(ROW_WATERMARK)
     missing = [_missing(f) for f in contract.struct.fields if not f.nullable]
     of_event = F.coalesce(*missing, *_time_faults(contract, time, now), *_year_faults(contract), *_rule_faults(contract))
-    of_marker = F.when(mark.isNull(), F.lit("watermark: a marker row carries none"))
-    carried = [F.when(mark.isNotNull(), fault) for fault in _range_faults(contract, mark, now, "watermark")]
+    of_marker = F.when(watermark.isNull(), F.lit("watermark: a marker row carries none"))
+    carried = [F.when(watermark.isNotNull(), fault) for fault in _range_faults(contract, watermark, now, "watermark")]
     unreadable = [_unreadable(f) for f in text]
     by_kind = F.when(F.col(IS_MARKER), of_marker).otherwise(of_event)
     return F.coalesce(_malformed(), *unreadable, *carried, by_kind)

@@ -124,7 +124,7 @@ class TableInput(Input):
 
     def is_readable(self, lake: Lake) -> bool:
         """Whether the lake has the table."""
-        return lake.delta(self.asset.name) is not None
+        return lake.exists(self.asset.name)
 
     def last_step(self, lake: Lake) -> int:
         """The number of the table's newest step."""

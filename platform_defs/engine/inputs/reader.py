@@ -24,7 +24,7 @@ from platform_defs.engine.inputs.retained import Cut, KeptDays, cut_of, has_lost
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.inputs.waited_for import waited_for, watermark_key
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.columns import pc
@@ -33,7 +33,7 @@ from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 
-_MARK, _DECIDED = temporary("mark"), temporary("decided")
+_TIME_MS, _DECIDED = temporary("time_ms"), temporary("decided")
 DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
 DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
 """The columns of `verdicts/<asset>`."""
@@ -77,11 +77,11 @@ class Reading:
         """
         lake = PinnedLake.of(self.lake)
         for name in assets:
-            lake.delta(results_table(self.assets[name]))
-            lake.delta(name)
+            lake.delta_for_reading(results_table(self.assets[name]))
+            lake.delta_for_reading(name)
         ledger = LedgerView.of(self.ledger)
         for table in self._upstream_of(assets):  # before its changelog, which is committed first and so has each applied step
-            lake.delta(table)
+            lake.delta_for_reading(table)
         return replace(self, lake=lake, ledger=ledger)
 
     def _upstream_of(self, names: Sequence[str]) -> list[str]:
@@ -177,7 +177,7 @@ class Reading:
         summary, key = history.summary, asset and watermark_key(asset, self.input_named)
         if summary is None or key is None or key not in summary.watermarks:
             return watermarks.after_summary(history.summarized)
-        return watermarks.after_summary(summary.upto, summary.watermarks[key], with_mark=True)
+        return watermarks.after_summary(summary.upto, summary.watermarks[key], is_known=True)
 
     def input(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """The rows of an input, up to a batch, that are not late.
@@ -202,14 +202,14 @@ class Reading:
     def ends(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         """The oldest and the newest event time (epoch ms) of the rows that `input` returns; None if it returns none."""
         time = F.unix_millis(EVENT_TIME)
-        [(first, last)] = collected(self.input(asset, index, head, span, after).agg(F.min(time), F.max(time)))
+        [(first, last)] = collect(self.input(asset, index, head, span, after).agg(F.min(time), F.max(time)))
         return None if first is None else (first, last)
 
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
         """Rows with `BATCH_TIME`: the time when each row's batch was committed."""
         first, arrived = self.ledger.processing_times(head, after)
-        batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _MARK: arrived})
-        times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_MARK)).alias(BATCH_TIME))
+        batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _TIME_MS: arrived})
+        times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_TIME_MS)).alias(BATCH_TIME))
         return rows.join(times, SEQ, "left").select(*rows.columns, BATCH_TIME)
 
     def with_lateness(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
@@ -234,12 +234,12 @@ class Reading:
         if asset.operator.reads.recorded:
             return self._recorded(asset, index, rows)
         ends = (span.first, span.last)
-        marks = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
+        watermark_by_batch = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
         further_columns = [WATERMARK] if asset.operator.reads.with_watermark else []
-        if not marks:
+        if not watermark_by_batch:
             return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in further_columns], F.lit(False).alias(LATE))
-        table = self.spark.createDataFrame(pa.table({SEQ: list(marks), _MARK: list(marks.values())}))
-        with_watermark = rows.join(table.select(SEQ, timestamp(F.col(_MARK)).alias(WATERMARK)), SEQ, "left")
+        table = self.spark.createDataFrame(pa.table({SEQ: list(watermark_by_batch), _TIME_MS: list(watermark_by_batch.values())}))
+        with_watermark = rows.join(table.select(SEQ, timestamp(F.col(_TIME_MS)).alias(WATERMARK)), SEQ, "left")
         return with_watermark.select(*rows.columns, *further_columns, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
 
     def _recorded(self, asset: DerivedAsset, index: int, rows: DataFrame) -> DataFrame:
@@ -282,7 +282,7 @@ class Reading:
         stored = self.lake.read(self.spark, table, recomputed.schema, final_at_range).where(closing.holds(F.col(FINAL_AT)))
         copies = F.col(OWN_COPIES)
         by_day = bag_difference(stored, recomputed, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
-        rows_by_day = collected(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
+        rows_by_day = collect(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
         return {day: (missing, extra) for day, missing, extra in rows_by_day}
 
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
@@ -302,6 +302,6 @@ class Reading:
         last = last_with_rows(self.ledger, source, head)
         values = self.lake.few_values(self.sources[source].log, SEQ, {SEQ: (after + 1, last)})
         if values is None:
-            return {row[SEQ]: row["count"] for row in collected(self.log(source, head, after=after).groupBy(SEQ).count())}
+            return {row[SEQ]: row["count"] for row in collect(self.log(source, head, after=after).groupBy(SEQ).count())}
         counts = pc.value_counts(values.drop_null()).to_pylist()
         return {count["values"]: count["counts"] for count in counts if after < count["values"] <= last}

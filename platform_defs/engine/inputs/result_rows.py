@@ -23,7 +23,7 @@ from platform_defs.engine.ledger.arrow_values import arrow_array
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.watermarks import LateResults, Timeline
 
-_AFTER, _UPTO, _MARK = (temporary(name) for name in ("after", "upto", "mark"))
+_AFTER, _UPTO, _READER_WATERMARK = (temporary(name) for name in ("after", "upto", "reader_watermark"))
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 
 
@@ -76,7 +76,7 @@ def result_rows(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset,
         span: the event times to read.
     """
     time = EVENT_TIME if table.operator.emits.upserts else RESULT_TIME
-    rows = _no_rows(reading, table) if reading.lake.delta(table.name) is None else reading.table(table.name, time, span)
+    rows = reading.table(table.name, time, span) if reading.lake.exists(table.name) else _no_rows(reading, table)
     if table.operator.emits.upserts:
         return rows.withColumn(LATE, F.lit(False))
     late = _overlapping(late_results(reading, asset, table), span, table.operator.reads.watermark_delay)
@@ -147,17 +147,17 @@ def _with_late(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, late
     ends = {
         _AFTER: [_FIRST if late_range.after is None else late_range.after for late_range in late],
         _UPTO: [_LAST if late_range.upto is None else late_range.upto for late_range in late],
-        _MARK: [late_range.watermark for late_range in late],
+        _READER_WATERMARK: [late_range.watermark for late_range in late],
     }
     joins_late = reads.lateness >= FOREVER  # for an operator that joins late rows, no row would be late
     lateness = 0 if joins_late else reads.lateness  # so that the operator's allowed lateness has no effect
     ranges = reading.spark.createDataFrame(pa.table({name: arrow_array(values, int64) for name, values in ends.items()}))
-    watermark = F.lit(None).cast("timestamp") if joins_late else timestamp(F.col(_MARK) + lateness)
-    ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_MARK)).alias(_MARK), watermark.alias(WATERMARK))
+    operator_watermark = F.lit(None).cast("timestamp") if joins_late else timestamp(F.col(_READER_WATERMARK) + lateness)
+    ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_READER_WATERMARK)).alias(_READER_WATERMARK), operator_watermark.alias(WATERMARK))
     final_at = F.unix_millis(FINAL_AT)
     joined = rows.join(F.broadcast(ranges), (final_at > F.col(_AFTER)) & (final_at <= F.col(_UPTO)), "left")
-    time, mark = F.col(RESULT_TIME), F.col(_MARK)
-    of_operator = time < mark if joins_late else asset.operator.late(time, F.col(WATERMARK))
-    is_late = time <= mark if reads.recorded else of_operator
+    time, watermark = F.col(RESULT_TIME), F.col(_READER_WATERMARK)
+    of_operator = time < watermark if joins_late else asset.operator.late(time, F.col(WATERMARK))
+    is_late = time <= watermark if reads.recorded else of_operator
     columns = [*rows.columns, *([WATERMARK] if reads.with_watermark else [])]
     return joined.select(*columns, F.coalesce(is_late, F.lit(False)).alias(LATE))

@@ -19,7 +19,7 @@ from platform_defs.engine.lake.compaction import has_vectors
 from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.interrupts import to_its_end
-from platform_defs.engine.lake.small_queries import fetched, planned
+from platform_defs.engine.lake.small_queries import fetch_arrow, plan_if_small
 from platform_defs.engine.lake.written_tables import VECTORS_PROPERTY, WrittenTables
 
 
@@ -67,7 +67,7 @@ class ChangedTables(WrittenTables):
         from delta.tables import DeltaTable as SparkDelta
 
         self.still_mine()
-        rows = rows if self.is_large(table) else planned(rows)
+        rows = rows if self.is_large(table) else plan_if_small(rows)
         spark, stamped = rows.sparkSession, metadata | {"id": uuid.uuid4().hex}
         if deletion_vectors:
             with commits.merge_settings(spark, {}, None, deletion_vectors=True, stored=False), refused_if_concurrent(table):
@@ -98,7 +98,7 @@ class ChangedTables(WrittenTables):
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
         """
         delta = self.small_table(table, key)
-        few = None if delta is None else fetched(rows)
+        few = None if delta is None else fetch_arrow(rows)
         if delta is None or few is None:
             return False
         self.upsert_fetched(rows.sparkSession, delta, table, few, key, is_deleted=is_deleted, metadata=metadata, number=number)

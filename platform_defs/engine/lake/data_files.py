@@ -15,7 +15,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
-from platform_defs.engine.lake.small_queries import fetched, is_arrow_type, planned
+from platform_defs.engine.lake.small_queries import fetch_arrow, is_arrow_type, plan_if_small
 from platform_defs.paths import is_local
 
 COMMIT_FOLDER = "commit-"
@@ -35,9 +35,9 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str], options: di
     folder, by_lower_case = f"{COMMIT_FOLDER}{uuid.uuid4().hex}", {c.lower(): c for c in columns}
     names = [by_lower_case.get(c.lower(), c) for c in frame.columns]
     rows = frame if names == frame.columns else frame.toDF(*names)
-    few = fetched(rows) if is_arrow_type(rows.schema) else None
+    few = fetch_arrow(rows) if is_arrow_type(rows.schema) else None
     if few is None:
-        planned(rows).write.options(**_NO_MARKER_FILES).parquet(f"{path}/{folder}")
+        plan_if_small(rows).write.options(**_NO_MARKER_FILES).parquet(f"{path}/{folder}")
         return folder
     _make_local_folder(f"{path}/{folder}" if few.num_rows else path)
     if few.num_rows:

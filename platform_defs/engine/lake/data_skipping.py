@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from platform_defs.engine.formats.files import without_wildcards
 from platform_defs.engine.formats.strict import STRICT
 from platform_defs.engine.lake.data_files import filesystem, is_instant
-from platform_defs.engine.lake.small_queries import SMALL_INPUT_BYTES, copied
+from platform_defs.engine.lake.small_queries import SMALL_INPUT_BYTES, with_new_column_ids
 
 Ends = tuple[Any, Any]
 Ranges = Mapping[str, Ends | list[Ends]]
@@ -51,7 +51,7 @@ def rows_of_matching_files(
     is_classic = hasattr(spark, "_jsparkSession")  # a Spark Connect session gives no access to plans
     if len(files) > _MOST_FILES or not is_classic or not _have_sizes(delta, sizes):
         return _files_of(spark, path, files, schema)
-    return copied(_kept_files_of(spark, path, files, schema))
+    return with_new_column_ids(_kept_files_of(spark, path, files, schema))
 
 
 def _files_of(spark: SparkSession, path: str, files: tuple[str, ...], schema: str) -> DataFrame:

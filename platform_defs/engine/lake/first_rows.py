@@ -42,7 +42,7 @@ def first_rows(lake: Lake, table: str, limit: int) -> tuple[int, list[dict[str, 
         LakeError: a data file is missing or damaged.
     """
     lake = PinnedLake.of(lake)
-    delta = lake.delta(table)
+    delta = lake.delta_for_reading(table)
     if delta is None or not is_plain(delta, with_vectors=True) or not has_json_value(schema := schema_of(delta)):
         return None
     with naming_lost_files(lake, [table]):

@@ -33,14 +33,14 @@ def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
             raise LakeError.no_store(lake.root, error) from error
         for table in tables:
             for file in lost_files(lake, table, error):
-                raise LakeError.missing_file(table, file, _batches(lake.delta(table), file)) from error
+                raise LakeError.missing_file(table, file, _batches(lake.delta_for_reading(table), file)) from error
         raise
 
 
 def lost_files(lake: Lake, table: str, error: Exception) -> list[str]:
     """The data files that an error names and that the present version of a table lists."""
     lost = set(_FILE.findall(str(error)))
-    delta = lake.delta(table) if lost else None
+    delta = lake.delta_for_reading(table) if lost else None
     return [] if delta is None else [file for file in delta.file_uris() if any(file.endswith(f"/{end}") for end in lost)]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from platform_defs.engine.lake.data_skipping import (
     time_extent,
 )
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.opened_tables import has_newer, newest_version
 from platform_defs.engine.lake.root import LakeRoot
 from platform_defs.paths import is_in_s3
 
@@ -56,15 +58,15 @@ class Commit:
 class ReadTables(LakeRoot):
     """Reads the tables of a lake."""
 
-    def delta(self, table: str) -> DeltaTable | None:
-        """The table as opened by deltalake; None if it does not exist.
+    def delta(self, table: str, version: int | None = None) -> DeltaTable | None:
+        """A version of a table, by default the newest, in an object of the caller's own; None if the table does not exist.
 
         Raises:
             UnreadableLogError: a file of its log is missing, damaged or unreachable.
             LakeError: the lake is behind a URI, and its store cannot be opened.
         """
         try:
-            return DeltaTable(self.path(table), storage_options=self.storage_options)
+            return DeltaTable(self.path(table), version=version, storage_options=self.storage_options)
         except TableNotFoundError:
             return None
         except DeltaError as error:
@@ -74,14 +76,30 @@ class ReadTables(LakeRoot):
                 raise
             raise LakeError.no_store(self.root, error) from error
 
+    def delta_for_reading(self, table: str) -> DeltaTable | None:
+        """A table's newest version, in an object that others read too: nobody may commit through it. None if the table does not exist.
+
+        Raises:
+            UnreadableLogError, LakeError: see `delta`.
+        """
+        return newest_version(self.path(table), partial(self.delta, table)) if self.is_local else self.delta(table)
+
+    def may_have_newer(self, table: str, version: int) -> bool:
+        """Whether a table may have a commit after a version. For a lake in a store, it is not known without opening the table."""
+        return not self.is_local or has_newer(self.path(table), version)
+
+    def exists(self, table: str) -> bool:
+        """Whether the lake has the table."""
+        return self.delta_for_reading(table) is not None
+
     def identity(self, table: str) -> str | None:
         """The table's Delta id, which changes when it is created again; None if it does not exist."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return None if delta is None else str(delta.metadata().id)
 
     def transaction(self, table: str, application: str) -> int | None:
         """The newest number of an application's commits (`txnVersion`); None if it has no commit, or the table does not exist."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return None if delta is None else delta.transaction_version(application)
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
@@ -119,7 +137,7 @@ class ReadTables(LakeRoot):
         Returns:
             The rows; none if the table does not exist yet (then `schema` is needed).
         """
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         if delta is None:
             rows = no_rows(spark, schema or StructType())
         else:
@@ -141,27 +159,27 @@ class ReadTables(LakeRoot):
 
     def few_values(self, table: str, column: str, within: Ranges) -> pa.ChunkedArray | None:
         """The values of an integer column in the files that can match, read without Spark; see `data_skipping.few_values`."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return pa.chunked_array([], pa.int64()) if delta is None else few_values(delta, column, within)
 
     def extent(self, table: str, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
         """The bounds of columns over the rows within ranges, from the statistics in the table's log; see `data_skipping.extent`."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return {} if delta is None else extent(delta, columns, within)
 
     def time_extent(self, table: str, column: str, within: Ranges) -> Ends | None:
         """The bounds of a timestamp column over the rows within ranges, from the statistics in the log; see `data_skipping.time_extent`."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return None if delta is None else time_extent(delta, column, within)
 
     def file_sizes(self, table: str, within: Ranges) -> dict[str, FileSize]:
         """The sizes of the data files that can contain rows within ranges, by path; none if the table does not exist."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return {} if delta is None else sizes_of_matching_files(delta, within)
 
     def is_large(self, table: str) -> bool:
         """Whether a table is so large that data skipping saves time."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return delta is not None and sum(file_sizes(delta)) > SMALL_BYTES
 
     def no_rows(self, spark: SparkSession, schema: StructType) -> DataFrame:
@@ -170,7 +188,7 @@ class ReadTables(LakeRoot):
 
     def schema(self, table: str) -> StructType:
         """The table's columns; none if the table does not exist yet."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return StructType() if delta is None else schema_of(delta)
 
     def newest(self, table: str, key: str) -> Commit | None:
@@ -182,17 +200,17 @@ class ReadTables(LakeRoot):
         Raises:
             LakeError: the table exists, but no commit in its log has the key.
         """
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return None if delta is None else newest_commit(delta, table, key)
 
     def commits(self, table: str, key: str, upto: int | None = None) -> Iterator[Commit]:
         """The commits with this key in their metadata up to a version, the newest first, as far as the table's log goes back."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return iter(()) if delta is None else commits_with(delta, table, key, upto)
 
     def version(self, table: str) -> int | None:
         """The table's newest version."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         return None if delta is None else delta.version()
 
 

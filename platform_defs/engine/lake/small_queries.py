@@ -19,12 +19,13 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from platform_defs.engine.formats.values import COMMON_TYPES, contained_types
+from operators.column_types import parts
+from platform_defs.engine.formats.values import COMMON_TYPES
 from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows, java_class
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
-KEPT_INPUT_BYTES = 1024 * 1024
+MATERIALIZED_INPUT_BYTES = 1024 * 1024
 """The most bytes of text whose rows are held in memory for several queries: such rows become part of each task of a query."""
 MOST_FETCHED_ROWS = 200_000
 """A query with this many rows or more is not fetched."""
@@ -101,24 +102,24 @@ def own_sessions() -> list[SparkSession]:
         return [*([] if own is None else [own]), *_SESSIONS.values()]
 
 
-def planned(frame: DataFrame) -> DataFrame:
+def plan_if_small(frame: DataFrame) -> DataFrame:
     """The frame, planned as a small query if the data files that it reads are small; otherwise unchanged."""
     small = _small_frame(_analyzed(frame), frame.sparkSession)
     return frame if small is None else small
 
 
-def collected(frame: DataFrame) -> list[Row]:
+def collect(frame: DataFrame) -> list[Row]:
     """The rows of a frame, which must be few."""
-    return planned(frame).collect()
+    return plan_if_small(frame).collect()
 
 
-def fetched(frame: DataFrame) -> pa.Table | None:
+def fetch_arrow(frame: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow. None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
     known = _ROWS.get(frame)
     if known is not None and known.nbytes <= SMALL_INPUT_BYTES and known.num_rows < MOST_FETCHED_ROWS:
         return known
     small = _small_limited(frame)
-    return None if small is None else _fetched(small)
+    return None if small is None else _fetch_rows(small)
 
 
 def _small_limited(frame: DataFrame) -> DataFrame | None:
@@ -127,7 +128,7 @@ def _small_limited(frame: DataFrame) -> DataFrame | None:
     return _small_frame(_analyzed(limited), frame.sparkSession)
 
 
-def _fetched(small: DataFrame) -> pa.Table | None:
+def _fetch_rows(small: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow; None if they are too many."""
     try:
         found = arrow_rows(small)
@@ -140,36 +141,36 @@ def _fetched(small: DataFrame) -> pa.Table | None:
 
 def count(frame: DataFrame) -> int:
     """The number of a frame's rows."""
-    [[rows]] = collected(frame.agg(F.count("*")))
+    [[rows]] = collect(frame.agg(F.count("*")))
     return rows
 
 
-def kept(frame: DataFrame) -> DataFrame:
+def materialize(frame: DataFrame) -> DataFrame:
     """The frame with its rows computed once, for several queries. The rows must be few."""
-    found = fetched(frame)
+    found = fetch_arrow(frame)
     return frame.localCheckpoint() if found is None else from_arrow(found, frame)
 
 
-def kept_and_measured(frame: DataFrame, measures: Sequence[Column]) -> tuple[DataFrame, dict[str, Any]] | None:
-    """The frame with its rows computed once, and aggregates over all of them, in one job; None if it reads more than `KEPT_INPUT_BYTES`.
+def materialize_and_measure(frame: DataFrame, measures: Sequence[Column]) -> tuple[DataFrame, dict[str, Any]] | None:
+    """As `materialize`, with aggregates over all rows, in one job; None if it reads more than `MATERIALIZED_INPUT_BYTES`, or too many rows.
 
     Args:
         frame: the rows.
         measures: aggregates with names, of numbers, strings or dates; a date is returned as text.
     """
     size = _text_bytes(_analyzed(frame))
-    if size is None or size > KEPT_INPUT_BYTES or not is_arrow_type(frame.schema):
+    if size is None or size > MATERIALIZED_INPUT_BYTES or not is_arrow_type(frame.schema):
         return None
     small = _small_limited(frame.observe(_MEASURES, *measures))
-    if small is None or (found := _fetched(small)) is None:
+    if small is None or (found := _fetch_rows(small)) is None:
         return None
     measured = cast(Any, small)._jdf.queryExecution().observedMetrics().apply(_MEASURES)
     return from_arrow(found, frame), json.loads(measured.json())
 
 
-def counted(frame: DataFrame) -> tuple[DataFrame, int]:
-    """The frame with its rows computed once, as by `kept`; and their number."""
-    found = fetched(frame)
+def materialize_and_count(frame: DataFrame) -> tuple[DataFrame, int]:
+    """The frame with its rows computed once, as by `materialize`, and their number."""
+    found = fetch_arrow(frame)
     if found is None:
         rows = frame.localCheckpoint()
         return rows, rows.count()
@@ -193,7 +194,7 @@ def record_sizes(topics: Iterable[str], mean_bytes: int) -> None:
     _RECORD_BYTES.update(dict.fromkeys(topics, max(1, mean_bytes)))
 
 
-def copied(frame: DataFrame) -> DataFrame:
+def with_new_column_ids(frame: DataFrame) -> DataFrame:
     """A copy of a frame that reads one relation, with new column ids, so that it can be joined with the original."""
     plan = _analyzed(frame)
     return frame if plan is None else _frame_of(frame.sparkSession, plan.newInstance())
@@ -207,7 +208,7 @@ def is_small(frame: DataFrame) -> bool:
 
 def is_arrow_type(kind: DataType) -> bool:
     """Whether the values of a type are the same when they are written to Parquet by Arrow and by Spark."""
-    return all(isinstance(part, COMMON_TYPES) for part in contained_types(kind))
+    return all(isinstance(part, COMMON_TYPES) for part in parts(kind))
 
 
 def _number_in_partition() -> Column:

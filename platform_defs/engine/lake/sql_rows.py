@@ -26,7 +26,7 @@ def sql_rows(lake: Lake, tables: Mapping[str, str], sql: str) -> pa.Table:
         with naming_lost_files(lake, tables.values()):
             builder = QueryBuilder()
             for name, table in tables.items():
-                if (delta := lake.delta(table)) is not None:
+                if (delta := lake.delta_for_reading(table)) is not None:
                     builder.register(name, delta)
             return pa.RecordBatchReader.from_stream(builder.execute(sql)).read_all()  # `pyarrow.table` loads pandas
     except (DeltaError, pa.ArrowException) as error:

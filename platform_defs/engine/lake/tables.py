@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from platform_defs.engine.lake.changed_tables import ChangedTables
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.waits import Purpose
 
@@ -41,6 +42,7 @@ class PinnedLake(Lake):
 
     base: Lake = field(kw_only=True)
     _tables: dict[str, DeltaTable | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _own: dict[str, DeltaTable | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     _newest: dict[tuple[str, str], Commit | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
@@ -53,10 +55,28 @@ class PinnedLake(Lake):
         """The lake itself."""
         return self.base
 
-    def delta(self, table: str) -> DeltaTable | None:
+    def delta(self, table: str, version: int | None = None) -> DeltaTable | None:
+        """The table at the snapshot's version, in an object of the snapshot's own; after a commit through it, at the version of that.
+
+        Raises:
+            LakeError: the table was deleted or created again since the snapshot was taken of it.
+        """
+        if version is not None:
+            return self.base.delta(table, version)
+        if table not in self._own:
+            read = self.delta_for_reading(table)
+            own = None if read is None else self.base.delta(table, read.version())
+            if read is not None and (own is None or own.metadata().id != read.metadata().id):
+                raise LakeError.overtaken(table, "log")
+            self._own[table] = own
+        return self._own[table]
+
+    def delta_for_reading(self, table: str) -> DeltaTable | None:
         """The table at the snapshot's version."""
+        if table in self._own:
+            return self._own[table]
         if table not in self._tables:
-            self._tables[table] = self.base.delta(table)
+            self._tables[table] = self.base.delta_for_reading(table)
         return self._tables[table]
 
     def newest(self, table: str, key: str) -> Commit | None:
@@ -67,7 +87,7 @@ class PinnedLake(Lake):
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
         """A table read by Delta, at the snapshot's version."""
-        delta = self.delta(table)
+        delta = self.delta_for_reading(table)
         reader = spark.read.format("delta")
         return (reader if delta is None else reader.option("versionAsOf", delta.version())).load(self.path(table))
 

@@ -25,7 +25,7 @@ from platform_defs.engine.lake.data_skipping import is_written_by_deltalake, sch
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.interrupts import to_its_end
 from platform_defs.engine.lake.reads import Commit, ReadTables, newest_commit
-from platform_defs.engine.lake.small_queries import planned
+from platform_defs.engine.lake.small_queries import plan_if_small
 from platform_defs.engine.lake.table_columns import bounded_columns, check_columns, configuration, statistics_columns
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
@@ -183,7 +183,7 @@ class WrittenTables(ReadTables, MaintainedTables):
     ) -> None:
         """Overwrite a table that has, or is to have, features that only Spark writes."""
         before, stamped = self.version(table), metadata | {"id": uuid.uuid4().hex}
-        frame = planned(frame)
+        frame = plan_if_small(frame)
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
         writer = frame.write.format("delta").option("userMetadata", json.dumps(stamped)).mode("overwrite")
         writer = writer.options(

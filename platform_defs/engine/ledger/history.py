@@ -179,10 +179,10 @@ class History:
     def _rises(self, name: str, new: NewSourceRows) -> bool:
         """Whether a source is recorded once in each batch, and its watermark never decreases or becomes null."""
         known = self.source(name).columns
-        marks = _after(known["watermark"], new.columns["watermark"])
-        vanished = marks.null_count and pc.any(pc.is_valid(marks.slice(0, marks.null_count))).as_py()
+        watermarks = _after(known["watermark"], new.columns["watermark"])
+        vanished = watermarks.null_count and pc.any(pc.is_valid(watermarks.slice(0, watermarks.null_count))).as_py()
         once = rising(_after(known["seq"], new.columns["seq"]), strictly=True)
-        return once and not vanished and rising(marks.drop_null() if marks.null_count else marks)
+        return once and not vanished and rising(watermarks.drop_null() if watermarks.null_count else watermarks)
 
 
 def _after(known: Column, values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -4,12 +4,22 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
-from platform_defs.engine.formats.files import TOPIC, File, Known, decoded_name, decoded_path, mark_of, one_path, uri_below, without_scheme
+from platform_defs.engine.formats.files import (
+    TOPIC,
+    File,
+    Known,
+    decoded_name,
+    decoded_path,
+    one_path,
+    status_of,
+    uri_below,
+    without_scheme,
+)
 from platform_defs.engine.ledger.arrow_values import arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
 
-_TEXT, _INT, _MARK = pa.string(), pa.int64(), pa.int32()
-_READ = arrow_scalar(0, _MARK)
+_TEXT, _INT, _STATUS = pa.string(), pa.int64(), pa.int32()
+_READ = arrow_scalar(0, _STATUS)
 
 
 class KnownFiles:
@@ -21,7 +31,7 @@ class KnownFiles:
     """
 
     def __init__(self) -> None:
-        self._paths, self._modified, self._length, self._marks = Column(_TEXT), Column(_INT), Column(_INT), Column(_MARK)
+        self._paths, self._modified, self._length, self._statuses = Column(_TEXT), Column(_INT), Column(_INT), Column(_STATUS)
         self._keys: dict[str | None, tuple[Column, Column]] = {}
         self._ends: dict[str, int] = {}
 
@@ -39,7 +49,7 @@ class KnownFiles:
         parts = pc.split_pattern(offsets, "|")
         paths = _decoded(pc.list_element(parts, 0))
         modified, length = (pc.list_element(parts, n).cast(_INT) for n in (1, 2))
-        self._paths, self._marks = self._paths.extended(paths), self._marks.extended(_marks(parts))
+        self._paths, self._statuses = self._paths.extended(paths), self._statuses.extended(_statuses(parts))
         self._modified, self._length = self._modified.extended(modified), self._length.extended(length)
         ranges = pc.starts_with(paths, TOPIC)
         ends = pc.add(modified, length).filter(ranges).to_pylist()
@@ -52,14 +62,14 @@ class KnownFiles:
         keys = self._of(folder)
         asked = pa.array([key for file in files for key in file.keys], _TEXT)
         found = pc.or_(*[pc.is_in(key.between(0), value_set=asked) for key in keys]) if len(self) and len(asked) else None
-        marks: dict[str, dict[tuple[int, int], list[int]]] = {}
+        statuses: dict[str, dict[tuple[int, int], list[int]]] = {}
         if found is None:
-            return Known(marks)
-        columns = [c.between(0).filter(found).to_pylist() for c in (*keys, self._modified, self._length, self._marks)]
-        for one, other, modified, length, mark in zip(*columns, strict=True):
+            return Known(statuses)
+        columns = [c.between(0).filter(found).to_pylist() for c in (*keys, self._modified, self._length, self._statuses)]
+        for one, other, modified, length, status in zip(*columns, strict=True):
             for key in {one, other}:
-                marks.setdefault(key, {}).setdefault((modified, length), []).append(mark)
-        return Known(marks)
+                statuses.setdefault(key, {}).setdefault((modified, length), []).append(status)
+        return Known(statuses)
 
     def topic_ends(self) -> dict[str, int]:
         """The offset after the last one that was read, by the path of each partition of Kafka's topics."""
@@ -108,13 +118,14 @@ def _uri(path: str, name: str, folder: str) -> str:
     return path if decoded_path(path) == f"{without_scheme(one_path(folder)).rstrip('/')}/{name}" else uri_below(folder, name)
 
 
-def _marks(parts: pa.Array) -> pa.Array:
-    """The marks after the files' states (see `mark_of`); few files have one."""
+def _statuses(parts: pa.Array) -> pa.Array:
+    """The statuses of files (see `status_of`); most files were read, and their offsets have no suffix."""
     plain = pa.repeat(_READ, len(parts))
-    marked = pc.greater_equal(pc.list_value_length(parts), 4)
-    if not pc.any(marked).as_py():
+    with_status = pc.greater_equal(pc.list_value_length(parts), 4)
+    if not pc.any(with_status).as_py():
         return plain
-    return pc.replace_with_mask(plain, marked, pa.array([mark_of(found[3:]) for found in parts.filter(marked).to_pylist()], _MARK))
+    statuses = pa.array([status_of(found[3:]) for found in parts.filter(with_status).to_pylist()], _STATUS)
+    return pc.replace_with_mask(plain, with_status, statuses)
 
 
 def _decoded(paths: pa.Array) -> pa.Array:

@@ -142,7 +142,7 @@ class DeltaLedgerStore:
                 self._delta is None or self.lake.incarnation(TABLE, self._delta.version()) != self._incarnation
             ):  # not opened yet, or created again
                 self._delta = self.lake.delta(TABLE)
-            else:
+            elif self.lake.may_have_newer(TABLE, self._delta.version()):
                 self._delta.update_incremental()
             if self._delta is None:
                 return None

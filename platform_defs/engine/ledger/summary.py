@@ -68,7 +68,7 @@ class Summary:
             stored: dict[str, Any] = json.loads(text)
             known = SourceSummary.__dataclass_fields__
             sources = {name: SourceSummary(**{k: v for k, v in of.items() if k in known}) for name, of in stored["sources"].items()}
-            late = {key: tuple((after, upto, mark) for after, upto, mark in ranges) for key, ranges in stored["late"].items()}
+            late = {key: tuple((after, upto, watermark) for after, upto, watermark in ranges) for key, ranges in stored["late"].items()}
             return cls(int(stored["upto"]), int(stored["began"]), sources, stored["watermarks"], late)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"no summary of a ledger: {error!r}") from error

@@ -11,8 +11,8 @@ from platform_defs.engine.ledger.columns import Column, pc
 from platform_defs.engine.ledger.history import SourceHistory
 from platform_defs.engine.ledger.new_rows import IDLE, IDLE_FIRST_RULE
 
-_MARK, _IDLE = pa.int64(), pa.bool_()
-_BEFORE_ALL, _AFTER_ALL = (arrow_scalar(bound, _MARK) for bound in (-(1 << 63), (1 << 63) - 1))
+_INT, _BOOL = pa.int64(), pa.bool_()
+_BEFORE_ALL, _AFTER_ALL = (arrow_scalar(bound, _INT) for bound in (-(1 << 63), (1 << 63) - 1))
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,20 @@ class Timeline:
         return Timeline(self.after, idle)
 
 
-NOTHING = Timeline(Column(_MARK), Column(_IDLE))
+NOTHING = Timeline(Column(_INT), Column(_BOOL))
 """The empty timeline."""
 
 
-def after_summary(upto: int, mark: int | None = None, *, with_mark: bool = False) -> Timeline:
+def after_summary(upto: int, watermark: int | None = None, *, is_known: bool = False) -> Timeline:
     """A timeline that begins with the summary of a ledger's batches: before the end of the summary, it is minus infinity.
 
     Args:
         upto: the last summarized batch; 0 if there is none.
-        mark: the watermark after that batch.
-        with_mark: whether that watermark is known; if not, it is computed from the inputs.
+        watermark: the watermark after that batch.
+        is_known: whether that watermark is known; if not, it is computed from the inputs.
     """
-    marks, idle = ([arrow_array([mark], _MARK)], [arrow_array([False], _IDLE)]) if with_mark else ([], [])
-    return Timeline(Column(_MARK, marks, upto), Column(_IDLE, idle, upto, filler=False))
+    watermarks, idle = ([arrow_array([watermark], _INT)], [arrow_array([False], _BOOL)]) if is_known else ([], [])
+    return Timeline(Column(_INT, watermarks, upto), Column(_BOOL, idle, upto, filler=False))
 
 
 def of_source(history: SourceHistory, head: int, known: Timeline = NOTHING) -> Timeline:
@@ -59,12 +59,12 @@ def of_source(history: SourceHistory, head: int, known: Timeline = NOTHING) -> T
     first = max(1, len(known.after))
     rows = history.table(["seq", "watermark", "idle"], first - 1, head)
     index = pc.index_in(arrow_array(range(first, head + 1), pa.int32()), value_set=rows["seq"])
-    marks, idle = (rows[name].take(index).combine_chunks() for name in ("watermark", "idle"))
-    marks, idle = (_column(values, kind) for values, kind in ((marks, _MARK), (idle, _IDLE)))
+    watermarks, idle = (rows[name].take(index).combine_chunks() for name in ("watermark", "idle"))
+    watermarks, idle = (_column(values, kind) for values, kind in ((watermarks, _INT), (idle, _BOOL)))
     start = [] if len(known.after) else [None]
-    after = _running(known.after[-1] if len(known.after) else None, marks)
+    after = _running(known.after[-1] if len(known.after) else None, watermarks)
     idle = _filled(known.idle[-1] if len(known.idle) else False, idle)
-    return _extended(known, _joined(arrow_array(start, _MARK), after), _joined(arrow_array([False][: len(start)], _IDLE), idle))
+    return _extended(known, _joined(arrow_array(start, _INT), after), _joined(arrow_array([False][: len(start)], _BOOL), idle))
 
 
 def passed_on(sources: Sequence[SourceHistory], head: int, summarized: int = 0) -> Column:
@@ -82,15 +82,15 @@ def passed_on(sources: Sequence[SourceHistory], head: int, summarized: int = 0) 
         summarized: the last summarized batch; 0 if there is none.
     """
     first = max(1, summarized)
-    found = pc.fill_null(pa.nulls(head + 2 - first, _IDLE), arrow_scalar(bool(sources), _IDLE))
+    found = pc.fill_null(pa.nulls(head + 2 - first, _BOOL), arrow_scalar(bool(sources), _BOOL))
     for history in sources:
         rows = history.table(["seq", "idle_rule"], first - 1, head)
         index = pc.index_in(arrow_array(range(first, head + 1), pa.int32()), value_set=rows["seq"])
         rule = _column(rows["idle_rule"].take(index).combine_chunks(), pa.int32())
         passes = pc.or_(*[pc.equal(rule, arrow_scalar(which, pa.int32())) for which in (IDLE, IDLE_FIRST_RULE)])
-        idle = passes.cast(_IDLE)
-        found = pc.and_(found, _joined(arrow_array([False], _IDLE), _filled(False, idle)))
-    return Column(_IDLE, [found], first - 1, filler=False)
+        idle = passes.cast(_BOOL)
+        found = pc.and_(found, _joined(arrow_array([False], _BOOL), _filled(False, idle)))
+    return Column(_BOOL, [found], first - 1, filler=False)
 
 
 @dataclass(frozen=True)
@@ -127,14 +127,14 @@ def late_results(
     length = min(len(upstream.after), len(reader.after))
     end = length if upto is None else min(length, upto)
     first = min(since, end)
-    before, mark = _values(upstream.after, _MARK, first, end), _values(reader.after, _MARK, first, end)
-    reached = _values(upstream.after, _MARK, first + 1, min(length, end + 1))
-    reached = _joined(reached, arrow_array([None][: len(before) - len(reached)], _MARK))
+    before, watermark = _values(upstream.after, _INT, first, end), _values(reader.after, _INT, first, end)
+    reached = _values(upstream.after, _INT, first + 1, min(length, end + 1))
+    reached = _joined(reached, arrow_array([None][: len(before) - len(reached)], _INT))
     low, high = pc.coalesce(before, _BEFORE_ALL), pc.coalesce(reached, _BEFORE_ALL)
-    is_last = pc.equal(arrow_array(range(first + 1, end + 1), _MARK), arrow_scalar(length, _MARK))
-    is_ahead = pc.greater(pc.add(mark, arrow_scalar(delay, _MARK)), low)
+    is_last = pc.equal(arrow_array(range(first + 1, end + 1), _INT), arrow_scalar(length, _INT))
+    is_ahead = pc.greater(pc.add(watermark, arrow_scalar(delay, _INT)), low)
     chosen = pc.and_(pc.or_(pc.greater(high, low), is_last), is_ahead)
-    columns = [of.filter(pc.fill_null(chosen, arrow_scalar(False, _IDLE))).to_pylist() for of in (before, reached, mark)]
+    columns = [of.filter(pc.fill_null(chosen, arrow_scalar(False, _BOOL))).to_pylist() for of in (before, reached, watermark)]
     found = list(known)
     for each in map(LateResults, *columns):
         continues = bool(found) and (found[-1].upto, found[-1].watermark) == (each.after, each.watermark)
@@ -180,12 +180,12 @@ def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeli
     first, end = len(known.after), min(len(i.after) for i in inputs)
     if end <= first:
         return known
-    idle = [_values(i.idle, _IDLE, first, end) for i in inputs]
-    marks = [pc.coalesce(_values(i.after, _MARK, first, end), _BEFORE_ALL) for i in inputs]
-    marks = [pc.if_else(away, _AFTER_ALL, mark) for away, mark in zip(idle, marks, strict=True)]
-    least = pc.min_element_wise(*marks)
+    idle = [_values(i.idle, _BOOL, first, end) for i in inputs]
+    watermarks = [pc.coalesce(_values(i.after, _INT, first, end), _BEFORE_ALL) for i in inputs]
+    watermarks = [pc.if_else(away, _AFTER_ALL, watermark) for away, watermark in zip(idle, watermarks, strict=True)]
+    least = pc.min_element_wise(*watermarks)
     held = pc.or_(pc.equal(least, _AFTER_ALL), pc.equal(least, _BEFORE_ALL))
-    after = _running(known.after[-1] if first else None, pc.if_else(held, arrow_scalar(None, _MARK), least))
+    after = _running(known.after[-1] if first else None, pc.if_else(held, arrow_scalar(None, _INT), least))
     every = idle[0]
     for away in idle[1:]:
         every = pc.and_(every, away)
@@ -195,23 +195,24 @@ def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeli
 def delayed(timeline: Timeline, delay: int, known: Timeline = NOTHING) -> Timeline:
     """The output watermark of an operator: its watermark minus its output watermark delay."""
     first = len(known.after)
-    after = pc.subtract(_values(timeline.after, _MARK, first), arrow_scalar(delay, _MARK))
-    return _extended(known, after, _values(timeline.idle, _IDLE, first))
+    after = pc.subtract(_values(timeline.after, _INT, first), arrow_scalar(delay, _INT))
+    return _extended(known, after, _values(timeline.idle, _BOOL, first))
 
 
-def _running(before: int | None, marks: pa.Array) -> pa.Array:
+def _running(before: int | None, watermarks: pa.Array) -> pa.Array:
     """The running maximum, starting from a value; None is below all values."""
-    running = pc.cumulative_max(_joined(arrow_array([before], _MARK), marks), skip_nulls=True)
+    running = pc.cumulative_max(_joined(arrow_array([before], _INT), watermarks), skip_nulls=True)
     return pc.fill_null_forward(running)[1:]
 
 
 def _filled(before: bool, idle: pa.Array) -> pa.Array:
-    return pc.fill_null_forward(_joined(arrow_array([before], _IDLE), idle))[1:]
+    return pc.fill_null_forward(_joined(arrow_array([before], _BOOL), idle))[1:]
 
 
 def _extended(known: Timeline, after: pa.Array, idle: pa.Array) -> Timeline:
-    marks, away = (c if isinstance(c, Column) else Column(k, [arrow_array(c, k)]) for c, k in ((known.after, _MARK), (known.idle, _IDLE)))
-    return Timeline(marks.extended(after), away.extended(idle))
+    columns = (known.after, _INT), (known.idle, _BOOL)
+    watermarks, away = (c if isinstance(c, Column) else Column(kind, [arrow_array(c, kind)]) for c, kind in columns)
+    return Timeline(watermarks.extended(after), away.extended(idle))
 
 
 def _values(values: Sequence[int | None] | Sequence[bool], kind: pa.DataType, first: int, end: int | None = None) -> pa.Array:
@@ -242,12 +243,12 @@ def possibly_late(
     rows = history.batches_with_rows(after, head)
     first, last = span
     if first is not None:
-        rows = rows.filter(pc.greater_equal(rows["last_event_time"], arrow_scalar(first, _MARK)))
+        rows = rows.filter(pc.greater_equal(rows["last_event_time"], arrow_scalar(first, _INT)))
     if last is not None:
-        rows = rows.filter(pc.less_equal(rows["first_event_time"], arrow_scalar(last, _MARK)))
+        rows = rows.filter(pc.less_equal(rows["first_event_time"], arrow_scalar(last, _INT)))
     known_from = rows["seq"][0].as_py() - 1 if len(rows) else 0  # earlier watermarks are not looked up
     index = pc.subtract(_column(rows["seq"].combine_chunks(), pa.int32()), arrow_scalar(known_from + 1, pa.int32()))
-    before = _values(operator.after, _MARK, known_from).take(index)
+    before = _values(operator.after, _INT, known_from).take(index)
     rows = rows.append_column("before", before)
     late = rows.filter(pc.less_equal(rows["first_event_time"], rows["before"]))
     return dict(zip(late["seq"].to_pylist(), late["before"].to_pylist(), strict=True))

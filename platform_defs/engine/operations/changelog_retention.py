@@ -13,7 +13,7 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED, result_of_chan
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.commits import RETENTION
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.operations.retention import Removal, before_sql
 from platform_defs.faults import point
@@ -101,7 +101,7 @@ class ChangelogRetention:
     def _result(self, snapshot: Reading, upto: int) -> DataFrame:
         """The rows after a step, as inserts of that step at the time of the newest replaced step."""
         newest = steps_of(snapshot, self.asset, 0, upto).agg(F.max(CHANGED_AT).alias(CHANGED_AT))
-        [(changed_at_ms,)] = collected(newest.select(F.unix_millis(CHANGED_AT)))
+        [(changed_at_ms,)] = collect(newest.select(F.unix_millis(CHANGED_AT)))
         stamps = {CHANGE: F.lit(INSERT), STEP: F.lit(upto).cast("bigint"), CHANGED_AT: timestamp(F.lit(changed_at_ms).cast("bigint"))}
         rows = result_of_changelog(snapshot, self.asset, upto).withColumns(stamps)
         return rows.select(*[f"`{c}`" for c in snapshot.lake.schema(self.asset.changelog).fieldNames()])

@@ -64,7 +64,7 @@ class View:
         """Raise `ViewError` if no derived table has the name, or if its present rows are asked for and it has no step yet."""
         if self.table not in tables:
             raise ViewError.no_table(self.table, [*tables])
-        if self.is_present and lake.delta(self.table) is None:
+        if self.is_present and not lake.exists(self.table):
             raise ViewError.no_rows(self.table)
 
     @property

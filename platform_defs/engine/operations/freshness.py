@@ -95,7 +95,7 @@ class Freshness:
     def _seq_above(self, table: DerivedAsset, closed_to: int) -> int:
         """The first batch after which the operator's watermark is above `closed_to`."""
         after = self.reading.operator_timeline(table).after
-        return bisect_right(range(len(after)), closed_to, key=lambda seq: _mark(after[seq]))
+        return bisect_right(range(len(after)), closed_to, key=lambda seq: _or_before_all(after[seq]))
 
     def _seqs_with_rows(self, table: DerivedAsset, after: int) -> list[int]:
         """The first batch of each source that changes an upserted table, of those after a batch."""
@@ -120,7 +120,7 @@ class Freshness:
         if holder is None:
             return []
         after, ledger = self.reading.operator_timeline(table).after, self.reading.ledger
-        moved_in = bisect_left(range(len(after)), _mark(after[-1]), key=lambda seq: _mark(after[seq]))
+        moved_in = bisect_left(range(len(after)), _or_before_all(after[-1]), key=lambda seq: _or_before_all(after[seq]))
         sources = self.reading.input_named(table.name).sources
         since = {name: ledger.source(name).batches_with_rows(moved_in)["seq"] for name in sources}
         firsts = [seqs[0].as_py() for seqs in since.values() if len(seqs)]
@@ -133,5 +133,6 @@ class Freshness:
         return time_of_batch(ledger.history.clocks, seq, ledger.wall_clock())
 
 
-def _mark(mark: int | None) -> int:
-    return _BEFORE_ALL if mark is None else mark
+def _or_before_all(watermark: int | None) -> int:
+    """A watermark, or for None a number below all watermarks."""
+    return _BEFORE_ALL if watermark is None else watermark

@@ -102,8 +102,9 @@ def _query_by_bounds(advance: Advance, source: str) -> _Query | None:
     reading, operator = advance.reading, advance.asset.operator
     if operator.reads.is_by_arrival(advance.asset.inputs.index(source)):
         return None
-    marks = watermarks.possibly_late(reading.ledger.source(source), reading.operator_timeline(advance.asset), 0, reading.ledger.head)
-    bounds = {seq: late_before(operator, mark) for seq, mark in marks.items()}
+    ledger, timeline = reading.ledger, reading.operator_timeline(advance.asset)
+    watermark_by_batch = watermarks.possibly_late(ledger.source(source), timeline, 0, ledger.head)
+    bounds = {seq: late_before(operator, watermark) for seq, watermark in watermark_by_batch.items()}
     if None in bounds.values():
         return _Query({}, "", is_complete=False)
     bounds_with_late_rows = {seq: bound for seq, bound in bounds.items() if bound is not None and bound != NEVER_LATE}

@@ -77,8 +77,8 @@ class LedgerRetention:
             return planned
         ledger, upto = self.reading.ledger, planned.number
         version, assets = ledger.version, self.reading.assets.values()
-        marks = {watermark_key(a, self.reading.input_named): self.reading.operator_timeline(a).after[upto] for a in assets}
-        ledger.summarize(version, summary_of(ledger, upto, marks, dict(self._late(upto))))
+        watermarks = {watermark_key(a, self.reading.input_named): self.reading.operator_timeline(a).after[upto] for a in assets}
+        ledger.summarize(version, summary_of(ledger, upto, watermarks, dict(self._late(upto))))
         return planned
 
     def _late(self, upto: int) -> Iterator[tuple[str, tuple[LateRange, ...]]]:
@@ -111,7 +111,7 @@ class LedgerRetention:
         """The limit of a source: the first batch of which its log has rows."""
         contract = self.reading.sources.get(name)
         if contract is None:
-            if self.reading.lake.delta(f"events/{name}") is not None:
+            if self.reading.lake.exists(f"events/{name}"):
                 yield 0, f"source {name} is in the lake but not in the pipeline"
             return
         first = self.reading.first_batch_in_log(name, old)
@@ -129,8 +129,8 @@ class LedgerRetention:
         if now.seq < old and changes_something(self.reading.ledger.history, asset, now.seq, old):
             yield now.seq, f"{name} has not handled the batches after {now.seq} yet"
         if operator.reads.closes_ranges:
-            after, closed_to = self.reading.operator_timeline(asset).after, _mark(now.closed_to)
-            closed = bisect_right(range(old + 1), closed_to, key=lambda seq: _mark(after[seq])) - 1
+            after, closed_to = self.reading.operator_timeline(asset).after, _or_before_all(now.closed_to)
+            closed = bisect_right(range(old + 1), closed_to, key=lambda seq: _or_before_all(after[seq])) - 1
             yield closed, f"{name} has not closed the results of batch {closed + 1} yet"
         yield from self._unread_steps(asset, now)
         is_read = any(name in reader.inputs for reader in self.reading.assets.values())
@@ -151,5 +151,6 @@ class LedgerRetention:
                 yield first.seq - 1, f"{asset.name} has not read all steps of {upstream_table.name} yet"
 
 
-def _mark(mark: int | None) -> int:
-    return _BEFORE_ALL if mark is None else mark
+def _or_before_all(watermark: int | None) -> int:
+    """A watermark, or for None a number below all watermarks."""
+    return _BEFORE_ALL if watermark is None else watermark

@@ -100,10 +100,17 @@ def retention_of(rows_removed: int, kept_from: str | None, held_back: str | None
 
 
 @dataclass(frozen=True)
-class _TableTask:
-    """A table, its writer's name, the metadata keys of its commits that must be kept, and what removes its old rows."""
+class _Table:
+    """A table to maintain.
 
-    table: str
+    Args:
+        name: the table.
+        writer: the name of its writer.
+        keys: the metadata keys of its commits whose newest values must not be lost.
+        retention: what removes its old rows; None to keep all.
+    """
+
+    name: str
     writer: str
     keys: Sequence[str]
     retention: Retention | None = None
@@ -147,41 +154,42 @@ class Maintenance:
         """
         require_logs(self.lake, self.ledger, self.sources)
         with self.lake.writer("maintenance", "maintenance"):
-            return [outcome for task in self._tables() if (outcome := self._table(task)) is not None]
+            return [outcome for table in self._tables() if (outcome := self._maintain_or_report(table)) is not None]
 
-    def _tables(self) -> Iterator[_TableTask]:
+    def _tables(self) -> Iterator[_Table]:
         for source in self.sources.values():
-            yield _TableTask(source.log, "ledger", (ATTEMPT,), LogRetention(self._reading, source, self._snapshot))
+            yield _Table(source.log, "ledger", (ATTEMPT,), LogRetention(self._reading, source, self._snapshot))
             rejected = QuarantineRetention(self._reading, source, self.lake_retention.quarantines, self.folders.get(source.name))
-            yield _TableTask(source.quarantine, "ledger", (ATTEMPT,), rejected)
+            yield _Table(source.quarantine, "ledger", (ATTEMPT,), rejected)
         for asset in self.assets.values():
             if asset.operator.emits.upserts:
                 changes = ChangelogRetention(self._reading, asset, self.lake_retention.changelogs, partial(self._published, asset.name))
-                yield _TableTask(asset.changelog, asset.name, (PROGRESS,), changes)
-                yield _TableTask(asset.name, asset.name, (APPLIED,))
+                yield _Table(asset.changelog, asset.name, (PROGRESS,), changes)
+                yield _Table(asset.name, asset.name, (APPLIED,))
             else:
-                yield _TableTask(asset.name, asset.name, (PROGRESS,))
-            yield _TableTask(asset.decisions, asset.name, (DECIDED,), DecisionRetention(self._reading, asset))
-            yield _TableTask(asset.kept, asset.name, (KEPT,))
-            yield _TableTask(asset.early, asset.name, (SHOWN,))
-        yield _TableTask(TABLE, "ledger", (), LedgerRetention(self._reading, self.lake_retention.ledger))  # last: it depends on the logs
+                yield _Table(asset.name, asset.name, (PROGRESS,))
+            yield _Table(asset.decisions, asset.name, (DECIDED,), DecisionRetention(self._reading, asset))
+            yield _Table(asset.kept, asset.name, (KEPT,))
+            yield _Table(asset.early, asset.name, (SHOWN,))
+        yield _Table(TABLE, "ledger", (), LedgerRetention(self._reading, self.lake_retention.ledger))  # last: it depends on the logs
 
-    def _table(self, task: _TableTask) -> Maintained | None:
+    def _maintain_or_report(self, table: _Table) -> Maintained | None:
+        """Maintain a table, or report why it could not be maintained; None if it does not exist."""
         try:
-            if self.lake.delta(task.table) is None:
+            if not self.lake.exists(table.name):
                 return None
-            planned = None if task.retention is None else task.retention.plan()  # it may take long, so without the lock
-            with naming_lost_files(self.lake, [task.table]), self.lake.writer(task.writer, "maintenance"):
-                return self._maintain(task, planned)
+            planned = None if table.retention is None else table.retention.plan()  # it may take long, so without the lock
+            with naming_lost_files(self.lake, [table.name]), self.lake.writer(table.writer, "maintenance"):
+                return self._maintain(table, planned)
         except (LakeBusy, DeltaConcurrentModificationException, CommitFailedError) as busy:
             message = str(busy).splitlines()[0]
             if isinstance(busy, CommitFailedError) and _UNSUPPORTED in message:
-                return Maintained(task.table, failed=message)
-            return Maintained(task.table, left=message)
+                return Maintained(table.name, failed=message)
+            return Maintained(table.name, left=message)
         except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
-            return Maintained(task.table, failed=f"Spark failed with {spark_condition(error)}")
+            return Maintained(table.name, failed=f"Spark failed with {spark_condition(error)}")
         except (DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
-            return Maintained(task.table, failed=f"{type(error).__name__}: {error}".splitlines()[0])
+            return Maintained(table.name, failed=f"{type(error).__name__}: {error}".splitlines()[0])
 
     @cached_property
     def _reading(self) -> Reading:
@@ -198,48 +206,48 @@ class Maintenance:
             newest = topic.newest()
         return None if newest is None else newest.step if newest.complete else newest.since
 
-    def _maintain(self, task: _TableTask, planned: Removal | None) -> Maintained:
-        before = _files(self._open(task))
-        removal = Removal() if planned is None or task.retention is None else task.retention.remove(planned)
-        self._compact(task)
-        removed = self._vacuum(task)
-        self._carry(task)
-        self._checkpoint(task)
-        outcome = Maintained(task.table, before, _files(self._open(task)), removed)
+    def _maintain(self, table: _Table, planned: Removal | None) -> Maintained:
+        before = _files(self._open(table))
+        removal = Removal() if planned is None or table.retention is None else table.retention.remove(planned)
+        self._compact(table)
+        removed = self._vacuum(table)
+        self._carry(table)
+        self._checkpoint(table)
+        outcome = Maintained(table.name, before, _files(self._open(table)), removed)
         return replace(outcome, rows_removed=removal.rows, kept_from=removal.kept_from, held_back=removal.held_back)
 
-    def _open(self, task: _TableTask) -> DeltaTable:
-        return DeltaTable(self.lake.path(task.table), storage_options=self.lake.storage_options)
+    def _open(self, table: _Table) -> DeltaTable:
+        return DeltaTable(self.lake.path(table.name), storage_options=self.lake.storage_options)
 
-    def _compact(self, task: _TableTask) -> None:
-        if small_files(self._open(task)) < self.small_files:
+    def _compact(self, table: _Table) -> None:
+        if small_files(self._open(table)) < self.small_files:
             return
         point("maintenance.before_compact")
-        self.ledger.compact() if task.table == TABLE else self.lake.optimize(self.spark, task.table)
+        self.ledger.compact() if table.name == TABLE else self.lake.optimize(self.spark, table.name)
         point("maintenance.after_compact")
 
-    def _vacuum(self, task: _TableTask) -> int:
+    def _vacuum(self, table: _Table) -> int:
         """Delete files that no version needs, including those of killed writers."""
-        files = self.lake.unneeded(self.spark, task.table, self.retention_hours)
+        files = self.lake.unneeded(self.spark, table.name, self.retention_hours)
         if files:
             point("maintenance.before_vacuum")
-            self.lake.vacuum(self.spark, task.table, self.retention_hours)
+            self.lake.vacuum(self.spark, table.name, self.retention_hours)
             point("maintenance.after_vacuum")
         return files
 
-    def _carry(self, task: _TableTask) -> None:
+    def _carry(self, table: _Table) -> None:
         """Commit the metadata of earlier commits again, unless the newest commit has it."""
         pinned = PinnedLake.of(self.lake)
-        commits = {key: commit for key in task.keys if (commit := pinned.newest(task.table, key)) is not None}
-        delta = pinned.delta(task.table)
+        commits = {key: commit for key in table.keys if (commit := pinned.newest(table.name, key)) is not None}
+        delta = pinned.delta(table.name)
         if delta is not None and any(commit.version != delta.version() for commit in commits.values()):
             point("maintenance.before_carry")
             self.lake.carry(commits, delta)
             point("maintenance.after_carry")
 
-    def _checkpoint(self, task: _TableTask) -> None:
+    def _checkpoint(self, table: _Table) -> None:
         point("maintenance.before_checkpoint")
-        delta = self._open(task)
+        delta = self._open(table)
         delta.create_checkpoint()
         delta.cleanup_metadata()
         point("maintenance.after_checkpoint")

@@ -11,7 +11,7 @@ from platform_defs.engine.inputs.changelog_reader import steps_of, upserted
 from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.progress import Progress, progress
 from platform_defs.engine.inputs.table_changes import table_changes
-from platform_defs.engine.lake.small_queries import collected, count
+from platform_defs.engine.lake.small_queries import collect, count
 from platform_defs.engine.operations.state_size import state_size, total
 
 
@@ -32,7 +32,7 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
     key, now = upserted(asset).key, progress(reading.lake, asset)
     table = reading.lake.read(reading.spark, asset.name)
     partition_columns = [*operator.partition] if isinstance(operator, TopN) else [*key]
-    [[rows, partitions]] = collected(table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *partition_columns))))
+    [[rows, partitions]] = collect(table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *partition_columns))))
     changes = count(steps_of(reading, asset, 0, now.step))
     rows_in = sum(_rows_in(advance, upstream) for upstream in reading.inputs_of(asset))
     rank_ends = _rank_ends(advance, operator, now) if isinstance(operator, TopN) and isinstance(operator.rank_end, str) else (0, 0)
@@ -55,13 +55,13 @@ def _moved_back(advance: Advance, operator: object, now: Progress) -> dict[str, 
     """For a Top-N with `improving`, `keys_moved_back`: the number of keys that break the promise, of the rows of a source."""
     if not isinstance(operator, TopN) or not operator.improving or not operator.key:
         return {}
-    return {MOVED_BACK: count(operator.moved_back(*advance.strategy.inputs.all(now)))}
+    return {MOVED_BACK: count(operator.moved_back(*advance.strategy.inputs.all_rows(now)))}
 
 
 def _rank_ends(advance: Advance, operator: TopN, now: Progress) -> tuple[int, int]:
     """The number of partitions without ranks, and the number of rows whose rank end differs from that of their partition."""
-    rows = advance.strategy.inputs.all(now)
-    [[differing]] = collected(operator.other_rank_ends(*rows).agg(F.coalesce(F.sum("rows"), F.lit(0))))
+    rows = advance.strategy.inputs.all_rows(now)
+    [[differing]] = collect(operator.other_rank_ends(*rows).agg(F.coalesce(F.sum("rows"), F.lit(0))))
     return count(operator.unranked(*rows)), differing
 
 

@@ -117,7 +117,7 @@ class Query:
     def _batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         builder, words = QueryBuilder(), {*re.findall(r"\w+", sql)}
         for number, (name, table) in enumerate(self._tables().items()):
-            if name not in words or (delta := self.lake.delta(table.path)) is None:
+            if name not in words or (delta := self.lake.delta_for_reading(table.path)) is None:
                 continue
             alias = f"_table{number}"  # DataFusion registers tables by lower-case names, and looks them up as they are written
             builder.register(alias, delta)
@@ -133,7 +133,7 @@ class Query:
         existing: list[str] = []
         for name, table in self._tables().items():
             with suppress(TidemarkError):
-                existing += [] if self.lake.delta(table.path) is None else [name]
+                existing += [name] if self.lake.exists(table.path) else []
         missing = _NOT_FOUND.search(str(error))
         if missing is not None and missing[1] in self._tables():
             raise QueryError.no_rows(missing[1], self._command(missing[1])) from error

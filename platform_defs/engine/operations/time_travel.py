@@ -61,7 +61,7 @@ def newest(reading: Reading, asset: DerivedAsset, known: Mapping[str, Any] | Non
 
 def _state(reading: Reading, asset: DerivedAsset, now: Progress) -> dict[str, Any] | None:
     """Identifies the table's state after its newest step: the table, its version, and the step. None if the step is not applied yet."""
-    delta, applied = reading.lake.delta(asset.name), reading.lake.newest(asset.name, APPLIED)
+    delta, applied = reading.lake.delta_for_reading(asset.name), reading.lake.newest(asset.name, APPLIED)
     if delta is None or applied is None or applied.value["step"] != now.step:
         return None
     table = reading.lake.identity(asset.name)
@@ -91,7 +91,7 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
         OperatorError: the asset has no changelog, or no step yet, or retention has replaced the steps of that time.
     """
     key = upserted(asset).key
-    if reading.lake.delta(asset.changelog) is None:
+    if not reading.lake.exists(asset.changelog):
         raise OperatorError(f"{asset.name} has no step yet, so it has no earlier state; advance it first")
     changelog = reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))
     [later_step] = changelog.where(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))).agg(F.min(STEP)).first() or [None]

@@ -14,7 +14,7 @@ from operators.columns import FINAL_AT
 from platform_defs.engine.inputs.changelog_reader import steps_of
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, results_table
 from platform_defs.engine.inputs.reader import Reading, Span
-from platform_defs.engine.lake.small_queries import collected
+from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.operations.sink import Sink, SinkError
 from platform_defs.engine.operations.topic_values import Encoding
 
@@ -83,7 +83,7 @@ def _steps_with_changes(reading: Reading, asset: DerivedAsset, from_step: int, u
     """The steps after `from_step`, up to `upto`, that have changes."""
     values = reading.lake.few_values(asset.changelog, STEP, {STEP: (from_step + 1, upto)})
     if values is None:
-        steps = {step for (step,) in collected(steps_of(reading, asset, from_step, upto).select(STEP).distinct())}
+        steps = {step for (step,) in collect(steps_of(reading, asset, from_step, upto).select(STEP).distinct())}
     else:
         steps = {*values.drop_null().to_pylist()}
     return sorted(step for step in steps if from_step < step <= upto)

@@ -17,7 +17,7 @@ from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import PROGRESS, Progress
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Reading
-from platform_defs.engine.lake.small_queries import planned
+from platform_defs.engine.lake.small_queries import plan_if_small
 from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.operations.export import View, export
@@ -73,7 +73,7 @@ class Views:
         """
         lake, spark = PinnedLake.of(self.reading.lake), self.reading.spark  # all queries of the frame read one version
         with self.naming_lost_files():
-            return lake.frame(spark, name) if lake.delta(name) is None else planned(lake.read(spark, name))
+            return plan_if_small(lake.read(spark, name)) if lake.exists(name) else lake.frame(spark, name)
 
     def log(self, source: str) -> Log | None:
         """A snapshot of a source's event log; None if it does not exist yet.
@@ -88,7 +88,7 @@ class Views:
             seq = F.col(SEQ)
             with self.naming_lost_files():
                 events = reading.lake.read(reading.spark, table, within={SEQ: (after + 1, None)} if after else None, with_nulls=True)
-                return planned(events.where(seq.isNull() | (seq > parameter(after, seq))) if after else events)
+                return plan_if_small(events.where(seq.isNull() | (seq > parameter(after, seq))) if after else events)
 
         def time_of(seq: int) -> int | None:
             times = reading.ledger.history.times
@@ -145,7 +145,7 @@ class Views:
         """An upserted table as of its newest step, and its changelog, since an earlier state if one is given; see `time_travel.newest`."""
         with self.naming_lost_files():
             snapshot = newest(self.reading, self.reading.assets[asset], known)
-            return snapshot and replace(snapshot, table=planned(snapshot.table), changelog=planned(snapshot.changelog))
+            return snapshot and replace(snapshot, table=plan_if_small(snapshot.table), changelog=plan_if_small(snapshot.changelog))
 
     def as_of(self, asset: str, time: int) -> DataFrame:
         """An upserted table as it was at a time (epoch ms, by the ledger's clock)."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.contracts import DerivedAsset
@@ -49,7 +49,6 @@ def _entries(times: int) -> st.SearchStrategy[list[Entry]]:
 ENTRIES = _entries(500)
 
 
-@settings(deadline=None)
 @given(ENTRIES, st.none() | st.integers(-600, 900), st.integers(1, 800), st.integers(1, 300))
 def test_a_step_by_time_progresses_and_never_exceeds_its_limit(
     entries: list[Entry], after: int | None, distance: int, max_step: int
@@ -60,7 +59,6 @@ def test_a_step_by_time_progresses_and_never_exceeds_its_limit(
     assert after is None or cut > after
 
 
-@settings(deadline=None)
 @given(_entries(50), st.integers(1, 300))
 def test_steps_by_time_reach_the_end(entries: list[Entry], max_step: int) -> None:
     ledger, after, upto = _history(entries), None, 90
@@ -71,7 +69,6 @@ def test_steps_by_time_reach_the_end(entries: list[Entry], max_step: int) -> Non
     assert after == upto, "more steps than milliseconds"
 
 
-@settings(deadline=None)
 @given(ENTRIES, st.data(), st.integers(1, 300))
 def test_a_step_by_batches_progresses_and_never_exceeds_its_limit(entries: list[Entry], data: st.DataObject, max_step: int) -> None:
     head = data.draw(st.integers(0, len(entries)))

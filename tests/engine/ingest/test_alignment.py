@@ -37,7 +37,7 @@ SOURCES = [_aligned("a"), _aligned("b"), _aligned("c", max_drift="3 hours"), _al
 @dataclass(frozen=True)
 class Case:
     id: str
-    marks: Mapping[str, Mapping[str, Any]]
+    watermarks: Mapping[str, Mapping[str, Any]]
     expected: Mapping[str, Ahead]
 
 
@@ -66,8 +66,8 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_the_sources_that_wait_for_their_group(tmp_path: Path, clock: Clock, case: Case) -> None:
     engine = bare_engine(tmp_path, clock, SOURCES, [])
-    if case.marks:
-        commit_batch(engine, case.marks)
+    if case.watermarks:
+        commit_batch(engine, case.watermarks)
     assert sources_ahead(engine.ledger, engine.sources) == case.expected
     assert engine.ingestion.ahead == case.expected
 
@@ -107,7 +107,7 @@ def test_a_sensor_requests_nothing_for_files_that_wait(tmp_path: Path, clock: Cl
 FILES = st.lists(st.integers(0, 20), max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
 def test_sources_keep_within_their_drift_and_every_file_is_read(
     tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int
@@ -128,11 +128,11 @@ def test_sources_keep_within_their_drift_and_every_file_is_read(
             clock.pass_ms(30 * 60_000)
             signals.idle()
         last = engine.ledger.last()
-        marks = {name: last[name].watermark if name in last else None for name in names}
-        active = [marks[name] for name in names if name not in last or not last[name].idle]
+        watermarks = {name: last[name].watermark if name in last else None for name in names}
+        active = [watermarks[name] for name in names if name not in last or not last[name].idle]
         for name in ready:
-            own = marks[name]
-            assert own is None or all(mark is not None and own - mark <= drift * HOUR for mark in active)
+            own = watermarks[name]
+            assert own is None or all(watermark is not None and own - watermark <= drift * HOUR for watermark in active)
             read[name].append(waiting[name].pop(0))
         if ready:
             times = {name: (read[name][-1], max(read[name])) for name in ready}

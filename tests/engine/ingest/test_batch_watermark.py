@@ -15,7 +15,7 @@ from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
 from tests.support.small_sources import HOUR, MINUTE, START, Event, land, source
 
-COUNTS = BatchCounts(read=5, good=3, quarantined=2, markers=0, warned=0, first=100, last=400, mark=None, mean=200.0, deviation=1.0)
+COUNTS = BatchCounts(read=5, good=3, quarantined=2, markers=0, warned=0, first=100, last=400, watermark=None, mean=200.0, deviation=1.0)
 LAST = SourceEntry(seq=1, kind="rows", ingested_at=1, source="l", watermark=250, max_event_time=900)
 NO_ROWS: Any = None
 
@@ -107,10 +107,10 @@ def test_an_error_of_a_generator_names_the_source() -> None:
 def test_a_watermark_never_goes_back(values: list[int | None]) -> None:
     last: SourceEntry | None = None
     for n, value in enumerate(values):
-        mark = _after(Generated(Returns(value)), last=last)
+        watermark = _after(Generated(Returns(value)), last=last)
         known = [v for v in values[: n + 1] if v is not None]
-        assert mark == max(known, default=None)
-        last = replace(LAST, watermark=mark)
+        assert watermark == max(known, default=None)
+        last = replace(LAST, watermark=watermark)
 
 
 def test_a_stream_with_generators(make_engine: MakeEngine) -> None:
@@ -127,8 +127,8 @@ def test_a_stream_with_generators(make_engine: MakeEngine) -> None:
         rows = [Event("a", 3, 0), Event("b", 1, HOUR), Event("c", 2, 48 * HOUR)]
         land(engine, name, "1.jsonl", [*[row.line for row in rows], rows[0].line, '{"k": "bad"}'])
     engine.ingest()
-    marks = {name: row.watermark for name, row in engine.ledger.last().items()}
-    assert {name: None if mark is None else mark - START for name, mark in marks.items()} == {
+    watermarks = {name: row.watermark for name, row in engine.ledger.last().items()}
+    assert {name: None if watermark is None else watermark - START for name, watermark in watermarks.items()} == {
         "median": HOUR // 2 - 10 * MINUTE,  # of four rows: the duplicate counts
         "by_value": 0,
         "never": None,
@@ -137,4 +137,4 @@ def test_a_stream_with_generators(make_engine: MakeEngine) -> None:
     for name in hows:
         land(engine, name, "2.jsonl", [Event("d", 0, MINUTE).line])
     engine.ingest()
-    assert {name: row.watermark for name, row in engine.ledger.last().items()} == marks | {"by_value": START + MINUTE}
+    assert {name: row.watermark for name, row in engine.ledger.last().items()} == watermarks | {"by_value": START + MINUTE}

@@ -46,7 +46,7 @@ def _signals(engine: Engine) -> Signals:
     return Signals(no_session, engine.lake, engine.ledger, engine.sources, waits=waits)
 
 
-def _mark(engine: Engine, name: str = "c") -> int | None:
+def _watermark(engine: Engine, name: str = "c") -> int | None:
     row = engine.ledger.last().get(name)
     return None if row is None else row.watermark
 
@@ -66,7 +66,7 @@ def test_every_batch_moves_the_clock(engine: Engine, clock: Clock) -> None:
     assert [(row.source, row.kind, row.watermark) for row in seen] == [("c", "clock", NOON - 1), ("s", "watermark", START)]
     clock.pass_ms(HOUR)
     signals.watermark({"l": START})
-    assert _mark(engine) == NOON + HOUR - 1
+    assert _watermark(engine) == NOON + HOUR - 1
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_the_clock_goes_on_until_the_last_result_is_final_and_then_stands_still(
         is_due = bool(engine.pending.idle())
         assert is_due is (signals.idle() is not None)
         written = engine.ledger.head - 1
-    mark = _mark(engine)
-    assert mark is not None
-    assert last + 10 * MINUTE <= mark <= last + 11 * MINUTE
+    watermark = _watermark(engine)
+    assert watermark is not None
+    assert last + 10 * MINUTE <= watermark <= last + 11 * MINUTE
     assert 10 <= written <= 2 * MOST_STEPS
 
 
@@ -133,7 +133,7 @@ def test_rows_of_a_joined_source_wait_for_the_clock_too(engine: Engine, clock: C
     commit_batch(engine, {"s": {"watermark": NOON, "max_event_time": NOON}})
     assert engine.pending.idle() == ["c"], "the clock has not been recorded yet"
     assert _signals(engine).idle() is not None
-    assert _mark(engine) is not None
+    assert _watermark(engine) is not None
 
 
 def test_a_source_with_processing_time_is_never_idle(tmp_path: Path, clock: Clock) -> None:
@@ -153,9 +153,9 @@ def test_a_drain_raises_processing_time_to_the_clock_only(engine: Engine, clock:
     assert drained == {"c": ("drain", engine.ledger.last()["c"].ingested_at - 1)} | dict.fromkeys(("s", "l", "r"), ("drain", end))
     clock.pass_ms(2 * HOUR)
     assert signals.idle() is not None, "the clock finalizes the rows that the drain did not"
-    mark = _mark(engine)
-    assert mark is not None
-    assert mark > last + 10 * MINUTE
+    watermark = _watermark(engine)
+    assert watermark is not None
+    assert watermark > last + 10 * MINUTE
 
 
 def test_a_repeated_drain_writes_a_batch_only_while_a_result_may_be_pending(engine: Engine, clock: Clock) -> None:
@@ -163,10 +163,10 @@ def test_a_repeated_drain_writes_a_batch_only_while_a_result_may_be_pending(engi
     assert signals.drain(_REACH) is not None
     clock.pass_ms(MINUTE)
     assert signals.drain(_REACH) is not None, "the join's row waits for 10 minutes"
-    assert _mark(engine) == engine.ledger.last()["c"].ingested_at - 1
+    assert _watermark(engine) == engine.ledger.last()["c"].ingested_at - 1
     clock.pass_ms(10 * MINUTE)
     assert signals.drain(_REACH) is not None
-    assert (_mark(engine) or 0) >= last + 10 * MINUTE
+    assert (_watermark(engine) or 0) >= last + 10 * MINUTE
     for _ in range(2):
         clock.pass_ms(1_000)
         assert signals.drain(_REACH) is None
@@ -178,7 +178,7 @@ def test_a_drain_of_tables_raises_their_own_sources_only(engine: Engine) -> None
     commit_batch(engine, {name: {"watermark": START, "max_event_time": START + at} for name, at in {"s": HOUR, "l": 1, "r": 2}.items()})
     drained = {row.source: row.watermark for row in _drain(engine, ["others"]) or () if row.kind == "drain"}
     assert drained == dict.fromkeys(("l", "r"), START + 2 + _REACH + 1), "past the newest event of these sources"
-    assert _mark(engine, "s") == START
+    assert _watermark(engine, "s") == START
     assert _drain(engine, ["others"]) is None
     assert {row.source for row in _drain(engine, None) or () if row.kind == "drain"} == {"c", "s", "l", "r"}
 
@@ -192,25 +192,25 @@ def _drain(engine: Engine, tables: list[str] | None) -> Any:
     return engine.drain(tables)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.sampled_from(["rows", "drain", "idle", "other"]), st.integers(0, 90_000)), max_size=12))
 def test_no_row_of_processing_time_is_ever_late(tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int]]) -> None:
     clock = Clock()
     engine = bare_engine(tmp_path_factory.mktemp("clock"), clock, SOURCES, TABLES)
     engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
-    marks = [-1]
+    watermarks = [-1]
     for action, passed in actions:
         clock.pass_ms(passed)
         if action == "rows":
-            before = _mark(engine)
+            before = _watermark(engine)
             assert before is None or _rows_of_clock(engine) > before
         elif action == "other":
-            newest = max(clock.now, _mark(engine, "s") or 0)
+            newest = max(clock.now, _watermark(engine, "s") or 0)
             commit_batch(engine, {"s": {"watermark": newest, "max_event_time": newest + HOUR}})
         else:
             _ = _signals(engine).drain(_REACH) if action == "drain" else _signals(engine).idle()
-        marks.append(_mark(engine) or -1)
-    assert marks == sorted(marks)
+        watermarks.append(_watermark(engine) or -1)
+    assert watermarks == sorted(watermarks)
 
 
 def test_a_row_carries_state_over(engine: Engine) -> None:

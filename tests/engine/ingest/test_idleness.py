@@ -60,10 +60,10 @@ def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), ki
     return entry
 
 
-def _mark(engine: Engine, asset: str) -> int | None:
+def _watermark(engine: Engine, asset: str) -> int | None:
     """The watermark that decides which rows of the next batch are late, relative to START."""
-    mark = engine.reading.operator_timeline(engine.assets[asset]).after[-1]
-    return None if mark is None else mark - START
+    watermark = engine.reading.operator_timeline(engine.assets[asset]).after[-1]
+    return None if watermark is None else watermark - START
 
 
 def test_a_drain_closes_the_input_of_idle_sources_and_a_second_one_writes_nothing(engine: Engine, clock: Clock) -> None:
@@ -71,24 +71,24 @@ def test_a_drain_closes_the_input_of_idle_sources_and_a_second_one_writes_nothin
     clock.pass_ms(2 * HOUR)
     signals = _signals(engine)
     assert {s.source: (s.kind, s.idle) for s in signals.idle() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
-    assert _mark(engine, "pairs") == HOUR - MINUTE - 1
+    assert _watermark(engine, "pairs") == HOUR - MINUTE - 1
     drained = signals.drain(15 * MINUTE)
     assert {(s.kind, s.idle, s.watermark) for s in drained or ()} == {("drain", False, START + HOUR + 15 * MINUTE + 1)}
-    assert _mark(engine, "pairs") == HOUR + 15 * MINUTE + 1
+    assert _watermark(engine, "pairs") == HOUR + 15 * MINUTE + 1
     assert signals.drain(15 * MINUTE) is None
     assert signals.idle() is None, "a drained source is not idle"
 
 
 def test_a_drain_of_an_earlier_version_is_completed_by_the_next_one(engine: Engine) -> None:
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
-    mark = START + HOUR + 15 * MINUTE + 1
-    for kind, watermark in (("idle", START + HOUR - MINUTE - 1), ("drain", mark)):
+    drained = START + HOUR + 15 * MINUTE + 1
+    for kind, watermark in (("idle", START + HOUR - MINUTE - 1), ("drain", drained)):
         seq, now = engine.ledger.head + 1, engine.ledger.now()
         entry = [moved(s, seq=seq, kind=kind, ingested_at=now, idle=True, watermark=watermark) for s in engine.ledger.last().values()]
         engine.ledger.commit([tuple(entry)])
-    assert _mark(engine, "pairs") == HOUR - MINUTE - 1, "as that version decided"
+    assert _watermark(engine, "pairs") == HOUR - MINUTE - 1, "as that version decided"
     assert _signals(engine).drain(15 * MINUTE) is not None
-    assert _mark(engine, "pairs") == mark - START
+    assert _watermark(engine, "pairs") == drained - START
     assert engine.reading.operator_timeline(engine.assets["pairs"]).after[3] == START + HOUR - MINUTE - 1, (
         "the earlier batches keep their lateness decisions"
     )
@@ -104,7 +104,7 @@ def test_a_given_watermark_makes_only_its_own_source_active(engine: Engine, cloc
     assert signals.watermark({"l": START}) is None
     assert {name: s.idle for name, s in engine.ledger.last().items()} == {"l": False, "r": True, "p": True}
     signals.watermark({"l": START + 3 * HOUR})
-    assert _mark(engine, "pairs") == 3 * HOUR
+    assert _watermark(engine, "pairs") == 3 * HOUR
 
 
 def test_a_source_of_watermarks_only_becomes_idle_when_they_stop(engine: Engine, clock: Clock) -> None:
@@ -122,14 +122,15 @@ def test_a_table_whose_sources_are_all_idle_does_not_hold_back_its_reader(engine
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
     _rows(engine, {"p": 2 * HOUR}, idle=("l",))
     delay = 1  # the output watermark delay of the join
-    assert _mark(engine, "pay") == HOUR - MINUTE - 1 - delay, "one active source is enough to hold it back"
+    assert _watermark(engine, "pay") == HOUR - MINUTE - 1 - delay, "one active source is enough to hold it back"
     _rows(engine, {"p": 2 * HOUR}, idle=("r",))
-    assert _mark(engine, "pay") == 2 * HOUR - MINUTE - 1
+    assert _watermark(engine, "pay") == 2 * HOUR - MINUTE - 1
     _rows(engine, {"p": DAY})
-    assert _mark(engine, "pay") == DAY - MINUTE - 1
-    assert _mark(engine, "pairs") == HOUR - MINUTE - 1, "the watermark of an operator whose sources are all idle does not advance"
+    assert _watermark(engine, "pay") == DAY - MINUTE - 1
+    assert _watermark(engine, "pairs") == HOUR - MINUTE - 1, "the watermark of an operator whose sources are all idle does not advance"
     _rows(engine, {"l": 2 * HOUR})
-    assert (_mark(engine, "pairs"), _mark(engine, "pay")) == (2 * HOUR - MINUTE - 1, DAY - MINUTE - 1), "a watermark never goes back"
+    assert _watermark(engine, "pairs") == 2 * HOUR - MINUTE - 1
+    assert _watermark(engine, "pay") == DAY - MINUTE - 1, "a watermark never goes back"
 
 
 def test_batches_of_kind_silent_keep_their_lateness_decisions(engine: Engine, clock: Clock) -> None:
@@ -137,11 +138,11 @@ def test_batches_of_kind_silent_keep_their_lateness_decisions(engine: Engine, cl
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
     _rows(engine, {"p": 2 * HOUR}, idle=("l", "r"), kind="silent")
     _rows(engine, {"p": DAY})
-    assert _mark(engine, "pay") == HOUR - MINUTE - 2
+    assert _watermark(engine, "pay") == HOUR - MINUTE - 2
     clock.pass_ms(2 * HOUR)
     assert {s.source: (s.kind, s.idle) for s in _signals(engine).idle() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
     _rows(engine, {"p": DAY + HOUR})
-    assert _mark(engine, "pay") == DAY + HOUR - MINUTE - 1, "from here on by the present rule"
+    assert _watermark(engine, "pay") == DAY + HOUR - MINUTE - 1, "from here on by the present rule"
     after = engine.reading.operator_timeline(engine.assets["pay"]).after
     assert [None if w is None else (w - START) // HOUR for w in after] == [None, 0, 0, 0, 0, 24]
 
@@ -185,17 +186,17 @@ def test_the_metadata_of_a_table_names_the_source_that_holds_it_back(engine: Eng
 def test_old_batches_of_an_earlier_version_keep_their_lateness_decisions(engine: Engine, clock: Clock, kind: Kind) -> None:
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
     _rows(engine, {"p": 2 * HOUR}, idle=("l",), kind=kind)
-    assert _mark(engine, "pay") == HOUR - MINUTE - 2
+    assert _watermark(engine, "pay") == HOUR - MINUTE - 2
     _rows(engine, {"p": 3 * HOUR}, idle=("r",), kind=kind)
-    assert _mark(engine, "pay") == 3 * HOUR - MINUTE - 1
+    assert _watermark(engine, "pay") == 3 * HOUR - MINUTE - 1
     _rows(engine, {"p": 4 * HOUR})
-    assert _mark(engine, "pay") == 4 * HOUR - MINUTE - 1
+    assert _watermark(engine, "pay") == 4 * HOUR - MINUTE - 1
     clock.pass_ms(2 * HOUR)
     [*entries] = _signals(engine).idle() or ()
     assert {s.source: (s.kind, s.idle) for s in entries} == dict.fromkeys(("l", "p", "r"), ("inactive", True)), "recorded once more"
     assert _signals(engine).idle() is None
     _rows(engine, {"p": 9 * HOUR})
-    assert _mark(engine, "pay") == 9 * HOUR - MINUTE - 1
+    assert _watermark(engine, "pay") == 9 * HOUR - MINUTE - 1
     after = engine.reading.operator_timeline(engine.assets["pay"]).after
     assert [None if w is None else (w - START) // HOUR for w in after] == [None, 0, 0, 2, 3, 3, 8]
 

@@ -204,7 +204,7 @@ def _few_second_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_few_second_looks")
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ACTIONS)
 def test_the_finder_finds_exactly_the_files_of_a_walk(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int, int]]

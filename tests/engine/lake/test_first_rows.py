@@ -53,7 +53,7 @@ def _rows(spark: SparkSession, first: int, end: int) -> DataFrame:
 
 
 def _by_spark(spark: SparkSession, lake: Lake, table: str, limit: int) -> tuple[int, list[dict[str, Any]]]:
-    found = render.head_of(small_queries.planned(lake.read(spark, table)), limit)
+    found = render.head_of(small_queries.plan_if_small(lake.read(spark, table)), limit)
     return found["total"], found["rows"]
 
 

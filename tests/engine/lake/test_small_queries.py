@@ -4,6 +4,7 @@ import time
 from functools import reduce
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -12,14 +13,14 @@ from pyspark.sql import functions as F
 
 from platform_defs.engine.lake import small_queries
 from platform_defs.engine.lake.small_queries import (
-    collected,
+    collect,
     count,
-    counted,
-    fetched,
+    fetch_arrow,
     is_arrow_type,
-    kept,
-    kept_and_measured,
-    planned,
+    materialize,
+    materialize_and_count,
+    materialize_and_measure,
+    plan_if_small,
     small_session,
 )
 from platform_defs.engine.lake.tables import Lake
@@ -89,18 +90,29 @@ def test_a_query_over_small_files_is_one_job(spark: SparkSession, files: DataFra
     joined = files.join(files.groupBy("g").agg(F.max("id").alias("most")), "g").groupBy("most").count()
     assert small_queries.is_small(joined)
     with jobs_of(spark) as jobs:
-        rows = collected(joined)
+        rows = collect(joined)
     assert len(jobs) == 1
     assert sorted(tuple(row) for row in rows) == [(7, 3), (8, 3), (9, 4)]
     assert count(files) == 10
 
 
+def test_tables_and_rows_in_memory_are_joined_without_a_shuffle(spark: SparkSession, files: DataFrame) -> None:
+    groups = materialize(files.groupBy("g").agg(F.max("id").alias("most")))
+    of_odd = files.join(groups.where("most > 7"), "g", "left_semi").unionByName(files.where("id = 0"))
+    ranked = of_odd.join(groups, "g").select("*", F.row_number().over(Window.partitionBy("g").orderBy("id")).alias("rank"))
+    for frame in (ranked, groups.join(materialize(files), "g")):
+        plan = plan_if_small(frame)
+        executed: Any = plan._jdf.queryExecution().executedPlan()
+        assert "Exchange" not in executed.toString()
+        assert sorted(map(str, plan.collect())) == sorted(map(str, frame.collect()))
+
+
 def test_a_query_over_larger_files_stays_in_its_own_session(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", 10)
-    assert planned(files) is files
-    assert fetched(files) is None
+    assert plan_if_small(files) is files
+    assert fetch_arrow(files) is None
     assert count(files) == 10
-    assert counted(files)[1] == 10
+    assert materialize_and_count(files)[1] == 10
 
 
 def test_compressed_text_counts_more_than_its_size(spark: SparkSession, tmp_path: Path) -> None:
@@ -111,17 +123,17 @@ def test_compressed_text_counts_more_than_its_size(spark: SparkSession, tmp_path
 
 
 def test_rows_in_memory_are_not_fetched_again(spark: SparkSession, files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, found = counted(files.where("g = 0")), fetched(files.where("g = 0"))
+    rows, found = materialize_and_count(files.where("g = 0")), fetch_arrow(files.where("g = 0"))
     assert found is not None
     with jobs_of(spark) as jobs:
-        again = fetched(rows[0])
+        again = fetch_arrow(rows[0])
     assert again is not None
     assert (again.to_pylist(), again.schema, jobs) == (found.to_pylist(), found.schema, [])
-    changed = fetched(rows[0].where("id > 3"))
+    changed = fetch_arrow(rows[0].where("id > 3"))
     assert changed is not None
     assert sorted(changed["id"].to_pylist()) == [6, 9], "a frame of other rows is queried"
     monkeypatch.setattr(small_queries, "MOST_FETCHED_ROWS", 4)
-    assert fetched(rows[0]) is None
+    assert fetch_arrow(rows[0]) is None
 
 
 def test_rows_whose_size_is_unknown_are_not_small(files: DataFrame) -> None:
@@ -131,10 +143,10 @@ def test_rows_whose_size_is_unknown_are_not_small(files: DataFrame) -> None:
 def test_more_rows_than_can_be_fetched_are_left_to_spark(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     many = files.crossJoin(files.select("id").toDF("other"))
     monkeypatch.setattr(small_queries, "MOST_FETCHED_ROWS", 50)
-    assert fetched(many) is None
-    assert kept(many).count() == 100
+    assert fetch_arrow(many) is None
+    assert materialize(many).count() == 100
     monkeypatch.setattr(small_queries, "MOST_FETCHED_ROWS", 101)
-    found = fetched(many)
+    found = fetch_arrow(many)
     assert found is not None
     assert found.num_rows == 100
 
@@ -151,9 +163,9 @@ def test_too_many_bytes_are_left_to_spark_and_other_errors_raised(
     monkeypatch.setattr(small_queries, "arrow_rows", failing)
     if is_raised:
         with pytest.raises(PySparkException, match=text):
-            fetched(files)
+            fetch_arrow(files)
     else:
-        assert fetched(files) is None
+        assert fetch_arrow(files) is None
 
 
 def test_a_small_session_is_made_once_and_is_its_own(spark: SparkSession) -> None:
@@ -165,23 +177,23 @@ def test_a_small_session_is_made_once_and_is_its_own(spark: SparkSession) -> Non
 
 
 def test_kept_rows_are_those_of_the_frame(every_type: DataFrame) -> None:
-    assert kept(every_type).schema.simpleString() == every_type.schema.simpleString()
-    assert json_rows(kept(every_type)) == json_rows(every_type)
+    assert materialize(every_type).schema.simpleString() == every_type.schema.simpleString()
+    assert json_rows(materialize(every_type)) == json_rows(every_type)
     nothing = every_type.where("k < 0")
-    assert kept(nothing).schema.simpleString() == every_type.schema.simpleString()
-    assert counted(nothing)[1] == 0
+    assert materialize(nothing).schema.simpleString() == every_type.schema.simpleString()
+    assert materialize_and_count(nothing)[1] == 0
 
 
-def test_rows_are_kept_and_measured_in_one_job(spark: SparkSession, every_type: DataFrame, files: DataFrame) -> None:
+def test_rows_are_materialized_and_measured_in_one_job(spark: SparkSession, every_type: DataFrame, files: DataFrame) -> None:
     measures = [F.count("*").alias("n"), F.max("text").alias("text"), F.max("day").alias("day"), F.stddev_pop("k").alias("deviation")]
-    assert kept_and_measured(every_type.where("k > 5"), measures[:2]) is not None
-    found = kept_and_measured(every_type, measures)
+    assert materialize_and_measure(every_type.where("k > 5"), measures[:2]) is not None
+    found = materialize_and_measure(every_type, measures)
     assert found is not None
     assert json_rows(found[0]) == json_rows(every_type)
     [wanted] = every_type.agg(*measures).collect()
     assert found[1] == {**wanted.asDict(), "day": str(wanted["day"])}
     with jobs_of(spark) as jobs:
-        kept_and_measured(files, [F.sum("id").alias("ids")])
+        materialize_and_measure(files, [F.sum("id").alias("ids")])
     assert len(jobs) == 1
 
 
@@ -189,22 +201,22 @@ def test_rows_that_are_many_or_of_types_that_arrow_writes_otherwise_are_not_kept
     spark: SparkSession, files: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measures = [F.count("*").alias("n")]
-    assert kept_and_measured(spark.range(1).select(F.expr("parse_json('{}') AS v")), measures) is None
+    assert materialize_and_measure(spark.range(1).select(F.expr("parse_json('{}') AS v")), measures) is None
     size = small_queries._text_bytes(small_queries._analyzed(files))
     assert size is not None
-    monkeypatch.setattr(small_queries, "KEPT_INPUT_BYTES", size)
-    assert kept_and_measured(files, measures) is not None
-    monkeypatch.setattr(small_queries, "KEPT_INPUT_BYTES", size - 1)
-    assert kept_and_measured(files, measures) is None
-    monkeypatch.setattr(small_queries, "KEPT_INPUT_BYTES", size)
+    monkeypatch.setattr(small_queries, "MATERIALIZED_INPUT_BYTES", size)
+    assert materialize_and_measure(files, measures) is not None
+    monkeypatch.setattr(small_queries, "MATERIALIZED_INPUT_BYTES", size - 1)
+    assert materialize_and_measure(files, measures) is None
+    monkeypatch.setattr(small_queries, "MATERIALIZED_INPUT_BYTES", size)
     monkeypatch.setattr(small_queries, "MOST_FETCHED_ROWS", 2)
-    assert kept_and_measured(files, measures) is None
+    assert materialize_and_measure(files, measures) is None
 
 
 def test_kept_text_is_compared_by_its_collation(spark: SparkSession) -> None:
     frame = spark.range(1).select(F.expr("'A' COLLATE UTF8_LCASE AS s"))
-    assert kept(frame).schema["s"].dataType == frame.schema["s"].dataType
-    assert kept(frame).where("s = 'a'").count() == 1
+    assert materialize(frame).schema["s"].dataType == frame.schema["s"].dataType
+    assert materialize(frame).where("s = 'a'").count() == 1
 
 
 def test_types_that_arrow_writes_otherwise_are_left_to_spark(spark: SparkSession) -> None:
@@ -217,10 +229,10 @@ def test_types_that_arrow_writes_otherwise_are_left_to_spark(spark: SparkSession
 def test_joins_and_aggregations_of_tables_need_no_shuffle(files: DataFrame) -> None:
     joined = files.join(files.groupBy("g").agg(F.max("id").alias("most")), "g").groupBy("most").count()
     deadline = time.monotonic() + 60
-    while "Exchange" in (plan := _plan(planned(joined))) and time.monotonic() < deadline:
+    while "Exchange" in (plan := _plan(plan_if_small(joined))) and time.monotonic() < deadline:
         time.sleep(0.1)  # another process of the test run may have cached rows in the same JVM
     assert "Exchange" not in plan
-    assert sorted(map(tuple, collected(joined))) == sorted(map(tuple, joined.collect()))
+    assert sorted(map(tuple, collect(joined))) == sorted(map(tuple, joined.collect()))
 
 
 def test_the_rows_of_small_queries_are_those_of_the_session(files: DataFrame) -> None:
@@ -244,7 +256,7 @@ def test_the_rows_of_small_queries_are_those_of_the_session(files: DataFrame) ->
     every = reduce(DataFrame.unionByName, (rows.withColumn("case_id", F.lit(name)) for name, rows in found.items()))
     expected = _rows(every)
     assert len(expected) >= len(found)
-    assert _rows(planned(every)) == expected
+    assert _rows(plan_if_small(every)) == expected
 
 
 def _plan(frame: DataFrame) -> str:

@@ -1,6 +1,7 @@
 """A Delta log that cannot be read: the error names the table and the fix, the fix works, and other assets continue."""
 
 import shutil
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,7 +11,7 @@ from deltalake import DeltaTable
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.lake import locks, reads, root
+from platform_defs.engine.lake import locks, opened_tables, reads, root
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import CopyEngine, MakeEngine
@@ -70,12 +71,15 @@ def _damage(engine: Engine, table: str, how: str) -> None:
         checksum.unlink()
 
 
-def test_a_table_whose_log_cannot_be_read_is_named_and_can_be_rebuilt(engine: Engine, make_engine: MakeEngine) -> None:
-    """Each table is damaged in turn, and rebuilt before the next one is."""
+def test_a_table_whose_log_cannot_be_read_is_named_and_can_be_rebuilt(
+    engine: Engine, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each table is damaged in turn, and rebuilt before the next one is. The tables are not opened yet, as in another process."""
     after = engine
     for n, (table, how) in enumerate(DAMAGES):
         name = table.rsplit("/", maxsplit=1)[-1]
         _damage(engine, table, how)
+        monkeypatch.setattr(opened_tables, "_opened", OrderedDict())
         after = make_engine(SOURCES, ASSETS)
         _ingest_part(after, 3 + n)  # ingest does not depend on the table
         why = rf"^the Delta log of {table} cannot be read: a file of .*/{table}/_delta_log is missing, damaged or .* `tidemark rebuild"

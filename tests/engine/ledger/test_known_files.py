@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from platform_defs.engine.formats.files import File, Known
@@ -22,7 +22,7 @@ FOLDERS = ["/data/landing/l", "/elsewhere/landing/l", "/mnt/l", "/mnt/a%41b/l", 
 
 def _is_recorded(known: Known, file: File) -> bool:
     """Whether a file is recorded, with its present or an earlier size."""
-    return any(key in known.marks for key in file.keys)
+    return any(key in known.statuses for key in file.keys)
 
 
 def _file(folder: str, name: str, modified: int = 5, length: int = 7, fault: str | None = None) -> File:
@@ -93,7 +93,6 @@ def test_a_remote_file_is_recognized_in_another_bucket() -> None:
         assert _known(offset).among([at[1]]).holds(at[1])
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 2), st.booleans()), max_size=8), st.integers(0, 8))
 def test_the_known_files_do_not_depend_on_how_they_were_added(rows: list[tuple[str, int, bool]], cut: int) -> None:
     files = [_file("/l", name, modified, fault="torn" if torn else None) for name, modified, torn in rows]

@@ -37,7 +37,7 @@ def _known(*offsets: str, file: File = FILE) -> Known:
 def test_a_retry_cancels_earlier_refusals_only(offsets: tuple[str, ...], holds: bool) -> None:
     for shuffled in permutations(offsets):
         assert _known(*shuffled).holds(FILE) is holds
-        assert _known(*shuffled).marks
+        assert _known(*shuffled).statuses
 
 
 def test_each_retry_has_its_own_number() -> None:

@@ -70,7 +70,7 @@ BATCHES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(BATCHES, st.integers(0, 12))
 def test_a_ledger_read_incrementally_equals_one_read_at_once(batches: list[dict[str, tuple[int, bool, int]]], cut: int) -> None:
     newest: dict[str, int] = {}
@@ -101,7 +101,6 @@ def test_a_ledger_read_incrementally_equals_one_read_at_once(batches: list[dict[
         assert ledger.totals(name)["accepted"] == sum(r.accepted for r in own)
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=5)), st.integers(0, 10), st.integers(0, 10))
 def test_a_column_behaves_like_the_list_of_its_values(parts: list[list[int]], first: int, end: int) -> None:
     import pyarrow as pa

@@ -19,7 +19,7 @@ from platform_defs.engine.ledger.watermarks import (
     possibly_late,
     watermark_past,
 )
-from tests.engine.entries import marks, source_entry
+from tests.engine.entries import source_entry, watermark_batches
 
 
 def _source(entries: Sequence[Entry], name: str) -> Timeline:
@@ -58,7 +58,7 @@ OF_SOURCE = [
 
 @pytest.mark.parametrize("case", OF_SOURCE, ids=_ids)
 def test_the_watermark_and_idleness_of_a_source_after_each_batch(case: Case) -> None:
-    assert _source(marks(*case.entries), "l") == Timeline(case.after, case.idle)
+    assert _source(watermark_batches(*case.entries), "l") == Timeline(case.after, case.idle)
 
 
 OF_OPERATOR = [
@@ -86,19 +86,19 @@ OF_OPERATOR = [
 
 @pytest.mark.parametrize("case", OF_OPERATOR, ids=_ids)
 def test_the_watermark_of_an_operator_after_each_batch(case: Case) -> None:
-    entries = marks(*case.entries)
+    entries = watermark_batches(*case.entries)
     found = of_operator([_source(entries, "l"), _source(entries, "r")])
     assert found.after == case.after
     assert list(found.after[1:]) == [found.after[n] if found.after[n + 1] is None else found.after[n + 1] for n in range(len(entries))]
 
 
 def test_an_operator_is_idle_while_all_of_its_inputs_are() -> None:
-    entries = marks({"l": 5, "r": 3}, {"r": "idle"}, {"l": "idle"}, {"r": 9})
+    entries = watermark_batches({"l": 5, "r": 3}, {"r": "idle"}, {"l": "idle"}, {"r": 9})
     assert of_operator([_source(entries, "l"), _source(entries, "r")]).idle == (False, False, False, True, False)
 
 
 def test_an_input_listed_twice_counts_once() -> None:
-    left = _source(marks({"l": 5}, {"l": 8}), "l")
+    left = _source(watermark_batches({"l": 5}, {"l": 8}), "l")
     assert of_operator([left, left]) == left
 
 
@@ -177,13 +177,13 @@ def test_no_result_that_is_not_late_can_appear_in_a_range_that_its_reader_has_cl
     past = watermark_past(Timeline(upstream, idle), Timeline(reader, idle), closed_to, head, 0)
     allowed = max(closed_to - delay, -(1 << 63) if past is None else past)
     for final_at in range(closed_to + 1, 120):
-        batch = next((n for n, mark in enumerate(upstream) if mark is not None and mark >= final_at), len(upstream))
+        batch = next((n for n, watermark in enumerate(upstream) if watermark is not None and watermark >= final_at), len(upstream))
         expected = reader[batch - 1]
         for time in range(final_at - delay, final_at + 1):
-            [mark] = {
+            [watermark] = {
                 of.watermark for of in found if (of.after is None or of.after < final_at) and (of.upto is None or final_at <= of.upto)
             } or {None}
-            is_late = mark is not None and time < mark
+            is_late = watermark is not None and time < watermark
             assert is_late == (expected is not None and time < expected)
             assert is_late or time >= min(allowed, reader[head] if reader[head] is not None else -1)
 
@@ -226,30 +226,29 @@ class _Model:
     entries: list[Entry]
 
     def of_source(self, name: str) -> tuple[list[int | None], list[bool]]:
-        marks, idle = list[int | None]([None]), [False]
+        watermarks, idle = list[int | None]([None]), [False]
         for entry in self.entries:
             row = next((s for s in entry if s.source == name), None)
-            seen = [w for w in (marks[-1], row and row.watermark) if w is not None]
-            marks.append(max(seen, default=None))
+            seen = [w for w in (watermarks[-1], row and row.watermark) if w is not None]
+            watermarks.append(max(seen, default=None))
             idle.append(idle[-1] if row is None else row.idle)
-        return marks, idle
+        return watermarks, idle
 
     def of_operator(self, names: Sequence[str]) -> list[int | None]:
-        inputs, marks = [self.of_source(name) for name in names], list[int | None]()
+        inputs, watermarks = [self.of_source(name) for name in names], list[int | None]()
         for n in range(len(self.entries) + 1):
             active = [after[n] for after, idle in inputs if not idle[n]]
             least = None if not active or None in active else min(w for w in active if w is not None)
-            marks.append(max((w for w in (least, marks[-1] if marks else None) if w is not None), default=None))
-        return marks
+            watermarks.append(max((w for w in (least, watermarks[-1] if watermarks else None) if w is not None), default=None))
+        return watermarks
 
 
-MARKS = st.lists(st.dictionaries(st.sampled_from("lrx"), st.none() | st.just("idle") | st.integers(-9, 9)), max_size=12)
+ROWS_BY_SOURCE = st.lists(st.dictionaries(st.sampled_from("lrx"), st.none() | st.just("idle") | st.integers(-9, 9)), max_size=12)
 
 
-@settings(deadline=None)
-@given(MARKS, st.integers(0, 12))
+@given(ROWS_BY_SOURCE, st.integers(0, 12))
 def test_timelines_equal_the_formulas_and_are_extended_incrementally(rows: list[dict[str, int | str | None]], cut: int) -> None:
-    entries = list(marks(*[row or {"x": 0} for row in rows]))
+    entries = list(watermark_batches(*[row or {"x": 0} for row in rows]))
     cut, head = min(cut, len(entries)), len(entries)
     model, history = _Model(entries), History.of(entries)
     known = {name: of_source(history.source(name), cut) for name in "lrx"}
@@ -266,7 +265,7 @@ def test_timelines_equal_the_formulas_and_are_extended_incrementally(rows: list[
 
 
 def test_an_input_with_more_batches_is_used_up_to_the_same_batch_as_the_others() -> None:
-    entries = marks({"l": 5, "r": 3}, {"l": 9}, {"r": 7})
+    entries = watermark_batches({"l": 5, "r": 3}, {"l": 9}, {"r": 7})
     history = History.of(entries)
     longer, shorter = of_source(history.source("l"), 3), of_source(history.source("r"), 2)
     known = of_operator([longer, shorter])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyspark
 import pytest
+from py4j import java_gateway, protocol
 from py4j.java_gateway import JavaGateway
 
 from platform_defs import faults
@@ -31,7 +32,9 @@ def jvm() -> Iterator[Any]:
     gateway = JavaGateway.launch_gateway(
         classpath=":".join([*jars, *jar_paths("kafka")]), jarpath=jars[0], java_path=str(java), die_on_exit=True, javaopts=["-Xmx128m"]
     )
-    yield SimpleNamespace(_jvm=gateway.jvm)
+    with pytest.MonkeyPatch.context() as patch:  # PySpark would look up this JVM's exceptions in Spark's JVM
+        patch.setattr(java_gateway, "get_return_value", protocol.get_return_value)
+        yield SimpleNamespace(_jvm=gateway.jvm)
     gateway.shutdown()
 
 

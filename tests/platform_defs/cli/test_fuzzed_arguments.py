@@ -127,7 +127,7 @@ def _run(arguments: list[str]) -> tuple[int | str | None, str, str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-@hypothesis_settings(max_examples=30, deadline=None, database=None)
+@hypothesis_settings(max_examples=30, database=None)
 @given(text=TEXTS)
 @example(text="9" * 5_000 + " s")
 def test_any_text_is_a_valid_value_or_a_one_line_error(name: str, text: str) -> None:

@@ -65,3 +65,23 @@ def test_objects_are_deleted_with_one_call_for_many(spark: SparkSession, calls: 
         time.sleep(0.1)
     assert len(names & objects_of(spark)) < 500
     assert sum(command.startswith("m") for command in calls) == 0
+
+
+def test_a_python_object_that_implements_a_java_interface_is_called(spark: SparkSession) -> None:
+    """Structured Streaming calls back into Python by such an object."""
+    seen = list[int]()
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "3").load()
+    query = stream.writeStream.trigger(once=True).foreachBatch(lambda rows, _: seen.append(rows.count())).start()
+    assert query.awaitTermination(60)
+    assert seen == [3]
+
+
+def test_hadoops_configuration_is_sent_without_the_sources_of_its_properties(spark: SparkSession) -> None:
+    """They would be compressed one by one for each scan of files. The session's own settings are added to each copy."""
+    java: Any = spark._jvm
+    sources = java.java.lang.Class.forName("org.apache.hadoop.conf.Configuration").getDeclaredField("updatingResource")
+    sources.setAccessible(True)
+    hadoop = cast(Any, spark)._jsparkSession.sessionState().newHadoopConf()
+    assert hadoop.size() > 500
+    assert sources.get(hadoop).size() < hadoop.size() / 4
+    assert hadoop.get("fs.s3a.impl") == "org.apache.hadoop.fs.s3a.S3AFileSystem"

@@ -1,0 +1,103 @@
+"""A table is opened once for all readers until it has a new version; a snapshot and a writer keep the version that they read."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from platform_defs.engine.lake import reads
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path))
+
+
+@pytest.fixture
+def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables that were opened since the test began."""
+    opened = list[str]()
+
+    def open_table(path: str, **how: object) -> DeltaTable:
+        opened.append(Path(path).name)
+        return deltalake.DeltaTable(path, **how)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(reads, "DeltaTable", open_table)
+    return opened
+
+
+def _write(lake: Lake, *values: int) -> None:
+    write_deltalake(lake.path("t"), pa.table({"v": pa.array(values, pa.int64())}), mode="append")
+
+
+def _rows(delta: DeltaTable | None) -> int:
+    assert delta is not None
+    return sum(pa.table(delta.get_add_actions(flatten=True))["num_records"].to_pylist())
+
+
+READS: list[Callable[[Lake], object]] = [
+    lambda lake: lake.version("t"),
+    lambda lake: lake.identity("t"),
+    lambda lake: lake.schema("t"),
+    lambda lake: lake.transaction("t", "application"),
+    lambda lake: lake.pinned().exists("t"),
+]
+
+
+def test_a_table_without_a_new_version_is_opened_once(lake: Lake, opens: list[str]) -> None:
+    _write(lake, 1)
+    for read in READS * 2:
+        assert read(lake) == read(Lake(lake.root))
+    assert opens == ["t"]
+    _write(lake, 2)
+    assert (lake.version("t"), _rows(lake.delta_for_reading("t")), opens) == (1, 2, ["t", "t"])
+
+
+def test_a_table_that_is_deleted_or_created_again_is_not_read_from_memory(lake: Lake) -> None:
+    assert lake.version("t") is None
+    _write(lake, 1)
+    first = lake.identity("t")
+    shutil.rmtree(lake.path("t"))
+    assert (lake.exists("t"), lake.identity("t")) == (False, None)
+    _write(lake, 2, 3)
+    assert lake.identity("t") not in (None, first)
+    assert _rows(lake.delta_for_reading("t")) == 2
+
+
+def test_a_commit_by_a_reader_of_its_own_changes_no_snapshot(lake: Lake) -> None:
+    _write(lake, 1)
+    snapshot, other = lake.pinned(), lake.pinned()
+    assert (snapshot.version("t"), other.version("t")) == (0, 0)
+    own = snapshot.delta("t")
+    assert own is not None
+    own.delete("v = 1")
+    assert (snapshot.version("t"), other.version("t"), lake.version("t")) == (1, 0, 1), "the snapshot has the commit made through it"
+    assert (_rows(other.delta_for_reading("t")), _rows(lake.delta_for_reading("t"))) == (1, 0)
+
+
+def test_a_snapshot_of_a_table_that_was_created_again_cannot_be_written_to(lake: Lake) -> None:
+    _write(lake, 1)
+    snapshot = lake.pinned()
+    assert snapshot.exists("t")
+    shutil.rmtree(lake.path("t"))
+    with pytest.raises(LakeError, match="t has a newer log than this process started from"):
+        snapshot.delta("t")
+    _write(lake, 1)
+    with pytest.raises(LakeError, match="t has a newer log than this process started from"):
+        snapshot.delta("t")
+
+
+def test_at_most_256_tables_stay_open(lake: Lake, opens: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform_defs.engine.lake.opened_tables._MOST_TABLES", 2)
+    for name in ("a", "b", "c"):
+        write_deltalake(lake.path(name), pa.table({"v": [1]}))
+        lake.version(name)
+    opens.clear()
+    assert [lake.version(name) for name in ("c", "b", "a")] == [0, 0, 0]
+    assert opens == ["a"]

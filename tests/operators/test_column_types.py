@@ -1,0 +1,41 @@
+"""What a type contains, and what follows for its values."""
+
+from dataclasses import dataclass
+
+import pytest
+from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, LongType, MapType, StringType, StructType, VariantType
+
+from operators.column_types import can_be_ordered, has_map, parts
+
+MAP = MapType(StringType(), LongType())
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    kind: DataType
+    has_map: bool
+    can_be_ordered: bool
+
+
+CASES = [
+    Case("atomic", LongType(), False, True),
+    Case("struct without fields", StructType(), False, True),
+    Case("struct of an array", StructType().add("a", ArrayType(StringType())), False, True),
+    Case("map", MAP, True, False),
+    Case("map in an array in a struct", StructType().add("v", LongType()).add("a", ArrayType(MAP)), True, False),
+    Case("variant", VariantType(), False, False),
+    Case("variant in a struct", StructType().add("v", VariantType()), False, False),
+    Case("interval in an array", ArrayType(CalendarIntervalType()), False, False),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_nested_type_has_the_properties_of_the_types_in_it(case: Case) -> None:
+    assert (has_map(case.kind), can_be_ordered(case.kind)) == (case.has_map, case.can_be_ordered)
+
+
+def test_the_parts_of_a_type_are_itself_and_then_those_of_each_type_in_it() -> None:
+    kind = StructType().add("m", MapType(StringType(), ArrayType(LongType()))).add("v", VariantType())
+    names = ["map<string,array<bigint>>", "string", "array<bigint>", "bigint", "variant"]
+    assert [part.simpleString() for part in parts(kind)] == [kind.simpleString(), *names]
