@@ -30,14 +30,14 @@ class Completeness:
 
     def __post_init__(self) -> None:
         for name in ("warn_below", "error_below"):
-            given = getattr(self, name)
-            for share in given.values() if isinstance(given, Mapping) else [given]:
+            limit = getattr(self, name)
+            for share in limit.values() if isinstance(limit, Mapping) else [limit]:
                 _check_share(name, share)
 
     @property
     def sides(self) -> set[str]:
         """The inputs that have shares of their own."""
-        return {side for given in (self.warn_below, self.error_below) if isinstance(given, Mapping) for side in given}
+        return {side for limit in (self.warn_below, self.error_below) if isinstance(limit, Mapping) for side in limit}
 
     def of_side(self, side: str) -> "Completeness":
         """The requirement for one side alone; no share is required of the others."""
@@ -51,29 +51,29 @@ class Completeness:
 
     def __str__(self) -> str:
         """The shares in words, for the description of a check."""
-        parts = [
+        limits = [
             f"{'all sides' if side is None else side} {kind} below {share:.0%}"
-            for kind, given in (("warn", self.warn_below), ("fail", self.error_below))
-            for side, share in (given.items() if isinstance(given, Mapping) else [(None, given)])
+            for kind, limit in (("warn", self.warn_below), ("fail", self.error_below))
+            for side, share in (limit.items() if isinstance(limit, Mapping) else [(None, limit)])
             if share > 0
         ]
-        return "; ".join(parts) or "no share is required"
+        return "; ".join(limits) or "no share is required"
 
 
-def completeness_of(parameter: str, given: Any) -> Completeness:
+def completeness_of(parameter: str, limit: Any) -> Completeness:
     """Read the parameter of a pipeline: a share below which a day is a warning, or a `Completeness`.
 
     Raises:
         ContractError: it is neither.
     """
-    if isinstance(given, Completeness):
-        return given
-    _check_share(parameter, given)
-    return Completeness(warn_below=given)
+    if isinstance(limit, Completeness):
+        return limit
+    _check_share(parameter, limit)
+    return Completeness(warn_below=limit)
 
 
-def _of_side(given: Share, side: str) -> float:
-    return given.get(side, 0.0) if isinstance(given, Mapping) else given
+def _of_side(limit: Share, side: str) -> float:
+    return limit.get(side, 0.0) if isinstance(limit, Mapping) else limit
 
 
 def _check_share(parameter: str, share: Any) -> None:

@@ -27,26 +27,26 @@ class ContractError(OperatorError):
     """A source contract or a derived asset's definition is not valid."""
 
     @classmethod
-    def twice(cls, column: str) -> "ContractError":
+    def duplicate_column(cls, column: str) -> "ContractError":
         """The names of two columns differ only in case. Spark and Delta treat them as one name."""
         return cls.bad_value("schema", column, "names that differ in more than case; rename one of the two columns")
 
     @classmethod
-    def engines(cls, column: str) -> "ContractError":
+    def reserved_name(cls, column: str) -> "ContractError":
         """A column has a name that is reserved for the engine."""
         legal = f"names other than {', '.join(ENGINE_COLUMNS)} in any case, not starting with '_', which the engine uses; rename it"
         return cls.bad_value("schema", column, legal)
 
     @classmethod
-    def option(cls, option: object, of: str, why: str) -> "ContractError":
+    def unusable_option(cls, option: object, owner: str, reason: str) -> "ContractError":
         """A source has a reader option that is unknown or has no effect.
 
         Args:
             option: the option's name.
-            of: the owner of the options, such as `source 'orders'`.
-            why: why it is refused, as the end of the sentence "option X, which ...".
+            owner: the owner of the options, such as `source 'orders'`.
+            reason: why it is refused, as the end of the sentence "option X, which ...".
         """
-        return cls(f"`options` of {of} has {option!r}, which {why}")
+        return cls(f"`options` of {owner} has {option!r}, which {reason}")
 
 
 def check_name(parameter: str, name: object) -> None:
@@ -85,23 +85,23 @@ def check_sql(parameter: str, value: object) -> None:
         raise ContractError.bad_value(parameter, value, "a SQL expression over the source's columns, such as 'amount > 0'")
 
 
-def check_columns(own: Sequence[StructField], names: Sequence[str]) -> None:
+def check_columns(declared: Sequence[StructField], names: Sequence[str]) -> None:
     """Raise `ContractError` unless a table can hold a source's columns.
 
     Args:
-        own: the columns that the contract declares. The columns that input files have added to the log were checked when they were added.
+        declared: the columns that the contract declares. Those that input files have added to the log were checked when they were added.
         names: the names of the declared and the added columns.
     """
-    if not 0 < len(own) <= MOST_COLUMNS:
-        raise ContractError.bad_value("schema", f"{len(own)} columns", f"1 to {MOST_COLUMNS} columns; put more into structs or maps")
-    for column in own:
+    if not 0 < len(declared) <= MOST_COLUMNS:
+        raise ContractError.bad_value("schema", f"{len(declared)} columns", f"1 to {MOST_COLUMNS} columns; put more into structs or maps")
+    for column in declared:
         if folded(column.name) in ENGINE_COLUMNS or column.name.startswith("_"):
-            raise ContractError.engines(column.name)
+            raise ContractError.reserved_name(column.name)
         if legal := column_fault(column.name):
             raise ContractError.bad_value("schema", column.name, legal)
         _check_type(column)
     if (duplicate := first_twice(names)) is not None:
-        raise ContractError.twice(duplicate)
+        raise ContractError.duplicate_column(duplicate)
 
 
 def _check_type(column: StructField) -> None:
@@ -111,26 +111,26 @@ def _check_type(column: StructField) -> None:
     for struct in nested_fields(column.dataType):
         names = struct.fieldNames()
         if (duplicate := first_twice(names)) is not None:
-            raise ContractError.twice(f"{column.name}.{duplicate}")
+            raise ContractError.duplicate_column(f"{column.name}.{duplicate}")
         for name in names:
             if legal := column_fault(name, nested=True):
                 raise ContractError.bad_value("schema", f"{column.name}.{name}", legal)
 
 
-def check_key(key: Sequence[str], schema: StructType, of: str) -> None:
+def check_key(key: Sequence[str], schema: StructType, owner: str) -> None:
     """Raise `ContractError` unless the key's columns exist and Spark can compare them.
 
     Args:
         key: the key's columns.
         schema: the source's columns.
-        of: the owner of the columns for the error, such as `source 'orders'`.
+        owner: the owner of the columns for the error, such as `source 'orders'`.
     """
     if isinstance(key, str):
         raise ContractError.bad_value("unique_key", key, f"a tuple of column names, such as ({key!r},)")
     columns = schema.fieldNames()
     for column in key:
         if column not in columns:
-            legal = f"the columns of {of} are {', '.join(columns)}{did_you_mean(column, columns)}"
+            legal = f"the columns of {owner} are {', '.join(columns)}{did_you_mean(column, columns)}"
             raise ContractError.bad_value("unique_key", column, legal)
         if not is_key(schema[column].dataType):
             raise ContractError.bad_value("unique_key", column, "columns that are no map and no variant, and contain no such field")
@@ -138,17 +138,17 @@ def check_key(key: Sequence[str], schema: StructType, of: str) -> None:
         raise ContractError.bad_value("unique_key", key, "each column once")
 
 
-def check_options(options: Mapping[str, object], of: str) -> None:
+def check_options(options: Mapping[str, object], owner: str) -> None:
     """Raise `ContractError` if an option is unknown, has no effect, has an illegal value, or conflicts with how the engine reads lines.
 
     Args:
         options: the options for Spark's `from_csv` or `from_json`; names ignore case.
-        of: the owner of the options for the error, such as `source 'orders'`.
+        owner: the owner of the options for the error, such as `source 'orders'`.
     """
     for option, value in options.items():
         name = str(option).lower()
-        if name != "columnnameofcorruptrecord" and (why := option_fault(option)) is not None:
-            raise ContractError.option(option, of, why)
+        if name != "columnnameofcorruptrecord" and (fault := option_fault(option)) is not None:
+            raise ContractError.unusable_option(option, owner, fault)
         if name == "columnnameofcorruptrecord" or (name == "mode" and str(value).upper() != "PERMISSIVE"):
             raise ContractError.bad_value(
                 "options", {option: value}, "other options: the engine itself quarantines lines that cannot be parsed"

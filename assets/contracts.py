@@ -159,8 +159,8 @@ class SourceContract:
         self._check_alignment()
         for parameter in ("duplicate_horizon", "idle_timeout", "future_skew", "retention"):
             check_length(parameter, getattr(self, parameter))
-        if (again := first_twice([r.name for r in self.rules])) is not None:
-            raise ContractError.bad_value("rules", again, "names that differ in more than case: rows are counted by rule name")
+        if (duplicate := first_twice([r.name for r in self.rules])) is not None:
+            raise ContractError.bad_value("rules", duplicate, "names that differ in more than case: rows are counted by rule name")
         check_options(self.options, f"source {self.name!r}")
 
     def _check_alignment(self) -> None:
@@ -178,33 +178,33 @@ class SourceContract:
 
     def _check_expressions(self) -> None:
         """Raise `ContractError` if an expression reads a column that the schema does not have."""
-        columns, of, added = self.struct.fieldNames(), f"source {self.name!r}", (*ENGINE_COLUMNS, INGESTED_AT)
-        read = [("event_time", self.event_time), *(("condition", rule.condition) for rule in self.rules)]
+        columns, owner, engine_columns = self.struct.fieldNames(), f"source {self.name!r}", (*ENGINE_COLUMNS, INGESTED_AT)
+        expressions = [("event_time", self.event_time), *(("condition", rule.condition) for rule in self.rules)]
         if isinstance(self.watermark, Punctuated | BatchExpression):
-            read += [("watermark", self.watermark.watermark)]
+            expressions += [("watermark", self.watermark.watermark)]
         if isinstance(self.watermark, Punctuated):
-            read += [("marker", self.watermark.marker or "true")]
-        for parameter, expression in read:
-            check_expression(parameter, expression, columns, of, added)
+            expressions += [("marker", self.watermark.marker or "true")]
+        for parameter, expression in expressions:
+            check_expression(parameter, expression, columns, owner, engine_columns)
 
     @cached_property
     def struct(self) -> StructType:
         """The schema as a `StructType`."""
         if isinstance(self.schema, StructType):
             return self.schema
-        found = schema_of(self.schema) if isinstance(self.schema, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-        if found is None:
-            wrong = misspelled_type(self.schema) if isinstance(self.schema, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
-            legal = f"a StructType, or DDL such as 'order_id STRING NOT NULL, amount INT'{wrong}"
+        parsed = schema_of(self.schema) if isinstance(self.schema, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        if parsed is None:
+            misspelling = misspelled_type(self.schema) if isinstance(self.schema, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
+            legal = f"a StructType, or DDL such as 'order_id STRING NOT NULL, amount INT'{misspelling}"
             raise ContractError.bad_value("schema", self.schema, legal)
-        return found
+        return parsed
 
     @property
     def by_ingest_time(self) -> bool:
         """Whether a row's event time is the time at which it was ingested."""
         return self.event_time.strip() == INGESTED_AT and INGESTED_AT not in self.struct.fieldNames()
 
-    def widened(self, columns: Sequence[StructField]) -> "SourceContract":
+    def with_added_columns(self, columns: Sequence[StructField]) -> "SourceContract":
         """The contract with columns that were added to its event log, or are being added. A file need not have them."""
         added = [StructField(c.name, c.dataType, metadata={_ADDED: True}) for c in columns]
         return replace(self, schema=StructType([*self.struct.fields, *added])) if added else self

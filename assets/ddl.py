@@ -106,13 +106,13 @@ class _Reader:
     """Reads a DDL text from its first token to its last."""
 
     def __init__(self, ddl: str) -> None:
-        self._tokens, at, end = list[str](), 0, len(ddl.rstrip())
-        while at < end:
-            token = _TOKEN.match(ddl, at, end)
+        self._tokens, position, end = list[str](), 0, len(ddl.rstrip())
+        while position < end:
+            token = _TOKEN.match(ddl, position, end)
             if token is None:
                 raise _NotValidError(ddl)
             self._tokens.append(next(group for group in token.groups() if group is not None))
-            at = token.end()
+            position = token.end()
         self._at = 0
 
     def schema(self) -> StructType:

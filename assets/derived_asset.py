@@ -88,8 +88,8 @@ class DerivedAsset:
             return
         kind, legal = type(self.operator).__name__, f"'ranges' for table {self.name!r}"
         if not isinstance(self.operator, RunsAsQuery) or not has_query(self.operator):
-            why = "Spark has no streaming form of it with the same results"
-            raise ContractError.bad_value("streams_as", self.streams_as, f"{legal}, whose operator is {kind}: {why}")
+            reason = "Spark has no streaming form of it with the same results"
+            raise ContractError.bad_value("streams_as", self.streams_as, f"{legal}, whose operator is {kind}: {reason}")
         try:
             self.operator.check_query()
         except StreamingError as error:

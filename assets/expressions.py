@@ -15,40 +15,42 @@ WITHOUT_PARENTHESES = frozenset({"user", "current_user", "session_user", "curren
 """Functions that Spark calls without parentheses if no column has their name."""
 
 
-def check_expression(parameter: str, expression: str, columns: Sequence[str], of: str, added: Sequence[str] = ()) -> None:
+def check_expression(parameter: str, expression: str, columns: Sequence[str], owner: str, engine_columns: Sequence[str] = ()) -> None:
     """Raise `ContractError` if an expression reads a column that does not exist.
 
     Args:
         parameter: the parameter that has the expression, for the error.
         expression: SQL. What the parser does not understand is left to Spark, which checks it before the first row is read.
         columns: the columns that the expression can read.
-        of: whose columns these are, for the error, such as `source 'rides'`.
-        added: columns that the engine adds, which the error does not list.
+        owner: whose columns these are, for the error, such as `source 'rides'`.
+        engine_columns: columns that the engine adds, which the error does not list.
     """
-    if (unknown := unknown_column(expression, [*columns, *added])) is not None:
-        raise _no_column(parameter, expression, unknown, columns, of)
+    if (unknown := unknown_column(expression, [*columns, *engine_columns])) is not None:
+        raise _no_column(parameter, expression, unknown, columns, owner)
 
 
-def check_columns_exist(parameter: str, names: Iterable[str], columns: Sequence[str], of: str, added: Sequence[str] = ()) -> None:
+def check_columns_exist(
+    parameter: str, names: Iterable[str], columns: Sequence[str], owner: str, engine_columns: Sequence[str] = ()
+) -> None:
     """Raise `ContractError` if one of the names is not a column; see `check_expression`."""
-    known = {folded(column) for column in (*columns, *added)}
+    folded_columns = {folded(column) for column in (*columns, *engine_columns)}
     for name in names:
-        if folded(name) not in known:
-            raise _no_column(parameter, name, name, columns, of)
+        if folded(name) not in folded_columns:
+            raise _no_column(parameter, name, name, columns, owner)
 
 
-def _no_column(parameter: str, value: str, unknown: str, columns: Sequence[str], of: str) -> ContractError:
+def _no_column(parameter: str, expression: str, unknown: str, columns: Sequence[str], owner: str) -> ContractError:
     """The error for a column that does not exist."""
-    missing = "" if value == unknown else f"{unknown!r} is no column of {of}; "
+    name_in_expression = "" if expression == unknown else f"{unknown!r} is no column of {owner}; "
     return ContractError.bad_value(
-        parameter, value, f"{missing}the columns of {of} are {', '.join(columns)}{did_you_mean(unknown, columns)}"
+        parameter, expression, f"{name_in_expression}the columns of {owner} are {', '.join(columns)}{did_you_mean(unknown, columns)}"
     )
 
 
 def unknown_column(expression: str, columns: Sequence[str]) -> str | None:
     """The first name in an expression that is neither a column nor a lambda's parameter; None if there is none, or it is not certain."""
-    known = {folded(column) for column in columns}
-    return next((name for name in columns_read(expression) if folded(name) not in known), None)
+    folded_columns = {folded(column) for column in columns}
+    return next((name for name in columns_read(expression) if folded(name) not in folded_columns), None)
 
 
 @lru_cache(maxsize=1024)  # each tick of a sensor makes an engine, which checks the pipeline

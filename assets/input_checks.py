@@ -21,12 +21,12 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
             without closed ranges reads a table and another input, or has a TTL and reads a table; sessions read a source together with
             a table; the versions of a join are rows of an upserted table; or a join by arrival reads a table.
     """
-    derived = [tables[name] for name in table.inputs if name in tables]
-    if derived and table.streams_as == "query":
-        why = f"a query reads event logs, and {derived[0].name!r} is a table, whose results are corrected and rebuilt"
-        raise ContractError.bad_value("streams_as", table.streams_as, f"'ranges' for table {table.name!r}: {why}")
+    upstream_tables = [tables[name] for name in table.inputs if name in tables]
+    if upstream_tables and table.streams_as == "query":
+        reason = f"a query reads event logs, and {upstream_tables[0].name!r} is a table, whose results are corrected and rebuilt"
+        raise ContractError.bad_value("streams_as", table.streams_as, f"'ranges' for table {table.name!r}: {reason}")
     if not table.operator.reads.closes_ranges:
-        _check_new_rows(table, derived)
+        _check_new_rows(table, upstream_tables)
         return
     kind = type(table.operator).__name__
     for name in table.inputs:
@@ -35,11 +35,11 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
             legal = f"tables of windows: {kind} reads the results of a windowed operator, and {name!r} {problem}"
             raise _illegal(table, name, f"{legal}; give {kind} a window of its own")
     _check_versions(table, tables)
-    if isinstance(table.operator, DecidesLateness) and table.operator.reads.recorded and 0 < len(derived) < len(table.inputs):
-        names = ", ".join(upstream.name for upstream in derived)
-        why = f"sessions decide for each batch which rows are late, and rows of {names} belong to no batch"
+    if isinstance(table.operator, DecidesLateness) and table.operator.reads.recorded and 0 < len(upstream_tables) < len(table.inputs):
+        names = ", ".join(upstream.name for upstream in upstream_tables)
+        reason = f"sessions decide for each batch which rows are late, and rows of {names} belong to no batch"
         way_out = "read a table that is computed from the source instead of the source"
-        raise _illegal(table, table.inputs, f"only sources, or only tables; {why}: {way_out}")
+        raise _illegal(table, table.inputs, f"only sources, or only tables; {reason}: {way_out}")
 
 
 def _why_no_windows(upstream: DerivedAsset) -> str | None:
@@ -52,14 +52,14 @@ def _why_no_windows(upstream: DerivedAsset) -> str | None:
 def _check_versions(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> None:
     """Raise if the versions of a join are rows of an upserted table, or if a join by arrival reads a table."""
     reads, kind = table.operator.reads, type(table.operator).__name__
-    for which, name in enumerate(table.inputs):
-        if reads.is_versioned(which) and name in tables and tables[name].operator.emits.upserts:
-            why = f"{name!r} keeps only the current row of each key, and {kind} looks up earlier ones"
-            raise _illegal(table, name, f"sources, and tables of final results; {why}: read the source of the versions")
-    derived = [name for name in table.inputs if name in tables]
-    if derived and any(reads.is_by_arrival(which) for which in range(len(table.inputs))):
-        why = f"{kind} compares the batches in which rows arrived, and the rows of {derived[0]!r} belong to no batch"
-        raise _illegal(table, derived[0], f"sources; {why}: join by event time")
+    for index, name in enumerate(table.inputs):
+        if reads.is_versioned(index) and name in tables and tables[name].operator.emits.upserts:
+            reason = f"{name!r} keeps only the current row of each key, and {kind} looks up earlier ones"
+            raise _illegal(table, name, f"sources, and tables of final results; {reason}: read the source of the versions")
+    upstream_names = [name for name in table.inputs if name in tables]
+    if upstream_names and any(reads.is_by_arrival(index) for index in range(len(table.inputs))):
+        reason = f"{kind} compares the batches in which rows arrived, and the rows of {upstream_names[0]!r} belong to no batch"
+        raise _illegal(table, upstream_names[0], f"sources; {reason}: join by event time")
 
 
 def _check_new_rows(table: DerivedAsset, derived: list[DerivedAsset]) -> None:

@@ -33,8 +33,8 @@ def with_known_order(table: DerivedAsset, tables: Mapping[str, DerivedAsset], so
         return table
     if not {*upstream.inputs} <= {*sources}:  # rows of another table may be corrected or deleted, which can lower a count
         return table
-    why = _why_rows_rise(top, upstream.operator, _never_negative(upstream, sources))
-    return replace(table, operator=replace(top, rises=f"in {upstream.name!r}, {why}")) if why else table
+    reason = _why_rows_rise(top, upstream.operator, _never_negative(upstream, sources))
+    return replace(table, operator=replace(top, rises=f"in {upstream.name!r}, {reason}")) if reason else table
 
 
 def _why_rows_rise(top: TopN, totals: Aggregate, never_negative: Collection[str]) -> str:

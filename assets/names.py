@@ -62,8 +62,8 @@ def folded(name: str) -> str:
 
 def first_twice(names: Sequence[str]) -> str | None:
     """The first name that equals an earlier one, ignoring case; None if all differ."""
-    seen: set[str] = set()
-    return next((n for n in names if folded(n) in seen or seen.add(folded(n))), None)
+    earlier_names: set[str] = set()
+    return next((name for name in names if folded(name) in earlier_names or earlier_names.add(folded(name))), None)
 
 
 def nested_fields(kind: DataType) -> Iterator[StructType]:

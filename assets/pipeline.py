@@ -89,8 +89,8 @@ class Pipeline:
             raise ContractError.bad_value("last_day", self.last_day, f"`first_day`, {self.first_day!r}, or a later day")
 
     def _check_completeness(self) -> None:
-        for given in self._limits("completeness", self.completeness):
-            completeness_of("completeness", given)
+        for limit in self._limits("completeness", self.completeness):
+            completeness_of("completeness", limit)
         for table in self.tables:
             unknown = self.completeness_of(table.name).sides - {*table.inputs}
             if unknown and isinstance(self.completeness, Mapping):
@@ -103,18 +103,18 @@ class Pipeline:
             if limit is not None and length_ms(limit, "freshness") == 0:
                 raise ContractError.bad_value("freshness", limit, "a duration of more than zero")
 
-    def _limits(self, parameter: str, given: Any) -> list[Any]:
+    def _limits(self, parameter: str, limits: Any) -> list[Any]:
         """One limit for all tables, or those by the name of a table.
 
         Raises:
             ContractError: there is no table with a name.
         """
-        if not isinstance(given, Mapping):
-            return [given]
-        if (unknown := next((name for name in given if name not in self.tables_by_name), None)) is not None:
+        if not isinstance(limits, Mapping):
+            return [limits]
+        if (unknown := next((name for name in limits if name not in self.tables_by_name), None)) is not None:
             legal = f"names of tables: {', '.join(self.tables_by_name)}{did_you_mean(unknown, self.tables_by_name)}"
             raise ContractError.bad_value(parameter, unknown, legal)
-        return [*given.values()]
+        return [*limits.values()]
 
     @property
     def sources_by_name(self) -> dict[str, SourceContract]:
@@ -138,10 +138,10 @@ class Pipeline:
 
     def check_suites(self, names: Iterable[str]) -> None:
         """Raise `ContractError` if there is no source or table with one of the names."""
-        known = [*self.sources_by_name, *self.tables_by_name]
+        asset_names = [*self.sources_by_name, *self.tables_by_name]
         for name in names:
-            if name not in known:
-                legal = f"names of sources and tables: {', '.join(known)}{did_you_mean(name, known)}"
+            if name not in asset_names:
+                legal = f"names of sources and tables: {', '.join(asset_names)}{did_you_mean(name, asset_names)}"
                 raise ContractError.bad_value("suites", name, legal)
 
     def columns_of_tables(self) -> dict[str, Sequence[str]]:
@@ -154,14 +154,18 @@ class Pipeline:
         Raises:
             ContractError: a share is not a number from 0 to 1.
         """
-        given = self.completeness
-        if isinstance(given, Mapping) and table in given:
-            return completeness_of("completeness", given[table])
-        default = completeness_of("completeness", DEFAULT_COMPLETENESS if isinstance(given, Mapping) else given)
-        of = self.tables_by_name[table]
-        if isinstance(of.operator, AsOfJoin):  # a version need not be used
-            return default.of_side(of.inputs[0]) if {*of.inputs} <= {*self.sources_by_name} else Completeness()
-        joins_sources = isinstance(of.operator, IntervalJoin) and of.operator.how != "anti" and {*of.inputs} <= {*self.sources_by_name}
+        limits = self.completeness
+        if isinstance(limits, Mapping) and table in limits:
+            return completeness_of("completeness", limits[table])
+        default = completeness_of("completeness", DEFAULT_COMPLETENESS if isinstance(limits, Mapping) else limits)
+        definition = self.tables_by_name[table]
+        if isinstance(definition.operator, AsOfJoin):  # a version need not be used
+            return default.of_side(definition.inputs[0]) if {*definition.inputs} <= {*self.sources_by_name} else Completeness()
+        joins_sources = (
+            isinstance(definition.operator, IntervalJoin)
+            and definition.operator.how != "anti"
+            and {*definition.inputs} <= {*self.sources_by_name}
+        )
         return default if joins_sources else Completeness()
 
     def freshness_of(self, table: str) -> int | None:

@@ -33,28 +33,28 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
             `retention`, does not accept their columns or reads a column that they do not have, a table describes a column that it does
             not have, or a result has a column that its changelog adds.
     """
-    for name, named in [*sources.items(), *tables.items()]:
-        if name != named.name:
-            raise ContractError.bad_value("name", name, f"{named.name!r}, the name of the source or table under this key")
+    for name, definition in [*sources.items(), *tables.items()]:
+        if name != definition.name:
+            raise ContractError.bad_value("name", name, f"{definition.name!r}, the name of the source or table under this key")
     if (duplicate := first_twice([*sources, *tables])) is not None:
         raise ContractError.bad_value("name", duplicate, "names of sources and tables that differ in more than case; rename one of the two")
     ordered = in_order(sources, tables)
-    known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
+    columns_by_name: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
     for name, table in ordered.items():
         check_inputs(table, tables)
         check_retention(table, ordered, sources)
         with _naming_table(table):
-            _check_preparations(table, ordered, known)
-        _check_kind_column(table, ordered, known)
-        _check_rows_of_tables(table, ordered, known)
-        columns = _result_columns(table, ordered, known)
+            _check_preparations(table, ordered, columns_by_name)
+        _check_kind_column(table, ordered, columns_by_name)
+        _check_rows_of_tables(table, ordered, columns_by_name)
+        columns = _result_columns(table, ordered, columns_by_name)
         with _naming_table(table):
-            _check_expressions(table, ordered, known)
+            _check_expressions(table, ordered, columns_by_name)
             _check_types(table, sources)
         if columns is None:
             continue
         _check_described(table, columns)
-        known[name] = _readable(table, columns)
+        columns_by_name[name] = _readable(table, columns)
         if table.operator.emits.upserts:
             _check_changelog(table, columns)
             _check_key(table, columns)
@@ -68,12 +68,12 @@ def columns_of_tables(sources: Mapping[str, SourceContract], ordered: Mapping[st
         sources: the sources, by name.
         ordered: the tables as `checked_tables` returns them.
     """
-    known: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
+    columns_by_name: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
     columns_by_table: dict[str, Sequence[str]] = {}
     for name, table in ordered.items():
-        columns = _result_columns(table, ordered, known)
+        columns = _result_columns(table, ordered, columns_by_name)
         if columns is not None:
-            columns_by_table[name], known[name] = columns, _readable(table, columns)
+            columns_by_table[name], columns_by_name[name] = columns, _readable(table, columns)
     return columns_by_table
 
 
@@ -99,11 +99,11 @@ def in_order(sources: Mapping[str, SourceContract], assets: Mapping[str, Derived
         if name in ordered or name in sources:
             return
         if name not in assets:
-            others = [known for known in (*sources, *assets) if known not in readers]
+            candidates = [candidate for candidate in (*sources, *assets) if candidate not in readers]
             legal = f"names of sources and tables: {', '.join([*sources, *assets])}"
-            raise ContractError.bad_value("inputs", name, f"{legal}; {readers[-1]!r} reads it{did_you_mean(name, others)}")
-        for of in assets[name].inputs:
-            visit(of, [*readers, name])
+            raise ContractError.bad_value("inputs", name, f"{legal}; {readers[-1]!r} reads it{did_you_mean(name, candidates)}")
+        for input_name in assets[name].inputs:
+            visit(input_name, [*readers, name])
         ordered[name] = assets[name]
 
     for name in assets:
@@ -120,14 +120,14 @@ def _naming_table(table: DerivedAsset) -> Iterator[None]:
         raise ContractError(f"table {table.name!r}: {error}") from error
 
 
-def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
+def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]) -> None:
     """Raise if a table prepares a name that is not an input, or if a preparation reads an unknown column."""
     for name, preparation in table.prepare.items():
         if name not in table.inputs:
             legal = f"names of the table's inputs: {', '.join(table.inputs)}{did_you_mean(name, table.inputs)}"
             raise ContractError.bad_value("prepare", name, legal)
-        if name in known:
-            preparation.check(known[name], repr(name), _engine_columns(table, tables.get(name)))
+        if name in columns_by_name:
+            preparation.check(columns_by_name[name], repr(name), _engine_columns(table, tables.get(name)))
 
 
 def _check_described(table: DerivedAsset, columns: Sequence[str]) -> None:
@@ -147,19 +147,19 @@ def _check_changelog(table: DerivedAsset, columns: Sequence[str]) -> None:
             raise ContractError.bad_value("operator", column, legal)
 
 
-def _check_expressions(table: DerivedAsset, tables: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
+def _check_expressions(table: DerivedAsset, tables: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]) -> None:
     """Raise if an operator of one input reads a column that the input does not have, as far as its columns are known."""
-    [source, *others] = table.inputs
-    if others or source not in known:
+    [source, *other_inputs] = table.inputs
+    if other_inputs or source not in columns_by_name:
         return
-    columns, operator = table.columns_read(source, known[source]), cast(Any, table.operator)
-    of = repr(source) + (" as prepared" if table.prepare else "")
-    added = [*_engine_columns(table, tables.get(source)), *filter(None, [operator.reads.change])]
+    columns, operator = table.columns_read(source, columns_by_name[source]), cast(Any, table.operator)
+    owner = repr(source) + (" as prepared" if table.prepare else "")
+    engine_columns = [*_engine_columns(table, tables.get(source)), *filter(None, [operator.reads.change])]
     by, order = getattr(operator, "by", ()), getattr(operator, "order", ())
-    check_columns_exist("by", [by] if isinstance(by, str) else by, columns, of, added)
-    check_columns_exist("order_by", [] if isinstance(order, str) else [o.column for o in order], columns, of, added)
+    check_columns_exist("by", [by] if isinstance(by, str) else by, columns, owner, engine_columns)
+    check_columns_exist("order_by", [] if isinstance(order, str) else [o.column for o in order], columns, owner, engine_columns)
     for expression in getattr(operator, "aggregates", {}).values():
-        check_expression("aggregates", expression, columns, of, added)
+        check_expression("aggregates", expression, columns, owner, engine_columns)
 
 
 def _check_types(table: DerivedAsset, sources: Mapping[str, SourceContract]) -> None:
@@ -172,17 +172,21 @@ def _check_types(table: DerivedAsset, sources: Mapping[str, SourceContract]) -> 
             raise ContractError(str(error)) from error
 
 
-def _result_columns(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
+def _result_columns(
+    asset: DerivedAsset, assets: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]
+) -> Sequence[str] | None:
     """The columns of an asset's rows; None if they are known only from its rows.
 
     Raises:
         ContractError: the operator does not accept the columns of its inputs.
     """
-    if not isinstance(asset.operator, NamesColumns) or not all(name in known for name in asset.inputs):
+    if not isinstance(asset.operator, NamesColumns) or not all(name in columns_by_name for name in asset.inputs):
         return None
-    read = [[*asset.columns_read(name, known[name]), *_engine_columns(asset, assets.get(name))] for name in asset.inputs]
+    columns_by_input = [
+        [*asset.columns_read(name, columns_by_name[name]), *_engine_columns(asset, assets.get(name))] for name in asset.inputs
+    ]
     try:
-        columns = asset.operator.result_columns(*read)
+        columns = asset.operator.result_columns(*columns_by_input)
     except OperatorError as error:
         legal = f"inputs whose columns the operator of {asset.name!r} accepts: {error}"
         raise ContractError.bad_value("inputs", asset.inputs, legal) from error
@@ -204,21 +208,21 @@ def _shaped_columns(asset: DerivedAsset, results: Sequence[str]) -> Sequence[str
     return [*results, *asset.shape.added]
 
 
-def _engine_columns(reader: DerivedAsset, of: DerivedAsset | None) -> list[str]:
-    """The columns that the engine adds to those of an input: of a source (`of` is None), of final results, or of an upserted table."""
-    if of is None:
+def _engine_columns(reader: DerivedAsset, upstream: DerivedAsset | None) -> list[str]:
+    """The columns that the engine adds to an input's: of a source (`upstream` is None), of final results, or of an upserted table."""
+    if upstream is None:
         return [EVENT_TIME, SEQ, ARRIVAL]
     kind = [*filter(None, [reader.operator.reads.change])]
-    return kind if of.operator.emits.upserts else [EVENT_TIME, *kind]
+    return kind if upstream.operator.emits.upserts else [EVENT_TIME, *kind]
 
 
-def _check_rows_of_tables(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
+def _check_rows_of_tables(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]) -> None:
     """Raise if an asset needs a column of an input table that the table's rows do not have: the event time, or the order of arrival."""
     kind = type(asset.operator).__name__
     for name in asset.inputs:
-        if name not in assets or name not in known:
+        if name not in assets or name not in columns_by_name:
             continue
-        columns = [*asset.columns_read(name, known[name]), *_engine_columns(asset, assets[name])]
+        columns = [*asset.columns_read(name, columns_by_name[name]), *_engine_columns(asset, assets[name])]
         if asset.operator.reads.closes_ranges and EVENT_TIME not in columns:
             way_out = f"let {name!r} have it, for example as an aggregate: {EVENT_TIME}: max({EVENT_TIME})"
             legal = f"tables whose rows have an {EVENT_TIME!r}, by which {kind} reads them; {way_out}"
@@ -237,10 +241,10 @@ def _check_key(asset: DerivedAsset, columns: Sequence[str]) -> None:
         raise ContractError.bad_value("operator", kind, f"for {asset.name!r}, {legal}, or the rank of `row_number`")
 
 
-def _check_kind_column(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], known: Mapping[str, Sequence[str]]) -> None:
+def _check_kind_column(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]) -> None:
     """Raise if the column in which an asset reads the change kind has the name of a column of the upstream table."""
     kind = asset.operator.reads.change
     for name in asset.inputs:
-        if kind and name in assets and folded(kind) in map(folded, known.get(name, ())):
+        if kind and name in assets and folded(kind) in map(folded, columns_by_name.get(name, ())):
             legal = f"a name that is no column of {name!r}: {asset.name!r} reads the change kind of a row of {name!r} in it"
             raise ContractError.bad_value("change", kind, legal)

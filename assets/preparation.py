@@ -81,11 +81,11 @@ class Preparation:
             if not isinstance(item.tree, exp.Star):
                 _check_column(item)
 
-    def columns(self, of: Sequence[str]) -> dict[str, str]:
+    def columns(self, input_columns: Sequence[str]) -> dict[str, str]:
         """The columns that the operator reads, each with its SQL.
 
         Args:
-            of: the input's columns.
+            input_columns: the input's columns.
 
         Raises:
             ContractError: two columns have the same name.
@@ -94,7 +94,7 @@ class Preparation:
         for item in self._items:
             if isinstance(item.tree, exp.Star):
                 excluded = {folded(name) for name in item.excluded}
-                selected += [(name, _quoted(name)) for name in of if folded(name) not in excluded]
+                selected += [(name, _quoted(name)) for name in input_columns if folded(name) not in excluded]
             else:
                 selected.append((item.tree.alias_or_name, item.sql))
         if (duplicate := first_twice([name for name, _ in selected])) is not None:
@@ -102,32 +102,35 @@ class Preparation:
             raise ContractError.bad_value("select", duplicate, legal)
         return dict(selected)
 
-    def lineage(self, of: Sequence[str], added: Sequence[str] = ()) -> dict[str, list[str]]:
+    def lineage(self, input_columns: Sequence[str], engine_columns: Sequence[str] = ()) -> dict[str, list[str]]:
         """For each column that the operator reads, the input's columns that its SQL reads.
 
         Args:
-            of: the input's columns.
-            added: columns that the engine adds to them.
+            input_columns: the input's columns.
+            engine_columns: columns that the engine adds to them.
         """
-        read = {name: {*map(folded, columns_read(sql))} for name, sql in self.columns(of).items()}
-        return {name: [column for column in (*of, *added) if folded(column) in names] for name, names in read.items()}
+        names_by_column = {name: {*map(folded, columns_read(sql))} for name, sql in self.columns(input_columns).items()}
+        return {
+            name: [column for column in (*input_columns, *engine_columns) if folded(column) in names]
+            for name, names in names_by_column.items()
+        }
 
-    def check(self, columns: Sequence[str], of: str, added: Sequence[str]) -> None:
+    def check(self, columns: Sequence[str], owner: str, engine_columns: Sequence[str]) -> None:
         """Raise `ContractError` if a column is read that the input does not have.
 
         Args:
             columns: the input's columns.
-            of: whose columns these are, for the error.
-            added: columns that the engine adds to them.
+            owner: whose columns these are, for the error.
+            engine_columns: columns that the engine adds to them.
         """
         if self.where is not None:
-            check_expression("where", self.where, columns, of, added)
+            check_expression("where", self.where, columns, owner, engine_columns)
             _check_bare_names("where", self.where, self._condition, columns)
         for item in self._items:
             if isinstance(item.tree, exp.Star):
-                check_columns_exist("select", item.excluded, columns, of)
+                check_columns_exist("select", item.excluded, columns, owner)
             else:
-                check_expression("select", item.sql, columns, of, added)
+                check_expression("select", item.sql, columns, owner, engine_columns)
                 _check_bare_names("select", item.sql, item.tree, columns)
 
     @property
@@ -164,8 +167,8 @@ def _tokens(select: str) -> list[Token]:
 
 def _read_item(sql: str) -> _Item:
     item = _Item(sql, _expression("select", sql))
-    others = [name for name, value in item.tree.args.items() if value and not name.startswith("except")]
-    if isinstance(item.tree, exp.Star) and others:
+    modifiers = [name for name, value in item.tree.args.items() if value and not name.startswith("except")]
+    if isinstance(item.tree, exp.Star) and modifiers:
         legal = "* or * EXCEPT (...); to replace a column, write * EXCEPT (column), expression AS column; to rename one, likewise"
         raise ContractError.bad_value("select", sql, legal)
     return item
@@ -200,9 +203,9 @@ def _check_row_by_row(parameter: str, sql: str, tree: exp.Expr) -> None:
 
 def _check_bare_names(parameter: str, sql: str, tree: exp.Expr, columns: Sequence[str]) -> None:
     """Raise if a name is no column, but a function that Spark calls without parentheses."""
-    known = {folded(column) for column in columns}
+    folded_columns = {folded(column) for column in columns}
     for column in tree.find_all(exp.Column):
-        if folded(column.name) in WITHOUT_PARENTHESES - known:
+        if folded(column.name) in WITHOUT_PARENTHESES - folded_columns:
             raise ContractError.bad_value(parameter, sql, _DETERMINISTIC)
 
 

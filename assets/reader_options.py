@@ -79,7 +79,7 @@ _OTHER_NAMES = {
 }
 """Names that other libraries use for an option of Spark."""
 _LEGAL = {name.lower() for name in LEGAL}
-_WITHOUT_EFFECT = {name.lower(): why for name, why in NO_EFFECT.items()}
+_WITHOUT_EFFECT = {name.lower(): reason for name, reason in NO_EFFECT.items()}
 
 
 def option_fault(option: object) -> str | None:

@@ -18,15 +18,15 @@ def check_retention(table: DerivedAsset, tables: Mapping[str, DerivedAsset], sou
     Raises:
         ContractError: the table reads such rows. The error names the source and the way out.
     """
-    for which, name in enumerate(table.inputs):
+    for index, name in enumerate(table.inputs):
         if name not in sources or sources[name].retention is None:
             continue
-        if (why := _reads_any_age(table, which) or _corrected_at_any_age(table, tables)) is not None:
-            legal = f"None for source {name!r}: table {table.name!r} reads rows of any age, since {why}"
+        if (reason := _reads_any_age(table, index) or _corrected_at_any_age(table, tables)) is not None:
+            legal = f"None for source {name!r}: table {table.name!r} reads rows of any age, since {reason}"
             raise ContractError.bad_value("retention", sources[name].retention, legal)
 
 
-def _reads_any_age(table: DerivedAsset, which: int) -> str | None:
+def _reads_any_age(table: DerivedAsset, index: int) -> str | None:
     """Why the steps of a table may read rows of any age of an input; None if they do not."""
     reads, kind = table.operator.reads, type(table.operator).__name__
     if isinstance(reads, NewRows):
@@ -36,9 +36,9 @@ def _reads_any_age(table: DerivedAsset, which: int) -> str | None:
     if not reads.closes_ranges:
         ttl = ", and a `ttl` does not end that: a key that never expires needs its first row for ever" if reads.ttl is not None else ""
         return f"{kind} reads all rows of a key again{ttl}; use a window, or an operator that merges new rows"
-    if reads.is_by_arrival(which):
+    if reads.is_by_arrival(index):
         return f"{kind} looks up versions by arrival; look them up by event time, with a `max_age`"
-    if reads.lookback_of(which) is None:
+    if reads.lookback_of(index) is None:
         return f"{kind} looks up versions of any age; give it a `max_age`"
     if reads.lateness >= FOREVER:
         return f"{kind} joins late rows of any age; give it an `allowed_lateness` instead"
@@ -50,9 +50,9 @@ def _corrected_at_any_age(table: DerivedAsset, tables: Mapping[str, DerivedAsset
     if not table.operator.reads.closes_ranges:
         return None
     for name in (name for name in table.inputs if name in tables):
-        of = tables[name]
-        if of.operator.emits.upserts:
+        upstream = tables[name]
+        if upstream.operator.emits.upserts:
             return f"{name!r}, which it reads too, may change at any age; read a table of final results"
-        if of.operator.reads.lateness >= FOREVER or _corrected_at_any_age(of, tables):
+        if upstream.operator.reads.lateness >= FOREVER or _corrected_at_any_age(upstream, tables):
             return f"results of {name!r}, which it reads too, may be corrected at any age; read a table whose results are final"
     return None

@@ -46,8 +46,8 @@ class Shape(Preparation):
             results: the operator's results.
         """
         try:
-            kept = results if self.where is None else results.where(self.where)
-            return kept if self.select == ALL else kept.select("*", *[F.expr(sql).alias(name) for name, sql in self.added.items()])
+            rows = results if self.where is None else results.where(self.where)
+            return rows if self.select == ALL else rows.select("*", *[F.expr(sql).alias(name) for name, sql in self.added.items()])
         except AnalysisException as error:
             legal = f"SQL that Spark accepts for the columns {', '.join(results.columns)}; Spark refuses it: {error.getCondition()}"
             raise ContractError.bad_value("shape", self, legal) from error

@@ -55,9 +55,9 @@ def suite_checks(
     expectations = {check_name(e): e for e in suite.expectations}
     specs = [_spec(asset_key, name, e, blocking) for name, e in expectations.items()]
 
-    named = f"{asset_key.to_python_identifier()}_suite"
+    suite_name = f"{asset_key.to_python_identifier()}_suite"
 
-    @dg.multi_asset_check(name=named, specs=specs, can_subset=True, compute_kind="greatexpectations", pool=SPARK)
+    @dg.multi_asset_check(name=suite_name, specs=specs, can_subset=True, compute_kind="greatexpectations", pool=SPARK)
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
         selected = {name: e for name, e in expectations.items() if dg.AssetCheckKey(asset_key, name) in context.selected_asset_check_keys}
         days = run_days(context.run.tags) if day_column else None
@@ -65,8 +65,8 @@ def suite_checks(
             outcome = findings(engine, table, list(selected.values()), day_column=day_column, days=days, sample=sample)
         else:
             is_full = FULL in context.run.tags
-            known = (lambda of, log: {}) if is_full else partial(passed_batches, context.instance, asset_key)
-            outcome = log_findings(engine, source, list(selected.values()), known, sample=sample)
+            passed_before = (lambda expectations_of_rows, log: {}) if is_full else partial(passed_batches, context.instance, asset_key)
+            outcome = log_findings(engine, source, list(selected.values()), passed_before, sample=sample)
         if outcome is None:
             yield from (_no_rows_result(asset_key, name, e) for name, e in selected.items())
             return
@@ -129,7 +129,7 @@ def log_findings(
     engine: EnginePort,
     source: str,
     expectations: Sequence[Expectation],
-    known: Callable[[Sequence[Expectation], LogPort], Mapping[str, int]],
+    passed_before: Callable[[Sequence[Expectation], LogPort], Mapping[str, int]],
     *,
     sample: int = 10,
 ) -> Findings | None:
@@ -139,15 +139,15 @@ def log_findings(
         engine: the engine.
         source: the source.
         expectations: the expectations, whose names differ.
-        known: returns the last batch up to which the rows of a log have passed, by check name; 0 or nothing for none.
+        passed_before: returns the last batch up to which the rows of a log have passed, by check name; 0 or nothing for none.
         sample: how many failing rows to show.
     """
     log = engine.views.log(source)
     if log is None:
         return None
-    of_rows = select_row_checks(expectations, log.schema)
-    passed = known(of_rows, log)
-    starts = {check_name(e): passed.get(check_name(e), 0) for e in of_rows}
+    row_checks = select_row_checks(expectations, log.schema)
+    passed_by_check = passed_before(row_checks, log)
+    starts = {check_name(e): passed_by_check.get(check_name(e), 0) for e in row_checks}
     by_check: dict[str, Finding] = {}
     with engine.views.naming_lost_files():
         for start in {starts.get(check_name(e), 0) for e in expectations}:  # a check that keeps failing starts earlier than the others

@@ -33,8 +33,8 @@ class JoinedRowsByDay(TableMetricProvider):
     ) -> dict[str, list[int]]:
         rows, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, MetricDomainTypes.TABLE)
         column, side, day = (metric_value_kwargs[key] for key in ("column", "side_column", "day_column"))
-        own = rows if side is None else rows.where(F.col(f"`{side}`").isNotNull())
-        by_day = own.groupBy(F.col(f"`{day}`").cast("date").alias("day")).agg(F.count("*"), F.count(F.col(f"`{column}`")))
+        rows_of_side = rows if side is None else rows.where(F.col(f"`{side}`").isNotNull())
+        by_day = rows_of_side.groupBy(F.col(f"`{day}`").cast("date").alias("day")).agg(F.count("*"), F.count(F.col(f"`{column}`")))
         return {str(date): [count, joined] for date, count, joined in by_day.where("day IS NOT NULL").collect()}
 
 

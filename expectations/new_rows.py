@@ -35,9 +35,11 @@ def select_row_checks(expectations: Sequence[Expectation], schema: StructType) -
     return [e for e, c in countings if c is not None and c.mostly == 1 and (not c.key or SEQ in c.key)]
 
 
-def passed_record(expectation: Expectation, log: LogPort, to: int) -> dg.JsonMetadataValue:
+def passed_record(expectation: Expectation, log: LogPort, last_seq: int) -> dg.JsonMetadataValue:
     """Make the record that the rows of a log have passed an expectation up to a batch; 0 if none is known to have passed."""
-    return dg.MetadataValue.json({"log": log.id, "expectation": _described(expectation), "to": to, "time": log.time_of(to)})
+    return dg.MetadataValue.json(
+        {"log": log.id, "expectation": _expectation_text(expectation), "to": last_seq, "time": log.time_of(last_seq)}
+    )
 
 
 def passed_batches(instance: dg.DagsterInstance, key: dg.AssetKey, expectations: Sequence[Expectation], log: LogPort) -> dict[str, int]:
@@ -64,6 +66,6 @@ def last_recorded(instance: dg.DagsterInstance, key: dg.AssetCheckKey, name: str
     return value if isinstance(value, dict) else None
 
 
-def _described(expectation: Expectation) -> dict[str, Any]:
+def _expectation_text(expectation: Expectation) -> dict[str, Any]:
     config = expectation.configuration
     return {"type": config.type, **config.kwargs}

@@ -47,10 +47,14 @@ Counts = Mapping[tuple[str, tuple[str, ...]], int]
 """The number of rows by condition and key. With a key, only rows whose key occurs in several of these rows are counted."""
 
 
-def _finding(of: Counting, counts: Counts) -> Finding:
-    evaluated, base, unexpected = counts[of.evaluated, ()], counts[of.base, ()], counts[of.unexpected, of.key]
+def _finding(conditions: Counting, counts: Counts) -> Finding:
+    evaluated, base, unexpected = (
+        counts[conditions.evaluated, ()],
+        counts[conditions.base, ()],
+        counts[conditions.unexpected, conditions.key],
+    )
     return Finding(
-        passed=base == 0 or (base - unexpected) / base >= of.mostly,
+        passed=base == 0 or (base - unexpected) / base >= conditions.mostly,
         evaluated=evaluated,
         unexpected=unexpected,
         percent=unexpected / base * 100 if base else 0.0,

@@ -56,25 +56,25 @@ def shop_suites(hot_items: int, category_hot_items: int) -> dict[str, Expectatio
 
 def orders() -> ExpectationSuite:
     """The log of orders."""
-    own = [
+    checks = [
         _not_null("order_id", "An order without its id can never be paid."),
         _not_null("customer_id", "An order belongs to a customer.", WARNING),
-        _known("status", STATUSES),
+        _in_set("status", STATUSES),
         _not_negative("amount"),
     ]
-    return ExpectationSuite(name="orders", expectations=[*own, *_log()])
+    return ExpectationSuite(name="orders", expectations=[*checks, *_log()])
 
 
 def payments() -> ExpectationSuite:
     """The log of payments."""
-    own = [
+    checks = [
         _not_null("payment_id", "The id distinguishes the payment from other payments of the order."),
         _not_null("order_id", "A payment that names no order matches nothing."),
         _not_null("amount", "A payment has an amount.", WARNING),
-        _known("method", METHODS),
+        _in_set("method", METHODS),
         _not_negative("amount"),
     ]
-    return ExpectationSuite(name="payments", expectations=[*own, *_log()])
+    return ExpectationSuite(name="payments", expectations=[*checks, *_log()])
 
 
 def payment_order_wide() -> ExpectationSuite:
@@ -84,153 +84,159 @@ def payment_order_wide() -> ExpectationSuite:
         expectations=[
             _not_null("order_id", "Every row has the join key, from either side."),
             *_results(),
-            _ordered("payment_not_before_order", "payment_event_time", "order_event_time", "A payment follows its order."),
+            _in_order("payment_not_before_order", "payment_event_time", "order_event_time", "A payment follows its order."),
             ExpectColumnValuesToNotBeNull(
                 column="payment_seq",
                 row_condition=Column("order_seq").is_null(),
-                **_named("row_has_a_side", "A row must contain an order or a payment."),
+                **_meta("row_has_a_side", "A row must contain an order or a payment."),
             ),
             _unique(
                 "pair_unique",
                 *("order_seq", "order_arrival", "payment_seq", "payment_arrival"),
-                why="A pair of an order and a payment occurs once, and so does an unmatched row.",
+                reason="A pair of an order and a payment occurs once, and so does an unmatched row.",
             ),
-            _known("status", STATUSES),
-            _known("method", METHODS),
+            _in_set("status", STATUSES),
+            _in_set("method", METHODS),
             _not_negative("order_amount"),
             _not_negative("payment_amount"),
-            _ordered("payment_not_above_order", "order_amount", "payment_amount", "A payment is at most the order's amount.", WARNING),
+            _in_order("payment_not_above_order", "order_amount", "payment_amount", "A payment is at most the order's amount.", WARNING),
         ],
     )
 
 
 def order_items() -> ExpectationSuite:
     """The log of orders' items."""
-    own = [
+    checks = [
         _not_null("order_item_id", "The id distinguishes the item from other items of the order."),
         _not_null("order_id", "An item belongs to an order."),
         _not_null("item_id", "Sales are counted by item."),
         _not_null("category", "Without a category the item is missing in rankings by category.", WARNING),
         _not_negative("price"),
-        ExpectColumnValuesToBeBetween(column="quantity", min_value=1, **_named("quantity_positive", "An order has at least one unit.")),
+        ExpectColumnValuesToBeBetween(column="quantity", min_value=1, **_meta("quantity_positive", "An order has at least one unit.")),
     ]
-    return ExpectationSuite(name="order_items", expectations=[*own, *_log()])
+    return ExpectationSuite(name="order_items", expectations=[*checks, *_log()])
 
 
 def clicks() -> ExpectationSuite:
     """The log of clicks."""
-    own = [
+    checks = [
         _not_null("click_id", "The id distinguishes the click from other clicks."),
         _not_null("item_id", "Clicks are counted by item."),
         _not_negative("seconds", "A duration is not negative."),
     ]
-    return ExpectationSuite(name="clicks", expectations=[*own, *_log()])
+    return ExpectationSuite(name="clicks", expectations=[*checks, *_log()])
 
 
 def order_updates() -> ExpectationSuite:
     """The log of order updates."""
-    own = [
+    checks = [
         _not_null("order_update_id", "The id distinguishes the update from other updates of the order."),
         _not_null("order_id", "An update belongs to an order."),
         _not_null("status", "Orders are ranked by status."),
-        _known("status", STATUSES),
+        _in_set("status", STATUSES),
     ]
-    return ExpectationSuite(name="order_updates", expectations=[*own, *_log()])
+    return ExpectationSuite(name="order_updates", expectations=[*checks, *_log()])
 
 
 def order_wide() -> ExpectationSuite:
     """Each order joined with each of its items; one side may be missing, never both."""
-    own = [
+    checks = [
         _not_null("order_id", "Every row has the join key, from either side."),
         ExpectColumnValuesToNotBeNull(
             column="item_seq",
             row_condition=Column("order_seq").is_null(),
-            **_named("row_has_a_side", "A row must contain an order or an item."),
+            **_meta("row_has_a_side", "A row must contain an order or an item."),
         ),
-        _unique("pair_unique", "order_seq", "order_arrival", "item_seq", "item_arrival", why="A pair of an order and an item occurs once."),
+        _unique(
+            "pair_unique", "order_seq", "order_arrival", "item_seq", "item_arrival", reason="A pair of an order and an item occurs once."
+        ),
         _not_negative("price"),
     ]
-    return ExpectationSuite(name="order_wide", expectations=[*own, *_results()])
+    return ExpectationSuite(name="order_wide", expectations=[*checks, *_results()])
 
 
 def payment_wide() -> ExpectationSuite:
     """Each payment joined with its order and that order's items."""
-    own = [
+    checks = [
         _not_null("payment_id", "Every row contains a payment."),
         _unique(
             "pair_unique",
             *("payment_id", "order_seq", "order_arrival", "item_seq", "item_arrival"),
-            why="A payment is joined once with each row of its order.",
+            reason="A payment is joined once with each row of its order.",
         ),
-        _ordered("payment_not_before_order", "payment_event_time", "wide_event_time", "A payment follows its order and its items."),
+        _in_order("payment_not_before_order", "payment_event_time", "wide_event_time", "A payment follows its order and its items."),
         _not_negative("payment_amount"),
     ]
-    return ExpectationSuite(name="payment_wide", expectations=[*own, *_results()])
+    return ExpectationSuite(name="payment_wide", expectations=[*checks, *_results()])
 
 
 def item_sales() -> ExpectationSuite:
     """Sales of each item in each window."""
-    own = [
+    checks = [
         _at_least("orders", 1, "A window without sales has no row."),
         _at_least("units", 1, "An order has at least one unit."),
         _not_negative("revenue"),
     ]
-    return ExpectationSuite(name="item_sales", expectations=[*own, *_by_window("item_id", "category")])
+    return ExpectationSuite(name="item_sales", expectations=[*checks, *_by_window("item_id", "category")])
 
 
 def item_clicks() -> ExpectationSuite:
     """How often each item was clicked in each window."""
-    own = [
+    checks = [
         _at_least("clicks", 1, "A window without a click has no row."),
         _not_negative("seconds", "A duration is not negative."),
     ]
-    return ExpectationSuite(name="item_clicks", expectations=[*own, *_by_window("item_id", "category")])
+    return ExpectationSuite(name="item_clicks", expectations=[*checks, *_by_window("item_id", "category")])
 
 
 def item_conversion() -> ExpectationSuite:
     """Clicks joined with sales."""
-    own = [
+    checks = [
         _not_null("item_id", "Every row has the join key, from either side."),
         _unique(
             *("one_row_a_window", "item_id", "category", WINDOW_START, WINDOW_END),
-            why="An item's clicks and sales are joined once for each window. A null category matches nothing, so such rows are ignored.",
+            reason="An item's clicks and sales are joined once for each window. A null category matches nothing, so such rows are ignored.",
             ignore_row_if="any_value_is_missing",
         ),
     ]
-    return ExpectationSuite(name="item_conversion", expectations=[*own, *_results(or_equal=True)])
+    return ExpectationSuite(name="item_conversion", expectations=[*checks, *_results(or_equal=True)])
 
 
 def hot_items_of(name: str, k: int, *group: str) -> ExpectationSuite:
     """A ranking of each window, or of each window and group."""
-    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **_named("rank_in_range", f"A ranking has {k} ranks."))
-    one_item = _unique("one_item_a_rank", WINDOW_START, WINDOW_END, *group, RANK, why="The order is total, so no two items share a rank.")
+    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **_meta("rank_in_range", f"A ranking has {k} ranks."))
+    one_item = _unique(
+        "one_item_a_rank", WINDOW_START, WINDOW_END, *group, RANK, reason="The order is total, so no two items share a rank."
+    )
     return ExpectationSuite(name=name, expectations=[ranks, one_item, *_by_window("item_id", "category")])
 
 
 def seller_revenue() -> ExpectationSuite:
     """The revenue of each seller in each category."""
-    own = [
-        _unique("one_row_a_key", "category", "seller_id", why="The table is upserted by key, so a key has one row."),
+    checks = [
+        _unique("one_row_a_key", "category", "seller_id", reason="The table is upserted by key, so a key has one row."),
         _not_negative("revenue"),
         _at_least("items", 1, "A seller without sales has no row."),
     ]
-    return ExpectationSuite(name="seller_revenue", expectations=own)
+    return ExpectationSuite(name="seller_revenue", expectations=checks)
 
 
 def order_status_board() -> ExpectationSuite:
     """The orders of each status."""
-    own = [
-        ExpectColumnValuesToBeUnique(column="order_id", **_named("one_row_an_order", "An order is in one status at a time.")),
+    checks = [
+        ExpectColumnValuesToBeUnique(column="order_id", **_meta("one_row_an_order", "An order is in one status at a time.")),
         _not_null("status", "Orders are ranked by status."),
     ]
-    return ExpectationSuite(name="order_status_board", expectations=own)
+    return ExpectationSuite(name="order_status_board", expectations=checks)
 
 
 def _by_window(*key: str) -> list[Expectation]:
     """What holds for all results of windows: one row for each key and window."""
     return [
-        _unique("one_row_a_window", *key, WINDOW_START, WINDOW_END, why="A correction replaces a result; a second copy would count twice."),
-        _ordered("window_not_empty", WINDOW_END, WINDOW_START, "A window ends after it starts.", or_equal=False),
+        _unique(
+            "one_row_a_window", *key, WINDOW_START, WINDOW_END, reason="A correction replaces a result; a second copy would count twice."
+        ),
+        _in_order("window_not_empty", WINDOW_END, WINDOW_START, "A window ends after it starts.", or_equal=False),
         *_results(or_equal=True),
     ]
 
@@ -240,16 +246,16 @@ def _results(*, or_equal: bool = False) -> list[Expectation]:
     return [
         _not_null(RESULT_TIME, "It is the event time for readers of the table."),
         _not_null(FINAL_AT, "It decides the daily partition of the row."),
-        _ordered("final_after_result", FINAL_AT, RESULT_TIME, "A result is final only once its own time has passed.", or_equal=or_equal),
+        _in_order("final_after_result", FINAL_AT, RESULT_TIME, "A result is final only once its own time has passed.", or_equal=or_equal),
     ]
 
 
-def _unique(check: str, *columns: str, why: str, ignore_row_if: IgnoreRow = "never") -> Expectation:
-    return ExpectCompoundColumnsToBeUnique(column_list=list(columns), ignore_row_if=ignore_row_if, **_named(check, why))
+def _unique(check: str, *columns: str, reason: str, ignore_row_if: IgnoreRow = "never") -> Expectation:
+    return ExpectCompoundColumnsToBeUnique(column_list=list(columns), ignore_row_if=ignore_row_if, **_meta(check, reason))
 
 
-def _at_least(column: str, least: int, why: str) -> Expectation:
-    return ExpectColumnValuesToBeBetween(column=column, min_value=least, **_named(f"{column}_at_least_{least}", why))
+def _at_least(column: str, least: int, reason: str) -> Expectation:
+    return ExpectColumnValuesToBeBetween(column=column, min_value=least, **_meta(f"{column}_at_least_{least}", reason))
 
 
 def _log() -> list[Expectation]:
@@ -261,32 +267,32 @@ def _log() -> list[Expectation]:
         ExpectCompoundColumnsToBeUnique(
             column_list=[SEQ, ARRIVAL],
             ignore_row_if="any_value_is_missing",
-            **_named("row_identity_unique", "Ledger batch and arrival identify a row."),
+            **_meta("row_identity_unique", "Ledger batch and arrival identify a row."),
         ),
-        _ordered("event_time_floored", EVENT_TIME_RAW, EVENT_TIME, "The event time is the raw one floored to 1 ms, never later."),
+        _in_order("event_time_floored", EVENT_TIME_RAW, EVENT_TIME, "The event time is the raw one floored to 1 ms, never later."),
     ]
 
 
-def _not_null(column: str, why: str, severity: str = CRITICAL) -> Expectation:
-    return ExpectColumnValuesToNotBeNull(column=column, **_named(f"{column}_not_null", why, severity))
+def _not_null(column: str, reason: str, severity: str = CRITICAL) -> Expectation:
+    return ExpectColumnValuesToNotBeNull(column=column, **_meta(f"{column}_not_null", reason, severity))
 
 
-def _known(column: str, values: tuple[str, ...]) -> Expectation:
-    meta = _named(f"{column}_known", "Reports do not know a new value yet; the row itself is valid.", WARNING)
+def _in_set(column: str, values: tuple[str, ...]) -> Expectation:
+    meta = _meta(f"{column}_known", "Reports do not know a new value yet; the row itself is valid.", WARNING)
     return ExpectColumnValuesToBeInSet(column=column, value_set=list(values), **meta)
 
 
-def _not_negative(column: str, why: str = "An amount is not negative.") -> Expectation:
-    return ExpectColumnValuesToBeBetween(column=column, min_value=0, **_named(f"{column}_not_negative", why))
+def _not_negative(column: str, reason: str = "An amount is not negative.") -> Expectation:
+    return ExpectColumnValuesToBeBetween(column=column, min_value=0, **_meta(f"{column}_not_negative", reason))
 
 
-def _ordered(check: str, high: str, low: str, why: str, severity: str = CRITICAL, *, or_equal: bool = True) -> Expectation:
+def _in_order(check: str, high: str, low: str, reason: str, severity: str = CRITICAL, *, or_equal: bool = True) -> Expectation:
     """`high >= low`, or `high > low`, for rows in which neither is null."""
-    meta = _named(check, why, severity)
+    meta = _meta(check, reason, severity)
     return ExpectColumnPairValuesAToBeGreaterThanB(
         column_A=high, column_B=low, or_equal=or_equal, ignore_row_if="either_value_is_missing", **meta
     )
 
 
-def _named(check: str, why: str, severity: str = CRITICAL) -> dict:
-    return {"meta": {"check": check}, "description": why, "severity": severity}
+def _meta(check: str, reason: str, severity: str = CRITICAL) -> dict:
+    return {"meta": {"check": check}, "description": reason, "severity": severity}

@@ -33,10 +33,10 @@ def check_suite_columns(pipeline: Pipeline, suites: Suites) -> None:
             _check(suite, source.struct.fieldNames(), f"source {name!r}", ENGINE_COLUMNS)
 
 
-def _check(suite: ExpectationSuite, columns: Sequence[str], of: str, added: Sequence[str]) -> None:
+def _check(suite: ExpectationSuite, columns: Sequence[str], owner: str, engine_columns: Sequence[str]) -> None:
     for expectation in suite.expectations:
         try:
-            check_columns_exist("column", _named_columns(expectation), columns, of, added)
+            check_columns_exist("column", _named_columns(expectation), columns, owner, engine_columns)
         except ContractError as error:
             raise ContractError(f"check {check_name(expectation)!r}: {error}") from error
 

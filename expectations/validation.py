@@ -35,9 +35,9 @@ def validate(frame: DataFrame, expectations: Sequence[Expectation], sample: int 
     """
     findings = one_pass.evaluate(frame, expectations)
     batch = cache(partial(batch_of, frame))  # a data context takes longer than the one query, so it is made only if it is needed
-    others = [e for e in expectations if check_name(e) not in findings]
-    if others:
-        findings |= run(batch(), others, {"partial_unexpected_count": 0})
+    remaining = [e for e in expectations if check_name(e) not in findings]
+    if remaining:
+        findings |= run(batch(), remaining, {"partial_unexpected_count": 0})
     failed = [e for e in expectations if not findings[check_name(e)].passed and findings[check_name(e)].unexpected]
     if failed and sample:
         findings |= run(batch(), failed, {"partial_unexpected_count": sample, "include_unexpected_rows": True})

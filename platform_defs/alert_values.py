@@ -13,13 +13,13 @@ _ADDRESS = re.compile(r"[\w.+%-]+@[\w.-]+", re.ASCII)
 def _split(value: str, schemes: tuple[str, ...], legal: str) -> SplitResult:
     """The parts of a URL of one of the schemes."""
     try:
-        parts = urlsplit(value)
-        is_legal = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+        url = urlsplit(value)
+        is_legal = url.scheme in schemes and bool(url.hostname) and url.port != 0
     except ValueError:  # a bad port or IPv6 address; its own text would quote the value
         raise ValueError(legal) from None
     if not is_legal or not value.isprintable() or " " in value:
         raise ValueError(legal)
-    return parts
+    return url
 
 
 def _checked_webhook(value: str) -> str:
@@ -29,25 +29,25 @@ def _checked_webhook(value: str) -> str:
 
 def _checked_base(value: str) -> str:
     legal = "legal: http://host or https://host, with an optional path, and without user, `?` and `#`"
-    parts = _split(value, ("http", "https"), legal)
-    if "@" in parts.netloc or parts.query or parts.fragment:
+    url = _split(value, ("http", "https"), legal)
+    if "@" in url.netloc or url.query or url.fragment:
         raise ValueError(legal)
     return value.rstrip("/")
 
 
 def _checked_smtp(value: str) -> str:
     legal = "legal: smtp://host:port or smtps://host:port; USER:PASSWORD@, percent-encoded, may precede the host"
-    parts = _split(value, ("smtp", "smtps"), legal)
-    if parts.path not in ("", "/") or parts.query or parts.fragment or (parts.username is None) != (parts.password is None):
+    url = _split(value, ("smtp", "smtps"), legal)
+    if url.path not in ("", "/") or url.query or url.fragment or (url.username is None) != (url.password is None):
         raise ValueError(legal)
     return value
 
 
 def _checked_addresses(value: str) -> str:
-    found = [address.strip() for address in value.split(",")]
-    if len(found) > _MOST_ADDRESSES or not value.isprintable() or not all(map(_ADDRESS.fullmatch, found)):
+    addresses = [address.strip() for address in value.split(",")]
+    if len(addresses) > _MOST_ADDRESSES or not value.isprintable() or not all(map(_ADDRESS.fullmatch, addresses)):
         raise ValueError(f"legal: mail addresses, separated by commas; at most {_MOST_ADDRESSES}")
-    return ", ".join(found)
+    return ", ".join(addresses)
 
 
 def _checked_command(value: str) -> str:

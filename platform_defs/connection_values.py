@@ -15,9 +15,9 @@ class ConnectionsError(TidemarkError, ValueError):
     """The file of the connections cannot be read, or does not match its schema."""
 
     @classmethod
-    def of(cls, file: str, why: object) -> "ConnectionsError":
+    def of(cls, file: str, reason: object) -> "ConnectionsError":
         """What is wrong with the file."""
-        return cls(f"{VARIABLE} is {file!r}: {' '.join(str(why).split())}")
+        return cls(f"{VARIABLE} is {file!r}: {' '.join(str(reason).split())}")
 
     @classmethod
     def no_variable(cls, name: str) -> "ConnectionsError":
@@ -38,7 +38,7 @@ class Secret(Strict):
 Value = str | int | bool | Secret
 
 
-def resolved(values: Mapping[str, Value]) -> dict[str, str]:
+def resolve_secrets(values: Mapping[str, Value]) -> dict[str, str]:
     """Options as text, as Spark takes them.
 
     Raises:
@@ -53,13 +53,13 @@ def registry_config(values: Mapping[str, Value]) -> dict[str, str | int | bool]:
     Raises:
         ConnectionsError: an environment variable is not set.
     """
-    return {**resolved(values), **{name: value for name, value in values.items() if isinstance(value, (int, bool))}}
+    return {**resolve_secrets(values), **{name: value for name, value in values.items() if isinstance(value, (int, bool))}}
 
 
 def _text(value: Value) -> str:
     if not isinstance(value, Secret):
         return str(value).lower() if isinstance(value, bool) else str(value)
-    found = environment_value(value.env)
-    if not found:
+    secret = environment_value(value.env)
+    if not secret:
         raise ConnectionsError.no_variable(value.env)
-    return found
+    return secret

@@ -12,7 +12,7 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
 from assets.pipeline import Pipeline
-from platform_defs.connection_values import ConnectionsError, Secret, Value, resolved
+from platform_defs.connection_values import ConnectionsError, Secret, Value, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.text import parse
@@ -108,7 +108,7 @@ class Connections(Strict):
         Raises:
             ConnectionsError: an environment variable is not set.
         """
-        return resolved(self.spark)
+        return resolve_secrets(self.spark)
 
 
 def read(text: str, file: str = "") -> Connections:
@@ -122,10 +122,10 @@ def read(text: str, file: str = "") -> Connections:
         ConnectionsError: the text is not YAML, or has other parts or values than the schema.
     """
     try:
-        found: Any = parse(text)
-        return Connections.model_validate({} if found is None else found)
+        document: Any = parse(text)
+        return Connections.model_validate({} if document is None else document)
     except ValidationError as error:
-        raise ConnectionsError.of(file, DeclaredError.of_values(error, found)) from None  # pydantic's own text quotes values
+        raise ConnectionsError.of(file, DeclaredError.of_values(error, document)) from None  # pydantic's own text quotes values
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConnectionsError.of(file, f"it is not one YAML document: {error}") from error
 

@@ -74,8 +74,8 @@ def prepare(home: str, *, openlineage: bool = False) -> Path:
 
 def _is_ours(text: str) -> bool:
     """Whether a version of Tidemark wrote the file, and nobody has changed it."""
-    found = _MARK.fullmatch(text)
-    return text == _EARLIER or (found is not None and found[1] == _hash(found[2]))
+    match = _MARK.fullmatch(text)
+    return text == _EARLIER or (match is not None and match[1] == _hash(match[2]))
 
 
 def _hash(text: str) -> str:

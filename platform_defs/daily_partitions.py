@@ -53,9 +53,9 @@ def first_day(values: Settings, pipeline: Pipeline, now: Callable[[], int] = wal
         pipeline: the pipeline.
         now: the wall clock, in epoch ms.
     """
-    given = values.first_day or pipeline.first_day
-    if given is not None:
-        return given
+    configured_day = values.first_day or pipeline.first_day
+    if configured_day is not None:
+        return configured_day
     today, last = now(), values.last_day or pipeline.last_day
     oldest = _oldest_event(values, pipeline, today)
     year = day_of(today if oldest is None else min(oldest, today)).year
@@ -67,7 +67,7 @@ def _oldest_event(values: Settings, pipeline: Pipeline, now: int) -> int | None:
     """The oldest event time in the lake in epoch ms; None if there is none, or if the lake cannot be read: runs report that error."""
     try:
         ledger = Ledger(lake_of(values), lambda: now)
-        found = [ledger.source(source.name).oldest for source in pipeline.sources]
+        oldest_by_source = [ledger.source(source.name).oldest for source in pipeline.sources]
     except (TidemarkError, OSError):
         return None
-    return min((t for t in found if t is not None), default=None)
+    return min((time for time in oldest_by_source if time is not None), default=None)

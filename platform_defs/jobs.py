@@ -8,7 +8,7 @@ from pydantic import Field
 from assets.days import day_start
 from assets.factories.event_log import EVENTS
 from assets.factories.kafka_topic import topic_key
-from assets.factories.partitions import range_of, range_tags, within
+from assets.factories.partitions import partitioned_range, range_of, range_tags
 from assets.factories.pool import SPARK
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
@@ -26,18 +26,20 @@ ADVANCE = "advance"
 """The name of the job that advances a pipeline's tables."""
 
 
-def _maintained(done: Maintained) -> str:
-    kept = retention_of(done.rows_removed, done.kept_from, done.held_back)
-    return "; ".join([f"{done.before} files, now {done.after}", f"{done.removed} deleted", *([] if kept is None else [kept])])
+def _outcome_text(outcome: Maintained) -> str:
+    retention = retention_of(outcome.rows_removed, outcome.kept_from, outcome.held_back)
+    return "; ".join(
+        [f"{outcome.before} files, now {outcome.after}", f"{outcome.removed} deleted", *([] if retention is None else [retention])]
+    )
 
 
 @dg.op(required_resource_keys={"engine"}, pool=SPARK)
 def maintain(context: dg.OpExecutionContext) -> None:
     """Remove what retention does not keep, compact and delete files, repeat the tables' progress in new commits, write checkpoints."""
-    done = context.resources.engine.maintain()
-    by_table = {m.table: m.failed or m.left or _maintained(m) for m in done}
+    outcomes = context.resources.engine.maintain()
+    by_table = {outcome.table: outcome.failed or outcome.left or _outcome_text(outcome) for outcome in outcomes}
     try:
-        MaintenanceError.check(done)
+        MaintenanceError.check(outcomes)
     except MaintenanceError as error:  # a failed op has no output to hang metadata on
         raise dg.Failure(str(error), metadata=by_table, allow_retries=False) from error
     context.add_output_metadata(by_table)
@@ -68,10 +70,10 @@ def export_table(context: dg.OpExecutionContext, config: ExportConfig) -> None:
     """Write a table to a separate Delta table: its present state, an earlier state, or with early results."""
     try:
         view = view_of(config.table, config.early, config.as_of, config.event_times_to)
-        done = context.resources.engine.views.export(view, config.folder)
+        metadata = context.resources.engine.views.export(view, config.folder)
     except (ViewError, OperatorError) as error:  # a wrong value stays wrong, however often it is tried
         raise dg.Failure(str(error), allow_retries=False) from error
-    context.add_output_metadata(done)
+    context.add_output_metadata(metadata)
 
 
 @dg.job(
@@ -99,7 +101,7 @@ def land_versions(context: dg.OpExecutionContext, config: LandChangesConfig) -> 
     if config.source not in engine.sources:
         raise dg.Failure(f"`source` is {config.source!r}; legal: {', '.join(engine.sources)}", allow_retries=False)
     landed = engine.ingestion.land_changes(config.table, config.source, first=config.from_version)
-    context.add_output_metadata({"versions": len(landed), "rows": sum(one.rows for one in landed)})
+    context.add_output_metadata({"versions": len(landed), "rows": sum(version.rows for version in landed)})
 
 
 @dg.job(
@@ -144,11 +146,14 @@ def advance_request(
             days after the last partition stay open until they are partitions.
         tags: further tags of the run.
     """
-    known = range_of(days) if days else None
-    wanted, upserted = engine.pending.all_days(day_start(known[0]) if known else None), engine.pending.upserted_tables()
-    if wanted and days:
-        wanted = within(days, *wanted)
-    if wanted:
-        return dg.RunRequest(run_key=run_key, tags={**range_tags(*wanted), **(tags or {})})
+    partition_range = range_of(days) if days else None
+    days_to_advance, upserted = (
+        engine.pending.all_days(day_start(partition_range[0]) if partition_range else None),
+        engine.pending.upserted_tables(),
+    )
+    if days_to_advance and days:
+        days_to_advance = partitioned_range(days, *days_to_advance)
+    if days_to_advance:
+        return dg.RunRequest(run_key=run_key, tags={**range_tags(*days_to_advance), **(tags or {})})
     selected = [*(dg.AssetKey(name) for name in upserted), *(topic_key(name) for name in upserted if name in engine.sinks)]
     return dg.RunRequest(run_key=run_key, tags=tags, asset_selection=selected) if upserted else None

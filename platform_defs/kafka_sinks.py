@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Value, registry_config, resolved
+from platform_defs.connection_values import Value, registry_config, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.operations.sink import Sink
@@ -23,8 +23,8 @@ class KafkaSinkError(TidemarkError, ValueError):
     @classmethod
     def no_table(cls, name: str, pipeline: Pipeline) -> "KafkaSinkError":
         """The pipeline has no table of the name."""
-        known = pipeline.tables_by_name
-        return cls(f"kafka.sinks: there is no table {name!r}; legal: {', '.join(known)}{did_you_mean(name, known)}")
+        tables = pipeline.tables_by_name
+        return cls(f"kafka.sinks: there is no table {name!r}; legal: {', '.join(tables)}{did_you_mean(name, tables)}")
 
     @classmethod
     def own_key(cls, name: str) -> "KafkaSinkError":
@@ -37,9 +37,9 @@ class KafkaSinkError(TidemarkError, ValueError):
         return cls(f"kafka.sinks: {' and '.join(tables)} have the topic {topic!r}; legal: a topic for each table")
 
     @classmethod
-    def bad_option(cls, table: str, why: object) -> "KafkaSinkError":
+    def bad_option(cls, table: str, reason: object) -> "KafkaSinkError":
         """An option of all sources and sinks is not legal for a sink."""
-        return cls(f"kafka.sinks.{table}: {why}; an option of `kafka.options` also applies to sinks, unless a sink has its own")
+        return cls(f"kafka.sinks.{table}: {reason}; an option of `kafka.options` also applies to sinks, unless a sink has its own")
 
     @classmethod
     def no_server(cls, name: str) -> "KafkaSinkError":
@@ -113,7 +113,7 @@ def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pip
         checked = checked_options({**shared, **sink.options})
     except ValueError as error:
         raise KafkaSinkError.bad_option(name, error) from error
-    options = resolved(checked)
+    options = resolve_secrets(checked)
     if "kafka.bootstrap.servers" not in options:
         raise KafkaSinkError.no_server(name)
     registry = None if sink.registry is None else Registry(config=registry_config(sink.registry))

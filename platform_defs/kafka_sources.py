@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from assets.contracts import BoundedOutOfOrderness
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Secret, Value, registry_config, resolved
+from platform_defs.connection_values import Secret, Value, registry_config, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
 from platform_defs.kafka_sinks import KafkaSink
@@ -41,13 +41,13 @@ class KafkaError(TidemarkError, ValueError):
     @classmethod
     def no_source(cls, name: str, pipeline: Pipeline) -> "KafkaError":
         """The pipeline has no source of the name."""
-        known = pipeline.sources_by_name
-        return cls(f"kafka.sources: there is no source {name!r}; legal: {', '.join(known)}{did_you_mean(name, known)}")
+        sources = pipeline.sources_by_name
+        return cls(f"kafka.sources: there is no source {name!r}; legal: {', '.join(sources)}{did_you_mean(name, sources)}")
 
     @classmethod
-    def no_schema(cls, file: str, why: Exception) -> "KafkaError":
+    def no_schema(cls, file: str, reason: Exception) -> "KafkaError":
         """The file of an Avro schema cannot be read."""
-        return cls(f"`schema_file` is {file!r}, which cannot be read: {why}; legal: a file with an Avro schema, which is JSON")
+        return cls(f"`schema_file` is {file!r}, which cannot be read: {reason}; legal: a file with an Avro schema, which is JSON")
 
     @classmethod
     def not_with_topics(cls, source: str, parameter: str, legal: str) -> "KafkaError":
@@ -62,12 +62,12 @@ class KafkaError(TidemarkError, ValueError):
 
 def checked_options(options: dict[str, Value]) -> dict[str, Value]:
     """Raise `ValueError` unless all options are known."""
-    known = {name.lower() for name in _OPTIONS}
+    lower_names = {name.lower() for name in _OPTIONS}
     for name in options:
         if name in _OF_SPARK:
             raise ValueError(f"{name!r} is set by Spark; legal: other options of Kafka's client")
         _check_value(name.lower(), options[name])
-        if not name.startswith("kafka.") and name.lower() not in known:
+        if not name.startswith("kafka.") and name.lower() not in lower_names:
             raise ValueError(f"{name!r} is no option; legal: {', '.join(_OPTIONS)}, kafka.*{did_you_mean(name, _OPTIONS)}")
     return options
 
@@ -85,11 +85,12 @@ def _check_value(name: str, value: Value) -> None:
 
 def _is_offsets(text: str) -> bool:
     try:
-        found = json.loads(text)
+        offsets_by_topic = json.loads(text)
     except ValueError:
         return False
-    return isinstance(found, dict) and all(
-        isinstance(of, dict) and all(isinstance(offset, int) and offset >= -2 for offset in of.values()) for of in found.values()
+    return isinstance(offsets_by_topic, dict) and all(
+        isinstance(offsets, dict) and all(isinstance(offset, int) and offset >= -2 for offset in offsets.values())
+        for offsets in offsets_by_topic.values()
     )
 
 
@@ -153,8 +154,8 @@ class KafkaSource(Strict):
 
     @model_validator(mode="after")
     def _check_topics(self) -> "KafkaSource":
-        given = {name.lower() for name in self.options} & {"subscribe", "subscribepattern"}
-        if len(given) != 1:
+        topic_options = {name.lower() for name in self.options} & {"subscribe", "subscribepattern"}
+        if len(topic_options) != 1:
             raise ValueError("legal: either subscribe (topics, separated by commas) or subscribePattern (a regular expression)")
         return self
 
@@ -194,5 +195,5 @@ class Kafka(Strict):
             if column not in columns:
                 raise KafkaError.no_column(name, column, columns)
         avro = source.avro.described() if source.avro else None
-        options = resolved({**self.options, **source.options})
+        options = resolve_secrets({**self.options, **source.options})
         return Topics(options=options, columns=source.columns, avro=avro, accepted=tuple(source.accepted))

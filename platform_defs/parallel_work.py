@@ -41,16 +41,16 @@ class ParallelWork:
     def do(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str, days: Days | None) -> Advanced:
         """Wait for a table's work, or do it if it has not begun. An interrupt first ends all work of the run, and is then raised."""
         try:
-            begun = self._claimed(context, engine, table)
-            return self._tables[table][1](engine, days) if begun is None else begun.result()
+            future = self._claim(context, engine, table)
+            return self._tables[table][1](engine, days) if future is None else future.result()
         except BaseException as error:
             if self._run is not None and not isinstance(error, Exception):
                 self._run.close(0)
             raise
 
-    def _claimed(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str) -> "Future[Advanced] | None":
+    def _claim(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str) -> "Future[Advanced] | None":
         """A table's work, if it has begun; the first call of a run begins it."""
-        selected = self._selected(context)
+        selected = self._selected_tables(context)
         if context.retry_number > 0 or len(selected) < 2:
             return None
         if self._run is None or self._run.id != context.run.run_id:
@@ -65,7 +65,7 @@ class ParallelWork:
             self._run.close()
             self._run = None
 
-    def _selected(self, context: dg.AssetExecutionContext) -> list[str]:
+    def _selected_tables(self, context: dg.AssetExecutionContext) -> list[str]:
         """The run's tables; none if its steps run in several processes, or are configured, for example to rebuild."""
         run, job = context.run, context.job_def
         ops: Any = run.run_config.get("ops", {})

@@ -75,12 +75,12 @@ def canonical_of_tables(value: str, base: Path | None = None) -> str:
     Raises:
         PathError: as `canonical`; also if the path has a character that Spark and deltalake read differently.
     """
-    found = canonical(value, base)
-    if set(found) & set(_NOT_IN_TABLES):
-        resolved = "" if found == value else f" (it is {shortened(found)!r})"
+    path = canonical(value, base)
+    if set(path) & set(_NOT_IN_TABLES):
+        resolved = "" if path == value else f" (it is {shortened(path)!r})"
         legal = f"a folder whose whole path{resolved} has none of {' '.join(_NOT_IN_TABLES)} in it"
         raise PathError.of(value, f"{legal}, which Spark and deltalake read differently; rename the folder, or name another one")
-    return found
+    return path
 
 
 def canonical_local(value: str, base: Path | None = None) -> str:
@@ -89,10 +89,10 @@ def canonical_local(value: str, base: Path | None = None) -> str:
     Raises:
         PathError: as `canonical`; also if the value is the URI of a store.
     """
-    found = canonical(value, base)
-    if not is_local(found):
+    path = canonical(value, base)
+    if not is_local(path):
         raise PathError.of(value, "a folder on this machine")
-    return found
+    return path
 
 
 def is_local(path: str) -> bool:
@@ -110,7 +110,7 @@ def is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
-def outside(path: str, folder: str) -> str:
+def require_outside(path: str, folder: str) -> str:
     """Check that a canonical path is outside a lake; returns the path.
 
     Args:
@@ -146,10 +146,10 @@ def _local(value: str, base: Path | None) -> str:
 
 def _path_of_file_uri(value: str) -> str:
     """The decoded absolute path of a `file:` URI."""
-    rest = value[len("file:") :]
-    path = rest
-    if rest.startswith("//"):
-        host, slash, below = rest[2:].partition("/")
+    after_scheme = value[len("file:") :]
+    path = after_scheme
+    if after_scheme.startswith("//"):
+        host, slash, below = after_scheme[2:].partition("/")
         if host.lower() not in ("", "localhost"):
             raise PathError.of(value, "file:///path; to use the files of another machine, mount its file system or use a store")
         path = slash + below
@@ -161,17 +161,17 @@ def _path_of_file_uri(value: str) -> str:
 
 def _remote(value: str) -> str:
     """The canonical URI of a folder in a store."""
-    found = _URI.fullmatch(value)
-    scheme = _REPLACED_SCHEMES.get(found[1].lower(), found[1].lower()) if found else ""
-    if found is None or scheme not in STORES:
+    match = _URI.fullmatch(value)
+    scheme = _REPLACED_SCHEMES.get(match[1].lower(), match[1].lower()) if match else ""
+    if match is None or scheme not in STORES:
         raise PathError.of(value, f"{_LEGAL}; a path whose name has a colon is written ./name")
-    _, host, path, query_or_fragment = found.groups()
+    _, host, path, query_or_fragment = match.groups()
     if "@" in host + path and not (
         scheme in _CONTAINER_BEFORE_HOST and host.count("@") == 1 and ":" not in host.partition("@")[0] and "@" not in path
     ):
         legal = "a URI without user name or password; put credentials into the store's own configuration"
         raise PathError.of(value, legal)
-    parts = [p for p in path.split("/") if p]
-    if query_or_fragment or {".", ".."} & {*parts} or not (host or (scheme in _HOST_IS_OPTIONAL and parts)):
+    names = [name for name in path.split("/") if name]
+    if query_or_fragment or {".", ".."} & {*names} or not (host or (scheme in _HOST_IS_OPTIONAL and names)):
         raise PathError.of(value, f"{scheme}://bucket/folder, without `..`, `?` and `#`")
-    return "/".join([f"{scheme}://{host}", *parts])
+    return "/".join([f"{scheme}://{host}", *names])

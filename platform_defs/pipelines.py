@@ -16,7 +16,7 @@ from platform_defs.safe_text import shortened
 from platform_defs.setting_values import SQL_ENDING, YAML_ENDINGS
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
-from platform_defs.user_code import located
+from platform_defs.user_code import locating_errors
 
 DEFAULT_NAME = "pipeline"
 _VARIABLE = "TIDEMARK_PIPELINE"
@@ -26,10 +26,10 @@ class PipelineError(TidemarkError, ValueError):
     """The configured pipeline cannot be loaded."""
 
     @classmethod
-    def of(cls, target: str, why: str) -> "PipelineError":
+    def of(cls, target: str, reason: str) -> "PipelineError":
         """What is wrong with the setting."""
         return cls(
-            f"{_VARIABLE} is {shortened(target)!r}: {shortened(why)}; legal: MODULE:NAME of an importable module, or a path FILE.yaml, "
+            f"{_VARIABLE} is {shortened(target)!r}: {shortened(reason)}; legal: MODULE:NAME of an importable module, or a path FILE.yaml, "
             f"FILE.sql, FILE.py or FILE.py:NAME, where NAME (by default {DEFAULT_NAME!r}) is a Pipeline, or a function without "
             "parameters that returns one"
         )
@@ -56,22 +56,22 @@ def load(target: str) -> Pipeline:
     """
     if target.endswith((*YAML_ENDINGS, SQL_ENDING)):
         return _read_declared(target, Path(target), read_sql if target.endswith(SQL_ENDING) else read)
-    where, _, name = target.rpartition(":") if not target.endswith(".py") and ":" in target else (target, "", "")
-    module = _import_file(target, Path(where)) if where.endswith(".py") else _import_module(target, where)
-    found: Any = getattr(module, name or DEFAULT_NAME, None)
-    if found is None:
-        raise PipelineError.of(target, f"{where} has no {name or DEFAULT_NAME!r}")
-    with located(_VARIABLE, target, Path(module.__file__) if module.__file__ else None):
-        made = found() if callable(found) else found
-    if not isinstance(made, Pipeline):
-        raise PipelineError.of(target, f"{name or DEFAULT_NAME!r} is a {type(made).__name__}, not a Pipeline")
-    return made
+    module_name, _, name = target.rpartition(":") if not target.endswith(".py") and ":" in target else (target, "", "")
+    module = _import_file(target, Path(module_name)) if module_name.endswith(".py") else _import_module(target, module_name)
+    attribute: Any = getattr(module, name or DEFAULT_NAME, None)
+    if attribute is None:
+        raise PipelineError.of(target, f"{module_name} has no {name or DEFAULT_NAME!r}")
+    with locating_errors(_VARIABLE, target, Path(module.__file__) if module.__file__ else None):
+        pipeline = attribute() if callable(attribute) else attribute
+    if not isinstance(pipeline, Pipeline):
+        raise PipelineError.of(target, f"{name or DEFAULT_NAME!r} is a {type(pipeline).__name__}, not a Pipeline")
+    return pipeline
 
 
 def _import_module(target: str, name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise PipelineError.of(target, f"{name!r} is not the name of a module")
-    with located(_VARIABLE, target, None):
+    with locating_errors(_VARIABLE, target, None):
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -80,13 +80,13 @@ def _import_module(target: str, name: str) -> ModuleType:
             raise PipelineError.of(target, f"there is no module {error.name!r}; is its folder on PYTHONPATH?") from error
 
 
-def _read_declared(target: str, file: Path, read: Callable[[str], Pipeline]) -> Pipeline:
+def _read_declared(target: str, file: Path, parse: Callable[[str], Pipeline]) -> Pipeline:
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError.of(target, f"{file} cannot be read: {error}") from error
     try:
-        return read(text)
+        return parse(text)
     except TidemarkError as error:
         raise DeclaredError(f"{file}: {error}") from error
 
@@ -103,6 +103,6 @@ def _import_file(target: str, file: Path) -> ModuleType:
         raise PipelineError.of(target, f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(file.stem, module)
-    with located(_VARIABLE, target, file):
+    with locating_errors(_VARIABLE, target, file):
         spec.loader.exec_module(module)
     return module

@@ -13,7 +13,7 @@ _LONGEST = 500
 
 def failed_steps(instance: DagsterInstance, run_id: str) -> str | None:
     """The failed steps of a run, each with the text of Tidemark's error, or the class of any other error. None if no step failed."""
-    found = list[str]()
+    failures = list[str]()
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         data = entry.get_dagster_event().step_failure_data
         names, error = list[str](), data.error
@@ -24,8 +24,8 @@ def failed_steps(instance: DagsterInstance, run_id: str) -> str | None:
                 break
             error = error.cause
         words = data.user_failure_data.description if data.user_failure_data else None
-        found.append(f"{entry.step_key}: {words or (names[-1] if names else 'failed')}")
-    return short_line("; ".join(found)) if found else None
+        failures.append(f"{entry.step_key}: {words or (names[-1] if names else 'failed')}")
+    return short_line("; ".join(failures)) if failures else None
 
 
 def short_line(text: str) -> str:

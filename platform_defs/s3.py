@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from platform_defs.connection_values import Value, resolved
+from platform_defs.connection_values import Value, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.paths import is_in_s3
 from platform_defs.settings import Settings, environment_value
@@ -51,9 +51,9 @@ class S3(Strict):
         Raises:
             ConnectionsError: an environment variable is not set.
         """
-        found = self._values
-        options = {f"spark.hadoop.fs.s3a.{of_spark}": found[field] for field, (of_spark, _) in _NAMES.items() if field in found}
-        options["spark.hadoop.fs.s3a.path.style.access"] = str(self._has_path_style(found)).lower()
+        values = self._values
+        options = {f"spark.hadoop.fs.s3a.{of_spark}": values[field] for field, (of_spark, _) in _NAMES.items() if field in values}
+        options["spark.hadoop.fs.s3a.path.style.access"] = str(self._has_path_style(values)).lower()
         return options | {"spark.delta.logStore.s3a.impl": CLASS}
 
     @property
@@ -63,21 +63,21 @@ class S3(Strict):
         Raises:
             ConnectionsError: an environment variable is not set.
         """
-        found = self._values
-        options = {of_deltalake: found[field] for field, (_, of_deltalake) in _NAMES.items() if field in found}
-        options["aws_virtual_hosted_style_request"] = str(not self._has_path_style(found)).lower()
-        if found.get("endpoint", "").startswith("http://"):
+        values = self._values
+        options = {of_deltalake: values[field] for field, (_, of_deltalake) in _NAMES.items() if field in values}
+        options["aws_virtual_hosted_style_request"] = str(not self._has_path_style(values)).lower()
+        if values.get("endpoint", "").startswith("http://"):
             options["allow_http"] = "true"
-        return _RETRIES | options | resolved(self.options)
+        return _RETRIES | options | resolve_secrets(self.options)
 
     @property
     def _values(self) -> dict[str, str]:
-        given = {field: value for field in _NAMES if (value := getattr(self, field))}
+        configured = {field: value for field in _NAMES if (value := getattr(self, field))}
         usual = {field: value for field, names in (("endpoint", _ENDPOINTS), ("region", _REGIONS)) if (value := _first(names))}
-        return usual | resolved(given)
+        return usual | resolve_secrets(configured)
 
-    def _has_path_style(self, found: dict[str, str]) -> bool:
-        return "endpoint" in found if self.path_style is None else self.path_style
+    def _has_path_style(self, values: dict[str, str]) -> bool:
+        return "endpoint" in values if self.path_style is None else self.path_style
 
 
 def _first(variables: Sequence[str]) -> str | None:
@@ -85,12 +85,12 @@ def _first(variables: Sequence[str]) -> str | None:
     return next((value for name in variables if (value := environment_value(name))), None)
 
 
-def store_of(values: Settings, given: S3 | None) -> S3 | None:
+def store_of(values: Settings, configured: S3 | None) -> S3 | None:
     """The S3 store that a deployment needs; None if it needs none.
 
     Args:
         values: the settings: a lake or a root of landing folders in S3 needs a store.
-        given: the store in the connections, if any; it is used even if no folder of the settings is in S3.
+        configured: the store in the connections, if any; it is used even if no folder of the settings is in S3.
     """
-    used = any(is_in_s3(root) for root in (values.lake, values.landing_root))
-    return S3() if given is None and used else given
+    is_needed = any(is_in_s3(root) for root in (values.lake, values.landing_root))
+    return S3() if configured is None and is_needed else configured

@@ -58,17 +58,17 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _hide_user_part(found: re.Match[str]) -> str:
-    scheme, user = found[1], found[2]
+def _hide_user_part(match: re.Match[str]) -> str:
+    scheme, user = match[1], match[2]
     is_container = scheme.lower() in _CONTAINER_SCHEMES and ":" not in user and "/" not in user
-    return found[0] if is_container else f"{scheme}://{HIDDEN}@"
+    return match[0] if is_container else f"{scheme}://{HIDDEN}@"
 
 
 def _secrets(url: str | None) -> Iterable[str]:
     """The user name and password of a URL, encoded and decoded, longest first."""
-    found = _USER_PART.match(url or "")
-    if found is None:
+    match = _USER_PART.match(url or "")
+    if match is None:
         return []
-    user, _, password = found[2].partition(":")
-    parts = {found[2], password or user}
-    return sorted({p for part in parts for p in (part, unquote(part)) if len(p) > 2}, key=len, reverse=True)
+    user, _, password = match[2].partition(":")
+    secrets = {match[2], password or user}
+    return sorted({form for secret in secrets for form in (secret, unquote(secret)) if len(form) > 2}, key=len, reverse=True)

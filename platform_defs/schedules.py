@@ -4,7 +4,7 @@ import dagster as dg
 
 from platform_defs.engine import Engine
 from platform_defs.jobs import advance_request, later_days, maintenance_job, partition_days
-from platform_defs.stream_runs import ingesting
+from platform_defs.stream_runs import reason_not_to_ingest
 
 
 @dg.schedule(
@@ -15,7 +15,7 @@ from platform_defs.stream_runs import ingesting
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """Requests an advance every night at 02:30 UTC. It skips if a stream advances the tables, or a user must act first; see `ingesting`."""
-    if busy := ingesting(context.instance, engine):
+    if busy := reason_not_to_ingest(context.instance, engine):
         return dg.SkipReason(busy)
     days = partition_days(_repository(context))
     request = advance_request(engine, days=days)

@@ -12,7 +12,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
 from platform_defs.jobs import advance_request, later_days, partition_days
-from platform_defs.stream_runs import ingesting
+from platform_defs.stream_runs import reason_not_to_ingest
 from platform_defs.tries import Tries, tries
 from platform_defs.waiting_input import waiting_input
 
@@ -24,13 +24,13 @@ from platform_defs.waiting_input import waiting_input
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
     """Requests one run for each set of new files, new records of topics, and idle sources. New means that the ledger does not list it."""
-    found = waiting_input(engine)
-    if found.subject is None:
-        return dg.SkipReason(found.reason)
-    if busy := ingesting(context.instance, engine):
+    waiting = waiting_input(engine)
+    if waiting.subject is None:
+        return dg.SkipReason(waiting.reason)
+    if busy := reason_not_to_ingest(context.instance, engine):
         return dg.SkipReason(busy)
-    before = _tries(context, engine, "ingest", found.subject)
-    return dg.SkipReason(before.wait) if before.wait else dg.RunRequest(run_key=before.key, tags=before.tags)
+    earlier_runs = _tries(context, engine, "ingest", waiting.subject)
+    return dg.SkipReason(earlier_runs.wait) if earlier_runs.wait else dg.RunRequest(run_key=earlier_runs.key, tags=earlier_runs.tags)
 
 
 @dg.sensor(job_name="advance", minimum_interval_seconds=30, description="Requests an advance when the ledger has new batches.")
@@ -43,17 +43,17 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     cursor = f"{lake_identity(engine)}:{head}:{configured}"
     if not head or context.cursor == cursor:
         return dg.SkipReason(f"the ledger has no batch after {head}")
-    if busy := ingesting(context.instance, engine) or engine.pending.busy():
+    if busy := reason_not_to_ingest(context.instance, engine) or engine.pending.busy():
         return dg.SkipReason(busy)
-    before = _tries(context, engine, "advance", f"advance:{head}:{configured}")
+    earlier_runs = _tries(context, engine, "advance", f"advance:{head}:{configured}")
     days = partition_days(context.repository_def)
-    if not before.succeeded:
-        if before.wait:
-            return dg.SkipReason(before.wait)
-        if request := advance_request(engine, before.key, days, before.tags):
+    if not earlier_runs.succeeded:
+        if earlier_runs.wait:
+            return dg.SkipReason(earlier_runs.wait)
+        if request := advance_request(engine, earlier_runs.key, days, earlier_runs.tags):
             return dg.SensorResult(run_requests=[request])
-    if why := later_days(engine, days):
-        return dg.SkipReason(why)  # the cursor stays, since the partitions may change without a new batch
+    if reason := later_days(engine, days):
+        return dg.SkipReason(reason)  # the cursor stays, since the partitions may change without a new batch
     return dg.SensorResult(skip_reason=f"all tables are advanced up to batch {head}", cursor=cursor)
 
 

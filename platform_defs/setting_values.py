@@ -83,8 +83,8 @@ def _checked_host(value: str) -> str:
 
 
 def _checked_memory(value: str) -> str:
-    found = _MEMORY.fullmatch(value)
-    if found is None or not 512 <= int(found[1]) * _MIB[found[2].lower()] <= 1024 * 1024:
+    match = _MEMORY.fullmatch(value)
+    if match is None or not 512 <= int(match[1]) * _MIB[match[2].lower()] <= 1024 * 1024:
         raise ValueError("legal: a number and its unit, such as 3g or 800m, from 512m to 1t")
     return value
 
@@ -98,12 +98,12 @@ def _checked_master(value: str) -> str:
 def _checked_mirror(value: str) -> str:
     legal = "legal: http://host/path or https://host/path, without `?` and `#`; a user and a password may precede the host"
     try:
-        parts = urlsplit(value)
-        host = parts.hostname if parts.port != 0 else None
+        url = urlsplit(value)
+        host = url.hostname if url.port != 0 else None
     except ValueError:  # a bad port or IPv6 address; its own text would quote the value
         raise ValueError(legal) from None
-    odd = set(value) & set("?#\\<>\"'") or "@" in parts.path or not value.isprintable() or " " in value
-    if parts.scheme not in ("http", "https") or not host or odd:
+    illegal = set(value) & set("?#\\<>\"'") or "@" in url.path or not value.isprintable() or " " in value
+    if url.scheme not in ("http", "https") or not host or illegal:
         raise ValueError(legal)
     return value
 
@@ -120,17 +120,17 @@ def _lake_folder(value: str) -> str:
     return _without_patterns(_canonical(value, canonical_of_tables))
 
 
-def _without_patterns(found: str) -> str:
-    if found == "/" or set(found) & set("*?[]{}\\"):
+def _without_patterns(folder: str) -> str:
+    if folder == "/" or set(folder) & set("*?[]{}\\"):
         raise ValueError("legal: a folder below the root, without * ? [ ] { } and \\, which Spark takes as patterns")
-    return found
+    return folder
 
 
 def _jar_folder(value: str) -> str:
-    found = _canonical(value, canonical_local)
-    if set(found) & set("*?[]{}\\,"):
+    folder = _canonical(value, canonical_local)
+    if set(folder) & set("*?[]{}\\,"):
         raise ValueError("legal: a folder on this machine, without * ? [ ] { } , and \\, which Spark takes as patterns")
-    return found
+    return folder
 
 
 def _yaml_file(value: str) -> str:
@@ -143,9 +143,9 @@ def _pipeline_name(value: str) -> str:
     """`MODULE:NAME`, or a file's canonical path; that of a Python file with an optional `:NAME`."""
     if value.endswith((*YAML_ENDINGS, SQL_ENDING)):
         return _canonical(value, canonical_local)
-    found = _PIPELINE_FILE.fullmatch(value)
-    if found is not None:
-        return f"{_canonical(found[1], canonical_local)}{found[2] or ''}"
+    match = _PIPELINE_FILE.fullmatch(value)
+    if match is not None:
+        return f"{_canonical(match[1], canonical_local)}{match[2] or ''}"
     if not _PIPELINE_MODULE.fullmatch(value):
         paths = "a path FILE.py, FILE.py:NAME, FILE.yaml or FILE.sql"
         raise ValueError(f"legal: MODULE:NAME of an importable module, such as rides.pipeline:pipeline, or {paths}")

@@ -196,11 +196,11 @@ class Settings(ShopSettings):
     @model_validator(mode="after")
     def _check_folders(self) -> Self:
         """Raise unless the input files are outside the lake or in its folder `landing`, and contain no other folder of the settings."""
-        own = f"{self.lake.rstrip('/')}/landing"
-        if is_within(self.landing_root, self.lake) and not is_within(self.landing_root, own):
+        default_landing = f"{self.lake.rstrip('/')}/landing"
+        if is_within(self.landing_root, self.lake) and not is_within(self.landing_root, default_landing):
             raise ValueError(
-                f"{PREFIX}LANDING is {self.landing_root!r}: legal: a folder outside the lake {self.lake!r}, or {own!r} or below it; "
-                "files elsewhere in the lake would be in a table's folder"
+                f"{PREFIX}LANDING is {self.landing_root!r}: legal: a folder outside the lake {self.lake!r}, or {default_landing!r} or "
+                "below it; files elsewhere in the lake would be in a table's folder"
             )
         for field in ("lake", "dagster_home", "jars"):
             if is_within(getattr(self, field), self.landing_root):
@@ -254,10 +254,10 @@ def is_set(field: str) -> bool:
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
     """The variables `TIDEMARK_...` that are not settings, each with the setting of the most similar name; None if no name is similar."""
     legal = [field.upper() for field in Settings.model_fields]
-    given = sorted(name for name in environment if name.upper().startswith(PREFIX))
-    unknown = {name: name.upper().removeprefix(PREFIX) for name in given if name.upper().removeprefix(PREFIX) not in legal}
+    variables = sorted(name for name in environment if name.upper().startswith(PREFIX))
+    unknown = {name: name.upper().removeprefix(PREFIX) for name in variables if name.upper().removeprefix(PREFIX) not in legal}
     nearest = {name: difflib.get_close_matches(field, legal, n=1) for name, field in unknown.items()}
-    return {name: f"{PREFIX}{found[0]}" if found else None for name, found in nearest.items()}
+    return {name: f"{PREFIX}{similar[0]}" if similar else None for name, similar in nearest.items()}
 
 
 def _refuse_empty(environment: Mapping[str, str]) -> None:
@@ -268,19 +268,19 @@ def _refuse_empty(environment: Mapping[str, str]) -> None:
             raise SettingsError(f"{name.upper()} is {value!r}: legal: a value, or leave the variable unset for the default")
 
 
-def _message(where: tuple[int | str, ...], value: Any, message: str) -> str:
+def _message(location: tuple[int | str, ...], value: Any, message: str) -> str:
     """The error for an illegal value. Pydantic gives a field's alias if it has one, and no name for an error of several fields."""
     message = message.removeprefix("Value error, ").removeprefix(f"`value` is {value!r}; ")
-    if not where:
+    if not location:
         return message
-    field = str(where[0])
-    shown = HIDDEN if field in _SECRET else _shown(value)
+    field = str(location[0])
+    shown = HIDDEN if field in _SECRET else _shown_value(value)
     if isinstance(value, str) and shown != value:
         message = message.replace(value, shown)
     return f"{f'{PREFIX}{field.upper()}' if field in Settings.model_fields else field} is {shown!r}: {message}"
 
 
-def _shown(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     """A value without possible credentials: everything before the last `@` is hidden, except the scheme."""
     text = str(value)
     before, at, after = text.rpartition("@")

@@ -56,7 +56,7 @@ def run_lock(engine: Engine) -> AbstractContextManager[None]:
     return engine.lake.writer(_lock(engine))
 
 
-def running(engine: Engine) -> str | None:
+def running_process(engine: Engine) -> str | None:
     """The process that executes a run of the job; None if there is none."""
     return engine.lake.busy(_lock(engine))
 
@@ -65,7 +65,7 @@ def _lock(engine: Engine) -> str:
     return f"{JOB}-{stream_of(engine)}"
 
 
-def ingesting(instance: dg.DagsterInstance, engine: Engine) -> str | None:
+def reason_not_to_ingest(instance: dg.DagsterInstance, engine: Engine) -> str | None:
     """Why other runs must neither ingest nor advance tables now; None if they may.
 
     There are three reasons: a process ingests; a run of the job `stream`, which ingests and advances, is starting; or the sensor
@@ -77,12 +77,12 @@ def ingesting(instance: dg.DagsterInstance, engine: Engine) -> str | None:
     for record in newest:
         if is_starting(record, engine.clock() / 1000):
             return f"run {record.dagster_run.run_id} of the job {JOB} is starting"
-    if _is_supervised(instance, newest) and (why := kept_off(engine, newest)):
-        return f"{why}. To go on without a stream, turn off the sensor {SUPERVISOR}"
+    if _is_supervised(instance, newest) and (reason := reason_not_to_stream(engine, newest)):
+        return f"{reason}. To go on without a stream, turn off the sensor {SUPERVISOR}"
     return None
 
 
-def kept_off(engine: Engine, newest: Sequence[RunRecord]) -> str | None:
+def reason_not_to_stream(engine: Engine, newest: Sequence[RunRecord]) -> str | None:
     """Why the sensor `stream_supervisor` starts no stream until a user acts; None if it may start one.
 
     Args:
@@ -91,11 +91,11 @@ def kept_off(engine: Engine, newest: Sequence[RunRecord]) -> str | None:
     """
     if newest and newest[0].dagster_run.status == dg.DagsterRunStatus.CANCELED:
         return f"run {newest[0].dagster_run.run_id} was cancelled; launch the job {JOB} to go on, and {SUPERVISOR} supervises it"
-    found = [name for name in engine.assets if (account := engine.accounts.recorded(name)) is not None and not account.holds]
-    if not found:
+    violating = [name for name in engine.assets if (account := engine.accounts.recorded(name)) is not None and not account.holds]
+    if not violating:
         return None
     return (
-        f"the recorded account of {', '.join(found)} violates the conservation law. `tidemark status --recount` shows it, "
+        f"the recorded account of {', '.join(violating)} violates the conservation law. `tidemark status --recount` shows it, "
         "`tidemark backfill --rebuild` repairs the days; the stream starts when the recorded account holds"
     )
 
@@ -112,8 +112,8 @@ def _is_supervised(instance: dg.DagsterInstance, newest: Sequence[RunRecord]) ->
 
 def reason_of_end(instance: dg.DagsterInstance, run_id: str) -> str:
     """Why a run has ended, in one line. For an error that is not Tidemark's, only its class: the text may quote rows."""
-    if failed := failed_steps(instance, run_id):
-        return failed
+    if failures := failed_steps(instance, run_id):
+        return failures
     kinds = {DagsterEventType.ENGINE_EVENT, DagsterEventType.RUN_FAILURE}
     events = [entry.dagster_event.message or "" for entry in instance.all_logs(run_id, of_type=kinds) if entry.dagster_event is not None]
     killed = [message for message in events if message.startswith(_KILLED)]

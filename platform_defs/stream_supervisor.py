@@ -8,9 +8,20 @@ from dagster import RunRecord
 from platform_defs.engine import Engine
 from platform_defs.sensors import lake_identity
 from platform_defs.settings import Settings
-from platform_defs.stream_runs import HEALTHY_S, JOB, SUPERVISOR, TAG, is_starting, kept_off, newest_runs, reason_of_end, running, stream_of
+from platform_defs.stream_runs import (
+    HEALTHY_S,
+    JOB,
+    SUPERVISOR,
+    TAG,
+    is_starting,
+    newest_runs,
+    reason_not_to_stream,
+    reason_of_end,
+    running_process,
+    stream_of,
+)
 from platform_defs.stream_trigger import StreamTrigger
-from platform_defs.tries import Tries, asked_for
+from platform_defs.tries import Tries, hash_of_work
 from platform_defs.waiting_input import waiting_input
 
 _LEFT = "its process has ended without a record, and its stream holds no lock"
@@ -44,17 +55,17 @@ def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.R
     records = [*newest_runs(instance, engine)]
     newest = records[0] if records else None
     if newest is not None and not newest.dagster_run.is_finished:
-        if is_starting(newest, now_s) or running(engine):
+        if is_starting(newest, now_s) or running_process(engine):
             return dg.SkipReason(f"run {newest.dagster_run.run_id} has not ended yet")
         instance.report_run_failed(newest.dagster_run, _LEFT)  # otherwise Dagster would show two running runs
         records = [*newest_runs(instance, engine)]
-    if off := kept_off(engine, records):
-        return dg.SkipReason(off)
-    before = Tries(lake_identity(engine), asked_for(lake_identity(engine), subject), _since_healthy(records), now_s)
-    if before.wait:
-        ended = "" if before.is_success(records[0]) else f". It ended with: {reason_of_end(instance, records[0].dagster_run.run_id)}"
-        return dg.SkipReason(f"{before.wait}{ended}")
-    return dg.RunRequest(run_key=before.key, tags={**before.tags, TAG: stream_of(engine)})
+    if reason := reason_not_to_stream(engine, records):
+        return dg.SkipReason(reason)
+    tries = Tries(lake_identity(engine), hash_of_work(lake_identity(engine), subject), _since_healthy(records), now_s)
+    if tries.wait:
+        outcome = "" if tries.is_success(records[0]) else f". It ended with: {reason_of_end(instance, records[0].dagster_run.run_id)}"
+        return dg.SkipReason(f"{tries.wait}{outcome}")
+    return dg.RunRequest(run_key=tries.key, tags={**tries.tags, TAG: stream_of(engine)})
 
 
 def _subject_of_input(engine: Engine) -> str | None:
@@ -62,8 +73,8 @@ def _subject_of_input(engine: Engine) -> str | None:
 
     If the input has changed since the last run, the next run is requested at once; otherwise after 15 minutes, as for such topics.
     """
-    found = waiting_input(engine)
-    return found.subject or (None if found.is_known else JOB)
+    waiting = waiting_input(engine)
+    return waiting.subject or (None if waiting.is_known else JOB)
 
 
 def _since_healthy(records: list[RunRecord]) -> list[RunRecord]:

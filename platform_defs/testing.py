@@ -66,8 +66,8 @@ class Sandbox:
             columns: the columns; by default all.
         """
         frame = self.engine.views.table(table)
-        found = frame.select(*columns).collect() if columns else frame.collect()
-        rows = [tuple(_plain(value) for value in row) for row in found]
+        records = frame.select(*columns).collect() if columns else frame.collect()
+        rows = [tuple(_plain(value) for value in row) for row in records]
         try:
             return sorted(rows, key=lambda row: [(value is None, value) for value in row])
         except TypeError:  # maps, for example, have no order

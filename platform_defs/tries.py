@@ -29,7 +29,7 @@ class Tries:
 
     Args:
         lake: the lake's identity.
-        work: a hash of the work to be done now (see `asked_for`).
+        work: a hash of the work to be done now (see `hash_of_work`).
         records: the newest runs, newest first.
         now_s: the present time, in epoch s.
     """
@@ -98,10 +98,10 @@ def tries(instance: dg.DagsterInstance, job: str, lake: str, subject: str, now_s
         now_s: the present time, in epoch s.
     """
     newest = instance.get_run_records(dg.RunsFilter(job_name=job, tags={LAKE: lake}), limit=_MOST_RUNS)
-    return Tries(lake, asked_for(lake, subject), newest, now_s)
+    return Tries(lake, hash_of_work(lake, subject), newest, now_s)
 
 
-def asked_for(lake: str, subject: str) -> str:
+def hash_of_work(lake: str, subject: str) -> str:
     """A hash of the work to be done on a lake: equal for the same lake and subject."""
     return hashlib.sha256(f"{lake}:{subject}".encode()).hexdigest()[:16]
 

@@ -29,14 +29,14 @@ class UserCodeError(TidemarkError):
         lines, text = _lines(error), str(error)
         if isinstance(error, SyntaxError) and error.filename and (not lines or _is_same(Path(error.filename), file)):
             lines, text = [(Path(error.filename), error.lineno or 1)], error.msg
-        file = file or next((of for of, _ in lines), None)
-        line = next((f", line {line}" for of, line in reversed(lines) if _is_same(of, file)), "")
-        where = f"{file}{line}: " if file else ""
-        return cls(f"{variable} is {shortened(target)!r}: {where}{type(error).__name__}: {shortened(' '.join(text.split()))}")
+        file = file or next((path for path, _ in lines), None)
+        line = next((f", line {line}" for path, line in reversed(lines) if _is_same(path, file)), "")
+        location = f"{file}{line}: " if file else ""
+        return cls(f"{variable} is {shortened(target)!r}: {location}{type(error).__name__}: {shortened(' '.join(text.split()))}")
 
 
 @contextmanager
-def located(variable: str, target: str, file: Path | None) -> Iterator[None]:
+def locating_errors(variable: str, target: str, file: Path | None) -> Iterator[None]:
     """Raise an error of the user's code as a `UserCodeError`, with the error as its cause; see `UserCodeError.of` for the arguments.
 
     Errors of Tidemark stay as they are, since they name a parameter; a note adds the line of the user's file. Errors of Spark stay as
@@ -46,9 +46,9 @@ def located(variable: str, target: str, file: Path | None) -> Iterator[None]:
         yield
     except TidemarkError as error:
         lines = _lines(error)
-        users = file or next((of for of, _ in lines), None)
-        for line in [line for of, line in lines if _is_same(of, users)][-1:]:
-            error.add_note(f"{users}, line {line}")
+        users_file = file or next((path for path, _ in lines), None)
+        for line in [line for path, line in lines if _is_same(path, users_file)][-1:]:
+            error.add_note(f"{users_file}, line {line}")
         raise
     except (PySparkException, Py4JJavaError):
         raise

@@ -36,15 +36,15 @@ def waiting_input(engine: Engine) -> WaitingInput:
     The input of a source that is ahead of its alignment group does not count: an ingest would not read it now.
     """
     ahead = engine.ingestion.ahead
-    fresh = [file for source in sorted(engine.folders) if source not in ahead for file in engine.ingestion.new_files(source)]
+    new_files = [file for source in sorted(engine.folders) if source not in ahead for file in engine.ingestion.new_files(source)]
     idle, records = engine.pending.idle(), engine.ingestion.new_records()
     unlisted = (
-        *(f"{path} cannot be listed: {why}" for path, why in engine.ingestion.unlisted.items()),
-        *(f"{path} cannot be checked: {why}" for path, why in records.unlisted.items()),
+        *(f"{path} cannot be listed: {reason}" for path, reason in engine.ingestion.unlisted.items()),
+        *(f"{path} cannot be checked: {reason}" for path, reason in records.unlisted.items()),
     )
-    if not fresh and not idle and not records.ends:
-        waits = tuple(f"{name} waits for {of.source} of its alignment group" for name, of in sorted(ahead.items()))
+    if not new_files and not idle and not records.ends:
+        waits = tuple(f"{name} waits for {lead.source} of its alignment group" for name, lead in sorted(ahead.items()))
         return WaitingInput(None, unlisted, not records.unlisted, waits)
-    newest = max((file.offset for file in fresh), default="")
+    newest = max((file.offset for file in new_files), default="")
     ends = ",".join(f"{path}:{end}" for path, end in sorted(records.ends.items()))
-    return WaitingInput(f"{engine.ledger.head}:{len(fresh)}:{newest}:{','.join(idle)}:{ends}", unlisted, not records.unlisted)
+    return WaitingInput(f"{engine.ledger.head}:{len(new_files)}:{newest}:{','.join(idle)}:{ends}", unlisted, not records.unlisted)

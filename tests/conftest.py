@@ -20,7 +20,7 @@ from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.small_queries import small_session
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.setup.broker import running
+from platform_defs.setup.broker import running_broker
 from tests.support.clock import Clock
 from tests.support.kafka import Kafka
 from tests.support.shared_jvm import session_of_the_tests, shared_jvm
@@ -136,7 +136,7 @@ def _set(session: SparkSession, values: Mapping[str, str | None]) -> None:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """A client of a broker that runs; a test that kills a broker makes one of its own with `running`."""
-    with running(tmp_path_factory.mktemp("kafka")) as broker:
+    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield Kafka(broker)
 
 

@@ -17,7 +17,7 @@ from assets.factories.lineage import column_metadata
 from assets.factories.metadata import moment
 from assets.factories.partitions import Days, days_of, range_of
 from assets.factories.pool import SPARK
-from assets.factories.sentences import count, day_range, listed, sides_and_days
+from assets.factories.sentences import count, day_range, list_text, sides_and_days
 from assets.factories.work import Advanced, Worker
 from assets.ports import TERMS, AccountPort, EnginePort, MatchesPort
 from operators.accounting import TracesInputs
@@ -177,9 +177,9 @@ def progress_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
     if state.get("waits_for"):
         metadata["waits_for"] = f"an advance of {', '.join(state['waits_for'])}"
     if state.get("held_back_by"):
-        behind = state["held_back_ms"]
+        held_back_ms = state["held_back_ms"]
         metadata["held_back_by"] = state["held_back_by"]
-        metadata |= {} if behind is None else {"held_back_seconds": behind / 1000}
+        metadata |= {} if held_back_ms is None else {"held_back_seconds": held_back_ms / 1000}
     return metadata
 
 
@@ -219,9 +219,9 @@ def _law_sentence(violations: Sequence[AccountPort], differences: Mapping[tuple[
         f"{source}, batch {seq} ({count(in_ledger, 'row')} in the ledger, {count(in_log, 'row')} in the log)"
         for (source, seq), (in_ledger, in_log) in differences.items()
     ]
-    parts = [f"the account does not add up: {sides_and_days(violations)}"] if violations else []
-    parts += [f"ledger and log differ: {listed(batches)}"] if batches else []
-    return "; ".join(parts) or "every row is accounted for"
+    sentences = [f"the account does not add up: {sides_and_days(violations)}"] if violations else []
+    sentences += [f"ledger and log differ: {list_text(batches)}"] if batches else []
+    return "; ".join(sentences) or "every row is accounted for"
 
 
 def _event_times_check(times: tuple[int, int] | None, days: dg.DailyPartitionsDefinition) -> dg.AssetCheckResult:
@@ -251,38 +251,39 @@ def _days_finalized_check(context: dg.AssetExecutionContext, is_final: Mapping[d
 
     Without it, a day that is not finalized would look complete: Dagster shows every day of a run as materialised.
     """
-    shown: dict[str, dg.MetadataValue] = {"finalized_up_to": moment(closed_to)}
-    remaining = [day for day, passed in is_final.items() if not passed]
+    metadata: dict[str, dg.MetadataValue] = {"finalized_up_to": moment(closed_to)}
+    open_days = [day for day, is_finalized in is_final.items() if not is_finalized]
     result = dg.AssetCheckResult(
         check_name=FINALIZED,
-        passed=not remaining,
+        passed=not open_days,
         severity=dg.AssetCheckSeverity.WARN,
-        description=_not_finalized(remaining) if remaining else "all days are finalized",
-        metadata=shown,
+        description=_not_finalized(open_days) if open_days else "all days are finalized",
+        metadata=metadata,
     )
-    log_days(context, result, {str(day): (passed, dict(shown)) for day, passed in is_final.items()})
+    log_days(context, result, {str(day): (is_finalized, dict(metadata)) for day, is_finalized in is_final.items()})
     return result
 
 
-def _not_finalized(remaining: Sequence[date]) -> str:
-    return f"{day_range(remaining)} {'is' if len(remaining) == 1 else 'are'} not finalized"
+def _not_finalized(open_days: Sequence[date]) -> str:
+    return f"{day_range(open_days)} {'is' if len(open_days) == 1 else 'are'} not finalized"
 
 
 def _completeness_check(context: dg.AssetExecutionContext, matches: Sequence[MatchesPort], required: Completeness) -> dg.AssetCheckResult:
     """The check of a join's completeness, also logged for each day of the run, and for each other day that fails."""
-    result, failed = completeness_result(matches, required), {match.day for match in poor_days(matches, required)}
+    result, poor = completeness_result(matches, required), {match.day for match in poor_days(matches, required)}
     first, last = days_of(context)
-    days = sorted({match.day for match in matches if first <= match.day <= last or match.day in failed})
-    log_days(context, result, {str(d): (d not in failed, rows_of_day([match for match in matches if match.day == d])) for d in days})
+    days = sorted({match.day for match in matches if first <= match.day <= last or match.day in poor})
+    log_days(context, result, {str(day): (day not in poor, rows_of_day([match for match in matches if match.day == day])) for day in days})
     return result
 
 
-def _log_law(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, accounts: Sequence[AccountPort], failed: set[date]) -> None:
+def _log_law(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, accounts: Sequence[AccountPort], violated: set[date]) -> None:
     """Log the result of the law for each day of the run, and for each earlier day that failed: a run accounts for earlier days too."""
     first, last = days_of(context)
-    days = sorted({a.day for a in accounts if first <= a.day <= last or a.day in failed})
+    days = sorted({a.day for a in accounts if first <= a.day <= last or a.day in violated})
     by_day = {
-        str(day): (day not in failed, {"rows": dg.MetadataValue.json([_account_row(a) for a in accounts if a.day == day])}) for day in days
+        str(day): (day not in violated, {"rows": dg.MetadataValue.json([_account_row(a) for a in accounts if a.day == day])})
+        for day in days
     }
     log_days(context, result, by_day)
 

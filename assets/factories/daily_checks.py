@@ -26,8 +26,8 @@ def log_days(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, day
     assert result.check_name is not None, "a step has several checks"
     if not result.passed and all(passed for passed, _ in days.values()):
         return
-    shown = [(passed, day, metadata) for day, (passed, metadata) in days.items() if len(days) <= _MOST_DAYS or not passed]
-    for passed, day, metadata in sorted(shown, key=lambda one: (not one[0], one[1]))[-_MOST_DAYS:]:
+    logged = [(passed, day, metadata) for day, (passed, metadata) in days.items() if len(days) <= _MOST_DAYS or not passed]
+    for passed, day, metadata in sorted(logged, key=lambda result_of_day: (not result_of_day[0], result_of_day[1]))[-_MOST_DAYS:]:
         words = result.description if result.passed or not passed else None
         evaluation = AssetCheckEvaluation(
             context.asset_key, result.check_name, passed, metadata, severity=result.severity, description=words, partition=day

@@ -29,19 +29,19 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
 
     @dg.multi_asset(name="event_logs", specs=[_spec(c) for c in contracts], can_subset=False, pool=SPARK)
     def logs(context: dg.AssetExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.MaterializeResult]:
-        failed: Exception | None = None
+        ingest_error: Exception | None = None
         try:
             batches = engine.ingest()
         except Exception as error:  # if some files cannot be read, the error has the batches of the others
-            batches, failed = getattr(error, "entries", None), error
+            batches, ingest_error = getattr(error, "entries", None), error
             if not batches:
                 raise
         context.log.info(f"{len(batches)} ledger batches")
         for contract in contracts:
             rows = [s for batch in batches for s in batch if s.source == contract.name]
             yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=batch_metadata(rows))
-        if failed is not None:
-            raise failed
+        if ingest_error is not None:
+            raise ingest_error
 
     return logs
 
@@ -65,8 +65,8 @@ def _spec(contract: SourceContract) -> dg.AssetSpec:
 
 def _log_schema(contract: SourceContract) -> StructType:
     """The columns that the engine adds to account for a row, and the source's columns."""
-    own = [StructField(name, TimestampType() if "time" in name else LongType(), nullable=False) for name in ENGINE_COLUMNS]
-    return StructType([*own, *contract.struct.fields])
+    engine_columns = [StructField(name, TimestampType() if "time" in name else LongType(), nullable=False) for name in ENGINE_COLUMNS]
+    return StructType([*engine_columns, *contract.struct.fields])
 
 
 def batch_metadata(rows: Sequence[SourceEntryPort]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.completeness import Completeness
 from assets.contracts import DerivedAsset
-from assets.factories.sentences import listed
+from assets.factories.sentences import list_text
 from assets.ports import MatchesPort
 from operators.accounting import ReportsMatches
 
@@ -46,7 +46,7 @@ def completeness_result(matches: Sequence[MatchesPort], required: Completeness) 
         severity=_SEVERITIES["error" if "error" in severities else "warning"],
         description=_too_few_matched(poor) if poor else "no side has too few matched rows on any day",
         metadata={
-            "worst": _described(worst) if worst else "no rows",
+            "worst": _match_words(worst) if worst else "no rows",
             "poor": dg.MetadataValue.json([_match_row(match) for match in poor[:10]]),
             "trend": _trend(matches),
             **shares(matches),
@@ -75,10 +75,10 @@ def rows_of_day(matches: Sequence[MatchesPort]) -> dict[str, Any]:
 
 
 def _too_few_matched(poor: Sequence[MatchesPort]) -> str:
-    return f"too few rows are matched: {listed([_described(match) for match in poor])}"
+    return f"too few rows are matched: {list_text([_match_words(match) for match in poor])}"
 
 
-def _described(match: MatchesPort) -> str:
+def _match_words(match: MatchesPort) -> str:
     late = f", {match.late:,} of them late" if match.late else ""
     rows = match.matched + match.unmatched + match.late
     return f"{match.side} on {match.day} ({match.completeness:.1%} of {rows:,}{late})"
@@ -87,8 +87,8 @@ def _described(match: MatchesPort) -> str:
 def _trend(matches: Sequence[MatchesPort]) -> dg.TableMetadataValue:
     columns = [dg.TableColumn(name, kind) for name, kind in (("day", "date"), ("side", "string"), ("completeness", "float"))]
     counts = [dg.TableColumn(term, "int") for term in ("matched", "unmatched", "late")]
-    ordered = sorted(matches, key=lambda match: (match.day, match.side))
-    records = [dg.TableRecord({name: _match_row(match)[name] for name in (c.name for c in [*columns, *counts])}) for match in ordered]
+    by_day = sorted(matches, key=lambda match: (match.day, match.side))
+    records = [dg.TableRecord({name: _match_row(match)[name] for name in (c.name for c in [*columns, *counts])}) for match in by_day]
     return dg.MetadataValue.table(records, dg.TableSchema([*columns, *counts]))
 
 

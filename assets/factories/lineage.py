@@ -33,13 +33,13 @@ def column_descriptions(engine: EnginePort, derived: DerivedAsset, columns: Sequ
         derived: the table.
         columns: its columns.
     """
-    traced = [column for column in columns if _has_values_of_an_input(derived, column)]
+    columns_of_inputs = [column for column in columns if _has_values_of_an_input(derived, column)]
     descriptions: dict[str, str] = {}
-    for which, name in reversed([*enumerate(derived.inputs)]):  # the first input's description replaces that of the others
+    for index, name in reversed([*enumerate(derived.inputs)]):  # the first input's description replaces that of the others
         if name in engine.assets:
-            descriptions |= _descriptions_from_table(engine, derived, which, traced)
+            descriptions |= _descriptions_from_table(engine, derived, index, columns_of_inputs)
         else:
-            descriptions |= _descriptions_from_source(engine, derived, engine.sources[name], traced)
+            descriptions |= _descriptions_from_source(engine, derived, engine.sources[name], columns_of_inputs)
     return descriptions | dict(derived.columns)
 
 
@@ -53,13 +53,17 @@ def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
     return column not in getattr(getattr(operator, "of", operator), "aggregates", {})
 
 
-def _descriptions_from_table(engine: EnginePort, derived: DerivedAsset, which: int, columns: Sequence[str]) -> dict[str, str]:
+def _descriptions_from_table(engine: EnginePort, derived: DerivedAsset, index: int, columns: Sequence[str]) -> dict[str, str]:
     """The descriptions of columns of an input that is a table: under the same name, or below the prefix that a join gives it."""
-    prefix = getattr(derived.operator, ("left_prefix", "right_prefix")[min(which, 1)], "")
-    own = {column: column.removeprefix(prefix) for column in columns}
-    candidates = [*dict.fromkeys([*columns, *own.values()])]  # each once: else their number would double with each table of a chain
-    known = {**COLUMN_DESCRIPTIONS, **column_descriptions(engine, engine.assets[derived.inputs[which]], candidates)}
-    return {column: text for column, name in own.items() if (text := known.get(column) or known.get(name))}
+    prefix = getattr(derived.operator, ("left_prefix", "right_prefix")[min(index, 1)], "")
+    names_in_input = {column: column.removeprefix(prefix) for column in columns}
+    candidates = [
+        *dict.fromkeys([*columns, *names_in_input.values()])
+    ]  # each once: else their number would double with each table of a chain
+    input_descriptions = {**COLUMN_DESCRIPTIONS, **column_descriptions(engine, engine.assets[derived.inputs[index]], candidates)}
+    return {
+        column: text for column, name in names_in_input.items() if (text := input_descriptions.get(column) or input_descriptions.get(name))
+    }
 
 
 def _descriptions_from_source(engine: EnginePort, derived: DerivedAsset, source: SourceContract, columns: Sequence[str]) -> dict[str, str]:
@@ -76,8 +80,8 @@ def _descriptions_from_source(engine: EnginePort, derived: DerivedAsset, source:
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:
     """The lineage of the result's columns that come from a column of an input, with its name or with the name that a join gives it."""
-    own = _unshaped(derived, columns) if isinstance(derived.shape, Shape) else columns
-    return dg.TableColumnLineage({column: deps for column in own if (deps := _column_deps(engine, derived, column))})
+    operator_columns = _unshaped(derived, columns) if isinstance(derived.shape, Shape) else columns
+    return dg.TableColumnLineage({column: deps for column in operator_columns if (deps := _column_deps(engine, derived, column))})
 
 
 def _unshaped(derived: DerivedAsset, columns: Sequence[str]) -> list[str]:
@@ -87,15 +91,20 @@ def _unshaped(derived: DerivedAsset, columns: Sequence[str]) -> list[str]:
 
 def _column_deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.TableColumnDep]:
     all_deps: list[dg.TableColumnDep] = []
-    read = {name: _columns_read(derived, engine.sources[name]) for name in derived.inputs if name in engine.sources}
-    for which, name in enumerate(derived.inputs):
-        others = {c for n in read if n != name for c in read[n]} | {*_ENGINE_COLUMNS}
-        unknown = any(n not in read for n in derived.inputs if n != name)  # a table may have a column of the same name
+    columns_by_source = {name: _columns_read(derived, engine.sources[name]) for name in derived.inputs if name in engine.sources}
+    for index, name in enumerate(derived.inputs):
+        columns_of_others = {read_column for other in columns_by_source if other != name for read_column in columns_by_source[other]} | {
+            *_ENGINE_COLUMNS
+        }
+        has_other_table = any(
+            other not in columns_by_source for other in derived.inputs if other != name
+        )  # a table may have a column of the same name
         deps = [
             dep
-            for c, of in read.get(name, {}).items()
-            if column == _result_name(derived, c, which, c in others) or (unknown and column == _result_name(derived, c, which, True))
-            for dep in of
+            for read_column, dependencies in columns_by_source.get(name, {}).items()
+            if column == _result_name(derived, read_column, index, read_column in columns_of_others)
+            or (has_other_table and column == _result_name(derived, read_column, index, True))
+            for dep in dependencies
         ]
         all_deps += [dg.TableColumnDep(event_key(name), dep) for dep in deps]
     return all_deps
@@ -103,13 +112,15 @@ def _column_deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list
 
 def _columns_read(derived: DerivedAsset, source: SourceContract) -> dict[str, list[str]]:
     """The columns of a source as the operator reads them, each with the source's columns from which it is computed."""
-    own = source.struct.fieldNames()
-    prepared = derived.prepare.get(source.name)
-    columns = {column: [column] for column in own} if prepared is None else prepared.lineage(own, _ENGINE_COLUMNS)
+    source_columns = source.struct.fieldNames()
+    preparation = derived.prepare.get(source.name)
+    columns = (
+        {column: [column] for column in source_columns} if preparation is None else preparation.lineage(source_columns, _ENGINE_COLUMNS)
+    )
     return columns | {column: [column] for column in _ENGINE_COLUMNS}
 
 
-def _result_name(derived: DerivedAsset, column: str, which: int, shared: bool) -> str | None:
-    """The result's name of a column of input `which`; None if the result has no column of this input."""
-    name = derived.operator.traced(column)[which] if isinstance(derived.operator, TracesInputs) else column
+def _result_name(derived: DerivedAsset, column: str, index: int, shared: bool) -> str | None:
+    """The result's name of a column of input `index`; None if the result has no column of this input."""
+    name = derived.operator.traced(column)[index] if isinstance(derived.operator, TracesInputs) else column
     return name if shared or name is None else column

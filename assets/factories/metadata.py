@@ -35,8 +35,8 @@ def moment(epoch_ms: int | None) -> dg.MetadataValue:
     """An instant as a Dagster timestamp; the text `none yet` for None. It is limited to the years 1 to 9999 of Python's datetime."""
     if epoch_ms is None:
         return dg.MetadataValue.text("none yet")
-    shown = min(max(epoch_ms, _FIRST_MS), _LAST_MS)
-    return dg.MetadataValue.timestamp(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=shown))
+    limited_ms = min(max(epoch_ms, _FIRST_MS), _LAST_MS)
+    return dg.MetadataValue.timestamp(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=limited_ms))
 
 
 def table_schema(struct: StructType, described: Mapping[str, str] = MappingProxyType({})) -> dg.TableSchema:

@@ -32,12 +32,12 @@ def range_of(days: dg.DailyPartitionsDefinition) -> tuple[date, date] | None:
     return (date.fromisoformat(first), date.fromisoformat(last)) if first and last else None
 
 
-def within(days: dg.DailyPartitionsDefinition, first: date, last: date) -> tuple[date, date] | None:
+def partitioned_range(days: dg.DailyPartitionsDefinition, first: date, last: date) -> tuple[date, date] | None:
     """The part of a range of days that has partitions; earlier days are closed with the first partition. None if the range is later."""
-    known = range_of(days)
-    if known is None or first > known[1]:
+    partition_range = range_of(days)
+    if partition_range is None or first > partition_range[1]:
         return None
-    return max(first, known[0]), max(min(last, known[1]), known[0])
+    return max(first, partition_range[0]), max(min(last, partition_range[1]), partition_range[0])
 
 
 def range_tags(first: object, last: object) -> dict[str, str]:

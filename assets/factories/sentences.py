@@ -15,23 +15,23 @@ def count(number: int, noun: str) -> str:
 
 def duration(length_s: float) -> str:
     """A length of time in its two largest units."""
-    left, parts = int(length_s), list[str]()
+    remaining_s, units = int(length_s), list[str]()
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        if left >= length or (unit == "s" and not parts):
-            parts.append(f"{left // length} {unit}")
-        left %= length
-    return " ".join(parts[:2])
+        if remaining_s >= length or (unit == "s" and not units):
+            units.append(f"{remaining_s // length} {unit}")
+        remaining_s %= length
+    return " ".join(units[:2])
 
 
-def listed(items: Sequence[str]) -> str:
+def list_text(items: Sequence[str]) -> str:
     """The first ten items, and how many more there are."""
-    more = [f"and {len(items) - _MOST:,} more"] if len(items) > _MOST else []
-    return ", ".join([*items[:_MOST], *more])
+    remainder = [f"and {len(items) - _MOST:,} more"] if len(items) > _MOST else []
+    return ", ".join([*items[:_MOST], *remainder])
 
 
 def sides_and_days(accounts: Sequence[AccountPort]) -> str:
     """The sides and days of accounts, such as `orders on 2026-03-01, payments on 2026-03-02`."""
-    return listed([f"{account.side} on {account.day}" for account in accounts])
+    return list_text([f"{account.side} on {account.day}" for account in accounts])
 
 
 def from_to(first: object, last: object) -> str:

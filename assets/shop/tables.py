@@ -75,11 +75,11 @@ def item_sales(window: Sliding, allowed_lateness: str, early: Trigger | None = N
 
 def item_clicks(window: Sliding, allowed_lateness: str) -> DerivedAsset:
     """How often each item was clicked in each window."""
-    seen = {"clicks": "count(*)", "seconds": "sum(seconds)"}
-    counted = WindowedAggregate(by=_ITEM, window=window, aggregates=seen, allowed_lateness=allowed_lateness)
+    totals = {"clicks": "count(*)", "seconds": "sum(seconds)"}
+    aggregate = WindowedAggregate(by=_ITEM, window=window, aggregates=totals, allowed_lateness=allowed_lateness)
     description = f"Clicks on each item, in windows of {window.size} every {window.slide}."
     columns = {"clicks": "how often it was clicked", "seconds": "how long it was viewed in all"}
-    return DerivedAsset(name=ITEM_CLICKS, inputs=(CLICKS,), operator=counted, description=description, columns=columns, group=WINDOWS)
+    return DerivedAsset(name=ITEM_CLICKS, inputs=(CLICKS,), operator=aggregate, description=description, columns=columns, group=WINDOWS)
 
 
 def item_conversion(window: Sliding) -> DerivedAsset:

@@ -16,7 +16,7 @@ from benchmarks.live.pipeline import BOUND_MS, EVENTS, TOTALS, WINDOWS
 from benchmarks.live.spark_query import spark_streaming
 from benchmarks.live.world import World, streaming
 from benchmarks.results import machine
-from platform_defs.setup.broker import running
+from platform_defs.setup.broker import running_broker
 
 ENGINES = ("tidemark", "spark")
 _EXCLUDED_S = 10.0
@@ -72,7 +72,7 @@ def _measured(latency: Latency, engine: str, note: Callable[[str], None]) -> dic
     root = latency.work / engine
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
-    with running(root / "broker") as broker:
+    with running_broker(root / "broker") as broker:
         world = World(root, broker)
         world.create_topics()
         with _stream(latency, world, engine):

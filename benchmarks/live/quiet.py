@@ -11,27 +11,27 @@ from platform_defs.stream.reports import Accounts, Steps
 class QuietReports:
     """Reports of a stream; see `platform_defs.stream.reports.Reports`."""
 
-    def ingested(self, batch: Entry) -> None:
+    def report_batch(self, batch: Entry) -> None:
         """Nothing."""
 
-    def advanced(self, steps: Steps, took_s: float) -> None:
+    def report_steps(self, steps: Steps, took_s: float) -> None:
         """Nothing."""
 
-    def failed(self, asset: str, failed: Failed) -> None:
+    def report_failure(self, asset: str, failure: Failed) -> None:
         """Nothing; the end of the stream is an error."""
 
-    def held(self, accounts: Accounts, took_s: float) -> None:
+    def report_accounts(self, accounts: Accounts, took_s: float) -> None:
         """Nothing."""
 
-    def unaccounted(self, asset: str, error: Exception) -> None:
+    def report_unaccounted(self, asset: str, error: Exception) -> None:
         """Raise the error."""
         raise error
 
-    def published(self, done: Mapping[str, Published]) -> None:
+    def report_published(self, published: Mapping[str, Published]) -> None:
         """Nothing."""
 
-    def unpublished(self, asset: str, failed: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: Failed) -> None:
         """Nothing; the end of the stream is an error."""
 
-    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """Nothing."""

@@ -23,7 +23,7 @@ from benchmarks.live.samples import Sample, Sampler, files_by_kind
 from benchmarks.live.world import World, streaming
 from benchmarks.results import machine
 from platform_defs.engine import Engine
-from platform_defs.setup.broker import running
+from platform_defs.setup.broker import running_broker
 from platform_defs.spark.session import LOGGING
 
 _QUIET_S = 45.0
@@ -116,7 +116,7 @@ def run(soak: Soak, note: Callable[[str], None]) -> dict[str, Any]:
     """
     shutil.rmtree(soak.work, ignore_errors=True)
     soak.work.mkdir(parents=True)
-    with running(soak.work / "broker") as broker:
+    with running_broker(soak.work / "broker") as broker:
         with _workers(soak) as workers:
             world = World(soak.work, broker, workers, soak.spark)
             world.create_topics()

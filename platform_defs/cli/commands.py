@@ -121,14 +121,14 @@ def ingest(
 
         try:
             if every and every_text:
-                entries, failed = _stream(engine, (every, every_text), tick, (metrics_host, metrics_port)), None
+                entries, unread_error = _stream(engine, (every, every_text), tick, (metrics_host, metrics_port)), None
             else:
-                entries, failed = engine.ingest(on_entry=tick), None
+                entries, unread_error = engine.ingest(on_entry=tick), None
         except UnreadError as error:  # show the batches that were ingested, too
-            entries, failed = error.entries, error
+            entries, unread_error = error.entries, error
     render.show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
-    if failed is not None:
-        raise failed
+    if unread_error is not None:
+        raise unread_error
 
 
 def _stream(engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Entry], None], address: tuple[str, int | None]) -> list[Entry]:
@@ -146,7 +146,7 @@ def _stream(engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Ent
     measured, endpoint = metrics_of_stream(engine, *address, _print_line)
     every, interval_text = interval_texts
     with endpoint, output.framed(without_credentials(settings().landing_root), " ".join(every.split())):
-        return StreamRun(engine, output, measured.timed).run(StreamTrigger(interval_text))
+        return StreamRun(engine, output, measured.measure_steps).run(StreamTrigger(interval_text))
 
 
 def _print_line(text: str) -> None:
@@ -159,7 +159,7 @@ def advance(assets: AssetNames = None, as_json: Json = False) -> None:
     engine = _engine()
     failures = Failures(engine.assets, without_rows)
     steps = _advance_all(engine, None, known_assets(engine.assets, assets), failures)
-    render.show(as_json, {"steps": steps}, partial(render.print_steps, complete=not failures.found))
+    render.show(as_json, {"steps": steps}, partial(render.print_steps, complete=not failures.reasons))
     failures.check()
 
 
@@ -176,7 +176,7 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
     def steps(name: str) -> Generator[Step]:
         if failures.is_blocked(name):
             return
-        with failures.recorded(name):
+        with failures.recording(name):
             state = engine.pending.described(name)
             task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
             for step in engine.steps(name, until):
@@ -186,7 +186,7 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
 
     with _progress() as bar:
         advance_in_parallel(_reads(engine), steps_made, steps)
-    return [step for made in steps_made.values() for step in made]
+    return [step for steps_of_asset in steps_made.values() for step in steps_of_asset]
 
 
 @app.command()
@@ -204,10 +204,10 @@ def backfill(
     failures, rebuilt = Failures(engine.assets, without_rows), list[dict[str, Any]]()
     for name in engine.assets if rebuild else ():
         if not failures.is_blocked(name):
-            with failures.recorded(name):
-                rebuilt.append(render.rebuilt(name, engine.rebuild(name, from_day, to_day)))
-    steps = _advance_all(engine, day_end(to_day), [n for n in engine.assets if n not in failures.found], failures)
-    render.show(as_json, {"rebuilt": rebuilt, "steps": steps}, partial(render.print_backfill, complete=not failures.found))
+            with failures.recording(name):
+                rebuilt.append(render.rebuild_outcome(name, engine.rebuild(name, from_day, to_day)))
+    steps = _advance_all(engine, day_end(to_day), [n for n in engine.assets if n not in failures.reasons], failures)
+    render.show(as_json, {"rebuilt": rebuilt, "steps": steps}, partial(render.print_backfill, complete=not failures.reasons))
     failures.check()
 
 
@@ -241,7 +241,7 @@ def drain(assets: AssetNames = None, as_json: Json = False) -> None:
     render.show(
         as_json,
         {"entries": [render.entry(entry)] if entry else [], "steps": steps},
-        partial(render.print_drain, complete=not failures.found),
+        partial(render.print_drain, complete=not failures.reasons),
     )
     failures.check()
 
@@ -253,9 +253,9 @@ def maintain(as_json: Json = False) -> None:
     Other processes may write at the same time.
     """
     engine = _engine()
-    done = engine.maintain()
-    render.show(as_json, {"tables": [render.maintained(m) for m in done]}, render.print_maintained)
-    MaintenanceError.check(done)
+    outcomes = engine.maintain()
+    render.show(as_json, {"tables": [render.maintenance_outcome(outcome) for outcome in outcomes]}, render.print_maintained)
+    MaintenanceError.check(outcomes)
 
 
 @app.command()
@@ -267,7 +267,7 @@ def status(
     """Show sources, watermarks, lag and the last account of each table; exits with 1 if the conservation law does not hold for a table."""
     engine = _engine()
     names = known_assets(engine.assets, assets)
-    report = (status_report.recounted if recount else status_report.recorded)(engine, names)
+    report = (status_report.recounted_status if recount else status_report.recorded_status)(engine, names)
     render.show(as_json, report, status_report.print_recounted if recount else status_report.print_recorded)
     StatusError.check({name: asset["law"] for name, asset in report["assets"].items()})
 

@@ -64,11 +64,11 @@ def run(
     definitions, engine = build(values, pipeline := shop(values)), make_engine(values, pipeline)
     folder.begin(engine)
     instance = _instance(values)
-    planned: dict[str, Any] = {}
+    planned_rows: dict[str, Any] = {}
     if data:
         land_part = _of_olist(data, folder, parts, arrival)
     else:
-        land_part = _simulated(folder, simulate(_shop(values, seed=seed, orders=orders, parts=parts)), parts, planned, send)
+        land_part = _simulated(folder, simulate(_shop(values, seed=seed, orders=orders, parts=parts)), parts, planned_rows, send)
     for part in range(parts):
         tick(f"micro-batch {part + 1} of {parts}")
         land_part(part)
@@ -78,7 +78,7 @@ def run(
     if data:
         engine.drain()
         _advance(definitions, engine, instance, True)
-    return {"status": status.recounted(engine, engine.assets), "planned": planned, "tables": _tables(engine), "ui": _ui(values)}
+    return {"status": status.recounted_status(engine, engine.assets), "planned": planned_rows, "tables": _tables(engine), "ui": _ui(values)}
 
 
 def _settings(data: Path | None, folder: DemoLake) -> Settings:
@@ -101,9 +101,9 @@ def _instance(values: Settings) -> dg.DagsterInstance:
     return instance
 
 
-def _simulated(folder: DemoLake, day: ShopDay, parts: int, planned: dict[str, Any], send: Send | None) -> Callable[[int], object]:
+def _simulated(folder: DemoLake, day: ShopDay, parts: int, planned_rows: dict[str, Any], send: Send | None) -> Callable[[int], object]:
     truth = asdict(day.truth)
-    planned.update({source: dict(truth[source]) for source in SOURCES})
+    planned_rows.update({source: dict(truth[source]) for source in SOURCES})
     if send is not None:
         return partial(send, day)
     return lambda part: _land(folder, SOURCES, f"part-{part:05d}.jsonl", lambda: drop(day, folder.landing, part, parts))
@@ -113,21 +113,21 @@ def _of_olist(data: Path, folder: DemoLake, parts: int, arrival: Arrival) -> Cal
     """Prepare Olist's files in a separate folder; returns a function that lands a part of them."""
     from examples.olist.prepare import PREPARED, prepare
 
-    prepared = folder.root / PREPARED_FOLDER
-    prepare(data, prepared, parts, arrival)
+    prepared_folder = folder.root / PREPARED_FOLDER
+    prepare(data, prepared_folder, parts, arrival)
 
     def move(name: str) -> None:
         for source in PREPARED:
             (folder.landing / source).mkdir(parents=True, exist_ok=True)
-            (prepared / source / name).rename(folder.landing / source / name)
+            (prepared_folder / source / name).rename(folder.landing / source / name)
 
     return lambda part: _land(folder, PREPARED, name := f"part-{part:05d}.csv", lambda: move(name))
 
 
-def _land(folder: DemoLake, sources: Iterable[str], name: str, put: Callable[[], object]) -> None:
+def _land(folder: DemoLake, sources: Iterable[str], name: str, write_files: Callable[[], object]) -> None:
     """Land a file of each source, and record it before and after, so that a killed demo still knows its own files."""
     folder.plan(f"{source}/{name}" for source in sources)
-    put()
+    write_files()
     folder.landed()
 
 

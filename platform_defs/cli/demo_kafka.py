@@ -12,7 +12,7 @@ from operators.errors import TidemarkError
 from platform_defs.cli import demo, render, status
 from platform_defs.setting_values import PREFIX
 from platform_defs.settings import HOME, settings
-from platform_defs.setup.broker import running
+from platform_defs.setup.broker import running_broker
 from platform_defs.simulator import SOURCES, ShopDay
 from platform_defs.spark.session import session
 
@@ -36,7 +36,7 @@ def send(spark: SparkSession, address: str, day: ShopDay, part: int, parts: int)
         lines.write.format("kafka").options(**{"kafka.bootstrap.servers": address, "topic": source}).save()
 
 
-def connected(address: str) -> str:
+def connections_text(address: str) -> str:
     """The connections of the demo, as YAML: each source reads the topic of its name."""
     sources = {name: {"options": {"subscribePattern": name}} for name in SOURCES}
     return yaml.safe_dump({"kafka": {"options": {"kafka.bootstrap.servers": address}, "sources": sources}})
@@ -52,10 +52,10 @@ def main(orders: int = 2_000, parts: int = 4) -> int:
     try:
         with (
             TemporaryDirectory(prefix="kafka-") as folder,
-            running(Path(folder, "broker"), listeners=(), **{"num.partitions": _PARTITIONS}) as broker,
+            running_broker(Path(folder, "broker"), listeners=(), **{"num.partitions": _PARTITIONS}) as broker,
         ):
             file = Path(folder, "connections.yaml")
-            file.write_text(connected(broker.address), "utf-8")
+            file.write_text(connections_text(broker.address), "utf-8")
             os.environ[f"{PREFIX}CONNECTIONS"] = str(file)
             settings.cache_clear()
 

@@ -78,7 +78,7 @@ class DemoLake:
         """The input files, with one folder for each source."""
         return self.root / LANDING
 
-    def settings(self, values: Settings, **more: Any) -> Settings:
+    def settings(self, values: Settings, **changes: Any) -> Settings:
         """The settings with the demo's lake, input files and Dagster instance in place of the user's.
 
         Raises:
@@ -88,8 +88,8 @@ class DemoLake:
             overlaps = is_within(str(self.root), folder) or is_within(folder, str(self.root))
             if overlaps and values.lake != str(self.root):
                 raise ForeignFolderError.overlapping(self.root, setting, folder)
-        own = {"lake": str(self.root), "landing": str(self.landing), "dagster_home": str(self.root / DAGSTER)}
-        return values.model_copy(update={**own, **more})
+        paths = {"lake": str(self.root), "landing": str(self.landing), "dagster_home": str(self.root / DAGSTER)}
+        return values.model_copy(update={**paths, **changes})
 
     def begin(self, engine: Engine) -> None:
         """Empty the folder if all of its content is a demo's, and mark it as a demo's folder.
@@ -132,8 +132,8 @@ class DemoLake:
         landed = self._landed()
         landed |= {str(path.with_name(f".{path.name}.tmp")): None for path in map(PurePosixPath, landed)}  # of a killed demo
         landings = [folder / LANDING for folder in (self.root, *_trash_folders(self.root))]
-        found = [file for landing in landings for file in _files(landing)]
-        for name, state in [*found, *_ingested(self.root, engine)]:
+        files = [file for landing in landings for file in _files(landing)]
+        for name, state in [*files, *_ingested_files(self.root, engine)]:
             if name not in landed or landed[name] not in (None, state):
                 raise ForeignFolderError.containing(self.root, f"rows or a file of {name!r}")
 
@@ -141,7 +141,7 @@ class DemoLake:
         """Raise if a file or folder has a name that no demo uses. Input files may have any name here: `require_own` checks them."""
         tables = {"ledger", *(t for s in engine.sources.values() for t in (s.log, s.quarantine))}
         tables |= {t for a in engine.assets.values() for t in (a.name, a.changelog, a.decisions, a.kept, a.early)}
-        unknown = next(_unknown(self.root, tables), None)
+        unknown = next(_unknown_paths(self.root, tables), None)
         if unknown is not None:
             raise ForeignFolderError.containing(self.root, repr(unknown.relative_to(self.root).as_posix()))
 
@@ -169,12 +169,12 @@ class DemoLake:
         hidden.replace(self.root / MARK)
 
 
-def _unknown(root: Path, tables: Collection[str], *, is_trash: bool = False) -> Iterator[Path]:
+def _unknown_paths(root: Path, tables: Collection[str], *, is_trash: bool = False) -> Iterator[Path]:
     """The files and folders in a demo's folder, or in its trash folders, whose names no demo uses."""
     for entry in _entries(root):
         is_folder = entry.is_dir(follow_symlinks=False)
         if is_folder and entry.name.startswith(_TRASH):
-            yield from _unknown(Path(entry.path), tables, is_trash=True)
+            yield from _unknown_paths(Path(entry.path), tables, is_trash=True)
         elif is_folder and (entry.name in (LANDING, _CHECKPOINTS) or (entry.name in (DAGSTER, _LOCKS) and not is_trash)):
             continue
         elif not (entry.name in (MARK, f"{MARK}.new") and entry.is_file(follow_symlinks=False)):
@@ -230,11 +230,11 @@ def _files(landing: Path) -> Iterator[tuple[str, State]]:
 
 
 def _state(path: Path) -> State:
-    found = path.lstat()
-    return found.st_mtime_ns // 1_000_000, found.st_size
+    status = path.lstat()
+    return status.st_mtime_ns // 1_000_000, status.st_size
 
 
-def _ingested(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
+def _ingested_files(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
     """The files that the ledger records, by source and name."""
     for source in engine.sources:
         try:

@@ -20,15 +20,15 @@ class AdvanceError(TidemarkError, RuntimeError):
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "AdvanceError":
         """The failed assets, and why each failed."""
-        each = "\n".join(why if why.startswith(asset) else f"{asset}: {why}" for asset, why in failed.items())
-        others = "assets that do not read these were advanced"
-        return cls(f"{', '.join(failed)} could not be advanced; {others}. Committed steps remain.\n{each}")
+        each = "\n".join(reason if reason.startswith(asset) else f"{asset}: {reason}" for asset, reason in failed.items())
+        continuation = "assets that do not read these were advanced"
+        return cls(f"{', '.join(failed)} could not be advanced; {continuation}. Committed steps remain.\n{each}")
 
 
 def without_rows(error: PySparkException | Py4JJavaError) -> str:
     """An error of Spark by class and condition, without its text, which may quote rows."""
-    why = "its text may quote rows, so it is not shown. TIDEMARK_TRACEBACK=1 shows it, with the traceback"
-    return f"Spark failed with {spark_condition(error)}; {why}"
+    explanation = "its text may quote rows, so it is not shown. TIDEMARK_TRACEBACK=1 shows it, with the traceback"
+    return f"Spark failed with {spark_condition(error)}; {explanation}"
 
 
 class StatusError(TidemarkError, RuntimeError):
@@ -37,16 +37,16 @@ class StatusError(TidemarkError, RuntimeError):
     @classmethod
     def check(cls, laws: Mapping[str, Mapping[str, Any]]) -> None:
         """Raise if the law does not hold for a table, or a table cannot be accounted for; `laws` is by table, as in the report."""
-        refused = [name for name, law in laws.items() if "refused" in law]
-        broken = [name for name, law in laws.items() if law["holds"] is False and name not in refused]
-        parts = [f"the conservation law does not hold for {', '.join(broken)}"] if broken else []
-        parts += [f"{', '.join(refused)} cannot be accounted for"] if refused else []
+        not_accounted = [name for name, law in laws.items() if "refused" in law]
+        broken = [name for name, law in laws.items() if law["holds"] is False and name not in not_accounted]
+        problems = [f"the conservation law does not hold for {', '.join(broken)}"] if broken else []
+        problems += [f"{', '.join(not_accounted)} cannot be accounted for"] if not_accounted else []
         days = [law["days_to_rebuild"] for law in laws.values() if "days_to_rebuild" in law]
         first, last = min((d["first"] for d in days), default=""), max((d["last"] for d in days), default="")
         way_out = f". `tidemark backfill --from {first} --to {last} --rebuild` repairs the tables" if days else ""
-        if parts:
+        if problems:
             report = "The report above gives the rows or the reason"
-            raise cls(f"{'; '.join(parts)}. {report}{way_out}; after a repair, run `tidemark status --recount`")
+            raise cls(f"{'; '.join(problems)}. {report}{way_out}; after a repair, run `tidemark status --recount`")
 
 
 @dataclass
@@ -60,23 +60,26 @@ class Failures:
 
     assets: Mapping[str, DerivedAsset]
     describe: Callable[[PySparkException | Py4JJavaError], str]
-    found: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
-    def recorded(self, name: str) -> Iterator[None]:
+    def recording(self, name: str) -> Iterator[None]:
         """Record an error of an asset instead of raising it."""
         try:
             yield
         except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
-            self.found[name] = self.describe(error)
+            self.reasons[name] = self.describe(error)
         except (TidemarkError, DeltaError, OSError) as error:
-            self.found[name] = str(error)
+            self.reasons[name] = str(error)
 
     def is_blocked(self, name: str) -> bool:
         """Whether an asset reads a failed one, directly or indirectly."""
-        return any(of in self.found or (of in self.assets and self.is_blocked(of)) for of in self.assets[name].inputs)
+        return any(
+            input_name in self.reasons or (input_name in self.assets and self.is_blocked(input_name))
+            for input_name in self.assets[name].inputs
+        )
 
     def check(self) -> None:
         """Raise `AdvanceError` if an asset failed."""
-        if self.found:
-            raise AdvanceError.of(self.found)
+        if self.reasons:
+            raise AdvanceError.of(self.reasons)

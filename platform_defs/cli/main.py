@@ -30,10 +30,10 @@ def _naming_a_lost_jvm() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        lost = lost_jvm(error)
-        if lost is None or settings().traceback:
+        jvm_error = lost_jvm(error)
+        if jvm_error is None or settings().traceback:
             raise
-        raise lost from error
+        raise jvm_error from error
 
 
 def main() -> None:

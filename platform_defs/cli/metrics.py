@@ -22,7 +22,7 @@ def metrics(
     """Serve the metrics of the lake in Prometheus' text format until Ctrl-C. It starts no Spark."""
     from prometheus_client import CollectorRegistry, generate_latest  # here, since the import takes time, and only this needs it
 
-    from platform_defs.monitoring.endpoint import served
+    from platform_defs.monitoring.endpoint import serving_metrics
     from platform_defs.monitoring.lake_metrics import LakeMetrics
 
     registry = CollectorRegistry(auto_describe=False)
@@ -30,7 +30,7 @@ def metrics(
     if once:
         print(generate_latest(registry).decode(), end="")
         return
-    with served(registry, host, port) as url, suppress(KeyboardInterrupt):
+    with serving_metrics(registry, host, port) as url, suppress(KeyboardInterrupt):
         out.print(f"Serving metrics at {plain(url)}. Ctrl-C ends it.", highlight=False, soft_wrap=True)
         threading.Event().wait()
 

@@ -17,10 +17,10 @@ def of_table(engine: Engine, name: str) -> dict[str, Any]:
     """The source that holds back a table, since when the table waits, and the failure of its last advance."""
     freshness = engine.freshness
     holder, waiting = held_back(freshness.reading, name), freshness.waiting(name)
-    behind = None if holder is None or holder.behind_ms is None else holder.behind_ms / 1000
+    behind_s = None if holder is None or holder.behind_ms is None else holder.behind_ms / 1000
     return {
         "held_back_by": None if holder is None else holder.source,
-        "held_back_seconds": behind,
+        "held_back_seconds": behind_s,
         "stale_seconds": 0.0 if waiting is None else max(0, engine.clock() - waiting.since) / 1000,
         "last_failure": failure(engine.failures.of(name)),
     }
@@ -29,13 +29,13 @@ def of_table(engine: Engine, name: str) -> dict[str, Any]:
 def of_source(engine: Engine, name: str) -> dict[str, Any]:
     """The source of its alignment group for which a source waits, and how far the waiting source is ahead of it."""
     ahead = engine.ingestion.ahead.get(name)
-    by = None if ahead is None or ahead.ahead_ms is None else ahead.ahead_ms / 1000
-    return {"waits_for": None if ahead is None else ahead.source, "ahead_seconds": by}
+    ahead_s = None if ahead is None or ahead.ahead_ms is None else ahead.ahead_ms / 1000
+    return {"waits_for": None if ahead is None else ahead.source, "ahead_seconds": ahead_s}
 
 
-def failure(found: Failure | None) -> dict[str, Any] | None:
+def failure(recorded: Failure | None) -> dict[str, Any] | None:
     """A failure as plain data."""
-    return None if found is None else {"at": instant(found.at), "error": found.error, "message": found.message}
+    return None if recorded is None else {"at": instant(recorded.at), "error": recorded.error, "message": recorded.message}
 
 
 def print_report(report: Mapping[str, Any]) -> None:
@@ -46,34 +46,40 @@ def print_report(report: Mapping[str, Any]) -> None:
     for name, asset in report["assets"].items():
         _print_failure(name, "advance", asset["last_failure"])
     for name, source in report.get("sources", {}).items():
-        if (found := source.get("last_failure")) is not None:
-            text = f"{plain(name)}: [red]some input is not read[/] since {found['at']}: {plain(found['message'])}"
+        if (last_failure := source.get("last_failure")) is not None:
+            text = f"{plain(name)}: [red]some input is not read[/] since {last_failure['at']}: {plain(last_failure['message'])}"
             out.print(text, highlight=False, soft_wrap=True)
-    for name, found in report["sink_failures"].items():
-        _print_failure(name, "publish to Kafka", found)
+    for name, last_failure in report["sink_failures"].items():
+        _print_failure(name, "publish to Kafka", last_failure)
     _print_failure("ingest", "run", report["ingest_failure"])
 
 
 def _print_held_back(report: Mapping[str, Any]) -> None:
-    held: dict[str, dict[str, float | None]] = {}
+    tables_by_source: dict[str, dict[str, float | None]] = {}
     for name, asset in report["assets"].items():
-        source, behind = asset["held_back_by"], asset["held_back_seconds"]
-        if source is not None and (behind is None or behind >= _SHOWN_FROM_S):
-            held.setdefault(source, {})[name] = behind
-    for source, tables in held.items():
-        known = [seconds for seconds in tables.values() if seconds is not None]
-        why = f"its watermark is {duration(max(known))} behind that of the next source" if known else "it has no watermark yet"
-        out.print(plain(f"Source {source} holds back {', '.join(tables)}: {why}."), highlight=False, soft_wrap=True)
+        source, behind_s = asset["held_back_by"], asset["held_back_seconds"]
+        if source is not None and (behind_s is None or behind_s >= _SHOWN_FROM_S):
+            tables_by_source.setdefault(source, {})[name] = behind_s
+    for source, tables in tables_by_source.items():
+        known_delays_s = [seconds for seconds in tables.values() if seconds is not None]
+        reason = (
+            f"its watermark is {duration(max(known_delays_s))} behind that of the next source"
+            if known_delays_s
+            else "it has no watermark yet"
+        )
+        out.print(plain(f"Source {source} holds back {', '.join(tables)}: {reason}."), highlight=False, soft_wrap=True)
 
 
 def _print_ahead(name: str, source: Mapping[str, Any]) -> None:
     if source.get("waits_for") is not None:
-        by = source["ahead_seconds"]
-        why = "that source has no watermark yet" if by is None else f"its watermark is {duration(by)} ahead"
-        out.print(plain(f"Source {name} waits for {source['waits_for']} of its alignment group: {why}."), highlight=False, soft_wrap=True)
+        ahead_s = source["ahead_seconds"]
+        reason = "that source has no watermark yet" if ahead_s is None else f"its watermark is {duration(ahead_s)} ahead"
+        out.print(
+            plain(f"Source {name} waits for {source['waits_for']} of its alignment group: {reason}."), highlight=False, soft_wrap=True
+        )
 
 
-def _print_failure(name: str, action: str, found: Mapping[str, Any] | None) -> None:
-    if found is not None:
-        text = f"{plain(f'{name}:')} [red]the last {action} failed[/] at {found['at']}: {plain(found['message'])}"
+def _print_failure(name: str, action: str, last_failure: Mapping[str, Any] | None) -> None:
+    if last_failure is not None:
+        text = f"{plain(f'{name}:')} [red]the last {action} failed[/] at {last_failure['at']}: {plain(last_failure['message'])}"
         out.print(text, highlight=False, soft_wrap=True)

@@ -24,14 +24,14 @@ def list_(source: Annotated[str | None, typer.Argument(help="A source; by defaul
     """List the quarantined files, from which no row was read, and the rejected rows by reason. It starts no Spark."""
     engine = _engine()
     names = [source] if source is not None else [*engine.sources]
-    render.show(as_json, {"sources": {name: _quarantined(engine, name) for name in names}}, _print_list)
+    render.show(as_json, {"sources": {name: _rows_of_source(engine, name) for name in names}}, _print_list)
 
 
 @app.command()
 def retry(source: Source, files: Files = None, as_json: Json = False) -> None:
     """Request that quarantined files are read again, after their cause was repaired; the next `tidemark ingest` treats them as new."""
-    requested = _engine().ingestion.quarantine.retry(source, files or [])
-    render.show(as_json, {"source": source, "files": [_file(f) for f in requested]}, _print_retry)
+    files_to_retry = _engine().ingestion.quarantine.retry(source, files or [])
+    render.show(as_json, {"source": source, "files": [_file(f) for f in files_to_retry]}, _print_retry)
 
 
 @app.command()
@@ -43,12 +43,12 @@ def release(
 ) -> None:
     """Write rejected rows to new input files, each row once, after the contract was corrected; `tidemark ingest` reads them."""
     engine = _engine()
-    written = engine.ingestion.quarantine.release(source, reason or [], file or [])
-    released = {"source": source, "folder": engine.folders[source], "files": [{"file": r.name, "rows": r.rows} for r in written]}
+    files = engine.ingestion.quarantine.release(source, reason or [], file or [])
+    released = {"source": source, "folder": engine.folders[source], "files": [{"file": r.name, "rows": r.rows} for r in files]}
     render.show(as_json, released, _print_release)
 
 
-def _quarantined(engine: Engine, name: str) -> dict[str, Any]:
+def _rows_of_source(engine: Engine, name: str) -> dict[str, Any]:
     rows = engine.ingestion.quarantine_list.rows(name)
     return {
         "files": [_file(f) for f in engine.ingestion.quarantine_list.files(name)],
@@ -56,15 +56,15 @@ def _quarantined(engine: Engine, name: str) -> dict[str, Any]:
     }
 
 
-def _file(found: QuarantinedFile) -> dict[str, Any]:
-    return {"file": unquote(found.file.path), "seq": found.seq, "reason": found.reason, "asked": found.asked}
+def _file(quarantined: QuarantinedFile) -> dict[str, Any]:
+    return {"file": unquote(quarantined.file.path), "seq": quarantined.seq, "reason": quarantined.reason, "asked": quarantined.asked}
 
 
-def _print_list(listed: dict[str, Any]) -> None:
-    found = {name: content for name, content in listed["sources"].items() if content["files"] or content["rows"]}
-    if not found:
+def _print_list(report: dict[str, Any]) -> None:
+    quarantined = {name: content for name, content in report["sources"].items() if content["files"] or content["rows"]}
+    if not quarantined:
         render.out.print("The quarantine is empty.")
-    for name, content in found.items():
+    for name, content in quarantined.items():
         if content["files"]:
             rows = [[f["file"], f["reason"] + (" (to be read again)" if f["asked"] else ""), f["seq"]] for f in content["files"]]
             _table(f"{name}: files of which no row was read", ["file", "reason", "batch"], rows)
@@ -72,11 +72,11 @@ def _print_list(listed: dict[str, Any]) -> None:
             _table(f"{name}: rejected rows", ["reason", "rows", "released"], [list(r.values()) for r in content["rows"]])
 
 
-def _print_retry(retried: dict[str, Any]) -> None:
-    if not retried["files"]:
+def _print_retry(report: dict[str, Any]) -> None:
+    if not report["files"]:
         render.out.print("There is no file to read again.")
         return
-    _table(f"{retried['source']}: to be read again by the next ingest", ["file"], [[f["file"]] for f in retried["files"]])
+    _table(f"{report['source']}: to be read again by the next ingest", ["file"], [[f["file"]] for f in report["files"]])
 
 
 def _print_release(released: dict[str, Any]) -> None:
@@ -87,8 +87,8 @@ def _print_release(released: dict[str, Any]) -> None:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    shown = render.plain(title)
-    table = Table(title=shown, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    plain_title = render.plain(title)
+    table = Table(title=plain_title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for n, column in enumerate(columns):
         table.add_column(column, overflow="fold", justify="right" if rows and isinstance(rows[0][n], int) else "left")
     for row in rows:

@@ -89,37 +89,39 @@ def entry(batch: Entry) -> dict[str, Any]:
     return {"seq": batch[0].seq, "kind": batch[0].kind, "sources": sources}
 
 
-def step(asset: str, done: Step) -> dict[str, Any]:
+def step(asset: str, committed: Step) -> dict[str, Any]:
     """A step of an asset as plain data."""
-    return {"asset": asset, "step": done.after.step, "seq": done.after.seq, "closed_to": instant(done.after.closed_to), "rows": done.rows}
+    after = committed.after
+    return {"asset": asset, "step": after.step, "seq": after.seq, "closed_to": instant(after.closed_to), "rows": committed.rows}
 
 
-def rebuilt(asset: str, done: Rebuilt) -> dict[str, Any]:
+def rebuild_outcome(asset: str, outcome: Rebuilt) -> dict[str, Any]:
     """The result of a rebuild."""
-    kept = {} if done.kept_from is None else {"kept_from": str(done.kept_from)}
-    return {"asset": asset, "days_corrected": [str(d) for d in done.days], "missing": done.missing, "extra": done.extra, **kept}
+    kept_from = {} if outcome.kept_from is None else {"kept_from": str(outcome.kept_from)}
+    differences = {"days_corrected": [str(d) for d in outcome.days], "missing": outcome.missing, "extra": outcome.extra}
+    return {"asset": asset, **differences, **kept_from}
 
 
-def maintained(done: Maintained) -> dict[str, Any]:
+def maintenance_outcome(outcome: Maintained) -> dict[str, Any]:
     """The result of a table's maintenance as plain data."""
-    return asdict(done)
+    return asdict(outcome)
 
 
 def rows_of_view(engine: Engine, view: View, limit: int) -> dict[str, Any]:
     """The number of rows of a view, and the first of them. If it is a present state and Arrow converts its types, no session is needed."""
-    if view.is_present and (found := first_rows(engine.lake, view.table, limit)) is not None:
-        total, first = found
+    if view.is_present and (count_and_rows := first_rows(engine.lake, view.table, limit)) is not None:
+        total, first = count_and_rows
         return {"table": view.table, "total": total, "rows": first}
     return {"table": view.table} | head_of(engine.views.show(view), limit)
 
 
-def late(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
+def late_rows(engine: Engine, source: str, asset: str, limit: int) -> dict[str, Any]:
     """The late rows of a source for an asset: their number, and the first of them."""
     summary: dict[str, Any] = {"source": source, "asset": asset, "total": 0, "rows": []}
     if not engine.ledger.head:
         return summary
-    if (found := engine.late_rows(asset, source, limit)) is not None:
-        total, rows = found
+    if (count_and_rows := engine.late_rows(asset, source, limit)) is not None:
+        total, rows = count_and_rows
         return summary | {"total": total, "rows": rows}
     return summary | head_of(engine.views.late(asset, source).orderBy("seq", "arrival"), limit)
 
@@ -133,7 +135,7 @@ def late_counts(engine: Engine, assets: Sequence[str]) -> dict[str, Any]:
 
 def _late_count(engine: Engine, source: str, asset: str) -> int | None:
     try:
-        return late(engine, source, asset, 0)["total"]
+        return late_rows(engine, source, asset, 0)["total"]
     except (ProgressError, LakeError):
         return None
 
@@ -162,25 +164,28 @@ def _as_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table
 
 def print_entries(report: dict[str, Any]) -> None:
     """Print ledger batches."""
-    found = [(e, name, s) for e in report["entries"] for name, s in e["sources"].items()]
-    if not found:
+    source_rows = [(batch, name, counts) for batch in report["entries"] for name, counts in batch["sources"].items()]
+    if not source_rows:
         out.print("Nothing new has landed.")
         return
-    shown = [c for c in COUNTS if c in USUAL or any(s[c] for _, _, s in found)]
-    kinds = ["kind"] if any(e["kind"] != "rows" for e, _, _ in found) else []
-    rows = [[e["seq"], *[e[kind] for kind in kinds], name, *[s[c] for c in shown], seconds(s["watermark"])] for e, name, s in found]
-    print_table("Ledger batches", ["seq", *kinds, "source", *map(heading, shown), "watermark"], rows)
+    columns = [column for column in COUNTS if column in USUAL or any(counts[column] for _, _, counts in source_rows)]
+    kinds = ["kind"] if any(batch["kind"] != "rows" for batch, _, _ in source_rows) else []
+    rows = [
+        [batch["seq"], *[batch[kind] for kind in kinds], name, *[counts[column] for column in columns], seconds(counts["watermark"])]
+        for batch, name, counts in source_rows
+    ]
+    print_table("Ledger batches", ["seq", *kinds, "source", *map(heading, columns), "watermark"], rows)
 
 
 def batch_line(batch: Entry) -> str:
     """A ledger batch as one line: the counts of each source that are not 0, and its watermark."""
-    parts = [_source_line(name, counts) for name, counts in entry(batch)["sources"].items() if any(counts[c] for c in COUNTS)]
-    return f"batch {batch[0].seq}: {'; '.join(parts) or batch[0].kind}"
+    source_lines = [_source_line(name, counts) for name, counts in entry(batch)["sources"].items() if any(counts[c] for c in COUNTS)]
+    return f"batch {batch[0].seq}: {'; '.join(source_lines) or batch[0].kind}"
 
 
 def _source_line(name: str, counts: dict[str, Any]) -> str:
-    found = ", ".join(f"{counts[c]:,} {c.replace('_', ' ')}" for c in COUNTS if counts[c])
-    return f"{name} {found}, watermark {counts['watermark'] or 'none yet'}"
+    shown_counts = ", ".join(f"{counts[c]:,} {c.replace('_', ' ')}" for c in COUNTS if counts[c])
+    return f"{name} {shown_counts}, watermark {counts['watermark'] or 'none yet'}"
 
 
 def print_steps(report: dict[str, Any], *, complete: bool = True) -> None:
@@ -201,13 +206,13 @@ def print_rebuild(report: dict[str, Any]) -> None:
 
 def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
     """Print the result of a backfill; for `complete` see `print_steps`."""
-    for done in report["rebuilt"]:
-        days, missing, extra = ", ".join(done["days_corrected"]) or "the whole table", done["missing"], done["extra"]
+    for table in report["rebuilt"]:
+        days, missing, extra = ", ".join(table["days_corrected"]) or "the whole table", table["missing"], table["extra"]
         repaired = f"repaired: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, no difference"
-        out.print(f"{plain(done['asset'])}: {repaired}")
-        if "kept_from" in done:
-            left = f"results before {done['kept_from']} are left as they are, since retention has removed rows of them"
-            out.print(f"  {left}", highlight=False, soft_wrap=True)
+        out.print(f"{plain(table['asset'])}: {repaired}")
+        if "kept_from" in table:
+            note = f"results before {table['kept_from']} are left as they are, since retention has removed rows of them"
+            out.print(f"  {note}", highlight=False, soft_wrap=True)
     print_steps(report, complete=complete)
 
 
@@ -248,8 +253,8 @@ def print_rows(report: dict[str, Any]) -> None:
 def print_result(report: dict[str, Any]) -> None:
     """Print the rows of a query's result, and whether there are more."""
     rows = report["rows"]
-    more = ", and more (--limit)" if report["has_more"] else ""
-    _print_cells(f"Result: {count(len(rows), 'row')}{more}", rows) if rows else out.print("The result has no rows.")
+    more_note = ", and more (--limit)" if report["has_more"] else ""
+    _print_cells(f"Result: {count(len(rows), 'row')}{more_note}", rows) if rows else out.print("The result has no rows.")
 
 
 def _print_rows(title: str, report: dict[str, Any]) -> None:
@@ -279,11 +284,13 @@ def _cell(value: Any) -> str:
 
 def print_maintained(report: dict[str, Any]) -> None:
     """Print the results of maintenance."""
-    rows = [[t["table"], t["before"], t["after"], t["removed"], t["left"] or t["failed"]] for t in report["tables"]]
+    rows = [
+        [table["table"], table["before"], table["after"], table["removed"], table["left"] or table["failed"]] for table in report["tables"]
+    ]
     if not rows:
         out.print("No tables yet.")
         return
     print_table("Maintained", ["table", "files before", "after", "deleted", "skipped, and why"], rows)
-    for t in report["tables"]:
-        if (kept := retention_of(t["rows_removed"], t["kept_from"], t["held_back"])) is not None:
-            out.print(f"{plain(t['table'])}: {plain(kept)}", highlight=False, soft_wrap=True)
+    for table in report["tables"]:
+        if (note := retention_of(table["rows_removed"], table["kept_from"], table["held_back"])) is not None:
+            out.print(f"{plain(table['table'])}: {plain(note)}", highlight=False, soft_wrap=True)

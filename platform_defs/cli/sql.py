@@ -50,7 +50,7 @@ def sql(
         print(yaml.safe_dump(kafka_part(sources_of(script)), sort_keys=False), end="")
         return
     runner = Runner(script, Path.cwd() if file == _STDIN else Path(file).resolve().parent, lambda: session(settings()))
-    render.show(as_json, {"statements": [runner.result(one, limit) for one in script.plans]}, print_statements)
+    render.show(as_json, {"statements": [runner.result(statement, limit) for statement in script.plans]}, print_statements)
 
 
 def _text(file: str) -> str:
@@ -77,8 +77,8 @@ def kafka_part(sources: Mapping[str, DeclaredSource]) -> dict[str, Any]:
         except ValidationError as error:
             raise SqlError(f"table {name!r}: {DeclaredError.of_values(error, source.kafka)}") from None
         if source.kafka_options != shared:
-            why = "all Kafka tables of a file have the same options of the client"
-            raise SqlError.refused(f"another value of 'properties' in table {name!r}", why, "write one file for each")
+            reason = "all Kafka tables of a file have the same options of the client"
+            raise SqlError.refused(f"another value of 'properties' in table {name!r}", reason, "write one file for each")
     return {"kafka": {"options": shared, "sources": {name: dict(source.kafka) for name, source in topics.items()}}}
 
 
@@ -94,16 +94,16 @@ class Runner:
     def __init__(self, script: Script, folder: Path, connect: Callable[[], SparkSession]) -> None:
         self._script, self._folder, self._connect = script, folder, connect
 
-    def result(self, planned: Plan, limit: int) -> dict[str, Any]:
+    def result(self, query: Plan, limit: int) -> dict[str, Any]:
         """The plan of an EXPLAIN or INSERT statement, or the rows of a query."""
-        if planned.is_explained or planned.target:
-            return {"target": planned.target, "plan": explain(planned.relation)}
-        rows = rows_of(planned, self._frames(planned))
-        first = rows.limit(limit + 1).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
-        return {"rows": [json.loads(row[0]) for row in first[:limit]], "has_more": len(first) > limit}
+        if query.is_explained or query.target:
+            return {"target": query.target, "plan": explain(query.relation)}
+        rows = rows_of(query, self._frames(query))
+        first_rows = rows.limit(limit + 1).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
+        return {"rows": [json.loads(row[0]) for row in first_rows[:limit]], "has_more": len(first_rows) > limit}
 
-    def _frames(self, planned: Plan) -> dict[str, DataFrame]:
-        names = dict.fromkeys(one.name for one in walk(planned.relation) if isinstance(one, Input))
+    def _frames(self, query: Plan) -> dict[str, DataFrame]:
+        names = dict.fromkeys(relation.name for relation in walk(query.relation) if isinstance(relation, Input))
         sources = sources_of(self._script)
         return {name: self._frame(sources[name], self._script.declared[name]) for name in names}
 
@@ -116,9 +116,9 @@ class Runner:
     def _rows(self, source: DeclaredSource) -> DataFrame:
         name = source.contract.name
         if source.connector not in (FILES, DELTA):
-            why = "`tidemark sql` reads only files and Delta tables"
+            reason = "`tidemark sql` reads only files and Delta tables"
             way_out = "set TIDEMARK_PIPELINE to the file and run `tidemark ingest`; then `tidemark query` reads what was ingested"
-            raise SqlError.refused(f"a query of the topic of table {name!r}", why, way_out)
+            raise SqlError.refused(f"a query of the topic of table {name!r}", reason, way_out)
         path = self._path(source)
         reader = self._connect().read
         if source.connector == DELTA:
@@ -136,15 +136,15 @@ class Runner:
 
 def print_statements(report: Mapping[str, Any]) -> None:
     """The result of each statement."""
-    for number, one in enumerate(report["statements"]):
+    for number, statement in enumerate(report["statements"]):
         if number:
             render.out.print()
-        if "plan" not in one:
-            render.print_result(one)
+        if "plan" not in statement:
+            render.print_result(statement)
             continue
-        if one["target"]:
-            render.out.print(f"[bold]{render.plain(one['target'])}[/]", highlight=False)
-        for line in one["plan"].splitlines():
+        if statement["target"]:
+            render.out.print(f"[bold]{render.plain(statement['target'])}[/]", highlight=False)
+        for line in statement["plan"].splitlines():
             render.out.print(render.plain(line), highlight=False, soft_wrap=True)
 
 

@@ -23,18 +23,18 @@ _RARE_TERMS = ("filtered", "missing", "extra")
 _EQUAL = "[green]The table equals a recomputation[/] from the changelog that it reads."
 
 
-def recorded(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
+def recorded_status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     """The state of the lake and of some tables, from one snapshot, with the newest recorded accounts. It needs no Spark session."""
     engine = engine.snapshot()
-    return _lake(engine) | {"assets": {name: _recorded(engine, name) for name in assets}}
+    return _lake(engine) | {"assets": {name: _recorded_table(engine, name) for name in assets}}
 
 
-def recounted(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
+def recounted_status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     """The state of the lake and of some tables, from one snapshot. It accounts for every row, and records the accounts."""
     engine = engine.snapshot()
     if engine.ledger.head:
         _ = engine.reading  # start the session now, so that several threads do not start it at once
-    return _lake(engine) | {"assets": compute_in_parallel(assets, partial(_recounted, engine))}
+    return _lake(engine) | {"assets": compute_in_parallel(assets, partial(_recounted_table, engine))}
 
 
 def _lake(engine: Engine) -> dict[str, Any]:
@@ -67,24 +67,32 @@ def _progress(engine: Engine, name: str) -> dict[str, Any]:
         "complete_to": state["complete_to"],
         "waits_for": state["waits_for"],
         **monitored.of_table(engine, name),
-        **_retained(engine, name),
+        **_retained_totals(engine, name),
     }
 
 
-def _retained(engine: Engine, name: str) -> dict[str, Any]:
+def _retained_totals(engine: Engine, name: str) -> dict[str, Any]:
     """If retention has removed rows: the first day of a table that can still be computed, and the retained totals of earlier days."""
-    kept = engine.pending.kept_days(name)
-    if kept is None:
+    kept_days = engine.pending.kept_days(name)
+    if kept_days is None:
         return {}
-    days = () if kept.totals is None else kept.totals.days
-    totals = {side: {t: sum(d.terms.get(t, 0) for d in days if d.side == side) for t in TERMS} for side in sorted({d.side for d in days})}
-    complete = None if kept.complete_from is None else instant(kept.complete_from)
+    days = () if kept_days.totals is None else kept_days.totals.days
+    totals = {
+        side: {term: sum(day.terms.get(term, 0) for day in days if day.side == side) for term in TERMS}
+        for side in sorted({day.side for day in days})
+    }
+    complete = None if kept_days.complete_from is None else instant(kept_days.complete_from)
     return {
-        "retention": {"kept_from": str(day_of(kept.first)), "complete_from": complete, "days": len({d.day for d in days}), "totals": totals}
+        "retention": {
+            "kept_from": str(day_of(kept_days.first)),
+            "complete_from": complete,
+            "days": len({day.day for day in days}),
+            "totals": totals,
+        }
     }
 
 
-def _recorded(engine: Engine, name: str) -> dict[str, Any]:
+def _recorded_table(engine: Engine, name: str) -> dict[str, Any]:
     refused, last = engine.pending.refused_because(name), engine.accounts.recorded(name)
     law: dict[str, Any] = {"holds": None, "broken": [], _DIFFERS: []}
     if last is not None:
@@ -101,7 +109,7 @@ def _broken(last: RecordedAccount) -> list[dict[str, Any]]:
     return [{"side": day.side, "day": day.day, **day.terms} for day in last.violations]
 
 
-def _recounted(engine: Engine, name: str) -> dict[str, Any]:
+def _recounted_table(engine: Engine, name: str) -> dict[str, Any]:
     summary = _progress(engine, name)
     if not summary["steps"] and engine.ledger.head == 0:
         return summary | {"pairs": 0, "law": {"holds": True, "broken": []}}
@@ -159,9 +167,9 @@ def print_recorded(report: dict[str, Any]) -> None:
 def _row(name: str, asset: dict[str, Any]) -> list[object]:
     last = asset["last_account"]
     law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
-    reached = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] and asset["ledger_entry"] else "nothing yet")
+    progress = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] and asset["ledger_entry"] else "nothing yet")
     account = ("unknown", "never") if last is None else (law, last["oldest_at"][:16])
-    return [name, seconds(reached), duration(asset["lag_seconds"]), *account]
+    return [name, seconds(progress), duration(asset["lag_seconds"]), *account]
 
 
 def print_recounted(report: dict[str, Any]) -> None:
@@ -174,19 +182,22 @@ def print_recounted(report: dict[str, Any]) -> None:
 
 def _print_lake(report: dict[str, Any]) -> None:
     out.print(f"[bold]Lake[/] {plain(report['lake'])}, {count(report['ledger_head'], 'ledger batch')}", highlight=False, soft_wrap=True)
-    shown = [c for c in COUNTS if c not in RARE or any(s[c] for s in report["sources"].values())]
-    rows = [[name, *[s[c] for c in shown], seconds(s["watermark"]) or "none yet"] for name, s in report["sources"].items()]
-    print_table("Sources", ["source", *map(heading, shown), "watermark"], rows)
+    columns = [column for column in COUNTS if column not in RARE or any(counts[column] for counts in report["sources"].values())]
+    rows = [
+        [name, *[counts[column] for column in columns], seconds(counts["watermark"]) or "none yet"]
+        for name, counts in report["sources"].items()
+    ]
+    print_table("Sources", ["source", *map(heading, columns), "watermark"], rows)
     for name, source in report["sources"].items():
-        if (removed := source.get("retention")) is not None:
-            rows = f"{removed['rows_removed']:,} rows with event times before {seconds(removed['removed_before'])}"
+        if (retention := source.get("retention")) is not None:
+            rows = f"{retention['rows_removed']:,} rows with event times before {seconds(retention['removed_before'])}"
             out.print(f"{plain(name)}: retention has removed {rows}", highlight=False, soft_wrap=True)
-    if idle := [name for name, s in report["sources"].items() if s["idle"]]:
+    if idle := [name for name, counts in report["sources"].items() if counts["idle"]]:
         out.print(f"Idle sources: {plain(', '.join(idle))}", highlight=False, soft_wrap=True)
 
 
-def _print_refused(name: str, why: str) -> None:
-    out.print(f"[bold]{plain(name)}[/]: [red]cannot be accounted for:[/] {escape(why)}", highlight=False, soft_wrap=True)
+def _print_refused(name: str, reason: str) -> None:
+    out.print(f"[bold]{plain(name)}[/]: [red]cannot be accounted for:[/] {escape(reason)}", highlight=False, soft_wrap=True)
 
 
 def _print_asset(name: str, asset: dict[str, Any]) -> None:
@@ -197,16 +208,16 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     if "refused" in asset["law"]:
         _print_refused(name, asset["law"]["refused"])
         return
-    terms = [t for t in TERMS if t in asset and (t not in _RARE_TERMS or any(asset[t].values()))]
+    terms = [term for term in TERMS if term in asset and (term not in _RARE_TERMS or any(asset[term].values()))]
     if names := sorted(asset["accepted"]):
-        print_table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[t][side] for t in terms]] for side in names])
+        print_table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[term][side] for term in terms]] for side in names])
     else:
         _print_name(name)
-    made = count(asset["pairs"], "pair") if "pairs" in asset else count(asset["results"], "result")
+    number_of_results = count(asset["pairs"], "pair") if "pairs" in asset else count(asset["results"], "result")
     closed = f"finalized up to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
     handled = f"handled up to ledger batch {asset['ledger_entry']}" if asset["steps"] else "nothing is finalized yet"
     progress = closed if asset["closed_to"] else handled
-    out.print(f"  {made}; {progress}", highlight=False, soft_wrap=True)
+    out.print(f"  {number_of_results}; {progress}", highlight=False, soft_wrap=True)
     if asset["waits_for"]:
         out.print(f"  It waits for an advance of {plain(', '.join(asset['waits_for']))}", highlight=False, soft_wrap=True)
     _print_retained(name, asset)
@@ -223,10 +234,10 @@ def _print_retained(name: str, asset: dict[str, Any]) -> None:
     retention = asset.get("retention")
     if retention is None:
         return
-    kept = f"the totals of {count(retention['days'], 'day')} before {retention['kept_from']} are retained; their rows have been removed"
+    note = f"the totals of {count(retention['days'], 'day')} before {retention['kept_from']} are retained; their rows have been removed"
     if retention["complete_from"] is not None:
-        kept = f"complete from {seconds(retention['complete_from'])} on, since older rows had been removed when it was made"
-    out.print(f"  {plain(name)}: {kept}", highlight=False, soft_wrap=True)
+        note = f"complete from {seconds(retention['complete_from'])} on, since older rows had been removed when it was made"
+    out.print(f"  {plain(name)}: {note}", highlight=False, soft_wrap=True)
 
 
 def _print_name(name: str) -> None:

@@ -46,54 +46,54 @@ class StreamOutput:
         finally:
             self._print(f"Ended after {count(self._batches, 'batch')} with {count(self._accepted, 'accepted row')}.")
 
-    def ingested(self, batch: Entry) -> None:
+    def report_batch(self, batch: Entry) -> None:
         """Print the counts of an ingested batch."""
         self._batches += 1
         self._accepted += sum(source_entry.accepted for source_entry in batch)
         self._tick(batch)
         self._print(render.batch_line(batch))
 
-    def advanced(self, steps: Steps, took_s: float) -> None:
+    def report_steps(self, steps: Steps, took_s: float) -> None:
         """Print the numbers of rows that were added to tables, and of changes of upserted tables."""
-        rows = {name: sum(step.rows for step in made) for name, made in steps.items()}
+        rows = {name: sum(step.rows for step in steps_of_table) for name, steps_of_table in steps.items()}
         upserted = {name for name in rows if self._engine.assets[name].operator.emits.upserts}
         added, changed = (
             ", ".join(f"{name} {number:,}" for name, number in rows.items() if number and (name in upserted) == upserts)
             for upserts in (False, True)
         )
-        parts = [*([f"rows added: {added}"] if added else []), *([f"changes: {changed}"] if changed else [])]
-        if parts:
-            self._print(f"  {'; '.join(parts)}; {took_s:.1f} s")
+        clauses = [*([f"rows added: {added}"] if added else []), *([f"changes: {changed}"] if changed else [])]
+        if clauses:
+            self._print(f"  {'; '.join(clauses)}; {took_s:.1f} s")
 
-    def failed(self, asset: str, failed: Failed) -> None:
+    def report_failure(self, asset: str, failure: Failed) -> None:
         """Warn of a table that does not advance."""
-        self._warn_of(asset, "does not advance", failed)
+        self._warn_of(asset, "does not advance", failure)
 
-    def published(self, done: Mapping[str, Published]) -> None:
+    def report_published(self, published: Mapping[str, Published]) -> None:
         """Print the numbers of records that were published to the tables' topics."""
-        records = ", ".join(f"{name} {published.records:,}" for name, published in done.items())
+        records = ", ".join(f"{name} {steps.records:,}" for name, steps in published.items())
         self._print(f"  records published: {records}")
 
-    def unpublished(self, asset: str, failed: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: Failed) -> None:
         """Warn of a table that is not published."""
-        self._warn_of(asset, "is not published to Kafka", failed)
+        self._warn_of(asset, "is not published to Kafka", failure)
 
-    def held(self, accounts: Accounts, took_s: float) -> None:
+    def report_accounts(self, accounts: Accounts, took_s: float) -> None:
         """Print the tables for which the conservation law holds."""
         self._print(f"  the conservation law holds: {', '.join(accounts)}; {took_s:.1f} s")
 
-    def unaccounted(self, asset: str, error: Exception) -> None:
+    def report_unaccounted(self, asset: str, error: Exception) -> None:
         """Warn of a table that could not be accounted for."""
         self._warn(f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
-    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """Print nothing at the end of a turn: its failures were printed when they occurred."""
 
-    def _warn_of(self, asset: str, failure: str, failed: Failed) -> None:
+    def _warn_of(self, asset: str, predicate: str, failure: Failed) -> None:
         """Warn of a failure, given as the predicate of a sentence about the table, such as `does not advance`."""
-        if failed.is_busy:
-            self._warn(f"{asset} is skipped until it is free: {reason(failed.error)}. Other assets continue")
+        if failure.is_busy:
+            self._warn(f"{asset} is skipped until it is free: {reason(failure.error)}. Other assets continue")
             return
-        tries = f"{failed.tries} tries" if failed.tries > 1 else "1 try"
-        next_try = f"The next try is in {failed.wait_s:.0f} s; other assets continue"
-        self._warn(f"{asset} {failure} ({tries}): {reason(failed.error)}. {next_try}")
+        tries = f"{failure.tries} tries" if failure.tries > 1 else "1 try"
+        next_try = f"The next try is in {failure.wait_s:.0f} s; other assets continue"
+        self._warn(f"{asset} {predicate} ({tries}): {reason(failure.error)}. {next_try}")

@@ -53,8 +53,8 @@ def export(
     target = canonical_folder("folder", folder, canonical)
     view, engine = view_of(table, early, as_of, event_times_to), _engine()
     view.check(engine.lake, engine.assets)
-    done = engine.views.export(view, target)
-    render.show(as_json, {"table": table, **done}, _print_export)
+    outcome = engine.views.export(view, target)
+    render.show(as_json, {"table": table, **outcome}, _print_export)
 
 
 @app.command(name="land-changes")
@@ -69,7 +69,7 @@ def land_changes(
     if source not in engine.sources:
         raise ArgumentError.bad_value("source", source, ", ".join(engine.sources))
     landed = engine.ingestion.land_changes(table, source, first=first)
-    report = {"source": source, "versions": [{"version": one.version, "rows": one.rows} for one in landed]}
+    report = {"source": source, "versions": [{"version": version.version, "rows": version.rows} for version in landed]}
     render.show(as_json, report, _print_landed)
 
 
@@ -129,23 +129,27 @@ def late(
     elif source is None:
         render.show(as_json, render.late_counts(engine, readers if asset is None else [asset]), render.print_late_counts)
     else:
-        render.show(as_json, render.late(engine, source, asset or readers[0], limit), render.print_late)
+        render.show(as_json, render.late_rows(engine, source, asset or readers[0], limit), render.print_late)
 
 
-def _print_export(done: dict[str, Any]) -> None:
-    render.out.print(f"{render.plain(done['folder'])} contains {render.plain(done['table'])}: {done['rows']:,} rows", highlight=False)
+def _print_export(report: dict[str, Any]) -> None:
+    render.out.print(f"{render.plain(report['folder'])} contains {render.plain(report['table'])}: {report['rows']:,} rows", highlight=False)
 
 
-def _print_published_records(done: dict[str, Any]) -> None:
-    written = f"{done['steps']:,} steps, {done['records']:,} records"
-    render.out.print(f"The topic {done['topic']} has {done['asset']} up to step {done['step']}; written now: {written}", highlight=False)
+def _print_published_records(report: dict[str, Any]) -> None:
+    written_now = f"{report['steps']:,} steps, {report['records']:,} records"
+    render.out.print(
+        f"The topic {report['topic']} has {report['asset']} up to step {report['step']}; written now: {written_now}", highlight=False
+    )
 
 
 def _print_landed(report: dict[str, Any]) -> None:
     if not report["versions"]:
         render.out.print("The table has not changed since the last landing.")
-    for one in report["versions"]:
-        render.out.print(f"{render.plain(report['source'])}: version {one['version']} of the table, {one['rows']:,} rows", highlight=False)
+    for version in report["versions"]:
+        render.out.print(
+            f"{render.plain(report['source'])}: version {version['version']} of the table, {version['rows']:,} rows", highlight=False
+        )
 
 
 __all__ = ["app"]

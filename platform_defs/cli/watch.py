@@ -38,7 +38,7 @@ def _report(engine: Engine, assets: list[str]) -> str:
     """The printed state of the lake; the error if it cannot be read now, since the next look may succeed."""
     with out.capture() as captured:
         try:
-            status.print_recorded(status.recorded(engine, assets))
+            status.print_recorded(status.recorded_status(engine, assets))
         except TidemarkError as error:
             out.print(f"[bold red]error:[/] {plain(error)}", highlight=False, soft_wrap=True)
     return captured.get()

@@ -35,12 +35,12 @@ def alert_sensor(values: Settings) -> dg.SensorDefinition:
             return dg.SkipReason(_NO_HOOK)
         if repository is None:
             return dg.SkipReason("the sensor has no repository")
-        found = streaks(context.instance, repository, label_of(context), values.alert_after, time.time())
+        streaks_by_subject = streaks(context.instance, repository, label_of(context), values.alert_after, time.time())
         delivery = Delivery(hooks, json.loads(context.cursor or "{}"), values.alert_ui)
-        delivery.send(found)
+        delivery.send(streaks_by_subject)
         for problem in delivery.problems:
             context.log.error(problem)
-        return dg.SensorResult(cursor=json.dumps(delivery.known), skip_reason=delivery.summary)
+        return dg.SensorResult(cursor=json.dumps(delivery.alerts_sent), skip_reason=delivery.summary)
 
     return alerts
 
@@ -62,49 +62,49 @@ class Delivery:
     """
 
     hooks: Mapping[str, Hook]
-    known: dict[str, dict[str, Any]]
+    alerts_sent: dict[str, dict[str, Any]]
     ui: str | None = None
     problems: list[str] = field(default_factory=list, init=False)
     _sent: int = field(default=0, init=False)
     _broken: set[str] = field(default_factory=set, init=False)
 
-    def send(self, found: Mapping[str, Streak]) -> None:
+    def send(self, streaks_by_subject: Mapping[str, Streak]) -> None:
         """Send an alert for each subject that fails, and a message for each that has succeeded since its alert.
 
         A hook that fails is not used again in this call; the next call sends what it did not deliver.
         """
-        for subject in [*self.known]:
-            if subject not in found:  # it was removed from the code location
-                del self.known[subject]
-        for subject, streak in found.items():
+        for subject in [*self.alerts_sent]:
+            if subject not in streaks_by_subject:  # it was removed from the code location
+                del self.alerts_sent[subject]
+        for subject, streak in streaks_by_subject.items():
             if streak.is_failing:
                 self._report_failing(subject, streak)
-            elif subject in self.known and not streak.failures:
+            elif subject in self.alerts_sent and not streak.failures:
                 self._report_recovered(subject, streak)
 
     @property
     def summary(self) -> str:
         """The number of sent alerts, the failing jobs and checks, and the problems of hooks."""
-        state = f"failing: {', '.join(self.known)}" if self.known else "no job or check fails"
+        state = f"failing: {', '.join(self.alerts_sent)}" if self.alerts_sent else "no job or check fails"
         return "; ".join([*([f"{self._sent} sent"] if self._sent else []), state, *self.problems])
 
     def _report_failing(self, subject: str, streak: Streak) -> None:
-        entry = self.known.get(subject) or {"since_s": streak.since_s, "failures": streak.failures, "delivered": []}
+        entry = self.alerts_sent.get(subject) or {"since_s": streak.since_s, "failures": streak.failures, "delivered": []}
         alert = Alert(subject, "failing", streak.failures, entry["since_s"], streak.run_id, streak.reason, self._url(streak.run_id))
         for name in self.hooks:
             if name not in entry["delivered"] and self._delivers(name, alert):
                 entry["delivered"].append(name)
         if entry["delivered"]:
-            self.known[subject] = entry
+            self.alerts_sent[subject] = entry
 
     def _report_recovered(self, subject: str, streak: Streak) -> None:
-        entry = self.known[subject]
+        entry = self.alerts_sent[subject]
         alert = Alert(subject, "recovered", entry["failures"], entry["since_s"], streak.run_id, None, self._url(streak.run_id))
-        left = [name for name in entry["delivered"] if name in self.hooks and not self._delivers(name, alert)]
-        if left:
-            entry["delivered"] = left
+        undelivered = [name for name in entry["delivered"] if name in self.hooks and not self._delivers(name, alert)]
+        if undelivered:
+            entry["delivered"] = undelivered
         else:
-            del self.known[subject]
+            del self.alerts_sent[subject]
 
     def _delivers(self, name: str, alert: Alert) -> bool:
         """Send an alert by a hook; returns whether it was delivered."""

@@ -94,13 +94,13 @@ OF_A_STREAM = (
 _BY_NAME = {metric.name: metric for metric in (*OF_THE_LAKE, *OF_A_STREAM)}
 
 
-def described(name: str) -> Described:
+def metric_named(name: str) -> Described:
     """The metric of a name without the prefix."""
     return _BY_NAME[name]
 
 
 def family(name: str, value: float | None = None) -> Any:
     """An empty family of a metric of the lake; with a value if it has no labels."""
-    metric = described(name)
+    metric = metric_named(name)
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     return kind(metric.full_name, metric.text, value=value, labels=metric.labels or None)

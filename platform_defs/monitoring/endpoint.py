@@ -15,15 +15,15 @@ class EndpointError(TidemarkError, OSError):
     @classmethod
     def of(cls, host: str, port: int, error: OSError) -> "EndpointError":
         """Why it cannot listen at a host and a port."""
-        why = error.strerror or str(error) or type(error).__name__
+        reason = error.strerror or str(error) or type(error).__name__
         return cls(
-            f"the metrics cannot be served at {host}:{port}: {why}. Legal: an address of this machine, such as 127.0.0.1 or 0.0.0.0, and a "
-            "free port; 0 takes any free one"
+            f"the metrics cannot be served at {host}:{port}: {reason}. Legal: an address of this machine, such as 127.0.0.1 or 0.0.0.0, "
+            "and a free port; 0 takes any free one"
         )
 
 
 @contextmanager
-def served(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
+def serving_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
     """Serve the metrics of a registry while the block runs.
 
     Args:
@@ -42,8 +42,8 @@ def served(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
     except (OSError, socket.gaierror, UnicodeError) as error:
         raise EndpointError.of(host, port, error if isinstance(error, OSError) else OSError(str(error))) from error
     try:
-        shown = f"[{host}]" if ":" in host else host
-        yield f"http://{shown}:{server.server_port}/metrics"
+        url_host = f"[{host}]" if ":" in host else host
+        yield f"http://{url_host}:{server.server_port}/metrics"
     finally:
         server.shutdown()
         server.server_close()

@@ -43,8 +43,8 @@ def fresh_checks(limits: Mapping[str, int]) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(name="fresh_tables", specs=specs, can_subset=True)
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[Engine]) -> Iterator[dg.AssetCheckResult]:
         selected = [key.asset_key.to_user_string() for key in context.selected_asset_check_keys]
-        for name, found in evaluated(engine, {table: limits[table] for table in limits if table in selected}).items():
-            yield dg.AssetCheckResult(asset_key=dg.AssetKey(name), check_name=NAME, **found)
+        for name, result in evaluate_limits(engine, {table: limits[table] for table in limits if table in selected}).items():
+            yield dg.AssetCheckResult(asset_key=dg.AssetKey(name), check_name=NAME, **result)
 
     return checks
 
@@ -63,20 +63,21 @@ def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
     )
     def freshness(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult:
         now_s, reported = engine.clock() / 1000, json.loads(context.cursor or "{}")
-        results, shown, events = evaluated(engine, limits), _shown(context.instance, limits), list[AssetCheckEvaluation]()
-        for name, found in results.items():
-            if shown.get(name) != found["passed"] or now_s - reported.get(name, 0.0) >= _AT_LEAST_EVERY_S:
-                events.append(AssetCheckEvaluation(dg.AssetKey(name), NAME, **found))
+        results, shown_results = evaluate_limits(engine, limits), _newest_results(context.instance, limits)
+        events = list[AssetCheckEvaluation]()
+        for name, result in results.items():
+            if shown_results.get(name) != result["passed"] or now_s - reported.get(name, 0.0) >= _AT_LEAST_EVERY_S:
+                events.append(AssetCheckEvaluation(dg.AssetKey(name), NAME, **result))
                 reported[name] = now_s
-        stale = [name for name, found in results.items() if not found["passed"]]
+        stale = [name for name, result in results.items() if not result["passed"]]
         state = f"stale: {', '.join(stale)}" if stale else "all tables are fresh"
-        kept = {name: at for name, at in reported.items() if name in results}
-        return dg.SensorResult(asset_events=events, cursor=json.dumps(kept), skip_reason=state)
+        cursor = {name: at for name, at in reported.items() if name in results}
+        return dg.SensorResult(asset_events=events, cursor=json.dumps(cursor), skip_reason=state)
 
     return freshness
 
 
-def _shown(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> dict[str, bool]:
+def _newest_results(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> dict[str, bool]:
     """Whether each table's check passed in the newest result that Dagster has, of the sensor or of a run."""
     newest = instance.event_log_storage.get_latest_asset_check_execution_by_key([dg.AssetCheckKey(dg.AssetKey(n), NAME) for n in limits])
     events = {key.asset_key.to_user_string(): record.event.dagster_event for key, record in newest.items() if record.event}
@@ -84,25 +85,25 @@ def _shown(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> dict[str,
     return {name: event.asset_check_evaluation_data.passed for name, event in events.items() if event and event.event_type == ended}
 
 
-def evaluated(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+def evaluate_limits(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """The result of each table's check: `passed`, `severity`, `description` and `metadata`, from one snapshot of the lake.
 
     The check of a table fails if it, or a table that it reads, cannot be read.
     """
-    pinned = engine.snapshot()
-    freshness, now = pinned.freshness, pinned.clock()
-    found = dict[str, dict[str, Any]]()
+    snapshot = engine.snapshot()
+    freshness, now = snapshot.freshness, snapshot.clock()
+    results = dict[str, dict[str, Any]]()
     for name, limit in limits.items():
         try:
-            found[name] = _result(name, limit, freshness.waiting(name), now)
+            results[name] = _result(name, limit, freshness.waiting(name), now)
         except (TidemarkError, DeltaError, OSError) as error:  # other tables are still evaluated
-            found[name] = {
+            results[name] = {
                 "passed": False,
                 "severity": dg.AssetCheckSeverity.ERROR,
                 "description": f"It is not known how long rows have waited: {without_credentials(one_line(str(error)))}",
                 "metadata": {"limit_seconds": limit / 1000},
             }
-    return found
+    return results
 
 
 def _result(name: str, limit: int, waiting: Waiting | None, now: int) -> dict[str, Any]:
@@ -122,10 +123,10 @@ def _result(name: str, limit: int, waiting: Waiting | None, now: int) -> dict[st
 def _sentence(name: str, limit: int, waited: int, waiting: Waiting | None) -> str:
     if waiting is None:
         return "It reflects all rows of its sources that it can."
-    why = f"source {waiting.held_back_by} holds back its watermark" if waiting.held_back_by else f"{waiting.behind} was not advanced"
+    reason = f"source {waiting.held_back_by} holds back its watermark" if waiting.held_back_by else f"{waiting.behind} was not advanced"
     if waiting.behind == name:
-        why = "it was not advanced"
-    return f"Rows have waited for {duration(waited / 1000)}, with a limit of {duration(limit / 1000)}: {why}."
+        reason = "it was not advanced"
+    return f"Rows have waited for {duration(waited / 1000)}, with a limit of {duration(limit / 1000)}: {reason}."
 
 
 def _description(limit: int) -> str:

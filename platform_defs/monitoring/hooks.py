@@ -31,22 +31,22 @@ class HookError(TidemarkError, RuntimeError):
     """A hook could not deliver an alert."""
 
     @classmethod
-    def of(cls, hook: str, why: object, way_out: str) -> "HookError":
+    def of(cls, hook: str, reason: object, way_out: str) -> "HookError":
         """Why a hook failed, and how to fix it."""
-        return cls(f"the {hook} failed: {shortened(one_line(str(why)))}; the alert is sent again at the sensor's next tick. {way_out}")
+        return cls(f"the {hook} failed: {shortened(one_line(str(reason)))}; the alert is sent again at the sensor's next tick. {way_out}")
 
 
 def hooks_of(values: Settings) -> Mapping[str, Hook]:
     """The hooks that the settings configure, by name."""
-    found: dict[str, Hook] = {}
+    hooks: dict[str, Hook] = {}
     if values.alert_webhook:
-        found["webhook"] = partial(_post, values.alert_webhook)
+        hooks["webhook"] = partial(_post, values.alert_webhook)
     if values.alert_command:
-        found["command"] = partial(_run, values.alert_command)
+        hooks["command"] = partial(_run, values.alert_command)
     if values.alert_mail and values.alert_smtp:
         sender = values.alert_mail_from or values.alert_mail.split(", ")[0]
-        found["mail"] = partial(_mail, values.alert_smtp, sender, values.alert_mail)
-    return found
+        hooks["mail"] = partial(_mail, values.alert_smtp, sender, values.alert_mail)
+    return hooks
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -66,17 +66,17 @@ def _post(url: str, alert: Alert) -> None:
             return
     except urllib.error.HTTPError as error:
         error.close()
-        why = f"it answered {error.code}"
+        reason = f"it answered {error.code}"
     except urllib.error.URLError as error:
-        why = _reason(error.reason)
+        reason = _reason(error.reason)
     except (OSError, HTTPException, ValueError) as error:
-        why = _reason(error)
-    raise HookError.of(name, why, "TIDEMARK_ALERT_WEBHOOK sets its URL")
+        reason = _reason(error)
+    raise HookError.of(name, reason, "TIDEMARK_ALERT_WEBHOOK sets its URL")
 
 
 def _run(command: str, alert: Alert) -> None:
     """Run a shell command with the alert as JSON on its standard input."""
-    failed = partial(HookError.of, "command of TIDEMARK_ALERT_COMMAND")
+    error_of_command = partial(HookError.of, "command of TIDEMARK_ALERT_COMMAND")
     nothing = subprocess.DEVNULL
     # the command comes from the settings, which are trusted; the alert is on standard input only
     with subprocess.Popen(
@@ -86,35 +86,35 @@ def _run(command: str, alert: Alert) -> None:
             process.communicate(json.dumps(alert.as_json()), TIMEOUT_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # the shell, and what it has started
-            raise failed(f"it did not end in {TIMEOUT_S:.0f} s", "Let it end sooner, or start another process") from None
+            raise error_of_command(f"it did not end in {TIMEOUT_S:.0f} s", "Let it end sooner, or start another process") from None
     if process.returncode:
-        raise failed(f"it ended with exit code {process.returncode}", "Run it in a shell to see its error")
+        raise error_of_command(f"it ended with exit code {process.returncode}", "Run it in a shell to see its error")
 
 
-def _mail(server: str, sender: str, to: str, alert: Alert) -> None:
+def _mail(server: str, sender: str, recipients: str, alert: Alert) -> None:
     """Send a mail. A password is sent only over TLS, or to this machine."""
-    parts, message = urlsplit(server), EmailMessage()
-    message["Subject"], message["From"], message["To"] = one_line(alert.title), sender, to
+    url, message = urlsplit(server), EmailMessage()
+    message["Subject"], message["From"], message["To"] = one_line(alert.title), sender, recipients
     message.set_content(alert.text)
-    host, context = parts.hostname or "", ssl.create_default_context()
-    failed = partial(HookError.of, f"mail server {host}", way_out="TIDEMARK_ALERT_SMTP sets its URL")
+    host, context = url.hostname or "", ssl.create_default_context()
+    error_of_server = partial(HookError.of, f"mail server {host}", way_out="TIDEMARK_ALERT_SMTP sets its URL")
     try:
-        with _connected(parts.scheme, host, parts.port, context) as smtp:
-            if parts.scheme == "smtp" and smtp.has_extn("starttls"):
+        with _connect(url.scheme, host, url.port, context) as smtp:
+            if url.scheme == "smtp" and smtp.has_extn("starttls"):
                 smtp.starttls(context=context)
                 smtp.ehlo()
-            elif parts.scheme == "smtp" and parts.username is not None and host not in _THIS_MACHINE:
-                raise failed(why="it offers no STARTTLS, so no password was sent")
-            if parts.username is not None:
-                smtp.login(unquote(parts.username), unquote(parts.password or ""))
+            elif url.scheme == "smtp" and url.username is not None and host not in _THIS_MACHINE:
+                raise error_of_server(reason="it offers no STARTTLS, so no password was sent")
+            if url.username is not None:
+                smtp.login(unquote(url.username), unquote(url.password or ""))
             smtp.send_message(message)
     except smtplib.SMTPResponseException as error:  # its text is the server's and may quote the user
-        raise failed(why=f"it answered {error.smtp_code}") from None
+        raise error_of_server(reason=f"it answered {error.smtp_code}") from None
     except (OSError, ValueError, smtplib.SMTPException) as error:  # ValueError: a host, a user or a password that cannot be encoded
-        raise failed(why=_reason(error)) from None
+        raise error_of_server(reason=_reason(error)) from None
 
 
-def _connected(scheme: str, host: str, port: int | None, context: ssl.SSLContext) -> smtplib.SMTP:
+def _connect(scheme: str, host: str, port: int | None, context: ssl.SSLContext) -> smtplib.SMTP:
     if scheme == "smtps":
         smtp: smtplib.SMTP = smtplib.SMTP_SSL(host, port or _SMTPS_PORT, timeout=TIMEOUT_S, context=context)
     else:

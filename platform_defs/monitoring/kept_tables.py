@@ -21,11 +21,11 @@ class KeptTables(Lake):
 
     def delta_for_reading(self, table: str) -> DeltaTable | None:
         """The table at its newest version; None if it does not exist."""
-        known = self._up_to_date(table)
-        found = self.delta(table) if known is None else known
-        if found is not None and (incarnation := self.incarnation(table, found.version())) is not None:
-            self._kept[table] = found, incarnation
-        return found
+        up_to_date = self._up_to_date(table)
+        table_at_newest = self.delta(table) if up_to_date is None else up_to_date
+        if table_at_newest is not None and (incarnation := self.incarnation(table, table_at_newest.version())) is not None:
+            self._kept[table] = table_at_newest, incarnation
+        return table_at_newest
 
     def _up_to_date(self, table: str) -> DeltaTable | None:
         """A kept table, brought up to date; None if it must be opened."""
@@ -41,5 +41,5 @@ class KeptTables(Lake):
 
 def keeping_tables(engine: Engine) -> Engine:
     """The engine on a lake that keeps its opened tables; the two share the cached ledger."""
-    given = {field.name: getattr(engine.lake, field.name) for field in fields(Lake) if field.init}
-    return replace(engine, lake=KeptTables(**given), earlier=engine)
+    lake_fields = {field.name: getattr(engine.lake, field.name) for field in fields(Lake) if field.init}
+    return replace(engine, lake=KeptTables(**lake_fields), earlier=engine)

@@ -51,14 +51,14 @@ class LakeMetrics(Collector):
         began = time.monotonic()
         try:
             with self._mutex:
-                found = [*self._collected()]
+                collected = [*self._collect_lake()]
         except _UNREADABLE as error:
             self._report(without_credentials(one_line(str(error))))
-            found = [family("up", 0)]
+            collected = [family("up", 0)]
         else:
             self._report(None)
-            found.append(family("up", 1))
-        yield from found
+            collected.append(family("up", 1))
+        yield from collected
         yield family("scrape_seconds", time.monotonic() - began)
 
     def _report(self, reason: str | None) -> None:
@@ -67,15 +67,15 @@ class LakeMetrics(Collector):
             _log.warning("the lake cannot be read for metrics: %s", reason)
         self._reason = reason
 
-    def _collected(self) -> Iterator[Metric]:
+    def _collect_lake(self) -> Iterator[Metric]:
         engine = self._engine.snapshot()
         totals = self._totals.upto(engine)
         yield family("ledger_batches_total", engine.ledger.head)
         if engine.ledger.head:
             newest = _seconds(engine.ledger.history.clocks[-1])
             yield family("ledger_batch_timestamp_seconds", newest)
-        failed = engine.failures.of_ingest() is not None
-        yield family("ingest_failed", failed)
+        has_failed = engine.failures.of_ingest() is not None
+        yield family("ingest_failed", has_failed)
         if engine.sinks:
             yield _sinks(engine)
         yield from _sources(engine, totals)
@@ -86,31 +86,31 @@ class _Totals:
     """The counts of each source. Each scrape adds only the counts of new batches."""
 
     def __init__(self) -> None:
-        self._of, self._head, self._found = "", 0, dict[str, dict[str, int]]()
+        self._of, self._head, self._counts = "", 0, dict[str, dict[str, int]]()
 
     def upto(self, engine: Engine) -> Mapping[str, Mapping[str, int]]:
         """The counts up to the newest batch of a snapshot; all zero for a source without batches."""
         ledger, identity = engine.ledger, engine.lake.identity(TABLE) or ""
         if identity != self._of or not ledger.history.summarized <= self._head <= ledger.head:
-            self._of, self._head, self._found = identity, 0, {}
+            self._of, self._head, self._counts = identity, 0, {}
         if ledger.head > self._head:
             for source, counts in ledger.totals_by_source(self._head).items():
-                known = self._found.get(source) or {}
-                self._found[source] = {name: known.get(name, 0) + rows for name, rows in counts.items()}
+                earlier = self._counts.get(source) or {}
+                self._counts[source] = {name: earlier.get(name, 0) + rows for name, rows in counts.items()}
             self._head = ledger.head
-        return {name: self._found.get(name) or dict.fromkeys(COUNTS, 0) for name in engine.sources}
+        return {name: self._counts.get(name) or dict.fromkeys(COUNTS, 0) for name in engine.sources}
 
 
 def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
     rows = family("source_rows_total")
-    read = family("source_read_rows_total")
+    rows_read = family("source_read_rows_total")
     warned = family("source_warned_rows_total")
     for name, counts in totals.items():
         for count, outcome in _OUTCOMES.items():
             rows.add_metric([name, outcome], counts[count])
-        read.add_metric([name], counts["rows_read"])
+        rows_read.add_metric([name], counts["rows_read"])
         warned.add_metric([name], counts["warned"])
-    yield from (rows, read, warned)
+    yield from (rows, rows_read, warned)
     watermark = family("source_watermark_timestamp_seconds")
     lag = family("source_watermark_lag_seconds")
     event = family("source_event_timestamp_seconds")
@@ -129,22 +129,22 @@ def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterato
         _add(lag, [name], None if newest is None or newest.watermark is None else (now - newest.watermark) / 1000)
         _add(event, [name], _seconds(newest and newest.max_event_time))
         _add(active, [name], _seconds(engine.ledger.last_active_at(name)))
-    yield from (watermark, lag, event, active, idle, failed, *(one for one in (waits, ahead) if one.samples))
+    yield from (watermark, lag, event, active, idle, failed, *(metric for metric in (waits, ahead) if metric.samples))
 
 
 def _tables(engine: Engine) -> Iterator[Metric]:
-    found = _TableMetrics(engine)
+    table_metrics = _TableMetrics(engine)
     for name in engine.assets:
-        found.add(name)
-    yield from found.families()
+        table_metrics.add(name)
+    yield from table_metrics.families()
 
 
 def _sinks(engine: Engine) -> Metric:
     """Whether the publish of each table that has a topic has failed."""
-    found = family("sink_failed")
+    failed = family("sink_failed")
     for name in engine.sinks:
-        found.add_metric([name], engine.failures.of_sink(name) is not None)
-    return found
+        failed.add_metric([name], engine.failures.of_sink(name) is not None)
+    return failed
 
 
 class _TableMetrics:
@@ -180,7 +180,7 @@ class _TableMetrics:
 
     def families(self) -> list[Metric]:
         """The families with at least one sample."""
-        return [one for one in self._all if one.samples]
+        return [metric for metric in self._all if metric.samples]
 
     def add(self, name: str) -> None:
         """Add the metrics of a table. If it cannot be read, only its metrics are missing, and those of its readers that depend on it."""
@@ -192,7 +192,7 @@ class _TableMetrics:
             return
         self.readable.add_metric([name], 1)
         self.steps.add_metric([name], now.step)
-        parts = (
+        collectors = (
             self._add_times,
             self._add_position,
             self._add_refused,
@@ -201,9 +201,9 @@ class _TableMetrics:
             self._add_failure,
             self._add_account,
         )
-        for part in parts:
+        for collect in collectors:
             try:
-                part(name)
+                collect(name)
             except _UNREADABLE as error:
                 self._left_out(name, error)
 
@@ -258,6 +258,6 @@ def _seconds(epoch_ms: int | None) -> float | None:
     return None if epoch_ms is None else epoch_ms / 1000
 
 
-def _add(to: Any, labels: list[str], value: float | None) -> None:
+def _add(metric: Any, labels: list[str], value: float | None) -> None:
     if value is not None:
-        to.add_metric(labels, value)
+        metric.add_metric(labels, value)

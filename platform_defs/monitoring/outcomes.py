@@ -80,11 +80,11 @@ def _of_job(instance: DagsterInstance, job: str, label: str | None, after: int) 
     if not records:
         return None
     newest = records[0].dagster_run.run_id
-    failed = [*takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, records)]
-    if not failed:
+    failures = [*takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, records)]
+    if not failures:
         return Streak(0, False, _ended_s(records[0]), newest)
-    is_failing = len(failed) >= after
-    return Streak(len(failed), is_failing, _ended_s(failed[-1]), newest, failed_steps(instance, newest) if is_failing else None)
+    is_failing = len(failures) >= after
+    return Streak(len(failures), is_failing, _ended_s(failures[-1]), newest, failed_steps(instance, newest) if is_failing else None)
 
 
 def _living_stream(instance: DagsterInstance, label: str | None, now_s: float) -> Streak | None:
@@ -111,26 +111,26 @@ def _of_check(instance: DagsterInstance, key: dg.AssetCheckKey, after: int) -> S
     runs = _newest_runs(instance, key, after)
     if not runs:
         return None
-    failed = [*takewhile(lambda of_run: any(map(_is_failure, of_run)), runs)][:after]
+    failures = [*takewhile(lambda of_run: any(map(_is_failure, of_run)), runs)][:after]
     run_id, first = runs[0][0].run_id or None, runs[0][0]
-    if not failed:
+    if not failures:
         return Streak(0, False, first.create_timestamp, run_id)
-    is_failing = len(failed) >= after or run_id is None or key.name in _AT_FIRST
-    shown = next(record for record in failed[0] if _is_failure(record))
-    return Streak(len(failed), is_failing, failed[-1][-1].create_timestamp, run_id, _description(shown))
+    is_failing = len(failures) >= after or run_id is None or key.name in _AT_FIRST
+    shown_record = next(record for record in failures[0] if _is_failure(record))
+    return Streak(len(failures), is_failing, failures[-1][-1].create_timestamp, run_id, _description(shown_record))
 
 
 def _newest_runs(instance: DagsterInstance, key: dg.AssetCheckKey, most: int) -> list[list[AssetCheckExecutionRecord]]:
     """For each of the newest runs, the newest record of each day: more than `most` runs, unless there are fewer."""
-    found, read, cursor = dict[str | int, dict[str | None, AssetCheckExecutionRecord]](), 0, None
-    while len(found) <= most and read < _MOST_RECORDS:
+    records_by_run, records_read, cursor = dict[str | int, dict[str | None, AssetCheckExecutionRecord]](), 0, None
+    while len(records_by_run) <= most and records_read < _MOST_RECORDS:
         records = instance.event_log_storage.get_asset_check_execution_history(key, _AT_ONCE, cursor, _ENDED_CHECKS)
         for record in records:
-            found.setdefault(record.run_id or record.id, {}).setdefault(record.partition, record)
+            records_by_run.setdefault(record.run_id or record.id, {}).setdefault(record.partition, record)
         if len(records) < _AT_ONCE:
             break
-        read, cursor = read + len(records), records[-1].id
-    return [[*by_day.values()] for by_day in found.values()]
+        records_read, cursor = records_read + len(records), records[-1].id
+    return [[*by_day.values()] for by_day in records_by_run.values()]
 
 
 def _is_failure(record: AssetCheckExecutionRecord) -> bool:

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.errors import LakeBusy
-from platform_defs.monitoring.catalog import described
-from platform_defs.monitoring.endpoint import served
+from platform_defs.monitoring.catalog import metric_named
+from platform_defs.monitoring.endpoint import serving_metrics
 from platform_defs.monitoring.lake_metrics import LakeMetrics
 
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -28,11 +28,11 @@ class StreamMetrics:
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic) -> None:
         disable_created_metrics()  # a gauge of the time of creation for each series
         self._now = now
-        seconds, failures = described("step_seconds"), described("step_failures_total")
+        seconds, failures = metric_named("step_seconds"), metric_named("step_failures_total")
         self._seconds = Histogram(seconds.full_name, seconds.text, seconds.labels, registry=registry, buckets=BUCKETS)
         self._failures = Counter(failures.full_name, failures.text, failures.labels, registry=registry)
 
-    def timed(self, table: str, steps: Generator[Step]) -> Generator[Step]:
+    def measure_steps(self, table: str, steps: Generator[Step]) -> Generator[Step]:
         """The steps of a table, each measured from its start until it is committed and checked for the conservation law."""
         with closing(steps):
             while True:
@@ -66,11 +66,11 @@ def metrics_of_stream(
     if port is None:
         return stream, nullcontext()
     registry.register(LakeMetrics(engine))
-    return stream, _served(registry, host, port, print_line)
+    return stream, _serving(registry, host, port, print_line)
 
 
 @contextmanager
-def _served(registry: CollectorRegistry, host: str, port: int, print_line: Callable[[str], None]) -> Iterator[None]:
-    with served(registry, host, port) as url:
+def _serving(registry: CollectorRegistry, host: str, port: int, print_line: Callable[[str], None]) -> Iterator[None]:
+    with serving_metrics(registry, host, port) as url:
         print_line(f"Serving metrics at {url}.")
         yield

@@ -28,11 +28,11 @@ def engine_resource(
 
     @dg.resource(required_resource_keys={"spark"})
     def engine(context: dg.InitResourceContext) -> Iterator[Engine]:
-        made = make_engine(values, pipeline, lambda: context.resources.spark.spark_session, first[0] if first else None)
-        if (made.lake.is_local or is_in_s3(made.lake.root)) and not first:
-            first.append(made)
+        created = make_engine(values, pipeline, lambda: context.resources.spark.spark_session, first[0] if first else None)
+        if (created.lake.is_local or is_in_s3(created.lake.root)) and not first:
+            first.append(created)
         try:
-            yield made
+            yield created
         finally:
             at_end(context.run.run_id if context.run is not None else None)
 

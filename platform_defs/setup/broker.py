@@ -119,9 +119,9 @@ class Broker:
             self._prepare(command)
         if is_open(self.port):
             raise BrokerError.port_in_use(self.port)
-        with self._log_file.open("ab") as out:
-            own = [*command, "kafka.Kafka", str(self._config)]
-            self._process = subprocess.Popen(own, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder)
+        with self._log_file.open("ab") as log:
+            start_command = [*command, "kafka.Kafka", str(self._config)]
+            self._process = subprocess.Popen(start_command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
         try:
             self._wait(self._process)
         except BaseException:
@@ -149,10 +149,10 @@ class Broker:
     def _log_file(self) -> Path:
         return self.folder / "broker.log"
 
-    def _end(self, how: signal.Signals) -> None:
+    def _end(self, stop_signal: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.send_signal(how)
+            process.send_signal(stop_signal)
             try:
                 process.wait(_WAIT_S)
             except subprocess.TimeoutExpired:
@@ -161,22 +161,22 @@ class Broker:
 
     def _prepare(self, command: Sequence[str]) -> None:
         """Choose the ports, write the configuration, and format the folder of the data."""
-        free, self._controller_port = free_ports(2)
-        self.port = self.port or free
+        free_port, self._controller_port = free_ports(2)
+        self.port = self.port or free_port
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self._config.with_suffix(".draft")
         draft.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()), "utf-8")
         format_it = [*command, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c", str(draft)]
-        done = subprocess.run(format_it, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        self._log_file.write_bytes(done.stdout + done.stderr)
-        if done.returncode:
-            raise BrokerError.ended(done.returncode, _tail(self.log))
+        result = subprocess.run(format_it, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        self._log_file.write_bytes(result.stdout + result.stderr)
+        if result.returncode:
+            raise BrokerError.ended(result.returncode, _tail(self.log))
         draft.replace(self._config)
 
     def _properties(self) -> dict[str, object]:
         clients, controller = ",".join([f"PLAINTEXT://{self.address}", *self.listeners]), f"CONTROLLER://{HOST}:{self._controller_port}"
         protocols = ["CONTROLLER:PLAINTEXT", "PLAINTEXT:PLAINTEXT", *[f"{p}:{p}" for p in self._protocols]]
-        own = {
+        fixed = {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
@@ -186,7 +186,7 @@ class Broker:
             "listener.security.protocol.map": ",".join(protocols),
             "log.dirs": self.folder / "data",
         }
-        return {**_SMALL, **self.options, **own}
+        return {**_SMALL, **self.options, **fixed}
 
     @property
     def _protocols(self) -> list[str]:
@@ -204,7 +204,7 @@ class Broker:
 
 
 @contextmanager
-def running(folder: Path, port: int = 0, listeners: Sequence[str] = (), **options: object) -> Iterator[Broker]:
+def running_broker(folder: Path, port: int = 0, listeners: Sequence[str] = (), **options: object) -> Iterator[Broker]:
     """A broker that runs until the block ends.
 
     Args:
@@ -254,7 +254,7 @@ def main(port: int = PORT) -> int:
     """Run a broker in the foreground until Ctrl-C; the exit status is 1 if it does not start."""
     with TemporaryDirectory(prefix="kafka-") as folder, suppress(KeyboardInterrupt):
         try:
-            with running(Path(folder), port) as broker:
+            with running_broker(Path(folder), port) as broker:
                 sys.stdout.write(_HOW_TO_CONNECT.format(address=broker.address))
                 sys.stdout.flush()
                 return broker.wait()

@@ -52,10 +52,10 @@ class JarError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def checksum(cls, jar: Jar, found: str) -> "JarError":
+    def checksum(cls, jar: Jar, sha256: str) -> "JarError":
         """The fetched file is not the pinned one."""
         return cls(
-            f"{jar.file_name} has the wrong checksum: expected sha256 {jar.sha256}, found {found}. The fetched file was deleted. "
+            f"{jar.file_name} has the wrong checksum: expected sha256 {jar.sha256}, found {sha256}. The fetched file was deleted. "
             "Run `make setup` again; if the error stays, the mirror (TIDEMARK_MAVEN_MIRROR) serves another file: "
             "put the right one into the folder TIDEMARK_JARS by hand"
         )
@@ -85,11 +85,11 @@ SPARK, KAFKA, S3 = "spark", "kafka", "s3"
 
 @lru_cache
 def _sets() -> dict[str, tuple[Jar, ...]]:
-    listed = tomllib.loads(PINS.read_text(encoding="utf-8"))
-    return {name: tuple(Jar(**entry) for entry in jars) for name, jars in listed.items()}
+    pins = tomllib.loads(PINS.read_text(encoding="utf-8"))
+    return {name: tuple(Jar(**entry) for entry in jars) for name, jars in pins.items()}
 
 
-def pinned(name: str = SPARK) -> tuple[Jar, ...]:
+def pinned_jars(name: str = SPARK) -> tuple[Jar, ...]:
     """The pinned JARs of a set, from `jars.toml`.
 
     Raises:
@@ -116,10 +116,10 @@ def jar_paths(*sets: str) -> list[str]:
     """
     folder, paths = jars_folder(), list[str]()
     for name in sets or [SPARK]:
-        absent = _absent(pinned(name), folder)
+        absent = _absent(pinned_jars(name), folder)
         if absent:
             raise JarError.missing(absent, folder, "make setup" if name == SPARK else f"make setup-{name}")
-        paths += [str(folder / jar.file_name) for jar in pinned(name)]
+        paths += [str(folder / jar.file_name) for jar in pinned_jars(name)]
     return paths
 
 
@@ -139,7 +139,7 @@ def fetch(folder: Path | None = None, jars: Sequence[Jar] | None = None, downloa
         JavaNotFound: a JAR is missing, and no Java was found to fetch it with.
     """
     folder = folder or jars_folder()
-    absent = _absent(pinned() if jars is None else jars, folder)
+    absent = _absent(pinned_jars() if jars is None else jars, folder)
     if absent:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
@@ -153,22 +153,22 @@ def _accept(jars: Sequence[Jar], scratch: Path, folder: Path, log: str) -> None:
     if unfetched:
         raise JarError.not_fetched(unfetched, folder, log)
     for jar in jars:
-        found = _sha256(scratch / jar.file_name)
-        if found != jar.sha256:
-            raise JarError.checksum(jar, found)
+        sha256 = _sha256(scratch / jar.file_name)
+        if sha256 != jar.sha256:
+            raise JarError.checksum(jar, sha256)
     for jar in jars:
         (scratch / jar.file_name).replace(folder / jar.file_name)
 
 
 def _with_ivy(jars: Sequence[Jar], scratch: Path) -> str:
-    settings_file, wanted, home = scratch / "settings.xml", scratch / "ivy.xml", scratch / "ivy"
+    settings_file, module_file, home = scratch / "settings.xml", scratch / "ivy.xml", scratch / "ivy"
     settings_file.write_text(_ivy_settings(home / "cache", settings().maven_mirror), encoding="utf-8")
-    wanted.write_text(_ivy_module(jars), encoding="utf-8")
+    module_file.write_text(_ivy_module(jars), encoding="utf-8")
     java = Path(find_java()) / "bin" / "java"
     command = [java, f"-Divy.default.ivy.user.dir={home}", "-cp", _ivy_jar(), "org.apache.ivy.Main"]
-    options = ["-settings", settings_file, "-ivy", wanted, "-retrieve", scratch / "[artifact]-[revision].[ext]"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, errors="replace", check=False)
-    return done.stdout + done.stderr
+    options = ["-settings", settings_file, "-ivy", module_file, "-retrieve", scratch / "[artifact]-[revision].[ext]"]
+    result = subprocess.run([*command, *options], capture_output=True, text=True, errors="replace", check=False)
+    return result.stdout + result.stderr
 
 
 def _ivy_settings(cache: Path, mirror: str | None) -> str:
@@ -183,7 +183,7 @@ def _ivy_settings(cache: Path, mirror: str | None) -> str:
 
 
 def _ivy_module(jars: Iterable[Jar]) -> str:
-    wanted = "\n".join(
+    dependencies = "\n".join(
         f'    <dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" transitive="false" conf="default->default"/>'
         for jar in jars
     )
@@ -191,7 +191,7 @@ def _ivy_module(jars: Iterable[Jar]) -> str:
   <info organisation="tidemark" module="jars"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
-{wanted}
+{dependencies}
   </dependencies>
 </ivy-module>
 """
@@ -199,10 +199,10 @@ def _ivy_module(jars: Iterable[Jar]) -> str:
 
 def _ivy_jar() -> Path:
     pyspark = find_spec("pyspark")
-    found = sorted(Path(pyspark.origin).parent.glob("jars/ivy-*.jar")) if pyspark and pyspark.origin else []
-    if not found:
+    ivy_jars = sorted(Path(pyspark.origin).parent.glob("jars/ivy-*.jar")) if pyspark and pyspark.origin else []
+    if not ivy_jars:
         raise JarError("this PySpark has no jars/ivy-*.jar to fetch with: install the full `pyspark`, not `pyspark-client`")
-    return found[-1]
+    return ivy_jars[-1]
 
 
 def _absent(jars: Iterable[Jar], folder: Path) -> list[Jar]:
@@ -236,13 +236,13 @@ def _tail(log: str) -> str:
 def main(*sets: str) -> int:
     """Fetch the missing JARs of some sets, by default `spark`, and print them; the exit status is 1 if that fails."""
     try:
-        wanted = [jar for name in sets or [SPARK] for jar in pinned(name)]
-        fetched = fetch(jars=wanted)
+        jars = [jar for name in sets or [SPARK] for jar in pinned_jars(name)]
+        fetched = fetch(jars=jars)
     except (JarError, JavaNotFound, ValueError, OSError) as error:  # a wrong setting, or a folder that cannot be written to
         sys.stderr.write(f"{printable(without_credentials(str(error)))}\n")
         return 1
-    done = f"fetched {_names(fetched)}" if fetched else f"all {len(wanted)} are present"
-    sys.stdout.write(f"jars: {done}, in {jars_folder()}\n")
+    summary = f"fetched {_names(fetched)}" if fetched else f"all {len(jars)} are present"
+    sys.stdout.write(f"jars: {summary}, in {jars_folder()}\n")
     return 0
 
 

@@ -29,11 +29,11 @@ class JavaNotFound(TidemarkError, RuntimeError):
     """No Java version that Spark 4.1 supports was found."""
 
     @classmethod
-    def none_of(cls, seen: dict[str, int]) -> "JavaNotFound":
+    def none_of(cls, versions: dict[str, int]) -> "JavaNotFound":
         """The Java versions that were found, and how to install a supported one."""
-        found = ", ".join(f"Java {version} in {home}" for home, version in seen.items()) or "no Java at all"
+        installed = ", ".join(f"Java {version} in {home}" for home, version in versions.items()) or "no Java at all"
         return cls(
-            f"Spark 4.1 needs Java 17 or 21; found {found}. Install one:\n"
+            f"Spark 4.1 needs Java 17 or 21; found {installed}. Install one:\n"
             "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless\n"
             "  macOS:           brew install openjdk@17\n"
             "  Windows:         winget install EclipseAdoptium.Temurin.17.JRE\n"
@@ -53,14 +53,14 @@ def find_java(homes: Iterable[Path] | None = None) -> str:
     Raises:
         JavaNotFound: no folder is suitable; the message says how to install a Java.
     """
-    seen: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for home in java_homes() if homes is None else homes:
         version = java_version(home)
         if version in SUPPORTED:
             return str(home.absolute())
         if version is not None:
-            seen.setdefault(str(home), version)
-    raise JavaNotFound.none_of(seen)
+            versions.setdefault(str(home), version)
+    raise JavaNotFound.none_of(versions)
 
 
 def java_homes() -> Iterator[Path]:
@@ -85,21 +85,21 @@ def java_version(home: Path) -> int | None:
     if not program.is_file():
         return None
     release = home / "release"
-    written = _RELEASE.search(release.read_text(encoding="utf-8", errors="replace")) if release.is_file() else None
-    match = written or _PRINTED.search(_printed(program, "-version"))
+    release_match = _RELEASE.search(release.read_text(encoding="utf-8", errors="replace")) if release.is_file() else None
+    match = release_match or _PRINTED.search(_output_of(program, "-version"))
     return int(match[1]) if match else None
 
 
 def _from_macos() -> Iterator[Path]:
     for version in SUPPORTED:
-        home = _printed(Path("/usr/libexec/java_home"), "-F", "-v", str(version)).strip()
+        home = _output_of(Path("/usr/libexec/java_home"), "-F", "-v", str(version)).strip()
         if home.startswith("/"):
             yield Path(home)
 
 
-def _printed(*command: str | Path) -> str:
+def _output_of(*command: str | Path) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout + done.stderr if done.returncode == 0 else ""
+    return result.stdout + result.stderr if result.returncode == 0 else ""

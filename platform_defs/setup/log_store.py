@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 
 from platform_defs.safe_text import printable
-from platform_defs.setup.jars import JarError, jar_paths, jars_folder, pinned
+from platform_defs.setup.jars import JarError, jar_paths, jars_folder, pinned_jars
 from platform_defs.setup.java import JavaNotFound, find_java
 
 CLASS = "tidemark.ConditionalLogStore"
@@ -42,17 +42,18 @@ def compile_log_store() -> Path:
     compiler = _class_path(*_OF_SPARK.glob("scala-*.jar"))
     uses = _class_path(*_OF_SPARK.glob("scala-library-*.jar"), *_OF_SPARK.glob("hadoop-client-api-*.jar"), *map(Path, jar_paths()))
     with tempfile.TemporaryDirectory(prefix=".compile-", dir=jar.parent) as scratch:
-        made = Path(scratch, jar.name)
-        command = [Path(find_java()) / "bin" / "java", "-cp", compiler, "scala.tools.nsc.Main", "-nowarn", "-cp", uses, "-d", made, _SOURCE]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode or not made.is_file():
-            raise JarError(f"{_SOURCE.name} could not be compiled; Scala printed:\n{printable(done.stdout + done.stderr)}")
-        made.replace(jar)
+        target = Path(scratch, jar.name)
+        java = Path(find_java()) / "bin" / "java"
+        command = [java, "-cp", compiler, "scala.tools.nsc.Main", "-nowarn", "-cp", uses, "-d", target, _SOURCE]
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if result.returncode or not target.is_file():
+            raise JarError(f"{_SOURCE.name} could not be compiled; Scala printed:\n{printable(result.stdout + result.stderr)}")
+        target.replace(jar)
     return jar
 
 
 def _jar() -> Path:
-    uses = " ".join([pyspark.__version__, *[jar.file_name for jar in pinned()]])
+    uses = " ".join([pyspark.__version__, *[jar.file_name for jar in pinned_jars()]])
     content = hashlib.sha256(_SOURCE.read_bytes() + uses.encode()).hexdigest()
     return jars_folder() / f"tidemark-log-store-{content[:12]}.jar"
 
@@ -64,11 +65,11 @@ def _class_path(*jars: Path) -> str:
 def main() -> int:
     """Compile the JAR and print its path; the exit status is 1 if that fails."""
     try:
-        made = compile_log_store()
+        jar = compile_log_store()
     except (JarError, JavaNotFound, ValueError, OSError) as error:  # a wrong setting, or a folder that cannot be written to
         sys.stderr.write(f"{printable(str(error))}\n")
         return 1
-    sys.stdout.write(f"log store: {made}\n")
+    sys.stdout.write(f"log store: {jar}\n")
     return 0
 
 

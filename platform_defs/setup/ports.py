@@ -10,9 +10,9 @@ def free_ports(count: int) -> list[int]:
     """Different ports on which no process listens."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listener in sockets:
+            listener.bind((HOST, 0))
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 def is_open(port: int) -> bool:

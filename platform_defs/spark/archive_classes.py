@@ -39,16 +39,16 @@ def archive_classes(folder: Path = HOME) -> Path | None:
         return None
     config = spark_config(settings()) | {"spark.master": "local[2]", "spark.ui.enabled": "false"}
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=folder) as scratch:
-        written = Path(scratch, file.name)
-        config[JAVA_OPTIONS] += f" {_COMPILE_LITTLE} -XX:ArchiveClassesAtExit={written} {NO_WARNINGS}"
+        new_archive = Path(scratch, file.name)
+        config[JAVA_OPTIONS] += f" {_COMPILE_LITTLE} -XX:ArchiveClassesAtExit={new_archive} {NO_WARNINGS}"
         spark = own_session(config)
         _load_classes(spark, f"{scratch}/table")
         _end(spark)
-        if not written.is_file():
+        if not new_archive.is_file():
             return None
-        for other in folder.glob("classes-*.jsa"):
-            other.unlink()
-        return written.replace(file)
+        for old_archive in folder.glob("classes-*.jsa"):
+            old_archive.unlink()
+        return new_archive.replace(file)
 
 
 def _load_classes(spark: SparkSession, table: str) -> None:
@@ -60,9 +60,9 @@ def _load_classes(spark: SparkSession, table: str) -> None:
     )
     rows.write.format("delta").save(table)
     rows.write.format("delta").mode("append").save(table)
-    stored = spark.read.format("delta").load(table)
-    windows = stored.groupBy("key", F.window("event_time", "10 seconds")).agg(F.count("*").alias("n"), F.max("value.a").alias("a"))
-    joined = stored.alias("l").join(windows.alias("r"), F.expr("l.key = r.key AND l.event_time >= r.window.start"), "full_outer")
+    rows_read = spark.read.format("delta").load(table)
+    windows = rows_read.groupBy("key", F.window("event_time", "10 seconds")).agg(F.count("*").alias("n"), F.max("value.a").alias("a"))
+    joined = rows_read.alias("l").join(windows.alias("r"), F.expr("l.key = r.key AND l.event_time >= r.window.start"), "full_outer")
     joined.select("l.key", F.expr("row_number() OVER (PARTITION BY r.n ORDER BY l.event_time)")).orderBy("key").toArrow()
 
 

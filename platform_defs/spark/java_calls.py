@@ -49,8 +49,8 @@ def improve_calls(gateway: Any) -> None:
 
 def delete_all(gateway: Any) -> None:
     """Delete all objects of this process in the JVM, if it is running; afterwards this process cannot call it any more."""
-    known = [reference() for reference in [*ThreadSafeFinalizer.finalizers.values()]]
-    names = [java_object._target_id for java_object in known if java_object is not None]
+    finalized = [reference() for reference in [*ThreadSafeFinalizer.finalizers.values()]]
+    names = [java_object._target_id for java_object in finalized if java_object is not None]
     waiting = gateway._gateway_client.finalizer_deque
     names += [waiting.pop()[1] for _ in range(len(waiting))]
     with suppress(Py4JError, OSError):
@@ -83,10 +83,10 @@ class _Lists:
         """The list in the JVM."""
         if len(value) <= _MOST_ARGUMENTS:
             return self._of(*value)
-        made = self._make(self._of(*value[:_MOST_ARGUMENTS]))
+        java_list = self._make(self._of(*value[:_MOST_ARGUMENTS]))
         for start in range(_MOST_ARGUMENTS, len(value), _MOST_ARGUMENTS):
-            made.addAll(self._of(*value[start : start + _MOST_ARGUMENTS]))
-        return made
+            java_list.addAll(self._of(*value[start : start + _MOST_ARGUMENTS]))
+        return java_list
 
 
 def _may_be_python_proxy(parameter: Any) -> bool:

@@ -60,7 +60,7 @@ class Served:
 
 
 @contextmanager
-def published(session: SparkSession, config: Mapping[str, str], file: Path) -> Iterator[Served]:
+def serving_session(session: SparkSession, config: Mapping[str, str], file: Path) -> Iterator[Served]:
     """Let other processes attach to a session of this process until the block ends.
 
     Args:
@@ -73,12 +73,12 @@ def published(session: SparkSession, config: Mapping[str, str], file: Path) -> I
     """
     check_free(file)
     java = cast(Any, session.sparkContext)._gateway.java_parameters
-    own = Served(os.getpid(), java.port, java.auth_token, pyspark.__version__, dict(config))
-    _write(file, json.dumps(asdict(own)))
+    record = Served(os.getpid(), java.port, java.auth_token, pyspark.__version__, dict(config))
+    _write(file, json.dumps(asdict(record)))
     try:
-        yield own
+        yield record
     finally:
-        if served(file) == own:
+        if served_session(file) == record:
             file.unlink(missing_ok=True)
 
 
@@ -95,7 +95,7 @@ def serve(session: SparkSession, config: Mapping[str, str], file: Path, ready: C
         ServeError: another process serves a session by this file.
         JvmLostError: the JVM has ended.
     """
-    with suppress(KeyboardInterrupt), ends_in_order(), published(session, config, file):
+    with suppress(KeyboardInterrupt), ends_in_order(), serving_session(session, config, file):
         ready()
         raise JvmLostError.own(cast(Any, session.sparkContext)._gateway.proc.wait())
 
@@ -106,20 +106,20 @@ def check_free(file: Path) -> None:
     Raises:
         ServeError: a process serves a session by this file.
     """
-    if (other := served(file)) is not None:
-        raise ServeError.already_served(file, other.pid)
+    if (record := served_session(file)) is not None:
+        raise ServeError.already_served(file, record.pid)
 
 
-def served(file: Path) -> Served | None:
+def served_session(file: Path) -> Served | None:
     """The session that a file records; None if there is none, or if its process has ended."""
     with suppress(OSError, ValueError, TypeError):
-        found = Served(**json.loads(file.read_text("utf-8")))
-        os.kill(found.pid, 0)
-        return found
+        record = Served(**json.loads(file.read_text("utf-8")))
+        os.kill(record.pid, 0)
+        return record
     return None
 
 
-def attached(file: Path, config: Mapping[str, str]) -> SparkSession | None:
+def attach_session(file: Path, config: Mapping[str, str]) -> SparkSession | None:
     """A new session in the JVM that another process serves; None if no process serves one with this configuration.
 
     Args:
@@ -128,18 +128,18 @@ def attached(file: Path, config: Mapping[str, str]) -> SparkSession | None:
     """
     if _PORT in os.environ:  # started by spark-submit, with a JVM of its own
         return None
-    found = served(file)
-    if found is None or (found.version, found.config) != (pyspark.__version__, config):
+    record = served_session(file)
+    if record is None or (record.version, record.config) != (pyspark.__version__, config):
         return None
     try:
-        return _attached(found, config)
+        return _attach(record, config)
     except (Py4JError, OSError):  # the process has ended, and another process has its number or its port
         cast(Any, SparkContext)._gateway = None
         return None
 
 
-def _attached(found: Served, config: Mapping[str, str]) -> SparkSession:
-    gateway = _gateway(found)
+def _attach(record: Served, config: Mapping[str, str]) -> SparkSession:
+    gateway = _gateway(record)
     jvm: Any = gateway.jvm
     sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
     of_server = sessions.getDefaultSession().get()
@@ -154,9 +154,9 @@ def _attached(found: Served, config: Mapping[str, str]) -> SparkSession:
     return session
 
 
-def _gateway(found: Served) -> Any:
+def _gateway(record: Served) -> Any:
     """A connection to a JVM; PySpark takes its address from the environment."""
-    os.environ |= {_PORT: str(found.port), _SECRET: found.secret}
+    os.environ |= {_PORT: str(record.port), _SECRET: record.secret}
     try:
         return launch_gateway()
     finally:
@@ -174,8 +174,8 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 def _write(file: Path, text: str) -> None:
     """Write a file that only this user can read, in one step."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f"{file.name}.{os.getpid()}")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as out:
-        out.write(text)
-    part.replace(file)
+    partial_file = file.with_name(f"{file.name}.{os.getpid()}")
+    partial_file.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text)
+    partial_file.replace(file)

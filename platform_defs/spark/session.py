@@ -23,7 +23,7 @@ from platform_defs.setup.java import find_java
 from platform_defs.setup.log_store import log_store_jar
 from platform_defs.spark.class_archive import archive_option
 from platform_defs.spark.java_calls import improve_calls
-from platform_defs.spark.served import attached
+from platform_defs.spark.served import attach_session
 
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 PINNED = {
@@ -115,10 +115,10 @@ def spark_config(settings: Settings) -> dict[str, str]:
     local = settings.spark_master.startswith("local")
     if not local and not settings.shared_folders:
         _check_folders(settings)
-    here = _LOCAL if local else {}
+    local_config = _LOCAL if local else {}
     jvm = f" -XX:+UseParallelGC{_large_pages()}{_LATE_COMPILATION}" if local else ""
     return (
-        here
+        local_config
         | PINNED
         | {
             "spark.app.name": "tidemark",
@@ -179,12 +179,12 @@ def own_session(config: Mapping[str, str]) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     options = config[JAVA_OPTIONS]
     at_start = {name: value for name, value in config.items() if not name.startswith(HADOOP)}
-    made = spark_session_from_config({**at_start, JAVA_OPTIONS: options if ".jsa" in options else f"{options}{archive_option(java)}"})
-    hadoop = cast(Any, made.sparkContext)._jsc.hadoopConfiguration()
+    created = spark_session_from_config({**at_start, JAVA_OPTIONS: options if ".jsa" in options else f"{options}{archive_option(java)}"})
+    hadoop = cast(Any, created.sparkContext)._jsc.hadoopConfiguration()
     for name in config.keys() - at_start.keys():
         hadoop.set(name.removeprefix(HADOOP), config[name])
-    _forget_sources(made, hadoop)
-    return made
+    _forget_sources(created, hadoop)
+    return created
 
 
 def _forget_sources(spark: SparkSession, hadoop: Any) -> None:
@@ -199,20 +199,20 @@ def _forget_sources(spark: SparkSession, hadoop: Any) -> None:
     sources.get(hadoop).clear()
 
 
-def session(settings: Settings, **more: str) -> SparkSession:
+def session(settings: Settings, **further_config: str) -> SparkSession:
     """The session of this process, which the first call creates: in the JVM that `tidemark serve` keeps, or else in its own JVM.
 
     Args:
         settings: the platform's settings.
-        more: further Spark configuration, by its dotted names, for the first call.
+        further_config: further Spark configuration, by its dotted names, for the first call.
     """
     for name in QUOTING:
         PySparkLogger.getLogger(name).disabled = True
-    config = spark_config(settings) | more
+    config = spark_config(settings) | further_config
     is_first = SparkContext._active_spark_context is None
-    made = (attached(Path(settings.session_file), config) if is_first else None) or own_session(config)
+    spark = (attach_session(Path(settings.session_file), config) if is_first else None) or own_session(config)
     improve_calls(SparkContext._gateway)
     for name in _CLASSES_BY_NAME:
-        known = getattr(made._jvm, name)
-        setattr(made._jvm, name, known if isinstance(known, _Members) else _Members(known))
-    return made
+        jvm_class = getattr(spark._jvm, name)
+        setattr(spark._jvm, name, jvm_class if isinstance(jvm_class, _Members) else _Members(jvm_class))
+    return spark

@@ -6,7 +6,7 @@ from datetime import date
 import dagster as dg
 
 from assets.days import day_of, days_from
-from assets.factories.partitions import within
+from assets.factories.partitions import partitioned_range
 from platform_defs.engine.advance.advance import Step
 
 MOST_DAYS = 400
@@ -21,12 +21,12 @@ def changed_days(steps: Iterable[Step], days: dg.DailyPartitionsDefinition, olde
         days: the table's partitions.
         oldest: the oldest event time of the table's sources, for its first step, in epoch ms.
     """
-    found = set[date]()
+    days_changed = set[date]()
     for step in steps:
         for first, last in _ranges(step, oldest):
-            known = within(days, day_of(first), day_of(last)) if first <= last else None
-            found |= {*days_from(*known)} if known and known[0] <= known[1] else set()
-    return sorted(found)[-MOST_DAYS:]
+            partition_range = partitioned_range(days, day_of(first), day_of(last)) if first <= last else None
+            days_changed |= {*days_from(*partition_range)} if partition_range and partition_range[0] <= partition_range[1] else set()
+    return sorted(days_changed)[-MOST_DAYS:]
 
 
 def _ranges(step: Step, oldest: int | None) -> Iterable[tuple[int, int]]:

@@ -36,7 +36,7 @@ from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
-from platform_defs.engine.operations.failures import described
+from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
 from platform_defs.stream.changed_days import changed_days
 from platform_defs.stream.reports import Accounts, Steps, reason
@@ -84,17 +84,17 @@ class _Collected:
     def parts(self) -> list[str]:
         """The parts of a summary."""
         accepted = sum(row.accepted for rows in self.rows.values() for row in rows)
-        written = [f"{name} {sum(s.rows for s in steps):,}" for name, steps in self.steps.items() if any(s.rows for s in steps)]
-        parts = [f"{count(self.batches, 'batch')} with {count(accepted, 'accepted row')}"] if self.batches else []
-        parts += [f"rows written: {', '.join(written)}"] if written else []
-        records = [f"{name} {done.records:,}" for name, done in self.topics.items()]
-        parts += [f"records published: {', '.join(records)}"] if records else []
-        parts += [f"the conservation law holds: {', '.join(self.accounts)}"] if self.accounts else []
-        behind = {name: lag for name, lag in self.lags.items() if lag > 0}
-        if behind:
-            most = max(behind, key=lambda name: behind[name])
-            parts.append(f"longest lag: {most}, {behind[most]:.1f} s")
-        return parts
+        row_counts = [f"{name} {sum(s.rows for s in steps):,}" for name, steps in self.steps.items() if any(s.rows for s in steps)]
+        clauses = [f"{count(self.batches, 'batch')} with {count(accepted, 'accepted row')}"] if self.batches else []
+        clauses += [f"rows written: {', '.join(row_counts)}"] if row_counts else []
+        records = [f"{name} {published.records:,}" for name, published in self.topics.items()]
+        clauses += [f"records published: {', '.join(records)}"] if records else []
+        clauses += [f"the conservation law holds: {', '.join(self.accounts)}"] if self.accounts else []
+        lagging = {name: lag for name, lag in self.lags.items() if lag > 0}
+        if lagging:
+            most = max(lagging, key=lambda name: lagging[name])
+            clauses.append(f"longest lag: {most}, {lagging[most]:.1f} s")
+        return clauses
 
 
 class DagsterReports:
@@ -122,56 +122,56 @@ class DagsterReports:
         self._context, self._engine, self._days, self._interval_s, self._now = context, engine, days, interval_s, now
         self._next_at, self._columns = now(), dict[str, dict[str, Any]]()
         self._waiting, self._unpublished, self._unaccounted = dict[str, bool](), dict[str, bool](), set[str]()
-        self._found, self._events = _Collected(), deque[Callable[[], None]]()
+        self._collected, self._events = _Collected(), deque[Callable[[], None]]()
 
-    def ingested(self, batch: Entry) -> None:
+    def report_batch(self, batch: Entry) -> None:
         """Collect a batch; sources of which it has no rows are not reported."""
-        self._found.batches += 1
+        self._collected.batches += 1
         for row in batch:
             if row.kind == "rows":
-                self._found.rows[row.source].append(row)
+                self._collected.rows[row.source].append(row)
 
-    def advanced(self, steps: Steps, took_s: float) -> None:
+    def report_steps(self, steps: Steps, took_s: float) -> None:
         """Collect steps."""
-        for name, made in steps.items():
-            self._found.steps[name] += made
+        for name, steps_of_table in steps.items():
+            self._collected.steps[name] += steps_of_table
 
-    def held(self, accounts: Accounts, took_s: float) -> None:
+    def report_accounts(self, accounts: Accounts, took_s: float) -> None:
         """Collect accounts; a later account of a day replaces an earlier one."""
         self._unaccounted -= accounts.keys()
-        for name, found in accounts.items():
-            self._found.accounts[name] |= {(account.side, account.day): account for account in found}
+        for name, accounts_of_table in accounts.items():
+            self._collected.accounts[name] |= {(account.side, account.day): account for account in accounts_of_table}
 
-    def failed(self, asset: str, failed: Failed) -> None:
+    def report_failure(self, asset: str, failure: Failed) -> None:
         """Log that a table waits, unless this was logged before."""
-        self._log_failed(self._waiting, asset, "does not advance", failed)
+        self._log_failed(self._waiting, asset, "does not advance", failure)
 
-    def published(self, done: Mapping[str, Published]) -> None:
+    def report_published(self, published: Mapping[str, Published]) -> None:
         """Collect the publishes of tables to topics."""
-        for name, one in done.items():
-            self._found.topics[name] = sum_of(self._found.topics.get(name), one)
+        for name, published_steps in published.items():
+            self._collected.topics[name] = sum_of(self._collected.topics.get(name), published_steps)
 
-    def unpublished(self, asset: str, failed: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: Failed) -> None:
         """Log that a table is not published, unless this was logged before."""
-        self._log_failed(self._unpublished, asset, "is not published to Kafka", failed)
+        self._log_failed(self._unpublished, asset, "is not published to Kafka", failure)
 
-    def _log_failed(self, known: dict[str, bool], asset: str, what_fails: str, failed: Failed) -> None:
-        if known.get(asset) == failed.is_busy:
+    def _log_failed(self, logged: dict[str, bool], asset: str, what_fails: str, failure: Failed) -> None:
+        if logged.get(asset) == failure.is_busy:
             return
-        known[asset] = failed.is_busy
-        if failed.is_busy:
-            self._tell("info", f"{asset} is skipped until it is free: {reason(failed.error)}. Other tables continue")
+        logged[asset] = failure.is_busy
+        if failure.is_busy:
+            self._tell("info", f"{asset} is skipped until it is free: {reason(failure.error)}. Other tables continue")
         else:
-            self._tell("warning", f"{asset} {what_fails}: {reason(failed.error)}. It is tried again; other tables continue")
+            self._tell("warning", f"{asset} {what_fails}: {reason(failure.error)}. It is tried again; other tables continue")
 
-    def unaccounted(self, asset: str, error: Exception) -> None:
+    def report_unaccounted(self, asset: str, error: Exception) -> None:
         """Log that a table could not be accounted for, unless this was logged before."""
         if asset in self._unaccounted:
             return
         self._unaccounted.add(asset)
         self._tell("warning", f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
-    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """Log the collected reports if the last time is long enough ago, and the tables that no longer wait."""
         self._log_free(self._waiting, waiting, "advancing again")
         self._log_free(self._unpublished, unpublished, "publishing to Kafka again")
@@ -180,32 +180,31 @@ class DagsterReports:
         try:
             self.publish()
         except Exception as error:
-            _log.warning("the reports of the stream could not be stored; the next try is in %.0f s: %s", _RETRY_S, described(error))
+            _log.warning("the reports of the stream could not be stored; the next try is in %.0f s: %s", _RETRY_S, describe_error(error))
             self._next_at = self._now() + _RETRY_S
 
-    def _log_free(self, known: dict[str, bool], waiting: Mapping[str, Failed], works: str) -> None:
+    def _log_free(self, logged: dict[str, bool], waiting: Mapping[str, Failed], works: str) -> None:
         """Log and forget the tables that were logged as waiting and no longer wait."""
-        if free := sorted(known.keys() - waiting.keys()):
-            self._tell("info", f"{', '.join(free)}: {works}")
-        for name in free:
-            del known[name]
+        if no_longer_waiting := sorted(logged.keys() - waiting.keys()):
+            self._tell("info", f"{', '.join(no_longer_waiting)}: {works}")
+        for name in no_longer_waiting:
+            del logged[name]
 
     def publish(self) -> None:
         """Log the collected reports; no event if nothing has changed. If that fails, the next call logs the missing events."""
         self._store()  # events that an earlier call could not store
-        found = self._found
-        if found.is_empty:
+        collected = self._collected
+        if collected.is_empty:
             return
-        ingested = [dg.AssetMaterialization(event_key(source), metadata=batch_metadata(rows)) for source, rows in found.rows.items()]
+        ingested = [dg.AssetMaterialization(event_key(source), metadata=batch_metadata(rows)) for source, rows in collected.rows.items()]
         self._events += [partial(self._log, event) for event in ingested]
-        self._events += [partial(self._materialize, name, steps, found.lags) for name, steps in found.steps.items()]
-        topics = [
-            dg.AssetMaterialization(topic_key(name), metadata=published_metadata(cast(Any, done))) for name, done in found.topics.items()
-        ]
+        self._events += [partial(self._materialize, name, steps, collected.lags) for name, steps in collected.steps.items()]
+        metadata_by_table = {name: published_metadata(cast(Any, published)) for name, published in collected.topics.items()}
+        topics = [dg.AssetMaterialization(topic_key(name), metadata=metadata) for name, metadata in metadata_by_table.items()]
         self._events += [partial(self._log, event) for event in topics]
-        self._events += [partial(self._check, name, [*accounts.values()]) for name, accounts in found.accounts.items()]
-        self._events.append(partial(self._summarize, found))
-        self._found, self._next_at = _Collected(), self._now() + self._interval_s
+        self._events += [partial(self._check, name, [*accounts.values()]) for name, accounts in collected.accounts.items()]
+        self._events.append(partial(self._summarize, collected))
+        self._collected, self._next_at = _Collected(), self._now() + self._interval_s
         self._store()
 
     def _store(self) -> None:
@@ -249,8 +248,8 @@ class DagsterReports:
         metadata = {"steps": len(steps), "rows": rows} | progress_metadata(state)
         for day in days:
             is_final = state["closed_to"] is not None and state["closed_to"] >= day_end(day)
-            own = metadata | {"finalized": is_final} | (columns if day == days[-1] else {})
-            self._log(dg.AssetMaterialization(name, partition=str(day), metadata=own))
+            metadata_of_day = metadata | {"finalized": is_final} | (columns if day == days[-1] else {})
+            self._log(dg.AssetMaterialization(name, partition=str(day), metadata=metadata_of_day))
 
     def _columns_of(self, derived: DerivedAsset) -> dict[str, Any]:
         """The metadata of a table's columns; none if the table cannot be read now, as while it is rebuilt."""
@@ -263,24 +262,24 @@ class DagsterReports:
 
     def _check(self, name: str, accounts: Sequence[DayAccount], differences: _Differences = MappingProxyType({})) -> None:
         """Log the conservation law of a table: by day if it has partitions, else for all days at once."""
-        known = range_of(self._days) if self._engine.assets[name].operator.reads.closes_ranges else None
+        days = range_of(self._days) if self._engine.assets[name].operator.reads.closes_ranges else None
         by_day = defaultdict[str | None, list[DayAccount]](list)
         for account in accounts:
-            by_day[str(account.day) if known and known[0] <= account.day <= known[1] else None].append(account)
-        for day, own in sorted(by_day.items(), key=lambda one: (one[0] is None, one[0] or "")):
-            self._log(_evaluation(name, _law(own, differences), day))
+            by_day[str(account.day) if days and days[0] <= account.day <= days[1] else None].append(account)
+        for day, accounts_of_day in sorted(by_day.items(), key=lambda item: (item[0] is None, item[0] or "")):
+            self._log(_evaluation(name, _law(accounts_of_day, differences), day))
 
-    def _summarize(self, found: "_Collected") -> None:
-        parts = found.parts + ([f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else [])
-        parts += [f"not published: {', '.join(sorted(self._unpublished))}"] if self._unpublished else []
-        self._context.log.info("; ".join(parts))
+    def _summarize(self, collected: "_Collected") -> None:
+        clauses = collected.parts + ([f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else [])
+        clauses += [f"not published: {', '.join(sorted(self._unpublished))}"] if self._unpublished else []
+        self._context.log.info("; ".join(clauses))
 
     def _tell(self, level: Literal["info", "warning"], text: str) -> None:
         """Log a line; a line that cannot be stored is in the log of the process."""
         try:
             getattr(self._context.log, level)(text)
         except Exception as error:
-            _log.warning("%s (not stored in Dagster: %s)", text, described(error))
+            _log.warning("%s (not stored in Dagster: %s)", text, describe_error(error))
 
     def _log(self, event: Any) -> None:
         """Store an event now. Dagster also keeps it for the end of the step, which a stream may reach after weeks."""

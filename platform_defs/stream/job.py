@@ -57,7 +57,7 @@ def stream_job(values: Settings, days: dg.DailyPartitionsDefinition) -> dg.JobDe
                 context.log.warning(f"The stream runs without serving metrics: {error}")
             reports = DagsterReports(context, engine, days, interval_s)
             with reports.stored_at_end():
-                StreamRun(engine, reports, metrics.timed).run(trigger)
+                StreamRun(engine, reports, metrics.measure_steps).run(trigger)
 
     @dg.job(name=JOB, description=DESCRIPTION)
     def stream() -> None:

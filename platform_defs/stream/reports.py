@@ -29,35 +29,35 @@ def reason(error: Exception) -> str:
 class Reports(Protocol):
     """Receives the reports of a stream, all in the thread that runs it."""
 
-    def ingested(self, batch: Entry) -> None:
+    def report_batch(self, batch: Entry) -> None:
         """A batch was committed to the ledger."""
         ...
 
-    def advanced(self, steps: Steps, took_s: float) -> None:
+    def report_steps(self, steps: Steps, took_s: float) -> None:
         """Tables have made steps, in some seconds."""
         ...
 
-    def failed(self, asset: str, failed: Failed) -> None:
+    def report_failure(self, asset: str, failure: Failed) -> None:
         """A table has failed, or has another writer, and waits for its next try."""
         ...
 
-    def held(self, accounts: Accounts, took_s: float) -> None:
+    def report_accounts(self, accounts: Accounts, took_s: float) -> None:
         """Tables were accounted for, in some seconds."""
         ...
 
-    def unaccounted(self, asset: str, error: Exception) -> None:
+    def report_unaccounted(self, asset: str, error: Exception) -> None:
         """A table could not be accounted for; the next try is after its next step."""
         ...
 
-    def published(self, done: Mapping[str, Published]) -> None:
+    def report_published(self, published: Mapping[str, Published]) -> None:
         """Steps of tables were published to their topics, by table."""
         ...
 
-    def unpublished(self, asset: str, failed: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: Failed) -> None:
         """A table could not be published to its topic, and waits for its next try."""
         ...
 
-    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """A turn has ended: a batch was ingested and the tables were advanced, or the interval has passed without a batch.
 
         Args:

@@ -55,21 +55,23 @@ class StreamRun:
     Args:
         engine: the engine.
         reports: receives the reports.
-        timed: measures the steps of a table while they are made.
+        measure_steps: measures the steps of a table while they are made.
     """
 
     def __init__(
         self,
         engine: Engine,
         reports: Reports,
-        timed: Callable[[str, Generator[Step]], Generator[Step]] = lambda _, steps: steps,
+        measure_steps: Callable[[str, Generator[Step]], Generator[Step]] = lambda _, steps: steps,
     ) -> None:
-        self._engine, self._reports, self._timed_steps = engine, reports, timed
+        self._engine, self._reports, self._measure_steps = engine, reports, measure_steps
         self._steps, self._accounts = defaultdict[str, list[Step]](list), dict[str, list[DayAccount]]()
-        self._advance = AdvanceAll(self._advanced, {name: asset.inputs for name, asset in engine.assets.items()}, reports.failed)
+        self._advance = AdvanceAll(
+            self._advance_table, {name: asset.inputs for name, asset in engine.assets.items()}, reports.report_failure
+        )
         self._newest, self._interrupts = 0, LostInterrupts()
-        self._law = LawInTurn(self._account, reports.unaccounted)
-        self._publish = PublishAll(self._published, engine.sinks, reports.unpublished)
+        self._law = LawInTurn(self._account, reports.report_unaccounted)
+        self._publish = PublishAll(self._publish_table, engine.sinks, reports.report_unpublished)
 
     def run(self, trigger: StreamTrigger) -> list[Entry]:
         """Run until the stream is interrupted, or until all present files are ingested.
@@ -101,39 +103,39 @@ class StreamRun:
     def _run(self, trigger: StreamTrigger) -> list[Entry]:
         clients = kept_clients(self._engine.spark, self._engine.sinks.values()) if self._engine.sinks else nullcontext()
         with clients, self._publish:
-            made, unread = self._ingest(trigger)
-            self._timed(self._law.rest)
-            self._report_published(self._publish.rest())
-        if unread is not None:
-            raise unread
+            entries, unread_error = self._ingest(trigger)
+            self._account_and_report(self._law.account_rest)
+            self._report_published(self._publish.publish_rest())
+        if unread_error is not None:
+            raise unread_error
         if self._advance.failed:
             raise StreamError.behind(sorted(self._advance.failed))
         if self._publish.failed:
             raise StreamError.unpublished(sorted(self._publish.failed))
-        return [*made]
+        return [*entries]
 
     def _ingest(self, trigger: StreamTrigger) -> tuple[Sequence[Entry], UnreadError | None]:
         """Ingest and advance until the stream ends; returns the newest batches, and the error of files that could not be read."""
-        unread: UnreadError | None = None
+        unread_error: UnreadError | None = None
         try:
-            made = self._engine.ingest(trigger.every, self.after, self.retry, self.start)
+            entries = self._engine.ingest(trigger.every, self.after, self.retry, self.start)
         except UnreadError as error:  # all other files were ingested
-            made, unread = error.entries, error
-        for batch in made:
+            entries, unread_error = error.entries, error
+        for batch in entries:
             if batch[0].seq > self._newest:  # sources that have become idle, which are recorded last
                 self.after(batch)
-        return made, unread
+        return entries, unread_error
 
     def start(self) -> None:
         """Advance the tables that are behind, and publish the topics that are."""
         self._interrupts.watch()
-        self._publish.changed({name: self._engine.pending.progress(name).step for name in self._engine.sinks})
+        self._publish.note_steps({name: self._engine.pending.progress(name).step for name in self._engine.sinks})
         self._turn(self._advance)
 
     def after(self, batch: Entry) -> None:
         """Report a batch, and advance the tables."""
         self._newest = batch[0].seq
-        self._reports.ingested(batch)
+        self._reports.report_batch(batch)
         self._turn(self._advance)
 
     def retry(self) -> None:
@@ -146,34 +148,34 @@ class StreamRun:
             advance()
         finally:  # an interrupt or a violation of the law does not undo the steps that were made
             if self._steps:
-                self._reports.advanced(dict(self._steps), time.monotonic() - began)
+                self._reports.report_steps(dict(self._steps), time.monotonic() - began)
             self._steps.clear()
-        self._timed(self._law)
+        self._account_and_report(self._law)
         self._report_published(self._publish())
         self._interrupts.check()
-        self._reports.turned(self._advance.failed, self._publish.failed)
+        self._reports.report_turn(self._advance.failed, self._publish.failed)
 
     def _report_published(self, published: Mapping[str, Published]) -> None:
         if published:
-            self._reports.published(published)
+            self._reports.report_published(published)
 
-    def _published(self, name: str, upto: int) -> Published:
+    def _publish_table(self, name: str, upto: int) -> Published:
         return self._engine.views.publish_to_topic(name, upto)
 
-    def _timed(self, account: Callable[[], list[str]]) -> None:
+    def _account_and_report(self, account: Callable[[], list[str]]) -> None:
         began = time.monotonic()
         try:
             account()
         finally:
             if self._accounts:
-                self._reports.held(dict(self._accounts), time.monotonic() - began)
+                self._reports.report_accounts(dict(self._accounts), time.monotonic() - began)
             self._accounts.clear()
 
-    def _advanced(self, name: str) -> Generator[Step]:
-        for step in self._timed_steps(name, self._engine.steps(name, checked=True, purpose="stream")):
+    def _advance_table(self, name: str) -> Generator[Step]:
+        for step in self._measure_steps(name, self._engine.steps(name, checked=True, purpose="stream")):
             self._steps[name].append(step)
-            self._law.changed(name, step)
-            self._publish.changed({name: step.after.step})  # the step was committed, and keeps the conservation law
+            self._law.note_step(name, step)
+            self._publish.note_steps({name: step.after.step})  # the step was committed, and keeps the conservation law
             yield step
 
     def _account(self, name: str, step: Step) -> None:

@@ -136,7 +136,7 @@ def test_legal_contracts_are_accepted() -> None:
     assert contract.struct.fieldNames() == [*legal, "ts"]
     assert contract_with(name="L").log == "events/L"
     wide = contract_with(schema=schema_of(*[f"c{n}" for n in range(999)]))
-    assert len(wide.widened([StructField(f"new {n}", StringType()) for n in range(100)]).struct) == 1_100
+    assert len(wide.with_added_columns([StructField(f"new {n}", StringType()) for n in range(100)]).struct) == 1_100
 
 
 text = st.text(max_size=12) | st.text(alphabet="ab_K1.`, \n\t-/é0", max_size=6)

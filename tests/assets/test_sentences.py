@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from assets.factories.sentences import count, day_range, from_to, listed, sides_and_days
+from assets.factories.sentences import count, day_range, from_to, list_text, sides_and_days
 from platform_defs.engine.accounting.day_accounts import DayAccount
 
 DAYS = [date(2026, 3, 1) + timedelta(days=n) for n in range(12)]
@@ -22,7 +22,7 @@ def test_at_most_ten_sides_and_days_are_listed() -> None:
     assert sides_and_days(accounts[:2]) == "l on 2026-03-01, l on 2026-03-02"
     assert sides_and_days(accounts[:10]).endswith(", l on 2026-03-10")
     assert sides_and_days(accounts).endswith(", l on 2026-03-10, and 2 more")
-    assert listed([]) == ""
+    assert list_text([]) == ""
 
 
 def test_a_range_with_one_member_is_that_member() -> None:

@@ -112,7 +112,7 @@ def seen(engine: Engine) -> dict[str, Any]:
     """The number of rows and a hash of each table, the accounts, and the batches."""
     names = ["events/l", "events/r", *engine.assets]
     hashed = F.sum(F.xxhash64(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).cast("decimal(38,0)"))
-    law = status.recounted(engine, [*engine.assets])["assets"]
+    law = status.recounted_status(engine, [*engine.assets])["assets"]
     rows = {name: engine.views.table(name).agg(F.count("*"), hashed).first() or () for name in names}
     entries = engine.ledger.entries()
     batches = [[repr((r.seq, r.source, r.kind, r.watermark, r.accepted, r.quarantined)) for r in entry] for entry in entries]

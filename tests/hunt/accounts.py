@@ -9,7 +9,7 @@ from assets.days import day_of
 from platform_defs.engine.accounting.account import names_rows
 from platform_defs.engine.accounting.counted_rows import input_rows
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, scope_of
-from platform_defs.engine.accounting.results import results_held
+from platform_defs.engine.accounting.results import stored_results
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
@@ -40,7 +40,7 @@ def _differing_results(advance: Advance, scope: Scope, sides_of: SidesOf) -> Any
     reading, asset = advance.reading, advance.asset
     now = progress(reading.lake, asset)
     wanted: Any = advance.closed(closing, now.seq)
-    held: Any = results_held(advance, Span(None if closing.after is None else closing.after + 1, closing.upto))
+    held: Any = stored_results(advance, Span(None if closing.after is None else closing.after + 1, closing.upto))
     later = unread_corrections(position_of(reading, asset, now))
     held, wanted = ([row for row in rows if not any(r.after < row[-1] <= r.upto for r in later)] for rows in (held, wanted))
     extra, missing = difference(held, wanted)
@@ -89,7 +89,7 @@ def _logged(advance: Advance, scope: Scope, side: int) -> list[tuple[tuple[int, 
 
 def _resulting(advance: Advance, scope: Scope, side: int) -> list[tuple[tuple[int, int, int], set[str]]]:
     first, _, last = _SIDE[side]
-    rows: Any = results_held(advance, scope.results)
+    rows: Any = stored_results(advance, scope.results)
     named = [(row[first : last + 1], row[1] is not None and row[4] is not None) for row in rows if row[first] is not None]
     return [(row, {"paired" if is_pair else "padded"}) for row, is_pair in named]
 

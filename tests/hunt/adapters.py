@@ -157,7 +157,7 @@ class SimIngest(Ingest):
     def _in_parallel(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
         return [work(name) for name in names]
 
-    def _ingested(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+    def _ingest_source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
         return _Done(self._source(batch, contract, files, last), [])
 
     def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[Any, dict[str, Any]]:
@@ -174,7 +174,7 @@ class SimIngest(Ingest):
             return ()
         return tuple(times[round(share * (len(times) - 1))] for share in SHARES)
 
-    def _repeated(self, validated: Any, contract: SourceContract, counts: Any) -> Any:
+    def _find_duplicates(self, validated: Any, contract: SourceContract, counts: Any) -> Any:
         if not contract.unique_key or counts.first is None:
             return None
         head = last_with_rows(self.ledger, contract.name)
@@ -232,7 +232,7 @@ class SimStream(Stream):
     def _make_folders(self) -> None:
         return None
 
-    def _found(self) -> list[File]:
+    def _new_files(self) -> list[File]:
         return [f for of, folder in self.folders.items() for f in self.ingest.ledger.unrecorded(of, listed(self.lake, folder, of))]
 
 

@@ -21,8 +21,8 @@ Mutate = Callable[[pytest.MonkeyPatch], None]
 
 
 def drain_keeps_idle_sources_idle(patch: pytest.MonkeyPatch) -> None:
-    raised = signals._raised
-    patch.setattr(signals, "_raised", lambda last, *how: replace(raised(last, *how), idle=bool(last and last.idle)))
+    raised = signals._raise_mark
+    patch.setattr(signals, "_raise_mark", lambda last, *how: replace(raised(last, *how), idle=bool(last and last.idle)))
     patch.setattr(signals, "_has_reached", lambda last, least: last is not None and last.watermark is not None and last.watermark >= least)
 
 

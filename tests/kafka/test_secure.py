@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 
 from platform_defs.cli.new import create
 from platform_defs.settings import PROJECT
-from platform_defs.setup.broker import Broker, running
+from platform_defs.setup.broker import Broker, running_broker
 from platform_defs.setup.java import find_java
 from platform_defs.setup.ports import free_ports
 from tests.support.kafka import Kafka, Record
@@ -65,7 +65,7 @@ def _secured(folder: Path, keys: Path, port: int):
         f"{listener}.ssl.keystore.type": "PKCS12",
         f"{listener}.ssl.keystore.password": STORE_PASSWORD,
     }
-    return running(folder, listeners=[f"SASL_SSL://127.0.0.1:{port}"], **options)
+    return running_broker(folder, listeners=[f"SASL_SSL://127.0.0.1:{port}"], **options)
 
 
 def _add_user(broker: Broker) -> None:

@@ -36,7 +36,7 @@ class _UntilEnded(QuietReports):
     def __init__(self, is_ended: Callable[[], bool]) -> None:
         self._is_ended = is_ended
 
-    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         if self._is_ended():
             raise _Ended
 

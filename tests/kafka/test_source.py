@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import RowRule, SourceContract
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.setup.broker import Broker, running
+from platform_defs.setup.broker import Broker, running_broker
 from tests.support.clock import Clock
 from tests.support.kafka import COMPACT_SOON, Kafka
 from tests.support.kills import run_and_die
@@ -123,7 +123,7 @@ def test_parts_of_a_record_are_columns(lakes: Lakes, kafka: Kafka):
 
 
 def test_a_broker_that_is_killed_is_not_blamed_on_the_records(lakes: Lakes, tmp_path: Path):
-    with running(tmp_path / "broker") as broker:
+    with running_broker(tmp_path / "broker") as broker:
         _check_a_killed_broker(lakes, broker)
 
 

@@ -11,7 +11,7 @@ import pytest
 from assets.completeness import Completeness
 from assets.factories.closed_range_table import FINALIZED, IN_DAYS, LAW, event_time_asset
 from assets.factories.join_completeness import COMPLETENESS
-from assets.factories.partitions import daily, range_tags, within
+from assets.factories.partitions import daily, partitioned_range, range_tags
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.parallel_work import ParallelWork
 from tests.support.small_sources import DAY, HOUR, START, join
@@ -78,7 +78,7 @@ def test_a_check_reports_rows_outside_the_partitions_and_the_run_succeeds(times:
     engine: Any = Engine(times)
     worker, assets = ParallelWork(), (join("pairs"), join("more", ("l", "pairs")))
     tables = [event_time_asset(a, sources=["l", "r"], days=DAYS, worker=worker) for a in assets]
-    requested = within(DAYS, date.min, date(2026, 3, 2))
+    requested = partitioned_range(DAYS, date.min, date(2026, 3, 2))
     assert requested is not None
     assert requested == (date(2026, 2, 27), date(2026, 3, 2))
     run = dg.materialize(tables, tags=range_tags(*requested), resources={"engine": engine}, raise_on_error=False)
@@ -163,11 +163,11 @@ def test_a_run_accounts_for_the_days_of_the_rows_that_it_finalizes(
 
 def test_a_range_of_days_is_limited_to_existing_partitions() -> None:
     first, last = date(2026, 2, 27), date(2026, 3, 4)
-    assert within(DAYS, first, last) == (first, last)
-    assert within(DAYS, date.min, date.max) == (first, last)
-    assert within(DAYS, date(1970, 1, 1), date(1970, 1, 2)) == (first, first), "earlier days belong to the first partition"
-    assert within(DAYS, date.max, date.max) is None
-    assert within(daily("9000-01-01", 0), first, last) is None
+    assert partitioned_range(DAYS, first, last) == (first, last)
+    assert partitioned_range(DAYS, date.min, date.max) == (first, last)
+    assert partitioned_range(DAYS, date(1970, 1, 1), date(1970, 1, 2)) == (first, first), "earlier days belong to the first partition"
+    assert partitioned_range(DAYS, date.max, date.max) is None
+    assert partitioned_range(daily("9000-01-01", 0), first, last) is None
 
 
 MANY_DAYS = dg.DailyPartitionsDefinition(start_date="2026-01-01", end_date="2026-03-05")

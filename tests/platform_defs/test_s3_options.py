@@ -8,7 +8,7 @@ from platform_defs.connections import ConnectionsError, read
 from platform_defs.s3 import S3, store_of
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup import log_store
-from platform_defs.setup.jars import JarError, pinned
+from platform_defs.setup.jars import JarError, pinned_jars
 from platform_defs.spark.session import spark_config
 
 FILE = """
@@ -85,7 +85,7 @@ def test_a_session_for_a_lake_in_s3_has_its_jars_and_options(tmp_path: Path) -> 
     file.write_text(FILE + "spark: {spark.hadoop.fs.s3a.connection.maximum: 20}\n")
     config = spark_config(Settings(lake="s3a://b/lake", connections=str(file)))  # pyright: ignore[reportCallIssue]
     names = [Path(jar).name for jar in config["spark.jars"].split(",")]
-    assert {jar.file_name for jar in (*pinned("spark"), *pinned("s3"))} < {*names}
+    assert {jar.file_name for jar in (*pinned_jars("spark"), *pinned_jars("s3"))} < {*names}
     assert log_store.log_store_jar().name in names
     assert config["spark.hadoop.fs.s3a.secret.key"] == "s3cret"
     assert config["spark.hadoop.fs.s3a.connection.maximum"] == "20"

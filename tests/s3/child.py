@@ -21,7 +21,7 @@ from platform_defs import faults
 from platform_defs.cli import status
 from platform_defs.configured_lake import lake_of
 from platform_defs.engine import Engine
-from platform_defs.engine.formats.files import listed
+from platform_defs.engine.formats.files import list_files
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.objects import store_at
 from platform_defs.engine.lake.tables import Lake
@@ -79,7 +79,7 @@ def land(engine: Engine, batch: int) -> None:
 
 def seen(engine: Engine) -> dict[str, Any]:
     """All rows, accounts and counts of a lake."""
-    law = status.recounted(engine, ["pairs"])["assets"]["pairs"]["law"]
+    law = status.recounted_status(engine, ["pairs"])["assets"]["pairs"]["law"]
     pinned = engine.snapshot()
     tables = ["events/l", "events/r", *TABLES]
     rows, _ = Query(pinned.lake, pinned.ledger, pinned.sources, pinned.assets)("SELECT k, n, most FROM totals ORDER BY k", 100)
@@ -90,7 +90,7 @@ def seen(engine: Engine) -> dict[str, Any]:
             repr((str(a.side), str(a.day), a.accepted, a.matched, a.unmatched, a.late)) for a in engine.accounts.days("pairs")
         ),
         "holds": law["holds"],
-        "status": status.recorded(engine, ["pairs"])["assets"]["pairs"]["law"]["holds"],
+        "status": status.recorded_status(engine, ["pairs"])["assets"]["pairs"]["law"]["holds"],
         "query": rows,
         "late": sorted(repr([str(v) for v in row]) for row in engine.views.late("pairs", "l").select("k", "v").collect()),
     }
@@ -172,7 +172,7 @@ def compared(work: Work) -> dict[str, Any]:
     """The local run, and the rest of the run in S3 that was killed."""
     remote = work.engine(remote=True, clock=Clock())
     listing: dict[str, Callable[[], Any]] = {
-        "by_spark": lambda: sorted(listed(work.spark, remote.folders["l"], "l")),
+        "by_spark": lambda: sorted(list_files(work.spark, remote.folders["l"], "l")),
         "by_pages": remote.ingestion.landings["l"].new,
     }
     files = {name: [(f.path, f.modified, f.length) for f in look()] for name, look in listing.items()}

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.jars import SPARK, JarError, jar_paths
-from platform_defs.spark.served import serve, served
+from platform_defs.spark.served import serve, served_session
 from platform_defs.spark.session import own_session, session, spark_config
 
 _FILE = "TESTS_SESSION_FILE"
@@ -44,7 +44,7 @@ def session_of_the_tests() -> SparkSession:
     file = os.environ.get(_FILE)
     values, more = _configuration(file)
     deadline = time.monotonic() + _WAIT_S
-    while file and served(Path(file)) is None:
+    while file and served_session(Path(file)) is None:
         assert time.monotonic() < deadline, f"no process serves a session by {file} after {_WAIT_S} s"
         time.sleep(0.2)
     return session(values, **more)

@@ -14,7 +14,7 @@ from assets.days import day_of, day_start
 from operators.timing import DAY_MS
 from platform_defs.engine.accounting.counted_rows import counted_difference, counted_terms
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, inputs_can_be_read, scope_of
-from platform_defs.engine.accounting.results import IS_HELD, compared_results, differing_days, hashes_by_day, of_days, results_held
+from platform_defs.engine.accounting.results import IS_HELD, compared_results, differing_days, hashes_by_day, of_days, stored_results
 from platform_defs.engine.accounting.retained_days import retained_accounts
 from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
@@ -46,27 +46,27 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     """
     if not inputs_can_be_read(advance):
         return []
-    kept = advance.reading.kept_days(advance.asset)
-    if kept is None:
-        return _recomputed(advance, scope_of(advance, days))
-    retained = retained_accounts(advance, kept, days)
-    if days is not None and days[1] < day_of(kept.first):
+    kept_days = advance.reading.kept_days(advance.asset)
+    if kept_days is None:
+        return _account_for_recomputed(advance, scope_of(advance, days))
+    retained = retained_accounts(advance, kept_days, days)
+    if days is not None and days[1] < day_of(kept_days.first):
         return retained
-    return [*retained, *_recomputed(advance, scope_of(advance, days, kept.first))]
+    return [*retained, *_account_for_recomputed(advance, scope_of(advance, days, kept_days.first))]
 
 
-def _recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
+def _account_for_recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
     """The accounts of the days whose results can be computed again."""
     if not advance.asset.operator.reads.closes_ranges:
         return upserted_account(advance, scope)
     terms, difference = (traced_terms, traced_difference) if names_rows(advance) else (counted_terms, counted_difference)
-    counted, compared = terms(advance, scope), compared_results(advance, scope)
-    if compared is None:
-        return accounts_of(advance.asset.inputs, collect(counted))
-    rows = collect(counted.unionByName(hashes_by_day(*compared), allowMissingColumns=True))  # one query for both
+    term_counts, results_to_compare = terms(advance, scope), compared_results(advance, scope)
+    if results_to_compare is None:
+        return accounts_of(advance.asset.inputs, collect(term_counts))
+    rows = collect(term_counts.unionByName(hashes_by_day(*results_to_compare), allowMissingColumns=True))  # one query for both
     days_to_compare = differing_days([row for row in rows if row[IS_HELD] is not None])
-    wrong = collect(difference(advance, scope, *of_days(compared, days_to_compare))) if days_to_compare else []
-    return accounts_of(advance.asset.inputs, [*[row for row in rows if row[IS_HELD] is None], *wrong])
+    wrong_rows = collect(difference(advance, scope, *of_days(results_to_compare, days_to_compare))) if days_to_compare else []
+    return accounts_of(advance.asset.inputs, [*[row for row in rows if row[IS_HELD] is None], *wrong_rows])
 
 
 def pairs(advance: Advance) -> int:
@@ -75,7 +75,7 @@ def pairs(advance: Advance) -> int:
     Raises:
         OperatorError: the results do not name the rows from which they were computed.
     """
-    return count(results_held(advance).where(is_pair(tracing_operator(advance))))
+    return count(stored_results(advance).where(is_pair(tracing_operator(advance))))
 
 
 def count_differences(advance: Advance, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:

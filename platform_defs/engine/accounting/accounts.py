@@ -10,7 +10,7 @@ from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.days_of_step import Days, days_of_step
 from platform_defs.engine.accounting.matches import DayMatches, matches
 from platform_defs.engine.accounting.one_step import LawError, account_step
-from platform_defs.engine.accounting.recorded_account import RecordedAccount, forget, record, recorded
+from platform_defs.engine.accounting.recorded_account import RecordedAccount, forget, read_account, record
 from platform_defs.engine.accounting.traced_rows import names_every_row
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.lake.tables import Lake
@@ -53,7 +53,7 @@ class Accounts:
 
     def recorded(self, asset: str) -> RecordedAccount | None:
         """The newest recorded accounts of an asset; None if there are none of its present table. It needs no session."""
-        return recorded(self.lake, self.assets[asset])
+        return read_account(self.lake, self.assets[asset])
 
     def forget(self, asset: str) -> None:
         """Delete the recorded accounts of an asset, because its rows were repaired since."""
@@ -93,9 +93,9 @@ class Accounts:
             days = days_of_step(advance, step)
             accounts, differences = account(advance, days), count_differences(advance, days)
         self.record(asset, accounts, differences, days)
-        broken = [one for one in accounts if not one.holds]
-        if broken or differences:
-            raise LawError.of_table(asset, broken, differences)
+        violations = [account_of_day for account_of_day in accounts if not account_of_day.holds]
+        if violations or differences:
+            raise LawError.of_table(asset, violations, differences)
         return accounts
 
     def pairs(self, asset: str) -> int | None:

@@ -36,12 +36,12 @@ def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
     reading, asset, span = advance.reading, advance.asset, scope.span
     wait = longest_wait(advance.asset)
     wide = Span(None if span.first is None else span.first - wait, None if span.last is None else span.last + wait)
-    return [reading.with_lateness(asset, which, reading.ledger.head, wide) for which in range(len(asset.inputs))]
+    return [reading.with_lateness(asset, index, reading.ledger.head, wide) for index in range(len(asset.inputs))]
 
 
 def _not_reported(inputs: Sequence[DataFrame], scope: Scope) -> DataFrame:
     """The terms that are counted without the operator: accepted, late and filtered rows."""
-    sides = [frame.select(F.lit(which).alias("side"), EVENT_TIME, LATE, FILTERED) for which, frame in enumerate(inputs)]
+    sides = [frame.select(F.lit(index).alias("side"), EVENT_TIME, LATE, FILTERED) for index, frame in enumerate(inputs)]
     rows = reduce(DataFrame.unionByName, sides).where(scope.span.holds(F.col(EVENT_TIME)))
     counts = [F.count("*").alias("accepted"), F.count_if(LATE).alias("late"), F.count_if(FILTERED).alias("filtered")]
     return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(*counts)
@@ -60,9 +60,9 @@ def _finality(advance: Advance, scope: Scope, inputs: Sequence[DataFrame]) -> Da
     return by_day.agg(*[F.count_if(flag).alias(term) for term, flag in counts.items()])
 
 
-def counted_difference(advance: Advance, scope: Scope, held: DataFrame, wanted: DataFrame) -> DataFrame:
+def counted_difference(advance: Advance, scope: Scope, stored: DataFrame, recomputed: DataFrame) -> DataFrame:
     """Missing and extra results by the day of their `final_at`, reported on every side."""
-    copies = bag_difference(held.select(FINAL_AT, row_hash(held)), wanted.select(FINAL_AT, row_hash(wanted)))
-    side = F.explode(F.array(*[F.lit(i) for i in range(len(advance.asset.inputs))])).alias("side")
+    copies = bag_difference(stored.select(FINAL_AT, row_hash(stored)), recomputed.select(FINAL_AT, row_hash(recomputed)))
+    side = F.explode(F.array(*[F.lit(index) for index in range(len(advance.asset.inputs))])).alias("side")
     by_day = copies.select(side, FINAL_AT, "copies").groupBy("side", day_of(F.col(FINAL_AT)))
-    return by_day.agg(*[F.sum(of).cast("bigint").alias(term) for term, of in missing_and_extra().items()])
+    return by_day.agg(*[F.sum(copies_column).cast("bigint").alias(term) for term, copies_column in missing_and_extra().items()])

@@ -93,7 +93,7 @@ def scope_of(advance: Advance, days: tuple[date, date] | None, start: int | None
     closed_to = progress(advance.reading.lake, advance.asset).closed_to
     if days is None and start is None:
         return Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to), closed_to)
-    first = max(of for of in (start, None if days is None else day_start(days[0])) if of is not None)
+    first = max(start_ms for start_ms in (start, None if days is None else day_start(days[0])) if start_ms is not None)
     last = None if days is None else max(day_end(days[1]), first - 1)
     final = None if last is None else last + longest_wait(advance.asset)
     upto = min(end for end in (final, closed_to or 0) if end is not None)
@@ -104,13 +104,15 @@ def scope_of(advance: Advance, days: tuple[date, date] | None, start: int | None
 def inputs_can_be_read(advance: Advance) -> bool:
     """Whether rows of every input can be read. For an asset with steps they can: an input table that does not exist has no rows for it."""
     lake = advance.reading.lake
-    return stored_progress(lake, advance.asset).step > 0 or all(of.is_readable(lake) for of in advance.reading.inputs_of(advance.asset))
+    return stored_progress(lake, advance.asset).step > 0 or all(
+        upstream.is_readable(lake) for upstream in advance.reading.inputs_of(advance.asset)
+    )
 
 
-def longest_wait(asset: DerivedAsset, which: int | None = None) -> int:
+def longest_wait(asset: DerivedAsset, index: int | None = None) -> int:
     """The longest time for which a row of an input (None: of any input) may be pending, in ms of the watermark."""
     reads = asset.operator.reads
-    return reads.watermark_delay + reads.longest_lookback if which is None else reads.wait_of(which)
+    return reads.watermark_delay + reads.longest_lookback if index is None else reads.wait_of(index)
 
 
 def accounts_of(inputs: Sequence[str], rows: Iterable[Row]) -> list[DayAccount]:
@@ -120,11 +122,11 @@ def accounts_of(inputs: Sequence[str], rows: Iterable[Row]) -> list[DayAccount]:
         inputs: the names of the inputs.
         rows: terms, with `side` (the index of an input) and `day`; a term that a row lacks is zero.
     """
-    found: dict[tuple[int, date], Counter[str]] = {}
+    sums: dict[tuple[int, date], Counter[str]] = {}
     for row in rows:
-        found.setdefault((row["side"], row["day"]), Counter()).update({term: row[term] for term in TERMS if term in row})
-    accounts = [DayAccount(inputs[side], day, **terms) for (side, day), terms in found.items() if any(terms.values())]
-    return sorted(accounts, key=lambda a: (a.day, a.side))
+        sums.setdefault((row["side"], row["day"]), Counter()).update({term: row[term] for term in TERMS if term in row})
+    accounts = [DayAccount(inputs[side], day, **terms) for (side, day), terms in sums.items() if any(terms.values())]
+    return sorted(accounts, key=lambda account: (account.day, account.side))
 
 
 def day_of(time: Column) -> Column:

@@ -19,11 +19,11 @@ def days_of_step(advance: Advance, step: Step) -> Days | None:
     Returns:
         None for all days: an upserted table may change any day.
     """
-    closed_to, reached = step.before.closed_to, step.after.closed_to
-    if advance.asset.operator.emits.upserts or closed_to is None or reached is None:
+    closed_to, closed_to_after = step.before.closed_to, step.after.closed_to
+    if advance.asset.operator.emits.upserts or closed_to is None or closed_to_after is None:
         return None
     wait = longest_wait(advance.asset)
-    times = [closed_to + 1 - wait, reached]
+    times = [closed_to + 1 - wait, closed_to_after]
     for number, first, last in step.after.corrected:
         times += [first - wait, last] if number > step.before.step else []
     for name in advance.asset.inputs:

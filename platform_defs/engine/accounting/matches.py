@@ -66,49 +66,49 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
         OperatorError: the operator does not report which rows match.
     """
     if names_rows(advance):
-        found = [DayMatches(a.side, a.day, a.matched, a.unmatched, a.late) for a in account(advance, days)]
-        return [day for day in found if day.matched or day.unmatched or day.late]
+        match_counts = [DayMatches(a.side, a.day, a.matched, a.unmatched, a.late) for a in account(advance, days)]
+        return [day for day in match_counts if day.matched or day.unmatched or day.late]
     if not inputs_can_be_read(advance):
         return []
-    kept = advance.reading.kept_days(advance.asset)
-    rows = collect(_counted(advance, scope_of(advance, days, None if kept is None else kept.first)))
+    kept_days = advance.reading.kept_days(advance.asset)
+    rows = collect(_count_matches(advance, scope_of(advance, days, None if kept_days is None else kept_days.first)))
     return sorted(
         (DayMatches(advance.asset.inputs[row["side"]], row["day"], *(row[term] for term in _TERMS)) for row in rows if any(row[2:])),
-        key=lambda found: (found.day, found.side),
+        key=lambda match: (match.day, match.side),
     )
 
 
-def _counted(advance: Advance, scope: Scope) -> DataFrame:
+def _count_matches(advance: Advance, scope: Scope) -> DataFrame:
     """The terms by side and day."""
     operator = advance.asset.operator
     if not isinstance(operator, ReportsMatches):
         raise OperatorError(f"{type(operator).__name__} does not report which rows match, so its completeness is not known")
     reads = advance.asset.operator.reads
     inputs = [
-        _versions(advance, scope, which) if reads.is_versioned(which) else rows for which, rows in enumerate(input_rows(advance, scope))
+        _versions(advance, scope, index) if reads.is_versioned(index) else rows for index, rows in enumerate(input_rows(advance, scope))
     ]
     on_time = operator.matches(*[frame.where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED) for frame in inputs])
     finalized_at = F.col(FINALIZED_AT)
     is_final = F.lit(False) if scope.closed_to is None else finalized_at.isNull() | (finalized_at <= instant(scope.closed_to, finalized_at))
     finalized = on_time.where(is_final).select(F.col(WHICH).alias("side"), EVENT_TIME, F.col(MATCHED).alias("is_matched"))
-    rows = finalized.unionByName(_late(inputs).withColumn("is_matched", F.lit(None).cast("boolean")))
+    rows = finalized.unionByName(_late_rows(inputs).withColumn("is_matched", F.lit(None).cast("boolean")))
     terms = (F.col("is_matched"), ~F.col("is_matched"), F.col("is_matched").isNull())
     counts = [F.count_if(F.coalesce(flag, F.lit(False))).alias(term) for flag, term in zip(terms, _TERMS, strict=True)]
-    sides = [which for which in range(len(inputs)) if not reads.is_versioned(which)]  # a version need not be used
+    sides = [index for index in range(len(inputs)) if not reads.is_versioned(index)]  # a version need not be used
     return (
         rows.where(F.col("side").isin(sides) & scope.span.holds(F.col(EVENT_TIME))).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*counts)
     )
 
 
-def _versions(advance: Advance, scope: Scope, which: int) -> DataFrame:
+def _versions(advance: Advance, scope: Scope, index: int) -> DataFrame:
     """The rows of an input of versions that rows of the days may look up, with `LATE` and `FILTERED`."""
-    lookback, first = advance.asset.operator.reads.lookback_of(which), scope.span.first
+    lookback, first = advance.asset.operator.reads.lookback_of(index), scope.span.first
     span = Span(None if lookback is None or first is None else first - lookback, scope.span.last)
-    return advance.reading.with_lateness(advance.asset, which, advance.reading.ledger.head, span)
+    return advance.reading.with_lateness(advance.asset, index, advance.reading.ledger.head, span)
 
 
-def _late(inputs: Sequence[DataFrame]) -> DataFrame:
+def _late_rows(inputs: Sequence[DataFrame]) -> DataFrame:
     sides = [
-        frame.where(F.col(LATE) & ~F.col(FILTERED)).select(F.lit(which).alias("side"), EVENT_TIME) for which, frame in enumerate(inputs)
+        frame.where(F.col(LATE) & ~F.col(FILTERED)).select(F.lit(index).alias("side"), EVENT_TIME) for index, frame in enumerate(inputs)
     ]
     return reduce(DataFrame.unionByName, sides)

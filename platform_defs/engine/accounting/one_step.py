@@ -19,7 +19,7 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import TidemarkError
 from operators.timing import ClosedRange, instant
 from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, longest_wait
-from platform_defs.engine.accounting.traced_rows import IS_PAIR, traced, tracing_operator
+from platform_defs.engine.accounting.traced_rows import IS_PAIR, trace_rows, tracing_operator
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
 from platform_defs.engine.lake.small_queries import collect
@@ -69,13 +69,13 @@ class LawError(TidemarkError, RuntimeError):
             differences: by source and batch, the ledger's and the log's number of rows, if they differ.
         """
         batches = [
-            f"{source}, batch {seq}: {held} rows in the ledger, {logged} in the log"
-            for (source, seq), (held, logged) in [*differences.items()][:_SHOWN]
+            f"{source}, batch {seq}: {in_ledger} rows in the ledger, {in_log} in the log"
+            for (source, seq), (in_ledger, in_log) in [*differences.items()][:_SHOWN]
         ]
-        found = "; ".join([_days(accounts), *batches] if accounts else batches)
+        problems = "; ".join([_days(accounts), *batches] if accounts else batches)
         ways_out = f"{_SEE}, {_REPAIR}" if accounts else _SEE
         return cls(
-            f"{asset} breaks the conservation law: {found}. The stream has stopped, and other tables may have read {asset}; {ways_out}",
+            f"{asset} breaks the conservation law: {problems}. The stream has stopped, and other tables may have read {asset}; {ways_out}",
             asset,
             accounts,
             differences,
@@ -83,10 +83,10 @@ class LawError(TidemarkError, RuntimeError):
 
 
 def _days(accounts: Sequence[DayAccount]) -> str:
-    return "; ".join(map(_described, accounts[:_SHOWN]))
+    return "; ".join(map(_account_words, accounts[:_SHOWN]))
 
 
-def _described(a: DayAccount) -> str:
+def _account_words(a: DayAccount) -> str:
     terms = f"{a.matched} matched + {a.unmatched} unmatched + {a.pending} pending + {a.late} late + {a.filtered} filtered"
     results = f" (results: {a.missing} missing, {a.extra} too many)" if a.missing or a.extra else ""
     return f"{a.side} {a.day}: {a.accepted} accepted, {terms}{results}"
@@ -108,32 +108,37 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     Raises:
         OperatorError: the operator's results do not name the rows from which they were computed.
     """
-    operator, inputs, kept = tracing_operator(advance), advance.asset.inputs, advance.reading.kept_days(advance.asset)
+    operator, inputs, kept_days = tracing_operator(advance), advance.asset.inputs, advance.reading.kept_days(advance.asset)
     closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
-    parts: list[DataFrame] = []
-    for which in range(len(inputs)):
-        span = _span(advance, step, closing, which)
-        is_finalized = _is_finalized(operator.finalized_at_if_unmatched(which, F.col(EVENT_TIME)), closing, step.before.seq)
-        if kept is not None:  # maintenance may have removed older rows since the step
-            is_finalized &= F.col(EVENT_TIME) >= instant(kept.first, F.col(EVENT_TIME))
-        logged = advance.reading.with_lateness(advance.asset, which, step.after.seq, span).where(is_finalized)
-        if advance.asset.operator.reads.is_versioned(which):
-            parts.append(_logged(logged, which, matched=F.count_if(~F.col(LATE) & ~F.col(FILTERED))))
+    counts_by_day: list[DataFrame] = []
+    for index in range(len(inputs)):
+        span = _span(advance, step, closing, index)
+        is_finalized = _is_finalized(operator.finalized_at_if_unmatched(index, F.col(EVENT_TIME)), closing, step.before.seq)
+        if kept_days is not None:  # maintenance may have removed older rows since the step
+            is_finalized &= F.col(EVENT_TIME) >= instant(kept_days.first, F.col(EVENT_TIME))
+        logged = advance.reading.with_lateness(advance.asset, index, step.after.seq, span).where(is_finalized)
+        if advance.asset.operator.reads.is_versioned(index):
+            counts_by_day.append(_count_log_rows(logged, index, matched=F.count_if(~F.col(LATE) & ~F.col(FILTERED))))
             continue
-        held = advance.reading.table(advance.asset.name, FINAL_AT, span)
-        parts += [_logged(logged, which), _held(traced(operator, which, held).where(is_finalized), which)]
-    counted = reduce(DataFrame.unionByName, parts).groupBy("side", "day").agg(*[F.sum(t).cast("bigint").alias(t) for t in _COUNTED])
-    terms_by_day = {(row["side"], row["day"]): Counter({t: row[t] for t in _COUNTED}) for row in collect(counted)}
+        results = advance.reading.table(advance.asset.name, FINAL_AT, span)
+        rows_in_results = trace_rows(operator, index, results).where(is_finalized)
+        counts_by_day += [_count_log_rows(logged, index), _count_result_rows(rows_in_results, index)]
+    counted = (
+        reduce(DataFrame.unionByName, counts_by_day)
+        .groupBy("side", "day")
+        .agg(*[F.sum(term).cast("bigint").alias(term) for term in _COUNTED])
+    )
+    terms_by_day = {(row["side"], row["day"]): Counter({term: row[term] for term in _COUNTED}) for row in collect(counted)}
     accounts = [_account(inputs[side], day, terms, operator.keeps_unmatched(side)) for (side, day), terms in terms_by_day.items()]
-    return sorted(accounts, key=lambda a: (a.day, a.side))
+    return sorted(accounts, key=lambda account: (account.day, account.side))
 
 
-def _span(advance: Advance, step: Step, closing: ClosedRange, which: int) -> Span:
+def _span(advance: Advance, step: Step, closing: ClosedRange, index: int) -> Span:
     """The event times of the rows of an input that a step may finalize: those within the lookback, and those of late rows."""
     if closing.after is None:
         return Span(None, closing.upto)
-    batches = advance.reading.ledger.source(advance.asset.inputs[which]).batches_with_rows(step.before.seq, step.after.seq)
-    return Span(min([closing.after - longest_wait(advance.asset, which), *batches["first_event_time"].to_pylist()]), closing.upto)
+    batches = advance.reading.ledger.source(advance.asset.inputs[index]).batches_with_rows(step.before.seq, step.after.seq)
+    return Span(min([closing.after - longest_wait(advance.asset, index), *batches["first_event_time"].to_pylist()]), closing.upto)
 
 
 def _is_finalized(final_at: Column, closing: ClosedRange, handled: int) -> Column:
@@ -142,24 +147,24 @@ def _is_finalized(final_at: Column, closing: ClosedRange, handled: int) -> Colum
     return closing.holds(final_at) | ((F.col(SEQ) > parameter(handled, F.col(SEQ))) & (final_at <= instant(closing.after, final_at)))
 
 
-def _logged(rows: DataFrame, which: int, **others: Column) -> DataFrame:
-    terms = {"accepted": F.count("*"), "late": F.count_if(LATE), "filtered": F.count_if(FILTERED), **others}
-    return _counts(rows.withColumn("day", day_of(F.col(EVENT_TIME))), which, **terms)
+def _count_log_rows(rows: DataFrame, index: int, **further_terms: Column) -> DataFrame:
+    terms = {"accepted": F.count("*"), "late": F.count_if(LATE), "filtered": F.count_if(FILTERED), **further_terms}
+    return _counts(rows.withColumn("day", day_of(F.col(EVENT_TIME))), index, **terms)
 
 
-def _held(rows: DataFrame, which: int) -> DataFrame:
+def _count_result_rows(rows: DataFrame, index: int) -> DataFrame:
     """Matched and unmatched rows. A row in several pairs sets one bit and so counts once; each copy of an unmatched row counts."""
     position = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
     bits = rows.groupBy(day_of(F.col(EVENT_TIME)), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
         F.bitmap_construct_agg(position).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
     )
-    return _counts(bits, which, matched=F.sum(F.bitmap_count("paired")), unmatched=F.sum("padded"))
+    return _counts(bits, index, matched=F.sum(F.bitmap_count("paired")), unmatched=F.sum("padded"))
 
 
-def _counts(rows: DataFrame, which: int, **terms: Column) -> DataFrame:
-    return rows.groupBy(F.lit(which).alias("side"), "day").agg(*[terms.get(t, F.lit(0).cast("bigint")).alias(t) for t in _COUNTED])
+def _counts(rows: DataFrame, index: int, **terms: Column) -> DataFrame:
+    return rows.groupBy(F.lit(index).alias("side"), "day").agg(*[terms.get(term, F.lit(0).cast("bigint")).alias(term) for term in _COUNTED])
 
 
 def _account(side: str, day: date, terms: Counter[str], keeps_unmatched: bool) -> DayAccount:
-    rest = terms["accepted"] - terms["matched"] - terms["late"] - terms["filtered"]
-    return DayAccount(side, day, **(terms if keeps_unmatched else {**terms, "unmatched": max(0, rest)}))
+    unmatched = terms["accepted"] - terms["matched"] - terms["late"] - terms["filtered"]
+    return DayAccount(side, day, **(terms if keeps_unmatched else {**terms, "unmatched": max(0, unmatched)}))

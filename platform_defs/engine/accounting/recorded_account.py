@@ -88,11 +88,11 @@ class RecordedAccount:
     @property
     def terms(self) -> dict[str, dict[str, int]]:
         """For each term, the rows of all days by side."""
-        found: dict[str, Counter[str]] = {term: Counter() for term in TERMS}
+        rows_by_term: dict[str, Counter[str]] = {term: Counter() for term in TERMS}
         for day in self.days:
-            for term, counter in found.items():
+            for term, counter in rows_by_term.items():
                 counter[day.side] += day.terms.get(term, 0)
-        return {term: dict(sorted(counter.items())) for term, counter in found.items()}
+        return {term: dict(sorted(counter.items())) for term, counter in rows_by_term.items()}
 
 
 def record(
@@ -113,7 +113,7 @@ def record(
         days: the first and the last day that the accounts cover; None for all.
         at: when they were computed, in epoch ms.
     """
-    found = [RecordedDay(a.side, str(a.day), at, a.holds, {term: getattr(a, term) for term in TERMS}) for a in accounts]
+    recorded_days = [RecordedDay(a.side, str(a.day), at, a.holds, {term: getattr(a, term) for term in TERMS}) for a in accounts]
     differing = [(source, batch, *counts) for (source, batch), counts in sorted(differences.items())]
     try:
         with lake.live.writer(f"{FOLDER}/{asset.name}"):
@@ -121,9 +121,9 @@ def record(
             if identity is None or identity != table_identity(lake.live, asset):  # it was rebuilt since
                 return
             if days is not None and (earlier := _of_table(lake, asset, identity)) is not None:
-                found += [day for day in earlier.days if not str(days[0]) <= day.day <= str(days[1])]
-                differing += [one for one in earlier.differences if one[:2] not in differences]
-            stored = {"table": identity, "at": at, "days": [asdict(day) for day in found], "differences": differing}
+                recorded_days += [day for day in earlier.days if not str(days[0]) <= day.day <= str(days[1])]
+                differing += [difference for difference in earlier.differences if difference[:2] not in differences]
+            stored = {"table": identity, "at": at, "days": [asdict(day) for day in recorded_days], "differences": differing}
             replace_file(lake.root, _path(asset), json.dumps(stored).encode(), lake.storage_options)
     except (OSError, DeltaError, LakeError) as error:
         _log.warning("the account of %s was not recorded for `tidemark status`: %s", asset.name, error)
@@ -138,7 +138,7 @@ def forget(lake: Lake, asset: DerivedAsset) -> None:
         _log.warning("`tidemark status` may show an account of %s from before its rebuild: %s", asset.name, error)
 
 
-def recorded(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
+def read_account(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
     """A table's recorded accounts; None if there are none of the present table."""
     return _of_table(lake, asset, table_identity(lake, asset))
 

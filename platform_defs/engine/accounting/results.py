@@ -21,7 +21,7 @@ IS_HELD = "is_held"
 _COMPARED = ("rows", "upper_halves", "lower_halves")
 
 
-def results_held(advance: Advance, span: Span = EVER) -> DataFrame:
+def stored_results(advance: Advance, span: Span = EVER) -> DataFrame:
     """The rows of an asset's table with `final_at` in a span; none if there is no table yet."""
     reading, asset = advance.reading, advance.asset
     if reading.lake.exists(asset.name):
@@ -42,30 +42,32 @@ def compared_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFra
         return None
     reading, asset = advance.reading, advance.asset
     now = progress(reading.lake, asset)
-    wanted = advance.closed(closing, now.seq)
-    table = results_held(advance, Span(closing.after, closing.upto))
-    if differing := differing_columns(table.schema, wanted.schema):
+    recomputed = advance.closed(closing, now.seq)
+    table = stored_results(advance, Span(closing.after, closing.upto))
+    if differing := differing_columns(table.schema, recomputed.schema):
         raise ProgressError.other_columns(asset.name, differing)
-    held = table.where(closing.holds(F.col(FINAL_AT))).select(*wanted.columns)
+    stored = table.where(closing.holds(F.col(FINAL_AT))).select(*recomputed.columns)
     for later in unread_corrections(position_of(reading, asset, now)):  # the next step recomputes these: they are not wrong yet
-        held, wanted = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (held, wanted))
-    return held, wanted
+        stored, recomputed = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (stored, recomputed))
+    return stored, recomputed
 
 
-def hashes_by_day(held: DataFrame, wanted: DataFrame) -> DataFrame:
+def hashes_by_day(stored: DataFrame, recomputed: DataFrame) -> DataFrame:
     """The hashes of the results in the table (`is_held`), and of the recomputed results, by the day of `final_at`; see `differing_days`.
 
     Returns:
         `is_held`, `day`, the number of rows, and the sums of the upper and lower halves of their hashes: sums of halves cannot overflow.
     """
-    sides = [_hashed(frame).select(F.lit(is_held).alias(IS_HELD), "*") for is_held, frame in ((True, held), (False, wanted))]
+    sides = [_hash_by_day(frame).select(F.lit(is_held).alias(IS_HELD), "*") for is_held, frame in ((True, stored), (False, recomputed))]
     return sides[0].union(sides[1])
 
 
 def differing_days(hashes: Sequence[Row]) -> list[date]:
     """The days on which the rows of `hashes_by_day` differ."""
-    held, wanted = ({row["day"]: [row[c] for c in _COMPARED] for row in hashes if row[IS_HELD] is is_held} for is_held in (True, False))
-    return sorted(day for day in held.keys() | wanted.keys() if held.get(day) != wanted.get(day))
+    stored, recomputed = (
+        {row["day"]: [row[column] for column in _COMPARED] for row in hashes if row[IS_HELD] is is_held} for is_held in (True, False)
+    )
+    return sorted(day for day in stored.keys() | recomputed.keys() if stored.get(day) != recomputed.get(day))
 
 
 def of_days(results: Sequence[DataFrame], days: Sequence[date]) -> list[DataFrame]:
@@ -73,7 +75,7 @@ def of_days(results: Sequence[DataFrame], days: Sequence[date]) -> list[DataFram
     return [frame.where(day_of(F.col(FINAL_AT)).isin(list(days))) for frame in results]
 
 
-def _hashed(frame: DataFrame) -> DataFrame:
+def _hash_by_day(frame: DataFrame) -> DataFrame:
     rows = frame.select(day_of(F.col(FINAL_AT)), row_hash(frame))
-    parts = F.count("*"), F.sum(F.shiftrightunsigned("print", 32)), F.sum(F.col("print").bitwiseAND(0xFFFFFFFF))
-    return rows.groupBy("day").agg(*[part.alias(name) for part, name in zip(parts, _COMPARED, strict=True)])
+    hash_sums = F.count("*"), F.sum(F.shiftrightunsigned("print", 32)), F.sum(F.col("print").bitwiseAND(0xFFFFFFFF))
+    return rows.groupBy("day").agg(*[hash_sum.alias(name) for hash_sum, name in zip(hash_sums, _COMPARED, strict=True)])

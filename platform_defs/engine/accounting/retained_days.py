@@ -39,35 +39,40 @@ def retained_accounts(advance: Advance, kept: KeptDays, days: tuple[date, date] 
     totals, upserts = kept.totals, not advance.asset.operator.reads.closes_ranges
     sums = Sums() if totals is None else sums_of(totals.days)
     if totals is not None or upserts:  # a table of results that was made later has none for these days
-        add(sums, later_rows(advance, kept.first, 0 if totals is None else totals.upto, start_of(advance, kept)))
-    chosen = {of: terms for of, terms in sums.items() if days is None or days[0] <= of[1] <= days[1]}
-    return accounts_of(chosen)
+        add_terms(sums, later_rows(advance, kept.first, 0 if totals is None else totals.upto, start_of(advance, kept)))
+    chosen_sums = {side_and_day: terms for side_and_day, terms in sums.items() if days is None or days[0] <= side_and_day[1] <= days[1]}
+    return accounts_of(chosen_sums)
 
 
 def accounts_of(sums: Sums) -> list[DayAccount]:
     """Accounts in the order of their days."""
-    found = [DayAccount(side, day, **{term: terms[term] for term in TERMS}) for (side, day), terms in sums.items() if any(terms.values())]
-    return sorted(found, key=lambda a: (a.day, a.side))
+    accounts = [
+        DayAccount(side, day, **{term: terms[term] for term in TERMS}) for (side, day), terms in sums.items() if any(terms.values())
+    ]
+    return sorted(accounts, key=lambda account: (account.day, account.side))
 
 
 def sums_of(days: Iterable[RetainedDay]) -> Sums:
     """Stored totals by side and day."""
-    return {(of.side, date.fromisoformat(of.day)): Counter({term: int(rows) for term, rows in of.terms.items()}) for of in days}
+    return {
+        (retained.side, date.fromisoformat(retained.day)): Counter({term: int(rows) for term, rows in retained.terms.items()})
+        for retained in days
+    }
 
 
 def sums_of_accounts(accounts: Iterable[DayAccount]) -> Sums:
     """The terms of accounts by side and day."""
-    found = Sums()
-    add(found, [((a.side, a.day), {term: getattr(a, term) for term in TERMS}) for a in accounts])
-    return found
+    sums = Sums()
+    add_terms(sums, [((a.side, a.day), {term: getattr(a, term) for term in TERMS}) for a in accounts])
+    return sums
 
 
-def add(sums: Sums, more: Iterable[tuple[tuple[str, date], Mapping[str, int]]], sign: int = 1) -> None:
+def add_terms(sums: Sums, further_terms: Iterable[tuple[tuple[str, date], Mapping[str, int]]], sign: int = 1) -> None:
     """Add terms to sums, or subtract them."""
-    for of, terms in more:
-        found = sums.setdefault(of, Counter())
+    for side_and_day, terms in further_terms:
+        sum_of_terms = sums.setdefault(side_and_day, Counter())
         for term, rows in terms.items():
-            found[term] += sign * rows
+            sum_of_terms[term] += sign * rows
 
 
 def start_of(advance: Advance, kept: KeptDays | None) -> int | None:
@@ -83,12 +88,12 @@ def later_rows(advance: Advance, before: int, since: int, start: int | None) -> 
     """
     upserts = not advance.asset.operator.reads.closes_ranges
     handled = progress(advance.reading.lake, advance.asset).seq
-    parts = list[DataFrame]()
-    for which, of in enumerate(advance.reading.inputs_of(advance.asset)):
-        if not of.is_source or not _has_rows(advance, of.name, since, before):
+    counts_by_day = list[DataFrame]()
+    for index, upstream in enumerate(advance.reading.inputs_of(advance.asset)):
+        if not upstream.is_source or not _has_rows(advance, upstream.name, since, before):
             continue
         span = Span(start, before - 1)
-        rows = advance.reading.with_lateness(advance.asset, which, advance.reading.ledger.head, span, since)
+        rows = advance.reading.with_lateness(advance.asset, index, advance.reading.ledger.head, span, since)
         late, filtered = F.col(LATE), F.col(FILTERED)
         on_time, is_handled = ~late & ~filtered & F.lit(upserts), F.col(SEQ) <= handled
         terms = {
@@ -98,10 +103,10 @@ def later_rows(advance: Advance, before: int, since: int, start: int | None) -> 
             "matched": on_time & is_handled,
             "pending": on_time & ~is_handled,
         }
-        by_day = rows.groupBy(F.lit(of.name).alias("side"), day_of(F.col(EVENT_TIME)))
-        parts.append(by_day.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]))
-    found = collect(reduce(DataFrame.unionByName, parts)) if parts else []
-    return [((row["side"], row["day"]), {term: row[term] for term in TERMS if term in row}) for row in found]
+        by_day = rows.groupBy(F.lit(upstream.name).alias("side"), day_of(F.col(EVENT_TIME)))
+        counts_by_day.append(by_day.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]))
+    rows_of_terms = collect(reduce(DataFrame.unionByName, counts_by_day)) if counts_by_day else []
+    return [((row["side"], row["day"]), {term: row[term] for term in TERMS if term in row}) for row in rows_of_terms]
 
 
 def _has_rows(advance: Advance, source: str, since: int, before: int) -> bool:

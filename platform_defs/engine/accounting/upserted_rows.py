@@ -48,8 +48,8 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
 def _terms_of_source(advance: Advance, scope: Scope, source: str) -> DataFrame:
     """The terms of a source's rows by day: `side`, `day`, and a count for each of `_TERMS`."""
     reading, seq = advance.reading, progress(advance.reading.lake, advance.asset).seq
-    which = advance.asset.inputs.index(source)
-    rows = reading.with_lateness(advance.asset, which, reading.ledger.head, scope.span)
+    index = advance.asset.inputs.index(source)
+    rows = reading.with_lateness(advance.asset, index, reading.ledger.head, scope.span)
     late, filtered, handled = F.col(LATE), F.col(FILTERED), F.col(SEQ) <= seq
     is_input = ~late & ~filtered  # the operator reads the row
     terms = dict(zip(_TERMS, (F.lit(True), handled & is_input, ~handled & is_input, late, filtered), strict=True))

@@ -18,7 +18,7 @@ from operators.columns import temporary
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.kafka_options import Avro
 from platform_defs.engine.formats.raw_rows import HEX, MALFORMED, PATH, RAW, as_text, record_of, union
-from platform_defs.engine.formats.schema_registry import registered
+from platform_defs.engine.formats.schema_registry import schema_reader
 from platform_defs.engine.formats.typed_rows import TypedRows
 
 _PARSED, _ENCODED, _ID = temporary("parsed"), temporary("encoded"), temporary("schema_id")
@@ -27,14 +27,14 @@ _MOST_SCHEMAS = 200
 _NO_HEADER = "not Confluent's wire format: no zero byte and id of a schema before the value"
 
 
-def avro_rows(records: DataFrame, contract: SourceContract, avro: Avro, given: Mapping[str, Column], fault: Column) -> DataFrame:
+def avro_rows(records: DataFrame, contract: SourceContract, avro: Avro, columns_of_parts: Mapping[str, Column], fault: Column) -> DataFrame:
     """The rows of Avro values.
 
     Args:
         records: the records, with the column `value` (binary), `_path` and `arrival`.
         contract: the source's contract.
         avro: how the values are written.
-        given: by name, the raw values of columns that are read from another part of the record than its value.
+        columns_of_parts: by name, the raw values of columns that are read from another part of the record than its value.
         fault: the reason to reject a record before its value is read, or null.
 
     Raises:
@@ -42,40 +42,40 @@ def avro_rows(records: DataFrame, contract: SourceContract, avro: Avro, given: M
     """
     if avro.schema is not None:
         encoded = records.withColumn(_ENCODED, F.col("value"))
-        return _rows_with_schema(encoded, contract, avro.schema, given, fault)
+        return _rows_with_schema(encoded, contract, avro.schema, columns_of_parts, fault)
     assert avro.registry is not None
-    schema_of = registered(avro.registry)
+    schema_of = schema_reader(avro.registry)
     headed = F.when(F.substring("value", 1, 1) == F.lit(b"\0"), F.conv(F.hex(F.substring("value", 2, 4)), 16, 10).cast("bigint"))
     rows = records.withColumn(_ID, F.when(F.octet_length("value") >= _HEAD_BYTES, headed))
     most = rows.where(F.col(_ID).isNotNull() & fault.isNull()).groupBy(_ID).count().orderBy(F.desc("count"), _ID).limit(_MOST_SCHEMAS)
-    found = {schema_id: schema_of(schema_id) for schema_id, _ in most.collect()}
-    schemas = {schema_id: text for schema_id, text in sorted(found.items()) if text is not None}
-    known = [
+    schemas_by_id = {schema_id: schema_of(schema_id) for schema_id, _ in most.collect()}
+    schemas = {schema_id: text for schema_id, text in sorted(schemas_by_id.items()) if text is not None}
+    decoded = [
         _rows_with_schema(
             rows.where(_has_schema_id(schema_id)).withColumn(_ENCODED, F.expr(f"substring(value, {_HEAD_BYTES + 1})")),
             contract,
             text,
-            given,
+            columns_of_parts,
             fault,
         )
         for schema_id, text in schemas.items()
     ]
-    why = F.coalesce(
+    reason = F.coalesce(
         fault,
         F.when(F.col(_ID).isNull(), F.lit(_NO_HEADER)),
         F.concat(F.lit("no Avro schema with the id "), F.col(_ID).cast("string"), F.lit(" in the registry")),
     )
-    others = rows.where(F.col(_ID).isNull() | ~F.col(_ID).isin(*schemas)) if schemas else rows
-    return reduce(union, [*known, _rejected_records(others, contract, why)])
+    undecoded = rows.where(F.col(_ID).isNull() | ~F.col(_ID).isin(*schemas)) if schemas else rows
+    return reduce(union, [*decoded, _rejected_records(undecoded, contract, reason)])
 
 
 def _has_schema_id(schema_id: int) -> Column:
     return F.col(_ID) == schema_id
 
 
-def _rejected_records(records: DataFrame, contract: SourceContract, why: Column) -> DataFrame:
+def _rejected_records(records: DataFrame, contract: SourceContract, reason: Column) -> DataFrame:
     columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in as_text(contract.struct).fields]
-    return records.select(*columns, _raw_as_hex(), PATH, why.alias(MALFORMED), ARRIVAL, *record_of(records))
+    return records.select(*columns, _raw_as_hex(), PATH, reason.alias(MALFORMED), ARRIVAL, *record_of(records))
 
 
 def _raw_as_hex() -> Column:
@@ -83,7 +83,9 @@ def _raw_as_hex() -> Column:
     return F.concat(F.lit(HEX), F.coalesce(F.hex("value"), F.lit(""))).alias(RAW)
 
 
-def _rows_with_schema(records: DataFrame, contract: SourceContract, schema: str, given: Mapping[str, Column], fault: Column) -> DataFrame:
+def _rows_with_schema(
+    records: DataFrame, contract: SourceContract, schema: str, columns_of_parts: Mapping[str, Column], fault: Column
+) -> DataFrame:
     """The rows of values that were written with one schema."""
     parsed = records.withColumn(_PARSED, from_avro(_ENCODED, schema, {"mode": "PERMISSIVE"}))
     struct = parsed.schema[_PARSED].dataType
@@ -92,7 +94,10 @@ def _rows_with_schema(records: DataFrame, contract: SourceContract, schema: str,
     typed = TypedRows(contract, struct, lambda name: F.col(_PARSED).getField(name))
     damaged = F.when(_is_damaged(struct, schema), F.lit("the value cannot be read with its Avro schema"))
     malformed = F.coalesce(fault, damaged, *typed.faults)
-    columns = [given[f.name].alias(f.name) if f.name in given else c for f, c in zip(contract.struct.fields, typed.columns, strict=True)]
+    columns = [
+        columns_of_parts[f.name].alias(f.name) if f.name in columns_of_parts else column
+        for f, column in zip(contract.struct.fields, typed.columns, strict=True)
+    ]
     as_json = F.when(damaged.isNotNull() | fault.isNotNull(), _raw_as_hex()).otherwise(typed.as_json(struct.names)).alias(RAW)
     return parsed.select(*columns, as_json, PATH, malformed.alias(MALFORMED), ARRIVAL, *record_of(records))
 

@@ -45,28 +45,28 @@ class CsvStyle:
         >>> CsvStyle(sep="||").fields('k||"a""||b"||')
         ['k', 'a"||b', '']
         """
-        found, start = list[str](), 0
+        fields, start = list[str](), 0
         while True:
             field, end = self._quoted(line, start) if self.quote and line.startswith(self.quote, start) else ("", start)
             stop = line.find(self.sep, end)
             if stop < 0:
-                return [*found, field + line[end:]]
-            found.append(field + line[end:stop])
+                return [*fields, field + line[end:]]
+            fields.append(field + line[end:stop])
             start = stop + len(self.sep)
 
     def _quoted(self, line: str, start: int) -> tuple[str, int]:
         """The text of a quoted field, and the position after its closing quote."""
-        text, at = list[str](), start + 1
-        while at < len(line):
-            if line[at] == self.escape and line[at + 1 : at + 2] in {self.quote, self.escape} - {""}:
-                text.append(line[at + 1])
-                at += 2
-            elif line[at] == self.quote:
-                return "".join(text), at + 1
+        text, position = list[str](), start + 1
+        while position < len(line):
+            if line[position] == self.escape and line[position + 1 : position + 2] in {self.quote, self.escape} - {""}:
+                text.append(line[position + 1])
+                position += 2
+            elif line[position] == self.quote:
+                return "".join(text), position + 1
             else:
-                text.append(line[at])
-                at += 1
-        return "".join(text), at
+                text.append(line[position])
+                position += 1
+        return "".join(text), position
 
 
 def header_names(contract: SourceContract, header: str) -> list[str]:
@@ -77,4 +77,4 @@ def header_names(contract: SourceContract, header: str) -> list[str]:
 def _unescaped(text: str) -> str:
     r"""An option's value as Spark reads it: escapes such as `\t` become one character."""
     plain = text.replace(r"\u0000", "\0")
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), plain) if len(plain) > 1 else plain
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), plain) if len(plain) > 1 else plain

@@ -32,12 +32,12 @@ class ChangeFeedError(TidemarkError, RuntimeError):
     """A table's changes cannot be read."""
 
     @classmethod
-    def other_table(cls, table: str, folder: Path, expected: str, found: str) -> "ChangeFeedError":
+    def other_table(cls, table: str, folder: Path, id_in_folder: str, id_of_table: str) -> "ChangeFeedError":
         """The folder contains versions of a table with another id."""
         return cls(
-            f"{folder} contains changes of the table with the id {expected}, but {table} has the id {found}: it was created again, or is "
-            "another table. Land its changes into a new source; or delete the tables computed from the source, the source's folder and "
-            "its log, and start again"
+            f"{folder} contains changes of the table with the id {id_in_folder}, but {table} has the id {id_of_table}: it was created "
+            "again, or is another table. Land its changes into a new source; or delete the tables computed from the source, the source's "
+            "folder and its log, and start again"
         )
 
     @classmethod
@@ -88,7 +88,7 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
     """
     try:
         delta = DeltaTable(table, storage_options=storage_options)
-        landed = {int(found[1]): path for path in folder.glob("version-*.parquet") if (found := _FILE.fullmatch(path.name))}
+        landed = {int(match[1]): path for path in folder.glob("version-*.parquet") if (match := _FILE.fullmatch(path.name))}
         _require_same_table(delta, table, folder, max(landed, default=None))
         versions = [_land(delta, version, folder) for version in range(max([first, *[v + 1 for v in landed]]), delta.version() + 1)]
     except (DeltaError, pa.ArrowException, OSError) as error:
@@ -101,15 +101,15 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
 
 def _require_same_table(delta: DeltaTable, table: str, folder: Path, newest: int | None) -> None:
     """Raise if a folder contains changes of another table. A folder that an older version of Tidemark wrote has no id to compare."""
-    path, found = folder / _TABLE_ID, str(delta.metadata().id)
+    path, table_id = folder / _TABLE_ID, str(delta.metadata().id)
     if path.exists():
-        expected = _table_id(path)
-        if expected != found:
-            raise ChangeFeedError.other_table(table, folder, expected, found)
+        id_in_folder = _table_id(path)
+        if id_in_folder != table_id:
+            raise ChangeFeedError.other_table(table, folder, id_in_folder, table_id)
     if newest is not None and newest > delta.version():
         raise ChangeFeedError.behind(table, folder, newest, delta.version())
     if newest is not None and not path.exists():
-        _write_id(path, found)
+        _write_id(path, table_id)
 
 
 def _table_id(path: Path) -> str:

@@ -60,14 +60,14 @@ class File:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """The file's possible keys in the ledger: `./` and the decoded path below its source's folder, and the whole path."""
-        whole, root = decoded(self.path), "" if self.folder is None else f"{without_scheme(self.folder).rstrip('/')}/"
+        whole, root = decoded_path(self.path), "" if self.folder is None else f"{without_scheme(self.folder).rstrip('/')}/"
         return (f"./{whole.removeprefix(root)}", whole) if root and whole.startswith(root) else (whole,)
 
     @property
     def offset(self) -> str:
         """The file's entry in the ledger."""
-        retried = [str(self.retries)] if self.retries else []
-        return "|".join([*self._state, *([UNREAD, *retried] if self.fault else [])])
+        retry_marks = [str(self.retries)] if self.retries else []
+        return "|".join([*self._state, *([UNREAD, *retry_marks] if self.fault else [])])
 
     @property
     def retry(self) -> str:
@@ -129,12 +129,12 @@ class Recorded:
 _READ_ONCE = Recorded(is_read=True)
 
 
-def status_of(parts: Sequence[str]) -> int:
+def status_of(marks: Sequence[str]) -> int:
     """The status of a file, from the part of a ledger offset after the file's state: 0 for read, n + 1 for `unread|n`, -n for `retry|n`."""
-    if not parts:
+    if not marks:
         return 0
-    number = int(parts[1]) if len(parts) > 1 else 0
-    return -number if parts[0] == RETRY else number + 1
+    number = int(marks[1]) if len(marks) > 1 else 0
+    return -number if marks[0] == RETRY else number + 1
 
 
 @dataclass(frozen=True)
@@ -148,17 +148,17 @@ class Known:
     statuses: Mapping[str, Mapping[tuple[int, int], Sequence[int]]]
 
     def _recorded_states(self, file: File) -> dict[tuple[int, int], Recorded]:
-        found: dict[tuple[int, int], Recorded] = {}
+        states: dict[tuple[int, int], Recorded] = {}
         for key in file.keys:
             for state, statuses in self.statuses.get(key, {}).items():
-                plain = statuses == [0] and state not in found  # the common case: read once, unchanged
-                found[state] = _READ_ONCE if plain else reduce(Recorded.with_status, statuses, found.get(state, Recorded()))
-        return found
+                plain = statuses == [0] and state not in states  # the common case: read once, unchanged
+                states[state] = _READ_ONCE if plain else reduce(Recorded.with_status, statuses, states.get(state, Recorded()))
+        return states
 
     def holds(self, file: File) -> bool:
         """Whether the ledger records the file in its present state, so that it need not be read."""
-        found = self._recorded_states(file).get((file.modified, file.length))
-        return found is not None and found.is_known
+        state = self._recorded_states(file).get((file.modified, file.length))
+        return state is not None and state.is_known
 
     def has_rows(self, file: File) -> bool:
         """Whether rows of the file were read, in its present state or an earlier one."""
@@ -166,9 +166,9 @@ class Known:
 
     def with_fault(self, file: File) -> File:
         """The file; with a fault if it is empty, or if its rows were read before it changed, since then none may be read."""
-        found = self._recorded_states(file)
-        file = replace(file, retries=found.get((file.modified, file.length), Recorded()).retries)
-        if any(state.is_read for state in found.values()):
+        states = self._recorded_states(file)
+        file = replace(file, retries=states.get((file.modified, file.length), Recorded()).retries)
+        if any(state.is_read for state in states.values()):
             return replace(file, fault="the file changed after it was read; its new rows can be ingested under another name")
         return replace(file, fault="the file is empty") if file.length == 0 else file
 
@@ -178,7 +178,7 @@ def without_wildcards(path: str) -> str:
     return re.sub(r"([*?\[\]{}\\])", r"\\\1", path)
 
 
-def decoded(path: str) -> str:
+def decoded_path(path: str) -> str:
     """A URI's path as decoded text, without the scheme `file:`. Different paths give different texts (see `decoded_name`)."""
     return without_scheme(decoded_name(path))
 
@@ -207,8 +207,8 @@ def is_local(path: str) -> bool:
 def hadoop_file(spark: SparkSession, path: str) -> tuple[Any, Any]:
     """The Hadoop file system of a local or remote path, and the Hadoop path, as JVM objects of the session."""
     jvm, hadoop = cast(Any, spark._jvm), cast(Any, spark._jsparkSession).sessionState().newHadoopConf()
-    found = jvm.org.apache.hadoop.fs.Path(path)
-    return found.getFileSystem(hadoop), found
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    return hadoop_path.getFileSystem(hadoop), hadoop_path
 
 
 def one_path(folder: str) -> str:
@@ -216,15 +216,15 @@ def one_path(folder: str) -> str:
     return str(Path(folder).resolve()) if is_local(folder) else folder
 
 
-def listed(spark: SparkSession, folder: str, source: str) -> list[File]:
+def list_files(spark: SparkSession, folder: str, source: str) -> list[File]:
     """All files in a folder behind a URI, except empty ones, which Spark does not list; none if the folder does not exist."""
     files, path = hadoop_file(spark, folder)
     if not files.exists(path):
         return []
     lenient = spark.read.option("ignoreMissingFiles", "true").option("recursiveFileLookup", "true")
-    found = lenient.format("binaryFile").schema(_LISTING).load(folder)
+    listing = lenient.format("binaryFile").schema(_LISTING).load(folder)
     modified = F.unix_millis("modificationTime").alias("modified")
-    rows = found.select(F.col("_metadata.file_path").alias("path"), modified, "length").collect()
+    rows = listing.select(F.col("_metadata.file_path").alias("path"), modified, "length").collect()
     return [File(r.modified, r.path, r.length, source, folder=folder) for r in rows]
 
 
@@ -242,12 +242,12 @@ def found_file(path: str, source: str, root: str) -> File | None:
         root: the source's folder.
     """
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except FileNotFoundError:
         return None
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return None
-    return File(found.st_mtime_ns // 1_000_000, f"file:{_encoded(path)}", found.st_size, source, _name_fault(path), root)
+    return File(status.st_mtime_ns // 1_000_000, f"file:{_encoded(path)}", status.st_size, source, _name_fault(path), root)
 
 
 def _name_fault(path: str) -> str | None:

@@ -24,10 +24,10 @@ def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
 
 def properties(jvm: Any, options: Mapping[str, str]) -> Any:
     """Options as `java.util.Properties`."""
-    found = jvm.java.util.Properties()
+    java_properties = jvm.java.util.Properties()
     for name, value in options.items():
-        found.put(name, value)
-    return found
+        java_properties.put(name, value)
+    return java_properties
 
 
 def admin_client(jvm: Any, options: Mapping[str, str]) -> Any:
@@ -88,7 +88,7 @@ def root_cause(error: Py4JJavaError) -> Any:
     return cause
 
 
-def why(error: Py4JError) -> str:
+def error_reason(error: Py4JError) -> str:
     """The cause of an error of Kafka's client, in one line and without the client's options, which may be secret."""
     if not isinstance(error, Py4JJavaError):
         return type(error).__name__

@@ -38,13 +38,13 @@ def new_columns(spark: SparkSession, contract: SourceContract, files: Sequence[F
     JSON files must be read for this, because only their rows have the names.
     """
     declared = {c.lower() for c in contract.struct.fieldNames()}
-    found: dict[str, NewColumn] = {}
+    columns_by_name: dict[str, NewColumn] = {}
     for suffix, of_format in _FORMATS.items():
         for column in of_format(spark, contract, [f for f in sorted(files) if f.suffix == suffix and f.fault is None]):
-            known = found.setdefault(column.name.lower(), column)
-            if known.type != column.type:
-                found[column.name.lower()] = NewColumn(known.name, StringType(), known.path)
-    return [found[name] for name in sorted(found.keys() - declared)]
+            first = columns_by_name.setdefault(column.name.lower(), column)
+            if first.type != column.type:
+                columns_by_name[column.name.lower()] = NewColumn(first.name, StringType(), first.path)
+    return [columns_by_name[name] for name in sorted(columns_by_name.keys() - declared)]
 
 
 def _columns_in_json(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
@@ -52,8 +52,8 @@ def _columns_in_json(spark: SparkSession, contract: SourceContract, files: Seque
         return []
     declared = F.array(*map(F.lit, contract.struct.fieldNames()))
     keys = lines(spark, files, files).select(PATH, F.explode(F.array_except(F.json_object_keys("value"), declared)).alias("name"))
-    found = keys.groupBy("name").agg(F.min(PATH).alias("path")).orderBy("name").limit(_MOST).collect()
-    return [NewColumn(name, StringType(), path) for name, path in found]
+    paths_by_column = keys.groupBy("name").agg(F.min(PATH).alias("path")).orderBy("name").limit(_MOST).collect()
+    return [NewColumn(name, StringType(), path) for name, path in paths_by_column]
 
 
 def _columns_in_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:

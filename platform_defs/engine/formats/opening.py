@@ -23,7 +23,7 @@ def has_colon(file: File) -> bool:
     return ":" in unquote(file.path).partition(":")[2]
 
 
-def opened(spark: SparkSession, files: Sequence[File], read: Callable[[DataFrameReader, list[str]], DataFrame]) -> DataFrame:
+def read_files(spark: SparkSession, files: Sequence[File], read: Callable[[DataFrameReader, list[str]], DataFrame]) -> DataFrame:
     """Read files with one reader, and files with a colon in their paths with others; returns the union of the rows.
 
     Args:
@@ -32,13 +32,13 @@ def opened(spark: SparkSession, files: Sequence[File], read: Callable[[DataFrame
         read: makes a frame from a reader and paths.
     """
     plain, literal = [f for f in files if not has_colon(f)], [unquote(f.path) for f in files if has_colon(f)]
-    wild = [path for path in literal if without_wildcards(path) != path]
-    tame = [path for path in literal if path not in wild]
+    with_wildcards = [path for path in literal if without_wildcards(path) != path]
+    without_wildcard = [path for path in literal if path not in with_wildcards]
     frames = [read(spark.read.options(**STRICT), [f.pattern for f in plain])] if plain else []
-    frames += [read(spark.read.options(**STRICT, **_WITHOUT_CHECKSUMS), tame)] if tame else []
+    frames += [read(spark.read.options(**STRICT, **_WITHOUT_CHECKSUMS), without_wildcard)] if without_wildcard else []
     # One by one: with its expansion of patterns off, Spark would read each of several paths with wildcards more than once.
     options = STRICT | _WITHOUT_CHECKSUMS | _WITHOUT_WILDCARDS
-    frames += [read(spark.read.options(**options), [path]) for path in wild]
+    frames += [read(spark.read.options(**options), [path]) for path in with_wildcards]
     return reduce(DataFrame.unionByName, frames)
 
 

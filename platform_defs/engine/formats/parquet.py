@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from assets.contracts import SourceContract
 from assets.names import is_stored
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.formats.opening import hadoop_path, opened
+from platform_defs.engine.formats.opening import hadoop_path, read_files
 from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, union
 from platform_defs.engine.formats.typed_rows import TypedRows
 
@@ -65,8 +65,8 @@ def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, fil
     nested, the column is converted here, part by part. A column that the contract does not name is not read if no table can store its
     type (a time of day), because Spark refuses to read it.
     """
-    own = {name.lower() for name in contract.struct.fieldNames()}
-    stored = StructType([f for f in schema.fields if f.name.lower() in own or is_stored(f.dataType)])
+    declared = {name.lower() for name in contract.struct.fieldNames()}
+    stored = StructType([f for f in schema.fields if f.name.lower() in declared or is_stored(f.dataType)])
     typed = TypedRows(contract, schema)
 
     def read_rows(reader: DataFrameReader, paths: list[str]) -> DataFrame:
@@ -77,4 +77,4 @@ def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, fil
         malformed = F.coalesce(*typed.faults).alias(MALFORMED)
         return rows.select(*typed.columns, typed.as_json(stored.names).alias(RAW), path.alias(PATH), malformed, position)
 
-    return opened(spark, files, read_rows)
+    return read_files(spark, files, read_rows)

@@ -30,29 +30,29 @@ def as_text(struct: StructType) -> StructType:
     return StructType([StructField(f.name, type_) for f, type_ in zip(struct.fields, types, strict=True)])
 
 
-def type_fault(field: StructField, given: DataType | None = None) -> str:
+def type_fault(field: StructField, stored_type: DataType | None = None) -> str:
     """Why a row is rejected if its value in a column does not have the column's type.
 
     Args:
         field: the column.
-        given: its type in the file, if the format has types.
+        stored_type: its type in the file, if the format has types.
     """
-    found = "" if given is None else f" but {shortened(printable(given.simpleString()), _LONGEST_TYPE)}"
+    difference = "" if stored_type is None else f" but {shortened(printable(stored_type.simpleString()), _LONGEST_TYPE)}"
     fix = "; the first file with this column had that type: send it as that type, or under another name"
-    return f"{TYPE_FAULT}{field.name} is no {field.dataType.simpleString()}{found}{fix if SourceContract.is_added(field) else ''}"
+    return f"{TYPE_FAULT}{field.name} is no {field.dataType.simpleString()}{difference}{fix if SourceContract.is_added(field) else ''}"
 
 
 def new_column_fault(contract: SourceContract, names: Sequence[str]) -> str | None:
     """Why rows with these columns are rejected; None unless some columns are new and the contract does not allow them."""
     declared = {c.lower() for c in contract.struct.fieldNames()}
-    new = [] if contract.new_columns == "ignore" else [n for n in names if n.lower() not in declared]
-    return f"{HAS_NEW_COLUMNS}{', '.join(new)}" if new else None
+    undeclared = [] if contract.new_columns == "ignore" else [n for n in names if n.lower() not in declared]
+    return f"{HAS_NEW_COLUMNS}{', '.join(undeclared)}" if undeclared else None
 
 
-def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], why: str) -> DataFrame:
+def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], reason: str) -> DataFrame:
     """One rejected row for each file without readable rows, so that the file is in quarantine."""
     rows = [(f.path, f.path, ordered.index(f) << _POSITION_BITS) for f in files]
-    return rejected(spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint"), contract, why)
+    return reject_rows(spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint"), contract, reason)
 
 
 def arrival(files: Sequence[File], ordered: Sequence[File], path: Column, position: Column) -> Column:
@@ -71,23 +71,23 @@ def arrival(files: Sequence[File], ordered: Sequence[File], path: Column, positi
 def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:
     """A path's rank, by binary search: it is computed for every row, and a map would compare all paths one by one."""
     if len(ranks) == 1:
-        known, rank = ranks[0]
+        only_path, rank = ranks[0]
         unknown_file = F.raise_error(F.concat(F.lit("rows of a file that is not of this micro-batch: "), path)).cast("bigint")
-        return F.when(path == known, F.lit(rank).cast("bigint")).otherwise(unknown_file)
+        return F.when(path == only_path, F.lit(rank).cast("bigint")).otherwise(unknown_file)
     half = len(ranks) // 2
     return F.when(path < F.lit(ranks[half][0]), _rank(path, ranks[:half])).otherwise(_rank(path, ranks[half:]))
 
 
-def rejected(rows: DataFrame, contract: SourceContract, why: str) -> DataFrame:
+def reject_rows(rows: DataFrame, contract: SourceContract, reason: str) -> DataFrame:
     """Lines as rejected rows, all with the same reason."""
     columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in as_text(contract.struct).fields]
-    return rows.select(*columns, raw(), PATH, F.lit(why).alias(MALFORMED), ARRIVAL)
+    return rows.select(*columns, raw(), PATH, F.lit(reason).alias(MALFORMED), ARRIVAL)
 
 
-def union(one: DataFrame, other: DataFrame) -> DataFrame:
+def union(upper: DataFrame, lower: DataFrame) -> DataFrame:
     """The union of two frames; a column whose types differ becomes text."""
-    differing = {f.name for f, g in zip(one.schema, other.schema, strict=True) if f.dataType != g.dataType}
-    return _with_text(one, differing).union(_with_text(other, differing))
+    differing = {f.name for f, g in zip(upper.schema, lower.schema, strict=True) if f.dataType != g.dataType}
+    return _with_text(upper, differing).union(_with_text(lower, differing))
 
 
 def _with_text(frame: DataFrame, columns: Collection[str]) -> DataFrame:

@@ -85,10 +85,10 @@ class _Cause:
 
 def read_error(error: Exception) -> ReadError:
     """Classify an error that was raised by reading one file."""
-    return classified(str(error))
+    return classify_error(str(error))
 
 
-def classified(text: str) -> ReadError:
+def classify_error(text: str) -> ReadError:
     """Classify the text of an error, with the JVM's stack traces, that was raised by reading one file.
 
     >>> classified(": java.net.SocketTimeoutException: Read timed out")
@@ -133,13 +133,13 @@ def _is_content(text: str, causes: list[_Cause]) -> bool:
 
 def _causes(text: str) -> list[_Cause]:
     """The chain of exceptions in an error's text, the root cause last."""
-    found: list[_Cause] = []
+    causes: list[_Cause] = []
     for line in text.splitlines():
         if head := _EXCEPTION.match(line):
-            found.append(_Cause(head[1], head[2] or "", ""))
-        elif found and not found[-1].frame and (frame := _FRAME.match(line)) and not _is_of_the_jdk(frame[1]):
-            found[-1] = _Cause(found[-1].kind, found[-1].message, frame[1])
-    return found
+            causes.append(_Cause(head[1], head[2] or "", ""))
+        elif causes and not causes[-1].frame and (frame := _FRAME.match(line)) and not _is_of_the_jdk(frame[1]):
+            causes[-1] = _Cause(causes[-1].kind, causes[-1].message, frame[1])
+    return causes
 
 
 def _is_of_the_jdk(frame: str) -> bool:

@@ -27,11 +27,11 @@ _NO_RECORD = "the line is no released record: a JSON object with value or hex, a
 
 def record_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
     """The rows of released records."""
-    found = lines(spark, files, ordered).withColumn(_LINE, F.from_json("value", f"value string, hex string, record {_MAP}"))
+    released = lines(spark, files, ordered).withColumn(_LINE, F.from_json("value", f"value string, hex string, record {_MAP}"))
     value, hexed = F.col(f"{_LINE}.value"), F.col(f"{_LINE}.hex")
     is_record = F.coalesce(F.arrays_overlap(F.json_object_keys("value"), F.array(*map(F.lit, ("value", "hex", "record")))), F.lit(False))
     fault = F.when(~is_record, F.lit(_NO_RECORD)).when(value.isNull() & hexed.isNull(), F.lit(NO_VALUE))
-    rows = found.select(
+    rows = released.select(
         F.when(~is_record, F.col("value")).otherwise(F.coalesce(value, F.unhex(hexed).cast("string"), F.lit(""))).alias("value"),
         fault.alias(_FAULT),
         F.to_json(F.col(f"{_LINE}.record")).alias(RECORD),
@@ -39,8 +39,10 @@ def record_rows(spark: SparkSession, contract: SourceContract, files: Sequence[F
         ARRIVAL,
     )
     parsed = json_rows_of(rows, contract, fault=F.col(_FAULT)).withColumn(_PARTS, F.from_json(RECORD, _MAP))
-    own = [_record_part_or_field(f.name) if isinstance(f.dataType, AtomicType) else F.col(f"`{f.name}`") for f in contract.struct.fields]
-    return parsed.select(*own, *parsed.columns[len(own) : -1])
+    columns = [
+        _record_part_or_field(f.name) if isinstance(f.dataType, AtomicType) else F.col(f"`{f.name}`") for f in contract.struct.fields
+    ]
+    return parsed.select(*columns, *parsed.columns[len(columns) : -1])
 
 
 def _record_part_or_field(name: str) -> Column:
@@ -59,6 +61,6 @@ def record_lines(rows: DataFrame, not_text: str) -> Column:
     is_hex, raw = F.col("reason") == F.lit(not_text), F.col(RAW.removeprefix("_"))
     value = F.when(~is_hex & ~F.endswith("reason", F.lit(NO_VALUE)), raw).alias("value")
     hexed = F.when(is_hex, F.substr(raw, F.lit(len(HEX) + 1))).alias("hex")
-    kept = RECORD.removeprefix("_")
-    parts = F.from_json(kept, _MAP) if kept in rows.columns else F.lit(None).cast(_MAP)
-    return F.to_json(F.struct(value, hexed, parts.alias("record")), {"ignoreNullFields": "false"})
+    record_column = RECORD.removeprefix("_")
+    record_parts = F.from_json(record_column, _MAP) if record_column in rows.columns else F.lit(None).cast(_MAP)
+    return F.to_json(F.struct(value, hexed, record_parts.alias("record")), {"ignoreNullFields": "false"})

@@ -15,16 +15,16 @@ class RegistryError(TidemarkError, RuntimeError):
     """The schema registry does not answer, refuses a request, or needs a client that is not installed."""
 
     @classmethod
-    def unreachable(cls, why: object) -> "RegistryError":
+    def unreachable(cls, reason: object) -> "RegistryError":
         """The registry does not answer, or refuses the request."""
-        return cls(f"the registry of schemas cannot be asked: {_shown(why)}")
+        return cls(f"the registry of schemas cannot be asked: {_cause(reason)}")
 
     @classmethod
-    def refused(cls, subject: str, why: object) -> "RegistryError":
+    def refused(cls, subject: str, reason: object) -> "RegistryError":
         """The registry does not accept a schema, for example because it is incompatible with the subject's earlier schemas."""
         return cls(
-            f"the registry of schemas refuses the schema of the subject {subject!r}: {_shown(why)}. Nothing was written with it. Legal: a "
-            "schema that the subject's compatibility allows. Publish to a new topic, or change the compatibility of the subject"
+            f"the registry of schemas refuses the schema of the subject {subject!r}: {_cause(reason)}. Nothing was written with it. Legal: "
+            "a schema that the subject's compatibility allows. Publish to a new topic, or change the compatibility of the subject"
         )
 
     @classmethod
@@ -33,7 +33,7 @@ class RegistryError(TidemarkError, RuntimeError):
         return cls("the registry of schemas needs Confluent's client, which is not installed; install Tidemark with the extra `kafka`")
 
 
-def registered(registry: Registry) -> Callable[[int], str | None]:
+def schema_reader(registry: Registry) -> Callable[[int], str | None]:
     """A function that returns the schema with an id in a registry; None if there is none. It raises `RegistryError`."""
     client = _client(registry)
 
@@ -44,12 +44,12 @@ def registered(registry: Registry) -> Callable[[int], str | None]:
         except Exception as error:  # the client raises errors of its HTTP library too
             if _status(error) == _NOT_FOUND:
                 return None
-            raise RegistryError.unreachable(_described(error)) from error
+            raise RegistryError.unreachable(_describe(error)) from error
 
     return schema_of
 
 
-def registering(registry: Registry) -> Callable[[str, str], int]:
+def schema_registrar(registry: Registry) -> Callable[[str, str], int]:
     """A function that registers an Avro schema (its second argument) for a subject and returns its id. It raises `RegistryError`."""
     client = _client(registry)
     from confluent_kafka.schema_registry import Schema
@@ -61,7 +61,7 @@ def registering(registry: Registry) -> Callable[[str, str], int]:
         except Exception as error:  # the client raises errors of its HTTP library too
             if _status(error) in (_CONFLICT, _UNPROCESSABLE):
                 raise RegistryError.refused(subject, error) from error
-            raise RegistryError.unreachable(_described(error)) from error
+            raise RegistryError.unreachable(_describe(error)) from error
 
     return id_of
 
@@ -83,9 +83,9 @@ def _status(error: Exception) -> int | None:
     return getattr(error, "http_status_code", None)
 
 
-def _described(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return str(error) if _status(error) is not None else f"{type(error).__name__}: {error}"
 
 
-def _shown(why: object) -> str:
-    return shortened(printable(without_credentials(str(why))))
+def _cause(reason: object) -> str:
+    return shortened(printable(without_credentials(str(reason))))

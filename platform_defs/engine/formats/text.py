@@ -21,7 +21,7 @@ from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.csv_style import HEADER, CsvStyle, header_names
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.json_decimals import decimals, exact_decimals, has_nested_decimal, with_exact_decimals
-from platform_defs.engine.formats.opening import hadoop_path, opened
+from platform_defs.engine.formats.opening import hadoop_path, read_files
 from platform_defs.engine.formats.raw_rows import (
     HAS_NEW_COLUMNS,
     MALFORMED,
@@ -33,7 +33,7 @@ from platform_defs.engine.formats.raw_rows import (
     new_column_fault,
     raw,
     record_of,
-    rejected,
+    reject_rows,
     type_fault,
 )
 
@@ -62,14 +62,14 @@ def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fil
 
 
 def json_rows_of(
-    rows: DataFrame, contract: SourceContract, given: Mapping[str, Column] | None = None, fault: Column | None = None
+    rows: DataFrame, contract: SourceContract, columns_of_parts: Mapping[str, Column] | None = None, fault: Column | None = None
 ) -> DataFrame:
     """The rows of JSON objects.
 
     Args:
         rows: the objects' texts as `value`, with `_path` and `arrival`.
         contract: the source's contract.
-        given: by name, the raw values of columns that are not read from the object.
+        columns_of_parts: by name, the raw values of columns that are not read from the object.
         fault: the reason to reject a row before it is parsed, or null.
     """
     schema = as_text(contract.struct).add(_CORRUPT, StringType())
@@ -83,8 +83,18 @@ def json_rows_of(
         rows = rows.withColumn(_DIGITS, exact_decimals(exact, _TEXTS, options))
         parsed = with_exact_decimals(schema.fieldNames(), exact, _TEXTS, _DIGITS)
     field_of = {c: c for c in contract.struct.fieldNames()}
-    why = _json_fault(contract, options, is_alone, may_parse)
-    return _raw_rows(rows, contract, field_of, parsed, why, _surrogate_fault(), *_name_faults(contract), given=given, first=fault)
+    fault_if_corrupt = _json_fault(contract, options, is_alone, may_parse)
+    return _raw_rows(
+        rows,
+        contract,
+        field_of,
+        parsed,
+        fault_if_corrupt,
+        _surrogate_fault(),
+        *_name_faults(contract),
+        columns_of_parts=columns_of_parts,
+        first=fault,
+    )
 
 
 def _json_fault(contract: SourceContract, options: Mapping[str, str], is_alone: Column, may_parse: Column) -> Column:
@@ -132,16 +142,18 @@ def _name_faults(contract: SourceContract) -> list[Column]:
     names, keys = contract.struct.fieldNames(), F.json_object_keys("value")
     declared = F.array(*map(F.lit, names))
     present = F.transform(F.array_intersect(keys, declared), F.lower)
-    other = F.filter(keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(present, F.lower(k)))
+    miswritten_names = F.filter(
+        keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(present, F.lower(k))
+    )
     empty = balanced([F.col(f"{_PARSED}.`{n}`").isNull() for n in names], lambda a, b: a | b, F.lit(False))
-    miswritten = F.when(empty, _fault_of_names(other, "it has names in another case than the contract's: "))
+    miswritten = F.when(empty, _fault_of_names(miswritten_names, "it has names in another case than the contract's: "))
     if contract.new_columns == "ignore":
         return [miswritten]
     return [miswritten, _fault_of_names(F.array_except(keys, declared), HAS_NEW_COLUMNS)]
 
 
-def _fault_of_names(names: Column, why: str) -> Column:
-    return F.when(F.size(names) > 0, F.concat(F.lit(why), F.array_join(names, ", ")))
+def _fault_of_names(names: Column, reason: str) -> Column:
+    return F.when(F.size(names) > 0, F.concat(F.lit(reason), F.array_join(names, ", ")))
 
 
 def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
@@ -153,47 +165,47 @@ def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File
         return _csv_rows(lines(spark, files, ordered, blank), contract, declared, "the source's schema")
     headers = {f: header(spark, f) for f in files}
     frames: list[DataFrame] = []
-    for found, group in groupby(sorted(files, key=lambda f: headers[f]), key=lambda f: headers[f]):
-        frames.append(_rows_below(lines(spark, list(group), ordered, blank), contract, found))
+    for header_line, group in groupby(sorted(files, key=lambda f: headers[f]), key=lambda f: headers[f]):
+        frames.append(_rows_below(lines(spark, list(group), ordered, blank), contract, header_line))
     return reduce(DataFrame.unionByName, frames)
 
 
 def _rows_below(rows: DataFrame, contract: SourceContract, header: str) -> DataFrame:
     """The rows below a header. If the header is not usable, all lines are rejected, even the header itself, which may be a row."""
-    found = header_names(contract, header)
+    names = header_names(contract, header)
     below = rows.where(~F.col("value").isin(header, f"\ufeff{header}"))
-    if (why := _header_fault(contract, found)) is not None:
-        return rejected(rows, contract, why)
-    if (why := new_column_fault(contract, found)) is not None:
-        return rejected(below, contract, why)
-    return _csv_rows(below, contract, found, "its file's header")
+    if (reason := _header_fault(contract, names)) is not None:
+        return reject_rows(rows, contract, reason)
+    if (reason := new_column_fault(contract, names)) is not None:
+        return reject_rows(below, contract, reason)
+    return _csv_rows(below, contract, names, "its file's header")
 
 
-def _csv_rows(rows: DataFrame, contract: SourceContract, found: Sequence[str], named_by: str) -> DataFrame:
+def _csv_rows(rows: DataFrame, contract: SourceContract, names: Sequence[str], named_by: str) -> DataFrame:
     """The rows of lines whose fields have the given names.
 
     Args:
         rows: the lines.
         contract: the source's contract.
-        found: the names of the fields.
+        names: the names of the fields.
         named_by: the origin of the names, for the reason to reject a line with more or fewer fields.
     """
-    if (why := _nested_fault(contract, found)) is not None:
-        return rejected(rows, contract, why)
-    lower = [c.lower() for c in found]
+    if (fault := _nested_fault(contract, names)) is not None:
+        return reject_rows(rows, contract, fault)
+    lower = [c.lower() for c in names]
     plain = [f.name for f in contract.struct.fields if isinstance(f.dataType, AtomicType)]
     field_of = {c: f"c{lower.index(c.lower())}" for c in plain if c.lower() in lower}
-    ddl = ", ".join(f"`{c}` STRING" for c in [*[f"c{n}" for n in range(len(found))], _CORRUPT])
+    ddl = ", ".join(f"`{c}` STRING" for c in [*[f"c{n}" for n in range(len(names))], _CORRUPT])
     style = CsvStyle.of(contract.options)
     options = _parser_options(contract, {"escape": style.escape})
     fields = (F.length("value") - F.length(F.replace("value", F.lit(style.sep), F.lit("")))) / len(style.sep)
     parsed = F.when((F.octet_length("value") < _MOST_FIELDS) | (fields < _MOST_FIELDS), F.from_csv("value", ddl, options))
-    why = F.lit(f"not {len(found)} fields, as {named_by} has")
-    return _raw_rows(rows, contract, field_of, parsed, why, _quote_fault(style))
+    fault = F.lit(f"not {len(names)} fields, as {named_by} has")
+    return _raw_rows(rows, contract, field_of, parsed, fault, _quote_fault(style))
 
 
-def _header_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
-    lower = [c.lower() for c in found]
+def _header_fault(contract: SourceContract, names: Sequence[str]) -> str | None:
+    lower = [c.lower() for c in names]
     missing = [f.name for f in contract.struct.fields if f.name.lower() not in lower and not contract.is_added(f)]
     if missing:
         way_out = f"; {_NO_HEADER}" if {f.name.lower() for f in contract.struct.fields}.isdisjoint(lower) else ""
@@ -201,9 +213,9 @@ def _header_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
     return "the file's header has a name twice" if len(set(lower)) != len(lower) else None
 
 
-def _nested_fault(contract: SourceContract, found: Sequence[str]) -> str | None:
+def _nested_fault(contract: SourceContract, names: Sequence[str]) -> str | None:
     """The fault of a file whose schema has nested columns, which no field of a CSV file can contain."""
-    lower = [c.lower() for c in found]
+    lower = [c.lower() for c in names]
     nested = [f for f in contract.struct.fields if f.name.lower() in lower and not isinstance(f.dataType, AtomicType)]
     if all(contract.is_added(f) for f in nested):
         return None
@@ -215,8 +227,8 @@ def _quote_fault(style: CsvStyle) -> Column:
     text = F.col("value")
     for escaped in (style.escape * 2, style.escape + style.quote) if style.escape != style.quote else ():
         text = F.replace(text, F.lit(escaped), F.lit(""))
-    left = F.length(text) - F.length(F.replace(text, F.lit(style.quote), F.lit("")))
-    return F.when(left % 2 == 1, F.lit("a quoted field does not end on its line; a field must not contain a line break"))
+    number_of_quotes = F.length(text) - F.length(F.replace(text, F.lit(style.quote), F.lit("")))
+    return F.when(number_of_quotes % 2 == 1, F.lit("a quoted field does not end on its line; a field must not contain a line break"))
 
 
 def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], blank: str = _BLANK) -> DataFrame:
@@ -224,8 +236,8 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
     start, path = F.col("_metadata.file_block_start"), F.col("_metadata.file_path")
     line = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
     columns = "value", path.alias(PATH), arrival(files, ordered, path, start + line)
-    found = opened(spark, files, lambda reader, paths: reader.text(paths).select(*columns))
-    return found.where(F.btrim("value", F.lit(blank)) != "")
+    all_lines = read_files(spark, files, lambda reader, paths: reader.text(paths).select(*columns))
+    return all_lines.where(F.btrim("value", F.lit(blank)) != "")
 
 
 def _raw_rows(
@@ -233,9 +245,9 @@ def _raw_rows(
     contract: SourceContract,
     field_of: Mapping[str, str],
     parsed: Column,
-    why: Column,
+    fault_if_corrupt: Column,
     *faults: Column,
-    given: Mapping[str, Column] | None = None,
+    columns_of_parts: Mapping[str, Column] | None = None,
     first: Column | None = None,
 ) -> DataFrame:
     """Parsed lines as raw rows.
@@ -245,19 +257,19 @@ def _raw_rows(
         contract: the source's contract.
         field_of: by column of the contract, the field of `parsed` with its value; a column without a field is null.
         parsed: a line's fields.
-        why: the reason for a line that cannot be parsed.
+        fault_if_corrupt: the reason for a line that cannot be parsed.
         faults: further reasons to reject a line, each null if it does not apply.
-        given: by name, the raw values of columns that have no field.
+        columns_of_parts: by name, the raw values of columns that have no field.
         first: a reason to reject a line that precedes all others, or null.
     """
-    given = given or {}
+    columns_of_parts = columns_of_parts or {}
     is_corrupt = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
-    before = [] if first is None else [first]
-    malformed = F.coalesce(*before, F.when(~is_text(), F.lit("not UTF-8")), F.when(is_corrupt, why), *faults)
-    checked = rows.withColumn(_PARSED, parsed).withColumn(MALFORMED, malformed)
+    first_faults = [] if first is None else [first]
+    malformed = F.coalesce(*first_faults, F.when(~is_text(), F.lit("not UTF-8")), F.when(is_corrupt, fault_if_corrupt), *faults)
+    parsed_rows = rows.withColumn(_PARSED, parsed).withColumn(MALFORMED, malformed)
     fields = as_text(contract.struct).fields
-    columns = [(given[f.name] if f.name in given else _field(field_of.get(f.name), f)).alias(f.name) for f in fields]
-    return checked.select(*columns, raw(), PATH, MALFORMED, ARRIVAL, *record_of(rows))
+    columns = [(columns_of_parts[f.name] if f.name in columns_of_parts else _field(field_of.get(f.name), f)).alias(f.name) for f in fields]
+    return parsed_rows.select(*columns, raw(), PATH, MALFORMED, ARRIVAL, *record_of(rows))
 
 
 def _field(column: str | None, field: StructField) -> Column:
@@ -273,5 +285,5 @@ def header(spark: SparkSession, file: File) -> str:
         start: bytes = (codec.createInputStream(stream) if codec else stream).readNBytes(_LONGEST_HEADER)
     finally:
         stream.close()
-    found = re.split(r"[\r\n]+", start.decode("utf-8", "replace").removeprefix("\ufeff"))
-    return next((line for line in found if line.strip()), "")
+    lines_at_start = re.split(r"[\r\n]+", start.decode("utf-8", "replace").removeprefix("\ufeff"))
+    return next((line for line in lines_at_start if line.strip()), "")

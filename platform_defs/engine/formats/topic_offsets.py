@@ -54,34 +54,34 @@ def python_options(options: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         TopicLookError: a security option has no counterpart.
     """
-    found: dict[str, Any] = {"log_level": 0}
-    given = dict(options)
-    found |= _login(given.pop("sasl.jaas.config", "")) | _authorities(given)
-    for name, value in given.items():
+    converted: dict[str, Any] = {"log_level": 0}
+    remaining = dict(options)
+    converted |= _login(remaining.pop("sasl.jaas.config", "")) | _authorities(remaining)
+    for name, value in remaining.items():
         if name in _SAME:
-            found[_SAME[name]] = value
+            converted[_SAME[name]] = value
         elif name.startswith(_OF_SECURITY):
             raise TopicLookError.no_counterpart(name)
-    return found
+    return converted
 
 
 def _login(jaas: str) -> dict[str, str]:
     """The user name and the password in the configuration text of a Java login module."""
     if not jaas:
         return {}
-    parts = dict(_PART.findall(match[1])) if (match := _LOGIN.fullmatch(jaas)) else {}
-    if parts.keys() != {"username", "password"}:
+    credentials = dict(_PART.findall(match[1])) if (match := _LOGIN.fullmatch(jaas)) else {}
+    if credentials.keys() != {"username", "password"}:
         raise TopicLookError.no_counterpart("sasl.jaas.config")
-    return {"sasl.username": parts["username"], "sasl.password": parts["password"]}
+    return {"sasl.username": credentials["username"], "sasl.password": credentials["password"]}
 
 
-def _authorities(given: dict[str, str]) -> dict[str, str]:
-    """The option for the certificates of authorities, as PEM. Its counterparts are removed from `given`."""
-    if given.get("ssl.truststore.type", "").upper() != "PEM":
+def _authorities(options: dict[str, str]) -> dict[str, str]:
+    """The option for the certificates of authorities, as PEM. Its counterparts are removed from `options`."""
+    if options.get("ssl.truststore.type", "").upper() != "PEM":
         return {}
-    del given["ssl.truststore.type"]
+    del options["ssl.truststore.type"]
     names = {"ssl.truststore.location": "ssl.ca.location", "ssl.truststore.certificates": "ssl.ca.pem"}
-    return {same: given.pop(name) for name, same in names.items() if name in given}
+    return {same: options.pop(name) for name, same in names.items() if name in options}
 
 
 def topic_offsets(topics: Topics) -> dict[Partition, tuple[int, int]]:
@@ -98,18 +98,20 @@ def topic_offsets(topics: Topics) -> dict[Partition, tuple[int, int]]:
     try:
         admin = AdminClient(python_options(topics.client))
         names = _names(topics, lambda: admin.list_topics(timeout=_TIMEOUT_S).topics)
-        described = admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S) if names else {}
-        partitions = [found for name, future in described.items() for found in _partitions(name, future, KafkaException)]
+        futures = admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S) if names else {}
+        partitions = [partition for name, future in futures.items() for partition in _partitions(name, future, KafkaException)]
         committed = topics.client.get("isolation.level") == "read_committed"
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         ends = list[dict[Any, int]]()
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
-            asked: dict[Any, Any] = {TopicPartition(p.topic, p.number): spec for p in partitions}
-            answers = admin.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_S) if asked else {}
+            specs_by_partition: dict[Any, Any] = {TopicPartition(partition.topic, partition.number): spec for partition in partitions}
+            answers = (
+                admin.list_offsets(specs_by_partition, isolation_level=level, request_timeout=_TIMEOUT_S) if specs_by_partition else {}
+            )
             ends.append({(key.topic, key.partition): answer.result(_TIMEOUT_S + 1).offset for key, answer in answers.items()})
     except (KafkaException, ValueError, TypeError, TimeoutError) as error:
         raise TopicLookError.no_answer(error) from error
-    return {p: (ends[0][p.topic, p.number], ends[1][p.topic, p.number]) for p in partitions}
+    return {partition: (ends[0][partition.topic, partition.number], ends[1][partition.topic, partition.number]) for partition in partitions}
 
 
 def _names(topics: Topics, listed: Callable[[], Any]) -> list[str]:
@@ -117,18 +119,18 @@ def _names(topics: Topics, listed: Callable[[], Any]) -> list[str]:
         return [name.strip() for name in subscribed.split(",")]
     pattern = topics.option("subscribePattern")
     try:
-        wanted = re.compile(pattern)
+        matcher = re.compile(pattern)
     except re.error:
         raise TopicLookError.no_pattern(pattern) from None
-    return sorted(name for name in listed() if name not in _INTERNAL and wanted.fullmatch(name))
+    return sorted(name for name in listed() if name not in _INTERNAL and matcher.fullmatch(name))
 
 
-def _partitions(name: str, described: Any, error_class: type[Exception]) -> list[Partition]:
+def _partitions(name: str, future: Any, error_class: type[Exception]) -> list[Partition]:
     try:
-        found = described.result(_TIMEOUT_S + 1)
+        description = future.result(_TIMEOUT_S + 1)
     except error_class as error:
         if "UNKNOWN_TOPIC_OR_PART" in str(error):
             return []
         raise
-    topic_id = str(found.topic_id).translate(_LIKE_JAVA)
-    return [Partition(name, partition.id, topic_id) for partition in found.partitions]
+    topic_id = str(description.topic_id).translate(_LIKE_JAVA)
+    return [Partition(name, partition.id, topic_id) for partition in description.partitions]

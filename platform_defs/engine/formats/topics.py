@@ -52,10 +52,10 @@ class Partition(NamedTuple):
     @classmethod
     def of(cls, path: str) -> "Partition":
         """The partition of a range's path."""
-        found = _PATH.fullmatch(path)
-        if found is None:
+        match = _PATH.fullmatch(path)
+        if match is None:
             raise ValueError(path)
-        return cls(found[1], int(found[2]), found[3])
+        return cls(match[1], int(match[2]), match[3])
 
 
 def offset_range(partition: Partition, first: int, until: int, source: str, topics: Topics) -> File:
@@ -91,10 +91,10 @@ def topic_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fi
         *[_part_as_column(part, fields[name]).alias(f"{_COLUMN}{name}") for name, part in topics.columns.items()],
     )
     rows = rows.withColumn(RECORD, _as_record(rows, list(topics.columns)))
-    given = {name: F.col(f"`{_COLUMN}{name}`") for name in topics.columns}
+    columns_of_parts = {name: F.col(f"`{_COLUMN}{name}`") for name in topics.columns}
     if topics.avro:
-        return avro_rows(rows, contract, topics.avro, given, F.col(_FAULT))
-    return json_rows_of(rows, contract, given, F.col(_FAULT))
+        return avro_rows(rows, contract, topics.avro, columns_of_parts, F.col(_FAULT))
+    return json_rows_of(rows, contract, columns_of_parts, F.col(_FAULT))
 
 
 _FAULT, _COLUMN = "_no_value", "_of_record_"
@@ -111,24 +111,24 @@ def _as_record(rows: DataFrame, names: Sequence[str]) -> Column:
 
 def _records(spark: SparkSession, topics: Topics, files: Sequence[File]) -> DataFrame:
     ranges = [(Partition.of(file.path), file) for file in files]
-    of = sorted({partition.topic for partition, _ in ranges})
-    assigned = {topic: [p.number for p, _ in ranges if p.topic == topic] for topic in of}
-    first = {topic: {str(p.number): f.modified for p, f in ranges if p.topic == topic} for topic in of}
-    until = {topic: {str(p.number): f.modified + f.length for p, f in ranges if p.topic == topic} for topic in of}
-    own = {name: value for name, value in topics.options.items() if name.lower() not in _OF_FINDER}
-    chosen = {"assign": assigned, "startingOffsets": first, "endingOffsets": until}
+    topics_read = sorted({partition.topic for partition, _ in ranges})
+    assigned = {topic: [p.number for p, _ in ranges if p.topic == topic] for topic in topics_read}
+    first = {topic: {str(p.number): f.modified for p, f in ranges if p.topic == topic} for topic in topics_read}
+    until = {topic: {str(p.number): f.modified + f.length for p, f in ranges if p.topic == topic} for topic in topics_read}
+    reader_options = {name: value for name, value in topics.options.items() if name.lower() not in _OF_FINDER}
+    ranges_read = {"assign": assigned, "startingOffsets": first, "endingOffsets": until}
     headers = {"includeHeaders": str(any(part.startswith(HEADER) for part in topics.columns.values())).lower()}
-    options = own | headers | {name: json.dumps(value) for name, value in chosen.items()}
+    options = reader_options | headers | {name: json.dumps(value) for name, value in ranges_read.items()}
     return spark.read.format("kafka").options(**options).load()
 
 
 def _topic_id(partitions: Sequence[Partition]) -> Column:
     """The id of a record's topic."""
     ids = sorted({(p.topic, p.topic_id) for p in partitions})
-    found = F.lit(ids[0][1])
+    topic_id_column = F.lit(ids[0][1])
     for topic, topic_id in ids[1:]:
-        found = F.when(F.col("topic") == topic, F.lit(topic_id)).otherwise(found)
-    return found
+        topic_id_column = F.when(F.col("topic") == topic, F.lit(topic_id)).otherwise(topic_id_column)
+    return topic_id_column
 
 
 def _not_text(part: str) -> Column:
@@ -144,5 +144,5 @@ def _part_as_column(part: str, column: StructField) -> Column:
     if part.startswith(HEADER):
         of_name = F.filter("headers", lambda h: h["key"] == F.lit(part.removeprefix(HEADER)))
         return F.try_element_at(F.transform(of_name, lambda h: h["value"].cast("string")), F.lit(-1))
-    found = F.col(part)
-    return found if part == "timestamp" and isinstance(column.dataType, TimestampType) else found.cast("string")
+    value = F.col(part)
+    return value if part == "timestamp" and isinstance(column.dataType, TimestampType) else value.cast("string")

@@ -9,7 +9,7 @@ from pyspark.sql.types import AtomicType, BinaryType, StructField, StructType
 
 from assets.contracts import SourceContract
 from platform_defs.engine.formats.raw_rows import new_column_fault, type_fault
-from platform_defs.engine.formats.values import converted, is_lost, nullable, to_text
+from platform_defs.engine.formats.values import convert, is_lost, nullable, to_text
 
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
 _JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]", "timestampNTZFormat": _MICROSECONDS}
@@ -30,12 +30,12 @@ class TypedRows:
     Args:
         contract: the source's contract.
         schema: the rows' schema; the case of names is ignored.
-        of: returns a column of the rows, given its name in the schema.
+        column_named: returns a column of the rows, given its name in the schema.
     """
 
     contract: SourceContract
     schema: StructType
-    of: Callable[[str], Column] = column_of
+    column_named: Callable[[str], Column] = column_of
 
     @property
     def columns(self) -> list[Column]:
@@ -45,9 +45,9 @@ class TypedRows:
     @property
     def faults(self) -> list[Column]:
         """The reasons to reject a row, each null if it does not apply: new columns, and values of another type."""
-        brings = F.lit(new_column_fault(self.contract, self.schema.names)).cast("string")
-        found = [self._type_fault(field) for field in self.contract.struct.fields]
-        return [brings, *[fault for fault in found if fault is not None]]
+        new_columns = F.lit(new_column_fault(self.contract, self.schema.names)).cast("string")
+        type_faults = [self._type_fault(field) for field in self.contract.struct.fields]
+        return [new_columns, *[fault for fault in type_faults if fault is not None]]
 
     def as_json(self, names: Sequence[str]) -> Column:
         """A row as a JSON object that the JSON reader reads as the same row: with the contract's names and all digits of times.
@@ -56,7 +56,7 @@ class TypedRows:
             names: the columns of the schema that the object contains.
         """
         declared = {name.lower(): name for name in self.contract.struct.fieldNames()}
-        return F.to_json(F.struct(*[self.of(c).alias(declared.get(c.lower(), c)) for c in names]), _JSON)
+        return F.to_json(F.struct(*[self.column_named(c).alias(declared.get(c.lower(), c)) for c in names]), _JSON)
 
     def _name(self, declared: StructField) -> str | None:
         return {name.lower(): name for name in self.schema.names}.get(declared.name.lower())
@@ -66,19 +66,19 @@ class TypedRows:
         if name is None:
             return F.lit(None).cast(target)
         if self.schema[name].dataType == target:
-            return self.of(name)
-        given = nullable(self.schema[name].dataType)
+            return self.column_named(name)
+        stored_type = nullable(self.schema[name].dataType)
         if isinstance(target, AtomicType):
-            return to_text(self.of(name), given)
-        return converted(self.of(name), given, target).cast(target)
+            return to_text(self.column_named(name), stored_type)
+        return convert(self.column_named(name), stored_type, target).cast(target)
 
     def _type_fault(self, declared: StructField) -> Column | None:
         """Why a row is rejected if `_as_declared` loses a value of the column; None if it cannot, as for text, which keeps every value."""
         name = self._name(declared)
         if name is None:
             return None
-        given, target = nullable(self.schema[name].dataType), nullable(declared.dataType)
-        is_text = isinstance(target, AtomicType) and not isinstance(given, BinaryType)
-        if given == target or (is_text and not SourceContract.is_added(declared)):
+        stored_type, target = nullable(self.schema[name].dataType), nullable(declared.dataType)
+        is_text = isinstance(target, AtomicType) and not isinstance(stored_type, BinaryType)
+        if stored_type == target or (is_text and not SourceContract.is_added(declared)):
             return None
-        return F.when(is_lost(self.of(name), given, target), F.lit(type_fault(declared, given)))
+        return F.when(is_lost(self.column_named(name), stored_type, target), F.lit(type_fault(declared, stored_type)))

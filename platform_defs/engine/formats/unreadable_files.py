@@ -71,25 +71,25 @@ class CheckedFiles:
     files: list[File] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
 
-    def __add__(self, other: "CheckedFiles") -> "CheckedFiles":
-        return CheckedFiles(self.files + other.files, self.unread + other.unread)
+    def __add__(self, further: "CheckedFiles") -> "CheckedFiles":
+        return CheckedFiles(self.files + further.files, self.unread + further.unread)
 
 
 def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Sequence[File], patience: Patience) -> CheckedFiles:
     """Read each file to its end, and isolate the files that cannot be read because they are damaged, missing or unreachable now."""
 
-    def unparsed(some: Sequence[File]) -> DataFrame:
-        plain = [f for f in some if is_text_file(f)]
-        rest = [f for f in some if f not in plain]
-        frames = [lines(spark, plain, plain).select(PATH)] if plain else []
-        return reduce(DataFrame.unionByName, frames + ([read(spark, contract, rest).select(PATH)] if rest else []))
+    def unparsed(files_to_check: Sequence[File]) -> DataFrame:
+        text_files = [f for f in files_to_check if is_text_file(f)]
+        columnar = [f for f in files_to_check if f not in text_files]
+        frames = [lines(spark, text_files, text_files).select(PATH)] if text_files else []
+        return reduce(DataFrame.unionByName, frames + ([read(spark, contract, columnar).select(PATH)] if columnar else []))
 
-    checked = _checked(unparsed, files, patience)
-    found = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
-    return checked if found else _checked(lambda some: read(spark, contract, some), files, patience)
+    checked = _check_files(unparsed, files, patience)
+    has_unreadable = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
+    return checked if has_unreadable else _check_files(lambda some: read(spark, contract, some), files, patience)
 
 
-def _checked(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File], patience: Patience) -> CheckedFiles:
+def _check_files(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File], patience: Patience) -> CheckedFiles:
     """Read all files; if that fails, read each half of them, recursively, until the unreadable files are found."""
     error = _error_of_read(rows, files)
     while error is not None and error.kind == "transient" and patience.wait():
@@ -98,7 +98,7 @@ def _checked(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File],
         return CheckedFiles(list(files))
     if len(files) > 1:
         half = len(files) // 2
-        return _checked(rows, files[:half], patience) + _checked(rows, files[half:], patience)
+        return _check_files(rows, files[:half], patience) + _check_files(rows, files[half:], patience)
     [file] = files
     if error.kind == "transient" or file.is_range:  # a range is never quarantined as a whole: its other records are good
         return CheckedFiles(unread=[Unread(file, error.reason)])

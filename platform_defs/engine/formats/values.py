@@ -67,56 +67,58 @@ def to_text(value: Column, type_: DataType) -> Column:
     return F.when(F.is_valid_utf8(text), text) if isinstance(type_, BinaryType) else text
 
 
-def converted(value: Column, given: DataType, declared: DataType) -> Column:
+def convert(value: Column, stored_type: DataType, declared: DataType) -> Column:
     """A value converted to the declared type. Fields of structs are matched by name, ignoring case; fields without a match are left out.
 
     Args:
         value: the value.
-        given: the value's type, nullable in all of its parts.
+        stored_type: the value's type, nullable in all of its parts.
         declared: the type of the result, nullable in all of its parts.
     """
-    match given, declared:
-        case _ if given == declared:
+    match stored_type, declared:
+        case _ if stored_type == declared:
             return value
         case StructType(), StructType():
-            names = _given_names(given, declared)
+            names = _stored_names(stored_type, declared)
             fields = [
-                converted(value[names[f.name]], given[names[f.name]].dataType, f.dataType) if f.name in names else _null(f.dataType)
+                convert(value[names[f.name]], stored_type[names[f.name]].dataType, f.dataType) if f.name in names else _null(f.dataType)
                 for f in declared.fields
             ]
             return F.when(value.isNotNull(), F.struct(*[c.alias(f.name) for c, f in zip(fields, declared.fields, strict=True)]))
         case ArrayType(), ArrayType():
-            return F.transform(value, lambda v: converted(v, given.elementType, declared.elementType))
-        case MapType(), MapType() if given.keyType == declared.keyType:
-            return F.transform_values(value, lambda _, v: converted(v, given.valueType, declared.valueType))
+            return F.transform(value, lambda v: convert(v, stored_type.elementType, declared.elementType))
+        case MapType(), MapType() if stored_type.keyType == declared.keyType:
+            return F.transform_values(value, lambda _, v: convert(v, stored_type.valueType, declared.valueType))
         case _, StringType():
-            return to_text(value, given)
+            return to_text(value, stored_type)
         case AtomicType(), AtomicType():
-            return parsed_text(to_text(value, given), declared)
+            return parsed_text(to_text(value, stored_type), declared)
         case _:
             return _null(declared)
 
 
-def is_lost(value: Column, given: DataType, declared: DataType) -> Column:
+def is_lost(value: Column, stored_type: DataType, declared: DataType) -> Column:
     """Whether a value, or a part of it that is not null, cannot be converted; never null."""
-    match given, declared:
-        case _ if given == declared:
+    match stored_type, declared:
+        case _ if stored_type == declared:
             return F.lit(False)
         case StructType(), StructType():
-            names = _given_names(given, declared)
-            lost = [is_lost(value[names[f.name]], given[names[f.name]].dataType, f.dataType) for f in declared.fields if f.name in names]
-            return balanced(lost, lambda a, b: a | b, F.lit(False))
+            names = _stored_names(stored_type, declared)
+            losses = [
+                is_lost(value[names[f.name]], stored_type[names[f.name]].dataType, f.dataType) for f in declared.fields if f.name in names
+            ]
+            return balanced(losses, lambda a, b: a | b, F.lit(False))
         case ArrayType(), ArrayType():
-            return _or_false(F.exists(value, lambda v: is_lost(v, given.elementType, declared.elementType)))
-        case MapType(), MapType() if given.keyType == declared.keyType:
-            return _or_false(F.exists(F.map_values(value), lambda v: is_lost(v, given.valueType, declared.valueType)))
+            return _or_false(F.exists(value, lambda v: is_lost(v, stored_type.elementType, declared.elementType)))
+        case MapType(), MapType() if stored_type.keyType == declared.keyType:
+            return _or_false(F.exists(F.map_values(value), lambda v: is_lost(v, stored_type.valueType, declared.valueType)))
         case _:
-            return value.isNotNull() & converted(value, given, declared).isNull()
+            return value.isNotNull() & convert(value, stored_type, declared).isNull()
 
 
-def _given_names(given: StructType, declared: StructType) -> dict[str, str]:
+def _stored_names(stored_type: StructType, declared: StructType) -> dict[str, str]:
     """By name of a declared field that a struct has, the field's name in that struct."""
-    names = {name.lower(): name for name in reversed(given.names)}
+    names = {name.lower(): name for name in reversed(stored_type.names)}
     return {f.name: names[f.name.lower()] for f in declared.fields if f.name.lower() in names}
 
 

@@ -32,34 +32,34 @@ def sources_ahead(ledger: Ledger, contracts: Mapping[str, SourceContract]) -> di
     for contract in contracts.values():
         if contract.alignment is not None:
             groups.setdefault(contract.alignment.group, []).append(contract)
-    last, found = ledger.last() if groups else {}, dict[str, Ahead]()
+    last, ahead_by_source = ledger.last() if groups else {}, dict[str, Ahead]()
     for group in groups.values():
-        watermarks = {of.name: last[of.name].watermark if of.name in last else None for of in group}
-        active = [of.name for of in group if of.name not in last or not last[of.name].idle]
+        watermarks = {contract.name: last[contract.name].watermark if contract.name in last else None for contract in group}
+        active = [contract.name for contract in group if contract.name not in last or not last[contract.name].idle]
         lowest = min(active, key=lambda name: (watermarks[name] is not None, watermarks[name] or 0), default=None)
         if lowest is not None:
-            found |= {of.name: ahead for of in group if (ahead := _ahead(of, watermarks, lowest)) is not None}
-    return found
+            ahead_by_source |= {contract.name: ahead for contract in group if (ahead := _ahead(contract, watermarks, lowest)) is not None}
+    return ahead_by_source
 
 
 def _ahead(contract: SourceContract, watermarks: Mapping[str, int | None], lowest: str) -> Ahead | None:
-    own, least = watermarks[contract.name], watermarks[lowest]
-    if contract.alignment is None or own is None or contract.name == lowest:
+    watermark, lowest_watermark = watermarks[contract.name], watermarks[lowest]
+    if contract.alignment is None or watermark is None or contract.name == lowest:
         return None
-    if least is None:
+    if lowest_watermark is None:
         return Ahead(lowest, None)
-    return Ahead(lowest, own - least) if own - least > contract.alignment.max_drift_ms else None
+    return Ahead(lowest, watermark - lowest_watermark) if watermark - lowest_watermark > contract.alignment.max_drift_ms else None
 
 
-def next_files(found: Iterable[File], contracts: Mapping[str, SourceContract]) -> tuple[list[File], set[str]]:
+def next_files(files: Iterable[File], contracts: Mapping[str, SourceContract]) -> tuple[list[File], set[str]]:
     """The files to ingest next, and the sources with files left. Of a source in an alignment group, only the oldest file comes next."""
     first: dict[str, File] = {}
-    kept, left = list[File](), set[str]()
-    for file in sorted(found):
+    next_to_ingest, sources_with_more = list[File](), set[str]()
+    for file in sorted(files):
         if contracts[file.source].alignment is None:
-            kept.append(file)
+            next_to_ingest.append(file)
         elif file.source in first:
-            left.add(file.source)
+            sources_with_more.add(file.source)
         else:
             first[file.source] = file
-    return [*kept, *first.values()], left
+    return [*next_to_ingest, *first.values()], sources_with_more

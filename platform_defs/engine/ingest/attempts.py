@@ -28,17 +28,21 @@ def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: i
         files: the files, each with its fault.
         now: the wall clock in epoch ms, which is the event time of sources that use processing time.
     """
-    parts = [READER_VERSION, _described(contract), [(f.offset, f.fault, *([f.topics.reading] if f.topics else [])) for f in files]]
-    identity = json.dumps([*parts, now] if contract.by_ingest_time else parts)
+    hashed_input = [
+        READER_VERSION,
+        _fields_of(contract),
+        [(f.offset, f.fault, *([f.topics.reading] if f.topics else [])) for f in files],
+    ]
+    identity = json.dumps([*hashed_input, now] if contract.by_ingest_time else hashed_input)
     return {"seq": seq, "input": hashlib.sha256(identity.encode()).hexdigest()[:16]}
 
 
-def is_same_input(one: Mapping[str, Any], other: Mapping[str, Any] | None) -> bool:
+def is_same_input(attempt: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> bool:
     """Whether two attempts are tries of the same batch with the same input; their rows are the same if `GOOD` is equal too."""
-    return other is not None and (one["seq"], one["input"]) == (other["seq"], other["input"])
+    return earlier is not None and (attempt["seq"], attempt["input"]) == (earlier["seq"], earlier["input"])
 
 
-def _described(contract: SourceContract) -> dict[str, str]:
+def _fields_of(contract: SourceContract) -> dict[str, str]:
     described = {f.name: repr(getattr(contract, f.name)) for f in fields(contract)}
     schema: StructType = contract.struct
     return described | {"schema": schema.json(), "options": repr(sorted(contract.options.items()))}

@@ -72,7 +72,11 @@ def measures(contract: SourceContract, *, with_bytes: bool = False) -> list[Colu
         F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
         F.max(F.when(F.col(REASON).isNull(), millis(F.col(ROW_WATERMARK)))).alias("watermark"),
         *event_time_spread.aggregates(good),
-        *[of(F.when(good, F.col(k))).alias(f"{of.__name__}_key") for k in ranged_key(contract) for of in (F.min, F.max)],
+        *[
+            aggregate(F.when(good, F.col(column))).alias(f"{aggregate.__name__}_key")
+            for column in ranged_key(contract)
+            for aggregate in (F.min, F.max)
+        ],
         *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in _failing(contract)],
     ]
 

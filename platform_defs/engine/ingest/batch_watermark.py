@@ -31,40 +31,40 @@ def watermark_after(
     Raises:
         IngestError: a watermark generator raised an error, or returned a value that is no watermark.
     """
-    how = contract.watermark
-    if isinstance(how, BoundedOutOfOrderness):
+    strategy = contract.watermark
+    if isinstance(strategy, BoundedOutOfOrderness):
         newest = now if follows_clock(contract) else counts.last if lowest is None else lowest
-        found = None if newest is None else newest - how.bound_ms - 1
-    elif isinstance(how, BatchExpression):
-        found = _aggregated(how, validated) if counts.good else None
+        mark = None if newest is None else newest - strategy.bound_ms - 1
+    elif isinstance(strategy, BatchExpression):
+        mark = _expression_mark(strategy, validated) if counts.good else None
     else:
-        found = _generated(how, contract, counts, last, now) if isinstance(how, Generated) else counts.watermark
-    return max((w for w in (found, last and last.watermark) if w is not None), default=None)
+        mark = _generated_mark(strategy, contract, counts, last, now) if isinstance(strategy, Generated) else counts.watermark
+    return max((watermark for watermark in (mark, last and last.watermark) if watermark is not None), default=None)
 
 
-def _aggregated(how: BatchExpression, validated: DataFrame) -> int | None:
-    value = F.expr(how.watermark).cast("timestamp").alias("watermark")
+def _expression_mark(strategy: BatchExpression, validated: DataFrame) -> int | None:
+    value = F.expr(strategy.watermark).cast("timestamp").alias("watermark")
     [row] = collect(validated.where(is_good()).agg(value).select(millis(F.col("watermark")).alias("watermark")))
     return row["watermark"]
 
 
-def _generated(how: Generated, contract: SourceContract, counts: BatchCounts, last: SourceEntry | None, now: int) -> int | None:
+def _generated_mark(strategy: Generated, contract: SourceContract, counts: BatchCounts, last: SourceEntry | None, now: int) -> int | None:
     if counts.first is None or counts.last is None:
         return None
-    known = last and last.max_event_time
+    newest_before = last and last.max_event_time
     statistics = BatchStatistics(
         rows=counts.good,
         first_event_time=counts.first,
         last_event_time=counts.last,
         mean_event_time=float(counts.last if counts.mean is None else counts.mean),
-        newest_event_time=counts.last if known is None else max(known, counts.last),
+        newest_event_time=counts.last if newest_before is None else max(newest_before, counts.last),
         watermark=last and last.watermark,
         ingested_at=now,
     )
     try:
-        found: Any = how.made.on_batch(statistics)
+        mark: Any = strategy.made.on_batch(statistics)
     except Exception as error:
         raise IngestError.generator_failed(contract.name, statistics, error) from error
-    if found is not None and (not isinstance(found, int) or isinstance(found, bool) or not FIRST_TIME <= found <= LAST_TIME):
-        raise IngestError.bad_watermark(contract.name, found, statistics)
-    return found
+    if mark is not None and (not isinstance(mark, int) or isinstance(mark, bool) or not FIRST_TIME <= mark <= LAST_TIME):
+        raise IngestError.bad_watermark(contract.name, mark, statistics)
+    return mark

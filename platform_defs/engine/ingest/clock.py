@@ -41,7 +41,7 @@ def watermark_at(contract: SourceContract, now: int) -> int:
 
 
 def clock_rows(
-    last: Mapping[str, SourceEntry], contracts: Mapping[str, SourceContract], seq: int, now: int, named: Collection[str] = ()
+    last: Mapping[str, SourceEntry], contracts: Mapping[str, SourceContract], seq: int, now: int, sources_with_rows: Collection[str] = ()
 ) -> Entry:
     """The rows of a batch for the sources that follow the clock.
 
@@ -50,25 +50,25 @@ def clock_rows(
         contracts: the sources, by name.
         seq: the batch's number.
         now: the batch's time.
-        named: the sources that have a row in the batch already.
+        sources_with_rows: the sources that have a row in the batch already.
     """
-    found: list[SourceEntry] = []
+    rows: list[SourceEntry] = []
     for name, contract in contracts.items():
-        if follows_clock(contract) and name not in named:
+        if follows_clock(contract) and name not in sources_with_rows:
             row = last.get(name) or SourceEntry(seq=seq, kind="clock", ingested_at=now, source=name)
             watermark = watermark_at(contract, now) if row.watermark is None else max(row.watermark, watermark_at(contract, now))
-            found.append(moved(row, seq=seq, kind="clock", ingested_at=now, watermark=watermark, idle=False))
-    return tuple(found)
+            rows.append(moved(row, seq=seq, kind="clock", ingested_at=now, watermark=watermark, idle=False))
+    return tuple(rows)
 
 
 def waits_of(contracts: Mapping[str, SourceContract], assets: Mapping[str, DerivedAsset]) -> dict[str, list[Wait]]:
     """For each source that follows the clock, how long results of the tables that are computed from it may be pending."""
-    found: dict[str, list[Wait]] = {name: [] for name, contract in contracts.items() if follows_clock(contract)}
-    for name in assets if found else ():
-        of = input_named(name, contracts, assets)
-        for source in of.sources & found.keys():
-            found[source].append(Wait(of.sources, _longest(of)))
-    return found
+    waits: dict[str, list[Wait]] = {name: [] for name, contract in contracts.items() if follows_clock(contract)}
+    for name in assets if waits else ():
+        table_input = input_named(name, contracts, assets)
+        for source in table_input.sources & waits.keys():
+            waits[source].append(Wait(table_input.sources, _longest(table_input)))
+    return waits
 
 
 def waiting_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], waits: Mapping[str, Sequence[Wait]], now: int) -> list[str]:
@@ -81,14 +81,16 @@ def waiting_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], wai
         now: the time of the next batch.
     """
     last = ledger.last() if waits else {}
-    return [name for name, of in waits.items() if any(_must_move(last, contracts[name], wait, now) for wait in of)]
+    return [
+        name for name, waits_of_source in waits.items() if any(_must_move(last, contracts[name], wait, now) for wait in waits_of_source)
+    ]
 
 
 def may_be_pending(last: Mapping[str, SourceEntry], source: str, waits: Sequence[Wait]) -> bool:
     """Whether results may be pending until the watermark of a source that follows the clock is raised, by the newest row of each source."""
-    found = [newest + wait.longest for wait in waits if (newest := _newest(last, wait)) is not None]
+    final_at = [newest + wait.longest for wait in waits if (newest := _newest(last, wait)) is not None]
     row = last.get(source)
-    return bool(found) and (row is None or row.watermark is None or row.watermark < max(found))
+    return bool(final_at) and (row is None or row.watermark is None or row.watermark < max(final_at))
 
 
 def _newest(last: Mapping[str, SourceEntry], wait: Wait) -> int | None:
@@ -100,7 +102,7 @@ def _must_move(last: Mapping[str, SourceEntry], contract: SourceContract, wait: 
     newest = _newest(last, wait)
     if newest is None:
         return False
-    row, target, needed = last.get(contract.name), watermark_at(contract, now), newest + wait.longest
+    row, target, final_at = last.get(contract.name), watermark_at(contract, now), newest + wait.longest
     watermark = None if row is None else row.watermark
     if watermark is None:
         return True
@@ -108,13 +110,13 @@ def _must_move(last: Mapping[str, SourceEntry], contract: SourceContract, wait: 
         newest > now + LONGEST_STEP
     )  # a row of another source far ahead of the clock waits for long; the ledger must not grow meanwhile
     step = LONGEST_STEP if is_far else min(wait.longest // MOST_STEPS, LONGEST_STEP)
-    return watermark < needed and target > watermark and (target >= needed or target - watermark > step)
+    return watermark < final_at and target > watermark and (target >= final_at or target - watermark > step)
 
 
-def _longest(of: Input) -> int:
+def _longest(upstream: Input) -> int:
     """The longest time, in ms of the watermark, after a row's event time until every result of a table that contains the row is final."""
-    if not isinstance(of, TableInput):
+    if not isinstance(upstream, TableInput):
         return 0
-    reads = of.table.operator.reads
-    own = reads.longest_lookback + reads.watermark_delay + (reads.ttl or 0 if reads.ttl_by == "event" else 0)
-    return own + max(map(_longest, of.inputs), default=0)
+    reads = upstream.table.operator.reads
+    wait = reads.longest_lookback + reads.watermark_delay + (reads.ttl or 0 if reads.ttl_by == "event" else 0)
+    return wait + max(map(_longest, upstream.inputs), default=0)

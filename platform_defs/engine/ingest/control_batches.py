@@ -26,7 +26,7 @@ class Signals(LedgerWriter):
 
     waits: Mapping[str, Sequence[Wait]] = field(default_factory=dict, kw_only=True)
 
-    def watermark(self, given: Mapping[str, int]) -> Entry | None:
+    def watermark(self, marks: Mapping[str, int]) -> Entry | None:
         """Raise the watermarks of sources to given values (epoch ms). A value below a source's watermark has no effect.
 
         An idle source becomes active again, until its idle timeout has passed once more.
@@ -34,7 +34,7 @@ class Signals(LedgerWriter):
         Returns:
             The batch; None if every source has reached its value and none is idle.
         """
-        return self._write("watermark", given)
+        return self._write("watermark", marks)
 
     def drain(self, reach: int, sources: Collection[str] | None = None) -> Entry | None:
         """Mark the end of the input: raise the watermarks of sources to the newest event time of all of them + `reach` + 1 ms.
@@ -53,8 +53,8 @@ class Signals(LedgerWriter):
         ending = self.contracts if sources is None else sources
         last = self.ledger.last()
         ended = last if sources is None else {name: row for name, row in last.items() if name in ending}
-        seen = [s.max_event_time for s in ended.values() if s.max_event_time is not None]
-        return self._write("drain", dict.fromkeys(ending, max(seen) + reach + 1)) if seen else None
+        newest_times = [s.max_event_time for s in ended.values() if s.max_event_time is not None]
+        return self._write("drain", dict.fromkeys(ending, max(newest_times) + reach + 1)) if newest_times else None
 
     def idle(self) -> Entry | None:
         """Record the sources without rows for longer than their idle timeout, and move the clock of sources with processing time.
@@ -78,19 +78,21 @@ class Signals(LedgerWriter):
     def _newly_idle(self) -> Mapping[str, SourceEntry]:
         return idle_sources(self.ledger, self.contracts, self.ledger.now()) if self.ledger.head else {}
 
-    def _write(self, kind: Kind, given: Mapping[str, int]) -> Entry | None:
-        unknown = [name for name in given if name not in self.contracts]
+    def _write(self, kind: Kind, marks: Mapping[str, int]) -> Entry | None:
+        unknown = [name for name in marks if name not in self.contracts]
         if unknown:
             raise IngestError.no_source(unknown[0], self.contracts)
         with self.lake.writer("ledger"):
-            batch, last, done = self._begin(), self.ledger.last(), set[str]()
+            batch, last, unchanged = self._begin(), self.ledger.last(), set[str]()
             if kind == "drain":
-                on_clock = {name: watermark_at(self.contracts[name], batch.now) for name in given if follows_clock(self.contracts[name])}
-                given = {name: min(watermark, on_clock.get(name, watermark)) for name, watermark in given.items()}
-                done |= {name for name in on_clock if name in last and not may_be_pending(last, name, self.waits.get(name, ()))}
-            if all(name in done or _has_reached(last.get(name), watermark) for name, watermark in given.items()):
+                on_clock = {name: watermark_at(self.contracts[name], batch.now) for name in marks if follows_clock(self.contracts[name])}
+                marks = {name: min(watermark, on_clock.get(name, watermark)) for name, watermark in marks.items()}
+                unchanged |= {name for name in on_clock if name in last and not may_be_pending(last, name, self.waits.get(name, ()))}
+            if all(name in unchanged or _has_reached(last.get(name), watermark) for name, watermark in marks.items()):
                 return None
-            return self._commit(batch, tuple(_raised(last.get(name), name, watermark, batch, kind) for name, watermark in given.items()))
+            return self._commit(
+                batch, tuple(_raise_mark(last.get(name), name, watermark, batch, kind) for name, watermark in marks.items())
+            )
 
     def _commit(self, batch: Batch, rows: Entry) -> Entry:
         entry = rows + clock_rows(self.ledger.last(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
@@ -106,7 +108,7 @@ def _has_reached(last: SourceEntry | None, watermark: int) -> bool:
     return last is not None and not last.idle and last.watermark is not None and last.watermark >= watermark
 
 
-def _raised(last: SourceEntry | None, source: str, watermark: int, batch: Batch, kind: Kind) -> SourceEntry:
+def _raise_mark(last: SourceEntry | None, source: str, watermark: int, batch: Batch, kind: Kind) -> SourceEntry:
     row = last or SourceEntry(seq=batch.seq, kind=kind, ingested_at=batch.now, source=source)
     raised = watermark if row.watermark is None else max(watermark, row.watermark)
     return moved(row, seq=batch.seq, kind=kind, ingested_at=batch.now, watermark=raised, idle=False)

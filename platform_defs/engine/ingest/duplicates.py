@@ -37,11 +37,11 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
     Returns:
         `arrival` of each duplicate, and the number of duplicates; None if there is none.
     """
-    new, logged = _keyed(rows, key, F.col(ARRIVAL)), _keyed(log, key, F.lit(_LOGGED).cast("bigint"))
-    keys, found = materialize_and_count(_repeated_keys(new, logged, key, count))
-    if not found:
+    keyed, logged = _keyed(rows, key, F.col(ARRIVAL)), _keyed(log, key, F.lit(_LOGGED).cast("bigint"))
+    keys, number = materialize_and_count(_repeated_keys(keyed, logged, key, count))
+    if not number:
         return None
-    suspects = new.unionByName(logged).join(keys, list(key), "left_semi")
+    suspects = keyed.unionByName(logged).join(keys, list(key), "left_semi")
     first_of_each = (
         _runs(suspects, key, horizon)
         .groupBy(*key, _RUN)
@@ -50,8 +50,8 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         .select(f"{_ROW}.{_POSITION}")
     )
     repeated = suspects.where(F.col(_POSITION) != _LOGGED).join(first_of_each, _POSITION, "left_anti")
-    rows, found = materialize_and_count(repeated.select(F.col(_POSITION).alias(ARRIVAL)))
-    return (rows, found) if found else None
+    rows, number = materialize_and_count(repeated.select(F.col(_POSITION).alias(ARRIVAL)))
+    return (rows, number) if number else None
 
 
 def without_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut: Cut | None) -> DataFrame:
@@ -76,9 +76,9 @@ def _keyed(frame: DataFrame, key: Sequence[str], position: Column) -> DataFrame:
     return frame.where(has_key).select(*key, millis(F.col(EVENT_TIME)).alias(_TIME), position.alias(_POSITION))
 
 
-def _repeated_keys(new: DataFrame, logged: DataFrame, key: Sequence[str], rows: int) -> DataFrame:
+def _repeated_keys(keyed: DataFrame, logged: DataFrame, key: Sequence[str], rows: int) -> DataFrame:
     """The keys that occur twice among the new rows, or also in the log; usually few."""
-    keys = new.select(*key)
+    keys = keyed.select(*key)
     is_much_smaller = rows <= _BROADCAST and not is_small(logged)
     sought = F.broadcast(keys) if is_much_smaller else keys  # avoids a shuffle of the log, the larger side
     twice = keys.groupBy(*key).agg(F.count("*").alias(_COUNT)).where(F.col(_COUNT) > 1).select(*key)

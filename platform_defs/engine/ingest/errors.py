@@ -49,27 +49,27 @@ class IngestError(TidemarkError, RuntimeError):
         return cls(f"rows to replay into {source!r} belong to the batches {list(unknown)}; legal: {legal}")
 
     @classmethod
-    def no_folder(cls, source: str, folder: str, why: str) -> "IngestError":
+    def no_folder(cls, source: str, folder: str, reason: str) -> "IngestError":
         """A source's folder cannot be read."""
         return cls(
-            f"the folder {folder} of source {source!r} cannot be used: {why}; legal: a folder that this process may read, or create. "
+            f"the folder {folder} of source {source!r} cannot be used: {reason}; legal: a folder that this process may read, or create. "
             "Nothing was ingested: fix it, or choose another root of the input files (TIDEMARK_LANDING), and run again"
         )
 
     @classmethod
-    def no_store(cls, source: str, folder: str, why: str) -> "IngestError":
+    def no_store(cls, source: str, folder: str, reason: str) -> "IngestError":
         """Spark has no file system for the URI of a source's folder, or cannot open it."""
         return cls(
-            f"the folder {folder} of source {source!r} cannot be used: Spark has no file system for it ({why}). Nothing was ingested. "
+            f"the folder {folder} of source {source!r} cannot be used: Spark has no file system for it ({reason}). Nothing was ingested. "
             "Legal: a folder on this machine, an s3a:// URI once `make setup-s3` has fetched its JARs, or another store whose JARs "
             "TIDEMARK_CONNECTIONS lists (not tried); set TIDEMARK_LANDING"
         )
 
     @classmethod
-    def miscounted(cls, source: str, counted: int, held: int) -> "IngestError":
+    def miscounted(cls, source: str, counted: int, in_table: int) -> "IngestError":
         """The number of rows in the table differs from the number that was counted."""
         return cls(
-            f"source {source!r}: {counted} rows were to be written, but the table has {held}; "
+            f"source {source!r}: {counted} rows were to be written, but the table has {in_table}; "
             "the input changed while it was read. Run the ingest again"
         )
 
@@ -114,23 +114,23 @@ class UnreadError(IngestError):
         return ". ".join([*([self._not_read()] if self.unread or self.unlisted else []), *refused])
 
     def _not_read(self) -> str:
-        by_source = sorted({u.file.source for u in self.unread})
-        of_sources = [_of_source(name, [u for u in self.unread if u.file.source == name]) for name in by_source]
-        files = "; ".join([*of_sources, *[f"{path} cannot be listed: {why}" for path, why in [*self.unlisted.items()][:_SHOWN]]])
-        is_of_topics = all(u.file.is_range for u in self.unread) and all(path.startswith(TOPIC) for path in self.unlisted)
+        by_source = sorted({failure.file.source for failure in self.unread})
+        of_sources = [_of_source(name, [failure for failure in self.unread if failure.file.source == name]) for name in by_source]
+        files = "; ".join([*of_sources, *[f"{path} cannot be listed: {reason}" for path, reason in [*self.unlisted.items()][:_SHOWN]]])
+        is_of_topics = all(failure.file.is_range for failure in self.unread) and all(path.startswith(TOPIC) for path in self.unlisted)
         of_broker = ". Check the options `kafka.*` of the connections, and whether the broker runs"
         way_out = of_broker if is_of_topics else ", or remove the file from the folder"
-        them = "it" if len(self.unread) + len(self.unlisted) == 1 else "them"
+        pronoun = "it" if len(self.unread) + len(self.unlisted) == 1 else "them"
         return (
-            f"{files}. The cause is the machine, the store or the network, not the content, so nothing is recorded of {them}: the next "
+            f"{files}. The cause is the machine, the store or the network, not the content, so nothing is recorded of {pronoun}: the next "
             "ingest tries again, and all other input was ingested. Legal: input that this process can read to its end. "
             f"Fix the cause and run the ingest again{way_out}"
         )
 
 
 def _of_source(name: str, unread: Sequence[Unread]) -> str:
-    shown = [f"{u.file.path} ({u.reason})" for u in unread[:_SHOWN]]
-    more = [f"and {len(unread) - _SHOWN} more"] if len(unread) > _SHOWN else []
-    of_topics = all(u.file.is_range for u in unread)
-    many = f"{'range' if of_topics else 'file'}{'s' * (len(unread) > 1)}{' of offsets' if of_topics else ''}"
-    return f"source {name!r}: {len(unread)} {many} could not be read: {', '.join([*shown, *more])}"
+    shown = [f"{failure.file.path} ({failure.reason})" for failure in unread[:_SHOWN]]
+    remainder = [f"and {len(unread) - _SHOWN} more"] if len(unread) > _SHOWN else []
+    of_topics = all(failure.file.is_range for failure in unread)
+    ranges_or_files = f"{'range' if of_topics else 'file'}{'s' * (len(unread) > 1)}{' of offsets' if of_topics else ''}"
+    return f"source {name!r}: {len(unread)} {ranges_or_files} could not be read: {', '.join([*shown, *remainder])}"

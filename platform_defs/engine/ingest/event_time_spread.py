@@ -52,14 +52,14 @@ def ranges(validated: DataFrame, good: Column, first: int, last: int, horizon: i
         return [(first - horizon, last + horizon)]
     bucket = F.floor(millis(F.col(EVENT_TIME)) / width).alias("bucket")
     buckets = validated.where(good).select(bucket).distinct().limit(_MOST_BUCKETS + 1)
-    found = sorted(row["bucket"] for row in collect(buckets))
-    if len(found) > _MOST_BUCKETS:
+    bucket_numbers = sorted(row["bucket"] for row in collect(buckets))
+    if len(bucket_numbers) > _MOST_BUCKETS:
         return [(first - horizon, last + horizon)]
-    return joined([(n * width - horizon, (n + 1) * width - 1 + horizon) for n in found])
+    return merge_ranges([(n * width - horizon, (n + 1) * width - 1 + horizon) for n in bucket_numbers])
 
 
-def joined(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_ranges(ordered: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """At most `_MOST_RANGES` ranges from ordered ones: overlapping ranges are merged, then those with the smallest gaps."""
-    gaps = sorted(((b[0] - a[1], n) for n, (a, b) in enumerate(pairwise(found), 1)), reverse=True)
+    gaps = sorted(((b[0] - a[1], n) for n, (a, b) in enumerate(pairwise(ordered), 1)), reverse=True)
     starts = sorted([0, *[n for gap, n in gaps[: _MOST_RANGES - 1] if gap > 1]])
-    return [(found[start][0], found[end - 1][1]) for start, end in pairwise([*starts, len(found)])]
+    return [(ordered[start][0], ordered[end - 1][1]) for start, end in pairwise([*starts, len(ordered)])]

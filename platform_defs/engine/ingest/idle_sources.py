@@ -18,14 +18,14 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
     whose watermark follows the clock is never idle, nor is one that is not read because it is ahead of its alignment group.
     """
     now, began = min(now, ledger.wall_clock()), ledger.first_batch_at()
-    last, ahead, found = ledger.last(), sources_ahead(ledger, contracts), dict[str, SourceEntry]()
+    last, ahead, newly_idle = ledger.last(), sources_ahead(ledger, contracts), dict[str, SourceEntry]()
     for name, contract in contracts.items():
         row = last.get(name) or SourceEntry(seq=0, kind="inactive", ingested_at=began, source=name)
         last_active = ledger.last_active_at(name)
         silent = now - (began if last_active is None else last_active)
-        recorded = row.idle and ledger.source(name).idle_rule == IDLE
-        if contract.idle_timeout is None or recorded or follows_clock(contract) or name in ahead:
+        is_recorded = row.idle and ledger.source(name).idle_rule == IDLE
+        if contract.idle_timeout is None or is_recorded or follows_clock(contract) or name in ahead:
             continue
         if silent > length_ms(contract.idle_timeout, "idle_timeout"):
-            found[name] = row
-    return found
+            newly_idle[name] = row
+    return newly_idle

@@ -35,7 +35,7 @@ from platform_defs.engine.ingest.duplicates import duplicates, without_unknown_d
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.partition_times import PartitionTimes
-from platform_defs.engine.ingest.schema_evolution import refused, widened
+from platform_defs.engine.ingest.schema_evolution import refused_columns, with_new_columns
 from platform_defs.engine.ingest.topic_ids import changed_ranges
 from platform_defs.engine.ingest.uncommitted import (
     ATTEMPT,
@@ -81,7 +81,7 @@ class Ingest(LedgerWriter):
     patience: Callable[[], Patience] = field(default=Patience, kw_only=True)
     purpose: Purpose = field(default="write", kw_only=True)
 
-    def files(self, found: Sequence[File]) -> Entry | None:
+    def files(self, files: Sequence[File]) -> Entry | None:
         """Ingest files as one batch; files that the ledger records already are skipped.
 
         Returns:
@@ -93,35 +93,35 @@ class Ingest(LedgerWriter):
         """
         with self.lake.writer("ledger", self.purpose, PATIENCE_S):
             batch = self._begin()  # before new files are looked up, so that this batch fails if another commits in between
-            fresh = self._fresh(found)
-            entry, unread = self._ingest_batch(fresh, batch) if fresh else (None, [])
+            new_files = self._new_files_by_source(files)
+            entry, unread = self._ingest_batch(new_files, batch) if new_files else (None, [])
         if unread:
             raise UnreadError(unread, [entry] if entry else [])
         return entry
 
-    def _fresh(self, found: Sequence[File]) -> dict[str, list[File]]:
-        fresh: dict[str, list[File]] = {}
-        for source in sorted({f.source for f in found}):
-            mine = [f for f in found if f.source == source]
-            known, ends = self.ledger.known(source, [f for f in mine if not f.is_range]), self.ledger.topic_ends(source)
-            new = {f.path: known.with_fault(f) for f in mine if not f.is_range and not known.holds(f)}
-            new |= {f.path: f for f in mine if f.is_range and f.modified >= ends.get(f.path, f.modified)}
-            files = sorted(new.values())
-            fresh |= {source: files} if files else {}
-        return fresh
+    def _new_files_by_source(self, files: Sequence[File]) -> dict[str, list[File]]:
+        new_by_source: dict[str, list[File]] = {}
+        for source in sorted({f.source for f in files}):
+            of_source = [f for f in files if f.source == source]
+            known_files, ends = self.ledger.known(source, [f for f in of_source if not f.is_range]), self.ledger.topic_ends(source)
+            new_by_path = {f.path: known_files.with_fault(f) for f in of_source if not f.is_range and not known_files.holds(f)}
+            new_by_path |= {f.path: f for f in of_source if f.is_range and f.modified >= ends.get(f.path, f.modified)}
+            files_of_source = sorted(new_by_path.values())
+            new_by_source |= {source: files_of_source} if files_of_source else {}
+        return new_by_source
 
-    def _ingest_batch(self, fresh: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
-        last = self.ledger.last()
-        attempts = {name: attempt_of(batch.seq, self.contracts[name], files, batch.now) for name, files in fresh.items()}
+    def _ingest_batch(self, files: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
+        last, contracts = self.ledger.last(), self.contracts
+        attempts = {name: attempt_of(batch.seq, contracts[name], files[name], batch.now) for name in files}
         require_logs(self.lake, self.ledger, self.contracts)
         clear_uncommitted(self.spark, self.lake, batch, self.contracts, attempts)
-        done = self._in_parallel(lambda name: self._ingested(batch, self.contracts[name], fresh[name], last.get(name)), list(fresh))
-        unread = [u for d in done for u in d.unread]
-        read = tuple(d.entry for d in done if d.entry is not None)
-        if not read:
+        results = self._in_parallel(lambda name: self._ingest_source(batch, contracts[name], files[name], last.get(name)), list(files))
+        unread = [failure for result in results for failure in result.unread]
+        rows = tuple(result.entry for result in results if result.entry is not None)
+        if not rows:
             return None, unread
         point("ingest.before_ledger")
-        entry = read + self._newly_idle(batch, set(fresh))
+        entry = rows + self._newly_idle(batch, set(files))
         entry += clock_rows(last, self.contracts, batch.seq, batch.now, {row.source for row in entry})
         batch.commit([entry])
         point("ingest.after_ledger")
@@ -140,25 +140,25 @@ class Ingest(LedgerWriter):
             if name not in named
         )
 
-    def _ingested(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+    def _ingest_source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
         """Ingest a source's files. Files with damaged content are quarantined, files that cannot be read now are skipped."""
-        patience, unread, applied = self.patience(), list[Unread](), contract
+        patience, unread, applied_contract = self.patience(), list[Unread](), contract
         while files:
             try:
-                for column in refused(self.spark, contract, files):
+                for column in refused_columns(self.spark, contract, files):
                     raise IngestError.refused(contract.name, column)
-                applied = widened(self.spark, self.lake, contract, files)
-                read = self._source(batch, applied, files, last)
+                applied_contract = with_new_columns(self.spark, self.lake, contract, files)
+                entry = self._source(batch, applied_contract, files, last)
                 if not (changed := changed_ranges(self.spark, files)):
-                    return _Done(read, unread)
+                    return _Done(entry, unread)
                 checked = CheckedFiles([f for f in files if f not in [c.file for c in changed]], changed)
             except RegistryError as error:
                 return _Done(None, [*unread, *[Unread(file, str(error)) for file in files]])
             except (PySparkException, Py4JJavaError) as error:
-                before = patience.used
-                checked = isolate_unreadable(self.spark, applied, files, patience)
-                found = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
-                if not found and not (_may_pass(error) and (patience.used > before or patience.wait())):
+                used_before = patience.used
+                checked = isolate_unreadable(self.spark, applied_contract, files, patience)
+                has_unreadable = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
+                if not has_unreadable and not (_may_pass(error) and (patience.used > used_before or patience.wait())):
                     raise
             files, unread = checked.files, unread + checked.unread
             clear_uncommitted(self.spark, self.lake, batch, {contract.name: contract})
@@ -171,7 +171,7 @@ class Ingest(LedgerWriter):
             counts = counts_of(contract, measured or collect(validated.agg(*measures(contract, with_bytes=of_topics)))[0].asDict())
             if counts.bytes is not None and counts.read:
                 record_sizes({Partition.of(f.path).topic for f in files if f.is_range}, counts.bytes // counts.read)
-            repeated = self._repeated(validated, contract, counts)
+            repeated = self._find_duplicates(validated, contract, counts)
             attempt = attempt_of(batch.seq, contract, files, batch.now) | {GOOD: counts.good}
             accepted = self._write(validated, repeated, contract, counts, batch, attempt, of_topics)
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
@@ -198,35 +198,35 @@ class Ingest(LedgerWriter):
 
     def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[DataFrame, dict[str, Any] | None]:
         """The validated rows, computed at most once if that is cheaper, and their measures, if they are known already."""
-        validated = self._validated(contract, files, now)
+        validated = self._validate(contract, files, now)
         few = materialize_and_measure(validated, measures(contract, with_bytes=any(f.is_range for f in files)))
         if few is not None:
             return few
         # every pass would parse text again; columnar files are cheaper to read again than to cache
         return (validated if is_columnar(files) else validated.persist()), None
 
-    def _validated(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
+    def _validate(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
         """The files' rows with their types, and the reason why a row is quarantined, or null."""
-        found = classify(read(self.spark, contract, files), contract, now, self.ledger.wall_clock())
-        return without_unknown_duplicates(found, contract, cut_of(self.lake, contract) if contract.unique_key else None)
+        classified = classify(read(self.spark, contract, files), contract, now, self.ledger.wall_clock())
+        return without_unknown_duplicates(classified, contract, cut_of(self.lake, contract) if contract.unique_key else None)
 
     def _spread(self, validated: DataFrame, counts: BatchCounts) -> tuple[int, ...]:
         """The quantiles of the rows' event times if they are uneven, else none."""
         uneven = event_time_spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
         return event_time_spread.quantiles(validated, is_good()) if uneven else ()
 
-    def _repeated(self, validated: DataFrame, contract: SourceContract, counts: BatchCounts) -> tuple[DataFrame, int] | None:
+    def _find_duplicates(self, validated: DataFrame, contract: SourceContract, counts: BatchCounts) -> tuple[DataFrame, int] | None:
         """The duplicates' positions, and their number; None if there is none."""
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
         times = event_time_spread.ranges(validated, is_good(), counts.first, counts.last, horizon)
-        within: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*times]}
-        within |= dict.fromkeys(ranged_key(contract), (counts.min_key, counts.max_key))
-        log = self.lake.read(self.spark, contract.log, log_schema(contract), within)
+        ranges: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*times]}
+        ranges |= dict.fromkeys(ranged_key(contract), (counts.min_key, counts.max_key))
+        log = self.lake.read(self.spark, contract.log, log_schema(contract), ranges)
         newest = last_with_rows(self.ledger, contract.name)
-        known = log.where(F.col(SEQ) <= parameter(newest, F.col(SEQ)))
-        return duplicates(validated.where(is_good()), known, contract.unique_key, horizon, counts.good)
+        logged = log.where(F.col(SEQ) <= parameter(newest, F.col(SEQ)))
+        return duplicates(validated.where(is_good()), logged, contract.unique_key, horizon, counts.good)
 
     def _write(
         self,
@@ -244,9 +244,9 @@ class Ingest(LedgerWriter):
         seq = parameter(batch.seq, F.col(ARRIVAL)).alias(SEQ)
         log = events.select(seq, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
         to_append = counts.good if repeated is None else counts.good - repeated[1]
-        held = self._append(contract, batch, attempt, log, contract.log, to_append, [SEQ, EVENT_TIME, *contract.unique_key[:1]])
-        if held != to_append:
-            raise IngestError.miscounted(contract.name, to_append, held)
+        appended = self._append(contract, batch, attempt, log, contract.log, to_append, [SEQ, EVENT_TIME, *contract.unique_key[:1]])
+        if appended != to_append:
+            raise IngestError.miscounted(contract.name, to_append, appended)
         point("ingest.after_log")
         rejected = validated.where(F.col(REASON).isNotNull())
         quarantined = rejected.select(
@@ -259,11 +259,11 @@ class Ingest(LedgerWriter):
             *([offset_of(PATH, ARRIVAL).alias("offset")] if has_offsets else []),
             *[part.alias("record") for part in record_of(validated)],
         )
-        kept = self._append(contract, batch, attempt, quarantined, contract.quarantine, counts.quarantined, [SEQ])
-        if kept != counts.quarantined:
-            raise IngestError.miscounted(contract.name, counts.quarantined, kept)
+        appended_rejects = self._append(contract, batch, attempt, quarantined, contract.quarantine, counts.quarantined, [SEQ])
+        if appended_rejects != counts.quarantined:
+            raise IngestError.miscounted(contract.name, counts.quarantined, appended_rejects)
         point("ingest.after_quarantine")
-        return held
+        return appended
 
     def _append(
         self,
@@ -277,22 +277,22 @@ class Ingest(LedgerWriter):
     ) -> int:
         """Append rows, unless an earlier try with the same rows did; returns the number of the batch's rows in the table."""
         snapshot = PinnedLake.of(self.lake)
-        left, named = snapshot.newest(table, ATTEMPT), newest_named(self.ledger, contract)[table]
+        left_over, named_seq = snapshot.newest(table, ATTEMPT), newest_named(self.ledger, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
-        if left is not None and not is_same_input(left.value, attempt) and is_left_over(left.value, named):
+        if left_over is not None and not is_same_input(left_over.value, attempt) and is_left_over(left_over.value, named_seq):
             raise LakeError.overtaken(table, ATTEMPT)  # another writer left them after this one had removed uncommitted rows
-        if left is not None and is_same_input(left.value, attempt):
-            if left.rows == count and left.value == attempt:
-                take_over(snapshot, table, left)
+        if left_over is not None and is_same_input(left_over.value, attempt):
+            if left_over.rows == count and left_over.value == attempt:
+                take_over(snapshot, table, left_over)
                 return count
             remove_uncommitted(self.spark, snapshot, table, batch.seq - 1, batch)
-            left = self.lake.newest(table, ATTEMPT)
+            left_over = self.lake.newest(table, ATTEMPT)
         if count == 0:
             return 0
         point("ingest.before_append")
-        known = None if left is None else left.value
-        return self.lake.append(rows, table, {ATTEMPT: attempt}, after=known, pruned_by=pruned_by, widen=True, unnamed=not named)
+        left_attempt = None if left_over is None else left_over.value
+        return self.lake.append(rows, table, {ATTEMPT: attempt}, after=left_attempt, pruned_by=pruned_by, widen=True, unnamed=not named_seq)
 
 
 def _may_pass(error: Exception) -> bool:

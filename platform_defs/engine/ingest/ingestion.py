@@ -94,7 +94,7 @@ class Ingestion:
     @property
     def unlisted(self) -> dict[str, str]:
         """The folders and files that the newest look for new files could not examine, by path, and why."""
-        return {path: why for landing in self.landings.values() for path, why in landing.unlisted.items()}
+        return {path: reason for landing in self.landings.values() for path, reason in landing.unlisted.items()}
 
     @property
     def stream(self) -> Stream:
@@ -112,12 +112,12 @@ class Ingestion:
     ) -> list[Entry]:
         """Ingest the files that have landed, and record the sources that have become idle; see `Stream.run`."""
         try:
-            made = self.stream.run(every, on_entry, on_quiet, on_start)
+            entries = self.stream.run(every, on_entry, on_quiet, on_start)
         except UnreadError:  # an unreadable file does not keep other sources from being recorded as idle
             self.signals.idle()
             raise
-        idle = self.signals.idle()
-        return [*made, idle] if idle else made
+        idle_entry = self.signals.idle()
+        return [*entries, idle_entry] if idle_entry else entries
 
     def new_files(self, source: str) -> list[File]:
         """The files in a source's folder that the ledger does not record in their present state. Needs no session."""
@@ -131,7 +131,7 @@ class Ingestion:
     def new_records(self) -> NewRecords:
         """The partitions of topics with records that the ledger does not list, without sources that are `ahead`. Needs no session."""
         ahead = self.ahead
-        return new_records({name: of for name, of in self.topics.items() if name not in ahead}, self.ledger)
+        return new_records({name: topics for name, topics in self.topics.items() if name not in ahead}, self.ledger)
 
     def land_changes(self, table: str, source: str, *, first: int = 0) -> list[Landed]:
         """Land the changes of a Delta table as input files of a source, for the next ingest; see `land_changes`. Needs no session.

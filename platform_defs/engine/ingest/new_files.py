@@ -93,25 +93,25 @@ class Landing:
         with self._mutex:
             self._follow_ledger()
             self.unlisted = {}
-            listed, again = [*self._changed()], self._looked_at_again()
-            found = [*listed, *again]
-            new, with_rows = self._new_and_read([file for _, of_folder in found for file in of_folder.values()])
-            for n, (path, of_folder) in enumerate(found):
-                read = {name for name, file in of_folder.items() if file in with_rows}
-                self._note(self._folders.get(path), of_folder, new, read)
-                if n < len(listed):
-                    self._trust(path, of_folder, new)
+            listed, unsettled = [*self._changed_folders()], self._looked_at_again()
+            folders = [*listed, *unsettled]
+            new, with_rows = self._new_and_read([file for _, files in folders for file in files.values()])
+            for number, (path, files) in enumerate(folders):
+                read_names = {name for name, file in files.items() if file in with_rows}
+                self._note_files(self._folders.get(path), files, new, read_names)
+                if number < len(listed):
+                    self._mark_complete(path, files, new)
             return sorted(new)
 
     def _new_and_read(self, files: Sequence[File]) -> tuple[set[File], set[File]]:
         """The files that the ledger does not record in their present state; and among the others, those of which rows were read."""
         new, with_rows = set[File](), set[File]()
-        for first in range(0, len(files), _AT_ONCE):
-            some = files[first : first + _AT_ONCE]
-            known = self._ledger.known(self._source, some)
-            fresh = {file for file in some if not known.holds(file)}
-            new |= fresh
-            with_rows |= {file for file in some if file not in fresh and known.has_rows(file)}
+        for start in range(0, len(files), _AT_ONCE):
+            chunk = files[start : start + _AT_ONCE]
+            known_files = self._ledger.known(self._source, chunk)
+            new_in_chunk = {file for file in chunk if not known_files.holds(file)}
+            new |= new_in_chunk
+            with_rows |= {file for file in chunk if file not in new_in_chunk and known_files.has_rows(file)}
         return new, with_rows
 
     def _follow_ledger(self) -> None:
@@ -124,50 +124,50 @@ class Landing:
     def _has_retries(self, after: int, upto: int) -> bool:
         return any(row.kind == "retry" for entry in self._ledger.entries()[after:upto] for row in entry)
 
-    def _changed(self) -> Iterator[tuple[str, dict[str, File]]]:
+    def _changed_folders(self) -> Iterator[tuple[str, dict[str, File]]]:
         """The folders that may have new files, each with its files that are not recorded, by name."""
         root = one_path(self._folder)
         waiting, present = [root], set[str]()
         while waiting:
             path = waiting.pop()
-            known = self._folders.get(path)
+            folder = self._folders.get(path)
             try:
                 modified = Path(path).stat().st_mtime_ns
-                if known is None or not known.is_complete or known.modified != modified:
-                    listed, files = self._listed(path, root, modified, known)
-                    self._folders[path] = known = listed
+                if folder is None or not folder.is_complete or folder.modified != modified:
+                    listing, files = self._list_folder(path, root, modified, folder)
+                    self._folders[path] = folder = listing
                     yield path, files
-                elif known.refused:
-                    yield path, self._found(path, known.refused, root)
+                elif folder.refused:
+                    yield path, self._existing_files(path, folder.refused, root)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 self.unlisted[path] = error.strerror or str(error)
                 continue
             present.add(path)
-            waiting += known.folders
+            waiting += folder.folders
         self._folders = {path: folder for path, folder in self._folders.items() if path in present}
 
-    def _listed(self, path: str, root: str, modified: int, known: _Folder | None) -> tuple[_Folder, dict[str, File]]:
+    def _list_folder(self, path: str, root: str, modified: int, folder: _Folder | None) -> tuple[_Folder, dict[str, File]]:
         """List a folder; returns the listing, and the files that are not recorded."""
         now = self._clock()
-        is_unchanged = known is not None and known.modified == modified
-        found, names = _Folder(modified, known.first_seen if known is not None and is_unchanged else now), list[str]()
-        recorded = known.recorded if known is not None else set[str]()
+        is_unchanged = folder is not None and folder.modified == modified
+        listing, names = _Folder(modified, folder.first_seen if folder is not None and is_unchanged else now), list[str]()
+        recorded = folder.recorded if folder is not None else set[str]()
         with os.scandir(path) as entries:
             for entry in entries:
                 if is_hidden(entry.name):
                     continue
                 if entry.is_symlink():
-                    found.links.append(entry.path)
+                    listing.links.append(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
-                    found.folders.append(entry.path)
+                    listing.folders.append(entry.path)
                 elif entry.name in recorded:
-                    found.recorded.add(entry.name)
+                    listing.recorded.add(entry.name)
                 else:
                     names.append(entry.name)
-        found.is_stable = now - found.first_seen >= _STABLE_AFTER_S
-        return found, self._found(path, names, root)
+        listing.is_stable = now - listing.first_seen >= _STABLE_AFTER_S
+        return listing, self._existing_files(path, names, root)
 
     def _looked_at_again(self) -> list[tuple[str, dict[str, File]]]:
         """Some recorded files in their present state, by folder. When a rotation starts, the next look lists every folder."""
@@ -181,19 +181,19 @@ class Landing:
             if folder is not None and name in folder.recorded:
                 named.setdefault(path, []).append(name)
         root = one_path(self._folder)
-        return [(path, self._found(path, names, root)) for path, names in named.items()]
+        return [(path, self._existing_files(path, names, root)) for path, names in named.items()]
 
-    def _found(self, path: str, names: Iterable[str], root: str) -> dict[str, File]:
+    def _existing_files(self, path: str, names: Iterable[str], root: str) -> dict[str, File]:
         """Files of a folder in their present state, by name, without missing ones; files that cannot be examined are noted."""
-        found: dict[str, File] = {}
+        files_by_name: dict[str, File] = {}
         for name in names:
             try:
                 file = found_file(f"{path}/{name}", self._source, root)
             except OSError as error:
                 self.unlisted[f"{path}/{name}"] = error.strerror or str(error)
                 continue
-            found |= {} if file is None else {name: file}
-        return found
+            files_by_name |= {} if file is None else {name: file}
+        return files_by_name
 
     def _in_turn(self) -> Iterator[tuple[str, str]]:
         for path, folder in list(self._folders.items()):
@@ -201,22 +201,22 @@ class Landing:
             yield from ((path, name) for name in list(folder.recorded))
 
     @staticmethod
-    def _note(folder: _Folder | None, files: Mapping[str, File], new: set[File], read: set[str]) -> None:
+    def _note_files(folder: _Folder | None, files: Mapping[str, File], new: set[File], read_names: set[str]) -> None:
         """Note which files of a folder are recorded, and which of them were read."""
         if folder is None:
             return
-        fresh = {name for name, file in files.items() if file in new}
-        folder.recorded.difference_update(fresh)
-        folder.recorded.update(read)
+        new_names = {name for name, file in files.items() if file in new}
+        folder.recorded.difference_update(new_names)
+        folder.recorded.update(read_names)
         folder.refused.difference_update(files)
-        folder.refused.update(files.keys() - fresh - read)
-        folder.is_complete = folder.is_complete and not fresh
+        folder.refused.update(files.keys() - new_names - read_names)
+        folder.is_complete = folder.is_complete and not new_names
 
-    def _trust(self, path: str, files: Mapping[str, File], new: set[File]) -> None:
+    def _mark_complete(self, path: str, files: Mapping[str, File], new: set[File]) -> None:
         """Mark a folder as complete if it was listed without errors, is stable, and all of its files are recorded."""
-        folder, missed = self._folders.get(path), any(f.startswith(f"{path}/") for f in self.unlisted)
+        folder, has_unlisted = self._folders.get(path), any(f.startswith(f"{path}/") for f in self.unlisted)
         if folder is not None:
-            folder.is_complete = folder.is_stable and not missed and not new.intersection(files.values())
+            folder.is_complete = folder.is_stable and not has_unlisted and not new.intersection(files.values())
 
 
 def landings(folders: Mapping[str, str], ledger: Ledger, options: Mapping[str, str] | None = None) -> dict[str, Landing | ObjectLanding]:
@@ -227,10 +227,10 @@ def landings(folders: Mapping[str, str], ledger: Ledger, options: Mapping[str, s
         ledger: the lake's ledger.
         options: deltalake's options for S3; None for those of the environment.
     """
-    found: dict[str, Landing | ObjectLanding] = {}
+    finders: dict[str, Landing | ObjectLanding] = {}
     for source, folder in folders.items():
         if is_local(folder):
-            found[source] = Landing(source, folder, ledger)
+            finders[source] = Landing(source, folder, ledger)
         elif is_in_s3(folder):
-            found[source] = ObjectLanding(source, folder, ledger, options)
-    return found
+            finders[source] = ObjectLanding(source, folder, ledger, options)
+    return finders

@@ -35,15 +35,15 @@ class ObjectLanding:
 
     def new(self) -> list[File]:
         """The files that the ledger does not record in their present state, the oldest first; none if the folder cannot be listed."""
-        found = list[File]()
+        files = list[File]()
         self.unlisted = {}
         try:
             for page in self._pages():
-                found += self._ledger.unrecorded(self._source, page)
+                files += self._ledger.unrecorded(self._source, page)
         except StoreError as error:
             self.unlisted[self._folder] = store_reason(error)
             return []
-        return sorted(found)
+        return sorted(files)
 
     def _pages(self) -> Iterator[list[File]]:
         for page in pages(self._folder, self._options):

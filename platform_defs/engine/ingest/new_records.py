@@ -40,13 +40,17 @@ def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
             unlisted[path] = silent[broker]
             continue
         try:
-            found = topic_offsets(of_source)
+            offsets_by_partition = topic_offsets(of_source)
         except TopicLookError as error:
             unlisted[path] = silent[broker] = str(error)
             continue
-        known = ledger.topic_ends(source)
-        is_undecided = not known and not of_source.starts_at_earliest
-        ends |= {p.path: offsets[1] for p, offsets in found.items() if is_undecided or _has_new(offsets, known.get(p.path))}
+        known_ends = ledger.topic_ends(source)
+        is_undecided = not known_ends and not of_source.starts_at_earliest
+        ends |= {
+            partition.path: offsets[1]
+            for partition, offsets in offsets_by_partition.items()
+            if is_undecided or _has_new(offsets, known_ends.get(partition.path))
+        }
     return NewRecords(ends, unlisted)
 
 

@@ -39,29 +39,29 @@ class PartitionTimes:
     """The event times of a source's partitions.
 
     Args:
-        of: the times of each partition with records, by its path in the ledger.
+        times_by_path: the times of each partition with records, by its path in the ledger.
     """
 
-    of: Mapping[str, _Times]
+    times_by_path: Mapping[str, _Times]
 
     @classmethod
-    def read(cls, recorded: Sequence[str]) -> Self:
+    def read(cls, entries: Sequence[str]) -> Self:
         """The state that the ledger records: `path|newest event time|newest batch` for each partition, with times in epoch ms."""
-        parts = [entry.rsplit("|", 2) for entry in recorded]
-        return cls({path: _Times(int(newest), int(active)) for path, newest, active in parts})
+        fields = [entry.rsplit("|", 2) for entry in entries]
+        return cls({path: _Times(int(newest), int(active)) for path, newest, active in fields})
 
     @property
     def recorded(self) -> tuple[str, ...]:
         """The state as the ledger records it."""
-        return tuple(f"{path}|{times.newest}|{times.active}" for path, times in sorted(self.of.items()))
+        return tuple(f"{path}|{times.newest}|{times.active}" for path, times in sorted(self.times_by_path.items()))
 
     def after_batch(self, validated: DataFrame, files: Sequence[File], newest: int | None, now: int) -> "PartitionTimes":
         """The state after a batch, without the partitions of topics that are no longer read; see `newest_by_partition`."""
         topics = next((file.topics for file in files if file.topics), None)
         if topics is None:
             return self
-        read = PartitionTimes({path: times for path, times in self.of.items() if topics.reads(Partition.of(path).topic)})
-        return read.after(newest_by_partition(validated, files, newest), now)
+        still_read = PartitionTimes({path: times for path, times in self.times_by_path.items() if topics.reads(Partition.of(path).topic)})
+        return still_read.after(newest_by_partition(validated, files, newest), now)
 
     def after(self, newest: Mapping[str, int], now: int) -> "PartitionTimes":
         """The state after a batch. A topic that was created again takes over from the one that it replaces.
@@ -71,9 +71,11 @@ class PartitionTimes:
             now: when the batch is ingested, in epoch ms.
         """
         ids = {partition.topic: partition.topic_id for partition in map(Partition.of, newest)}
-        kept = {path: times for path, times in self.of.items() if ids.get((p := Partition.of(path)).topic, p.topic_id) == p.topic_id}
-        new = {path: _Times(max(time, kept[path].newest if path in kept else time), now) for path, time in newest.items()}
-        return PartitionTimes(kept | new)
+        still_there = {
+            path: times for path, times in self.times_by_path.items() if ids.get((p := Partition.of(path)).topic, p.topic_id) == p.topic_id
+        }
+        updated = {path: _Times(max(time, still_there[path].newest if path in still_there else time), now) for path, time in newest.items()}
+        return PartitionTimes(still_there | updated)
 
     def lowest(self, now: int, idle_timeout: Duration | None) -> int | None:
         """The lowest of the newest event times of the partitions that are not idle; None if there are none.
@@ -83,7 +85,9 @@ class PartitionTimes:
             idle_timeout: after how long without records a partition is idle; None for never.
         """
         idle_ms = None if idle_timeout is None else length_ms(idle_timeout, "idle_timeout")
-        return min((times.newest for times in self.of.values() if idle_ms is None or now - times.active <= idle_ms), default=None)
+        return min(
+            (times.newest for times in self.times_by_path.values() if idle_ms is None or now - times.active <= idle_ms), default=None
+        )
 
 
 def newest_by_partition(validated: DataFrame, files: Sequence[File], newest: int | None) -> dict[str, int]:

@@ -45,16 +45,16 @@ class Pending:
         tried = self._tries.get(file.path)
         return tried is not None and tried.unread.file == file and not (file.is_range and tried.next_at <= self.clock())
 
-    def files(self, found: Sequence[File]) -> Entry | None:
+    def files(self, new_files: Sequence[File]) -> Entry | None:
         """Ingest files, and files that are due for a retry, as one batch; files that cannot be read are kept for a retry."""
-        tried = [*found, *self._ready([f.path for f in found])]
+        to_ingest = [*new_files, *self._ready([f.path for f in new_files])]
         try:
-            entry, unread = self.ingest(tried), list[Unread]()
+            entry, unread = self.ingest(to_ingest), list[Unread]()
         except UnreadError as error:
             entry, unread = next(iter(error.entries), None), list(error.unread)
             if self.warns:
                 _log.warning("%s", error)
-        self._note(tried, unread)
+        self._note(to_ingest, unread)
         return entry
 
     @property
@@ -62,11 +62,11 @@ class Pending:
         """The unreadable files, each with the reason from its last try."""
         return [t.unread for t in self._tries.values()]
 
-    def forget_ranges(self, source: str, found: Sequence[File]) -> None:
+    def forget_ranges(self, source: str, listed: Sequence[File]) -> None:
         """Forget the unread ranges of offsets of a source that its finder no longer finds, as those of a topic that was deleted."""
-        paths = {file.path for file in found}
-        missing = [p for p, t in self._tries.items() if t.unread.file.is_range and t.unread.file.source == source and p not in paths]
-        for path in missing:
+        paths = {file.path for file in listed}
+        vanished = [p for p, t in self._tries.items() if t.unread.file.is_range and t.unread.file.source == source and p not in paths]
+        for path in vanished:
             del self._tries[path]
 
     def is_ready(self) -> bool:
@@ -75,12 +75,12 @@ class Pending:
 
     def _note(self, tried: Sequence[File], unread: Sequence[Unread]) -> None:
         """Schedule retries for unread files, and forget files that were read."""
-        waited = {u.file.path: self._tries[u.file.path].wait_s for u in unread if u.file.path in self._tries}
+        waited = {failure.file.path: self._tries[failure.file.path].wait_s for failure in unread if failure.file.path in self._tries}
         for file in tried:
             self._tries.pop(file.path, None)
-        for u in unread:
-            wait = min(2 * waited[u.file.path], self.longest_wait_s) if u.file.path in waited else self.first_wait_s
-            self._tries[u.file.path] = _Try(u, wait, self.clock() + wait)
+        for failure in unread:
+            wait = min(2 * waited[failure.file.path], self.longest_wait_s) if failure.file.path in waited else self.first_wait_s
+            self._tries[failure.file.path] = _Try(failure, wait, self.clock() + wait)
 
     def _ready(self, besides: Sequence[str]) -> list[File]:
         """The files that are due for a retry, without the paths in `besides`, which were listed in another state.

@@ -36,12 +36,12 @@ class Quarantine(LedgerWriter):
 
     listed: QuarantineList
 
-    def retry(self, source: str, named: Sequence[str] = ()) -> list[QuarantinedFile]:
+    def retry(self, source: str, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """Request, in one ledger batch, that files are read again unchanged; the next ingest reads them.
 
         Args:
             source: the source.
-            named: the files, by path, URI, or the end of one; empty for all.
+            names: the files, by path, URI, or the end of one; empty for all.
 
         Returns:
             The files.
@@ -51,24 +51,28 @@ class Quarantine(LedgerWriter):
             LedgerError: the source's log, its quarantine or the ledger has lost commits.
         """
         with self._writing(source):
-            chosen = [f for f in self._chosen(source, named) if not f.asked and f.file.length != MISSING_LENGTH]
-            known = self.ledger.known(source, [f.file for f in chosen])
-            chosen = [replace(f, file=known.with_fault(f.file)) for f in chosen]
-            for f in chosen:
-                if named and f.file.fault is not None:
-                    raise QuarantineError.not_retried(source, unquote(f.file.path), f.file.fault)
-            chosen = [f for f in chosen if f.file.fault is None]
+            chosen = [
+                quarantined
+                for quarantined in self._select_files(source, names)
+                if not quarantined.asked and quarantined.file.length != MISSING_LENGTH
+            ]
+            known_files = self.ledger.known(source, [quarantined.file for quarantined in chosen])
+            chosen = [replace(quarantined, file=known_files.with_fault(quarantined.file)) for quarantined in chosen]
+            for quarantined in chosen:
+                if names and quarantined.file.fault is not None:
+                    raise QuarantineError.not_retried(source, unquote(quarantined.file.path), quarantined.file.fault)
+            chosen = [quarantined for quarantined in chosen if quarantined.file.fault is None]
             if chosen:
-                self._request_retry(source, [f.file.retry for f in chosen])
+                self._request_retry(source, [quarantined.file.retry for quarantined in chosen])
         return chosen
 
-    def release(self, source: str, reasons: Sequence[str] = (), named: Sequence[str] = ()) -> list[Released]:
+    def release(self, source: str, reasons: Sequence[str] = (), names: Sequence[str] = ()) -> list[Released]:
         """Write rejected rows to new input files as their raw text, each row once; the next ingest reads them.
 
         Args:
             source: the source.
             reasons: prefixes of the rows' reasons; empty for all.
-            named: the files that contained the rows; empty for all.
+            names: the files that contained the rows; empty for all.
 
         Returns:
             The files written, including those that finish an interrupted release.
@@ -79,7 +83,7 @@ class Quarantine(LedgerWriter):
         """
         contract = self.listed.contract(source)
         with self._writing(source):
-            return Release(self, lambda lake: rejected_rows(self, contract, lake), contract, self.listed.folders[source])(reasons, named)
+            return Release(self, lambda lake: rejected_rows(self, contract, lake), contract, self.listed.folders[source])(reasons, names)
 
     @contextmanager
     def _writing(self, source: str) -> Iterator[None]:
@@ -90,12 +94,12 @@ class Quarantine(LedgerWriter):
             require_logs(self.lake, self.ledger, {source: contract})
             yield
 
-    def _chosen(self, source: str, named: Sequence[str]) -> list[QuarantinedFile]:
-        found = self.listed.files(source)
-        for name in named:
-            if not any(is_named(f.file.path, name) for f in found):
-                raise QuarantineError.no_file(source, name, [unquote(f.file.path) for f in found])
-        return [f for f in found if not named or any(is_named(f.file.path, name) for name in named)]
+    def _select_files(self, source: str, names: Sequence[str]) -> list[QuarantinedFile]:
+        files = self.listed.files(source)
+        for name in names:
+            if not any(is_named(quarantined.file.path, name) for quarantined in files):
+                raise QuarantineError.no_file(source, name, [unquote(quarantined.file.path) for quarantined in files])
+        return [quarantined for quarantined in files if not names or any(is_named(quarantined.file.path, name) for name in names)]
 
     def _request_retry(self, source: str, offsets: Sequence[str]) -> None:
         batch, last = self._begin(), self.ledger.last()[source]
@@ -106,17 +110,17 @@ class Quarantine(LedgerWriter):
         point("signals.after_ledger")
 
 
-def rejected_rows(of: LedgerWriter, contract: SourceContract, lake: Lake | None = None) -> DataFrame | None:
+def rejected_rows(writer: LedgerWriter, contract: SourceContract, lake: Lake | None = None) -> DataFrame | None:
     """A source's quarantined rows, without those that stand for a whole file; None if there is no quarantine yet.
 
     Args:
-        of: the session, the lake and the ledger.
+        writer: the session, the lake and the ledger.
         contract: the source's contract.
-        lake: the lake or snapshot to read; by default that of `of`.
+        lake: the lake or snapshot to read; by default that of `writer`.
     """
-    lake = lake or of.lake
+    lake = lake or writer.lake
     if not lake.exists(contract.quarantine):
         return None
-    rows = lake.frame(of.spark, contract.quarantine)
+    rows = lake.frame(writer.spark, contract.quarantine)
     marked = rows if RELEASED in rows.columns else rows.withColumn(RELEASED, F.lit(None).cast("string"))
-    return marked.where((F.col(SEQ) <= of.ledger.head) & (F.col("raw") != F.col("path")))
+    return marked.where((F.col(SEQ) <= writer.ledger.head) & (F.col("raw") != F.col("path")))

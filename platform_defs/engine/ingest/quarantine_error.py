@@ -18,17 +18,17 @@ class QuarantineError(TidemarkError, RuntimeError):
     @classmethod
     def no_file(cls, source: str, name: str, legal: Sequence[str]) -> "QuarantineError":
         """No such file is in quarantine."""
-        shown = ", ".join(legal[:_SHOWN]) + (f", and {len(legal) - _SHOWN} more" if len(legal) > _SHOWN else "")
+        files = ", ".join(legal[:_SHOWN]) + (f", and {len(legal) - _SHOWN} more" if len(legal) > _SHOWN else "")
         return cls(
-            f"`file` is {name!r}, but no such file of source {source!r} is in quarantine; legal: {shown or 'none, there are no files'}. "
+            f"`file` is {name!r}, but no such file of source {source!r} is in quarantine; legal: {files or 'none, there are no files'}. "
             "`tidemark quarantine list` shows them"
         )
 
     @classmethod
-    def not_retried(cls, source: str, file: str, why: str) -> "QuarantineError":
+    def not_retried(cls, source: str, file: str, reason: str) -> "QuarantineError":
         """Reading the file again would not ingest its rows."""
         return cls(
-            f"`file` is {file!r} of source {source!r}, which would be refused again: {why}. "
+            f"`file` is {file!r} of source {source!r}, which would be refused again: {reason}. "
             "Legal: a file of which no row was ever read, and that has some bytes. Land its rows under another name"
         )
 
@@ -41,10 +41,10 @@ class QuarantineError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def no_header(cls, source: str, file: str, why: str) -> "QuarantineError":
+    def no_header(cls, source: str, file: str, fault: str) -> "QuarantineError":
         """The columns of rejected CSV rows are not known."""
         return cls(
-            f"rows of source {source!r} cannot be released: their columns are in the header of {file}, but {why}. Legal: a file that has "
+            f"rows of source {source!r} cannot be released: their columns are in the header of {file}, but {fault}. Legal: a file that has "
             "not changed since its rows were read. Restore it, or select other rows by `--file` or `--reason`"
         )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from assets.contracts import SourceContract
 from operators.engine_columns import SEQ
-from platform_defs.engine.formats.files import RETRY, UNREAD, File, decoded, one_path
+from platform_defs.engine.formats.files import RETRY, UNREAD, File, decoded_path, one_path
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.lake.tables import Lake
@@ -75,10 +75,10 @@ class QuarantineList:
             LakeError: the quarantine lacks a data file.
         """
         contract = self.contract(source)
-        found = _quarantined(self.ledger.offsets_in_order(source), source, self.folders[source])
-        known = self._reasons(contract) if found else {}
-        reasons = [known.get(f.file.path, (f.seq, "unknown")) for f in found]
-        return [replace(f, seq=seq, reason=reason) for f, (seq, reason) in zip(found, reasons, strict=True)]
+        files = _files_in_quarantine(self.ledger.offsets_in_order(source), source, self.folders[source])
+        reasons_by_path = self._reasons(contract) if files else {}
+        reasons = [reasons_by_path.get(quarantined.file.path, (quarantined.seq, "unknown")) for quarantined in files]
+        return [replace(quarantined, seq=seq, reason=reason) for quarantined, (seq, reason) in zip(files, reasons, strict=True)]
 
     def rows(self, source: str) -> list[RejectedRows]:
         """Rejected rows by reason, the most frequent first, without the rows that stand for a whole file.
@@ -117,7 +117,7 @@ class QuarantineList:
         return {_one_slash(path): (row[SEQ], row["reason"]) for row, path in zip(files, paths, strict=True)}
 
 
-def _quarantined(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> list[QuarantinedFile]:
+def _files_in_quarantine(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> list[QuarantinedFile]:
     """The quarantined files according to the ledger's newest record of each, ordered by path.
 
     Args:
@@ -125,18 +125,18 @@ def _quarantined(offsets: Sequence[tuple[int, str]], source: str, folder: str) -
         source: the source.
         folder: the source's present folder.
     """
-    found: dict[str, QuarantinedFile] = {}
+    files_by_path: dict[str, QuarantinedFile] = {}
     paths = uris_below([offset.split("|")[0] for _, offset in offsets], folder)
     for (seq, offset), path in zip(offsets, paths, strict=True):
         _, modified, length, *status = offset.split("|")
-        plain, file = decoded(path), File(int(modified), path, int(length), source, folder=one_path(folder))
+        plain, file = decoded_path(path), File(int(modified), path, int(length), source, folder=one_path(folder))
         if not status:
-            found.pop(plain, None)
+            files_by_path.pop(plain, None)
         elif status[0] == UNREAD:
-            found[plain] = QuarantinedFile(file, seq)
-        elif status[0] == RETRY and plain in found:
-            found[plain] = replace(found[plain], asked=True)
-    return [found[plain] for plain in sorted(found)]
+            files_by_path[plain] = QuarantinedFile(file, seq)
+        elif status[0] == RETRY and plain in files_by_path:
+            files_by_path[plain] = replace(files_by_path[plain], asked=True)
+    return [files_by_path[plain] for plain in sorted(files_by_path)]
 
 
 def _one_slash(path: str) -> str:

@@ -54,58 +54,58 @@ class Release:
     """Releases rows of one source.
 
     Args:
-        of: the session, the lake and the ledger.
+        writer: the session, the lake and the ledger.
         rows: reads the rejected rows of a lake, with the column `released`; None if there is no quarantine.
         contract: the source's contract.
         folder: its folder of input files.
     """
 
-    of: LedgerWriter
+    writer: LedgerWriter
     rows: Callable[[Lake], DataFrame | None]
     contract: SourceContract
     folder: str
 
-    def __call__(self, reasons: Sequence[str], named: Sequence[str]) -> list[Released]:
+    def __call__(self, reasons: Sequence[str], names: Sequence[str]) -> list[Released]:
         """Release the quarantined rows with these prefixes of reasons, from the named files; see `Quarantine.release`."""
-        delta = self.of.lake.delta(self.contract.quarantine)
+        delta = self.writer.lake.delta(self.contract.quarantine)
         if delta is None:
             return []
-        self.of.lake.still_mine()
+        self.writer.lake.still_mine()
         widen(delta, StructType().add(RELEASED, "string"))
-        done = list(self._finished())
+        released = list(self._finish_interrupted())
         chosen = F.col(RELEASED).isNull() & _begins(reasons)
         paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
-        paths = [p for p in paths if not named or any(is_named(p, n) for n in named)]
+        paths = [p for p in paths if not names or any(is_named(p, n) for n in names)]
         self._check_bytes(chosen, paths)
         self._check_avro(chosen, paths)
-        groups = self._grouped(paths)
-        stamp = datetime.fromtimestamp(self.of.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
+        groups = self._group_by_header(paths)
+        stamp = datetime.fromtimestamp(self.writer.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
         for number, ((suffix, head), group) in enumerate(groups.items(), 1):
-            name = f"released-{stamp}-{self.of.lake.version(self.contract.quarantine)}-{number}{suffix}"
-            done.append(self._release(name, head, chosen, group, reasons))
-        return done
+            name = f"released-{stamp}-{self.writer.lake.version(self.contract.quarantine)}-{number}{suffix}"
+            released.append(self._release(name, head, chosen, group, reasons))
+        return released
 
     def _release(self, name: str, head: str | None, chosen: Column, group: Sequence[str], reasons: Sequence[str]) -> Released:
         """Release the chosen rows of a group of files as one file."""
-        seen = PinnedLake.of(self.of.lake)
-        table = seen.delta(self.contract.quarantine)
+        snapshot = PinnedLake.of(self.writer.lake)
+        table = snapshot.delta(self.contract.quarantine)
         assert table is not None
         point("release.before_write")
-        self._write(self._rows(seen).where(chosen & F.col("path").isin(*group)), head, name)
+        self._write(self._rows(snapshot).where(chosen & F.col("path").isin(*group)), head, name)
         point("release.after_write")
-        predicate = chosen_sql(self.of.ledger.head, group, reasons)
-        self.of.lake.update(self.of.spark, self.contract.quarantine, predicate, {RELEASED: _quoted(name)}, {"release": name}, table)
+        predicate = chosen_sql(self.writer.ledger.head, group, reasons)
+        self.writer.lake.update(self.writer.spark, self.contract.quarantine, predicate, {RELEASED: _quoted(name)}, {"release": name}, table)
         point("release.after_mark")
-        self._show(name)
+        self._make_visible(name)
         point("release.after_rename")
-        return Released(name, self._marked(name))
+        return Released(name, self._count_marked(name))
 
     def _rows(self, lake: Lake | None = None) -> DataFrame:
-        found = self.rows(lake or self.of.lake)
-        assert found is not None
-        return found
+        rows = self.rows(lake or self.writer.lake)
+        assert rows is not None
+        return rows
 
-    def _marked(self, name: str) -> int:
+    def _count_marked(self, name: str) -> int:
         return self._rows().where(F.col(RELEASED) == name).count()
 
     def _check_bytes(self, chosen: Column, paths: Sequence[str]) -> None:
@@ -114,21 +114,21 @@ class Release:
         columnar = [p for p in paths if File(0, p, 0, self.contract.name).suffix == ".parquet"]
         if not columns or not columnar:
             return
-        held = F.from_json("raw", StructType(columns))
-        holds = reduce(Column.__or__, [held.getField(f.name).isNotNull() for f in columns])
-        found = self._rows().where(chosen & F.col("path").isin(*columnar) & holds).select("path").first()
-        if found is not None:
-            raise QuarantineError.holds_bytes(self.contract.name, unquote(found["path"]), [f.name for f in columns])
+        bytes_columns = F.from_json("raw", StructType(columns))
+        has_bytes = reduce(Column.__or__, [bytes_columns.getField(f.name).isNotNull() for f in columns])
+        row = self._rows().where(chosen & F.col("path").isin(*columnar) & has_bytes).select("path").first()
+        if row is not None:
+            raise QuarantineError.holds_bytes(self.contract.name, unquote(row["path"]), [f.name for f in columns])
 
     def _check_avro(self, chosen: Column, paths: Sequence[str]) -> None:
         """Raise if a chosen record is damaged Avro: a file of JSON objects cannot hold it."""
         binary = F.startswith("raw", F.lit(HEX)) & (F.col("reason") != _NOT_TEXT)
         of_topics = [path for path in paths if path.startswith(TOPIC)]
-        found = self._rows().where(chosen & F.col("path").isin(*of_topics) & binary).select("path").first() if of_topics else None
-        if found is not None:
-            raise QuarantineError.holds_avro(self.contract.name, found["path"])
+        row = self._rows().where(chosen & F.col("path").isin(*of_topics) & binary).select("path").first() if of_topics else None
+        if row is not None:
+            raise QuarantineError.holds_avro(self.contract.name, row["path"])
 
-    def _grouped(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
+    def _group_by_header(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
         """Paths, grouped by the suffix and the header of the file that their rows are written to."""
         groups: dict[tuple[str, str | None], list[str]] = {}
         for path in paths:
@@ -143,13 +143,13 @@ class Release:
 
     def _header(self, path: str) -> str:
         """The header of a CSV file, which must not have changed since its rows were read."""
-        [now_at] = uris_below([path], self.folder)
-        file, spark = File(0, now_at, 0, self.contract.name), self.of.spark
+        [uri] = uris_below([path], self.folder)
+        file, spark = File(0, uri, 0, self.contract.name), self.writer.spark
         try:
-            found, conf = hadoop_path(spark, file)
-            status = found.getFileSystem(conf).getFileStatus(found)
-            now = File(status.getModificationTime(), now_at, status.getLen(), self.contract.name, folder=one_path(self.folder))
-            if not self.of.ledger.known(self.contract.name, [now]).holds(now):
+            path_in_store, conf = hadoop_path(spark, file)
+            status = path_in_store.getFileSystem(conf).getFileStatus(path_in_store)
+            present_file = File(status.getModificationTime(), uri, status.getLen(), self.contract.name, folder=one_path(self.folder))
+            if not self.writer.ledger.known(self.contract.name, [present_file]).holds(present_file):
                 raise QuarantineError.no_header(self.contract.name, unquote(path), "it is another file now")
             return header(spark, file)
         except Py4JJavaError as error:
@@ -161,33 +161,33 @@ class Release:
         line = F.when(F.col("reason") == _NOT_TEXT, _bytes_of(F.col("raw"))).otherwise(F.col("raw"))
         lines = rows.select(SEQ, ARRIVAL, (record_lines(rows, _NOT_TEXT) if name.endswith(RECORDS) else line).alias("value"))
         if head is not None:
-            first = self.of.spark.createDataFrame([(-1, -1, head)], lines.schema)
+            first = self.writer.spark.createDataFrame([(-1, -1, head)], lines.schema)
             lines = first.union(lines)
         whole = lines.repartition(1).sortWithinPartitions(SEQ, ARRIVAL)
         whole.select("value").write.mode("overwrite").option("compression", "none").text(self._hidden(name))
 
-    def _show(self, name: str) -> None:
+    def _make_visible(self, name: str) -> None:
         """Rename a file to its final name, so that the next ingest finds it."""
-        files, hidden = hadoop_file(self.of.spark, self._hidden(name))
+        files, hidden = hadoop_file(self.writer.spark, self._hidden(name))
         for part in _parts(files, hidden):
-            _, target = hadoop_file(self.of.spark, f"{one_path(self.folder)}/{name}")
-            _, checksum = hadoop_file(self.of.spark, f"{self._hidden(name)}/.{part.getName()}.crc")
+            _, target = hadoop_file(self.writer.spark, f"{one_path(self.folder)}/{name}")
+            _, checksum = hadoop_file(self.writer.spark, f"{self._hidden(name)}/.{part.getName()}.crc")
             files.delete(checksum, False)  # or the file could not be read after a manual edit
             if not files.rename(part, target):
                 raise QuarantineError.not_renamed(self.contract.name, name)
         files.delete(hidden, True)
 
-    def _finished(self) -> Iterator[Released]:
+    def _finish_interrupted(self) -> Iterator[Released]:
         """Finish an interrupted release: rename files whose rows are marked, and delete other hidden files."""
-        files, folder = hadoop_file(self.of.spark, one_path(self.folder))
-        left = [str(s.getPath().getName()) for s in files.listStatus(folder)] if files.exists(folder) else []
-        for name in sorted(n[1:].removesuffix(_HIDDEN) for n in left if n.startswith(".released-") and n.endswith(_HIDDEN)):
-            if marked := self._marked(name):
-                self._show(name)
+        files, folder = hadoop_file(self.writer.spark, one_path(self.folder))
+        hidden_files = [str(s.getPath().getName()) for s in files.listStatus(folder)] if files.exists(folder) else []
+        for name in sorted(n[1:].removesuffix(_HIDDEN) for n in hidden_files if n.startswith(".released-") and n.endswith(_HIDDEN)):
+            if marked := self._count_marked(name):
+                self._make_visible(name)
                 point("release.after_rename")
                 yield Released(name, marked)
             else:
-                files.delete(hadoop_file(self.of.spark, self._hidden(name))[1], True)
+                files.delete(hadoop_file(self.writer.spark, self._hidden(name))[1], True)
 
     def _hidden(self, name: str) -> str:
         return f"{one_path(self.folder)}/.{name}{_HIDDEN}"
@@ -198,10 +198,10 @@ def _parts(files: Any, folder: Any) -> list[Any]:
 
 
 def _begins(reasons: Sequence[str]) -> Column:
-    found = F.lit(not reasons)
+    has_prefix = F.lit(not reasons)
     for reason in reasons:
-        found = found | F.col("reason").startswith(reason)
-    return found
+        has_prefix = has_prefix | F.col("reason").startswith(reason)
+    return has_prefix
 
 
 def chosen_sql(head: int, paths: Sequence[str], reasons: Sequence[str]) -> str:

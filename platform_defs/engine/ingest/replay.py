@@ -43,9 +43,10 @@ class Replay(LedgerWriter):
             clear_uncommitted(self.spark, self.lake, batch, self.contracts)
             counts = {name: self._log(frame, self.contracts[name], head, len(watermarks), now) for name, frame in rows.items()}
             last, batches = self.ledger.last(), list[Entry]()
-            for index, given in enumerate(watermarks):
+            for index, marks_of_batch in enumerate(watermarks):
                 row_set = [
-                    _row(last.get(n), n, head + 1 + index, now + index, given.get(n), counts.get(n, {}).get(index)) for n in self.contracts
+                    _row(last.get(n), n, head + 1 + index, now + index, marks_of_batch.get(n), counts.get(n, {}).get(index))
+                    for n in self.contracts
                 ]
                 rows_on_clock = clock_rows({s.source: s for s in row_set}, self.contracts, head + 1 + index, now + index)
                 on_clock = {s.source: s.watermark for s in rows_on_clock}
@@ -62,12 +63,12 @@ class Replay(LedgerWriter):
             validated = validated.withColumns({EVENT_TIME: ingested_at, EVENT_TIME_RAW: ingested_at})
         validated = validated.persist()
         try:
-            wrong = validated.where(F.col(REASON).isNotNull()).first()
-            if wrong is not None:
-                raise IngestError.not_replayed(contract.name, wrong[REASON])
+            rejected = validated.where(F.col(REASON).isNotNull()).first()
+            if rejected is not None:
+                raise IngestError.not_replayed(contract.name, rejected[REASON])
             time = millis(F.col(EVENT_TIME))
-            counted = validated.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
-            if unknown := sorted(row[ENTRY] for row in counted if not 0 <= row[ENTRY] < entries):
+            counts = validated.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
+            if unknown := sorted(row[ENTRY] for row in counts if not 0 <= row[ENTRY] < entries):
                 raise IngestError.no_such_batch(contract.name, unknown, entries)
             seq = (F.col(ENTRY) + head + 1).cast("bigint").alias(SEQ)
             log = validated.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
@@ -78,7 +79,7 @@ class Replay(LedgerWriter):
                 after=self._newest_attempt(contract, head),
                 pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
             )
-            return {entry: (count, first, last) for entry, count, first, last in counted}
+            return {entry: (count, first, last) for entry, count, first, last in counts}
         finally:
             validated.unpersist()
 
@@ -113,5 +114,5 @@ def _row(
     if rows is None:
         return row
     count, first, newest = rows
-    known = newest if row.max_event_time is None else max(newest, row.max_event_time)
-    return moved(row, rows_read=count, accepted=count, first_event_time=first, last_event_time=newest, max_event_time=known)
+    newest_event_time = newest if row.max_event_time is None else max(newest, row.max_event_time)
+    return moved(row, rows_read=count, accepted=count, first_event_time=first, last_event_time=newest, max_event_time=newest_event_time)

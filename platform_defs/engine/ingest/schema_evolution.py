@@ -16,7 +16,7 @@ from platform_defs.engine.lake.tables import Lake
 MOST_ADDED = 100  # a limit, in case the keys of JSON objects are data
 
 
-def widened(spark: SparkSession, lake: Lake, contract: SourceContract, files: Sequence[File]) -> SourceContract:
+def with_new_columns(spark: SparkSession, lake: Lake, contract: SourceContract, files: Sequence[File]) -> SourceContract:
     """The contract that applies to these files.
 
     If the contract adds new columns, the result also has the columns that the log has gained before, and the legal new columns of these
@@ -24,18 +24,18 @@ def widened(spark: SparkSession, lake: Lake, contract: SourceContract, files: Se
     """
     if contract.new_columns != "add":
         return contract
-    known = contract.widened(_gained(lake, contract))
-    new = [StructField(c.name, c.type) for c in new_columns(spark, known, files) if _is_legal(c.name) and is_stored(c.type)]
-    room = MOST_ADDED - (len(known.struct) - len(contract.struct))
-    return known.widened(new[:room])
+    contract_of_log = contract.with_added_columns(_columns_added_to_log(lake, contract))
+    added = [StructField(c.name, c.type) for c in new_columns(spark, contract_of_log, files) if _is_legal(c.name) and is_stored(c.type)]
+    room = MOST_ADDED - (len(contract_of_log.struct) - len(contract.struct))
+    return contract_of_log.with_added_columns(added[:room])
 
 
-def refused(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[NewColumn]:
+def refused_columns(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[NewColumn]:
     """The new columns of files, if the contract refuses new columns; else none."""
     return new_columns(spark, contract, files) if contract.new_columns == "refuse" else []
 
 
-def _gained(lake: Lake, contract: SourceContract) -> list[StructField]:
+def _columns_added_to_log(lake: Lake, contract: SourceContract) -> list[StructField]:
     declared = {f.name.lower() for f in log_schema(contract).fields}
     return [f for f in lake.schema(contract.log).fields if f.name.lower() not in declared]
 

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from operators.timing import length_ms
-from platform_defs.engine.formats.files import File, hadoop_file, is_local, listed, one_path
+from platform_defs.engine.formats.files import File, hadoop_file, is_local, list_files, one_path
 from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
@@ -66,7 +66,7 @@ class Stream:
     ranges: Mapping[str, TopicRanges] = field(default_factory=dict)
     failing: Callable[[Mapping[str, str]], None] = lambda _: None
     _warned: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
-    _left: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
+    _partly_read: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
     _reported: list[Mapping[str, str]] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def run(
@@ -101,7 +101,7 @@ class Stream:
                 ingest = self.ingest if every is None else replace(self.ingest, purpose="stream")
                 pending = Pending(ingest.files, self.first_wait_s, warns=every is not None)
                 turns = Turns(pending.files, self.idle, on_entry, on_quiet, PATIENCE_S if every else 0.0)
-                turns.made = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
+                turns.entries = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for landing in self.landings.values():
                     landing.forget()  # so that changed files are found too
                 with self._reading_topics(to_present=every is None):
@@ -109,10 +109,10 @@ class Stream:
                         pass
                     if every is not None:
                         self._stay(length_ms(every, "every") / 1000, turns, pending)
-                    unlisted = {path: why for _, finder in self._finders for path, why in finder.unlisted.items()}
+                    unlisted = {path: reason for _, finder in self._finders for path, reason in finder.unlisted.items()}
                 if pending.unread or unlisted or self._refused:
-                    raise UnreadError(pending.unread, list(turns.made), unlisted, self._refused)
-        return list(turns.made)
+                    raise UnreadError(pending.unread, list(turns.entries), unlisted, self._refused)
+        return list(turns.entries)
 
     def _stay(self, interval_s: float, turns: Turns, pending: Pending) -> None:
         """Take a turn at each interval; the next turn starts at once if one takes longer."""
@@ -120,9 +120,9 @@ class Stream:
         while True:
             self.sleep(max(0.0, interval_s - took_s))
             began = time.monotonic()
-            if not (found := self._turn(turns, pending)):
+            if not (had_input := self._turn(turns, pending)):
                 turns.quiet()
-            took_s = interval_s if found and self._has_more else time.monotonic() - began
+            took_s = interval_s if had_input and self._has_more else time.monotonic() - began
 
     @contextmanager
     def _reading_topics(self, *, to_present: bool) -> Iterator[None]:
@@ -143,7 +143,9 @@ class Stream:
         waited for its group at the last turn, and does not wait any more.
         """
         ahead = self._ahead
-        return any(ranges.has_more for source, ranges in self.ranges.items() if source not in ahead) or bool(self._left - ahead.keys())
+        return any(ranges.has_more for source, ranges in self.ranges.items() if source not in ahead) or bool(
+            self._partly_read - ahead.keys()
+        )
 
     @property
     def _ahead(self) -> Mapping[str, Ahead]:
@@ -165,46 +167,48 @@ class Stream:
         if ready:
             turns.files([])
         ahead, contracts = self._ahead, self.ingest.contracts
-        found, left = next_files([file for file in self._found() if file not in pending and file.source not in ahead], contracts)
-        self._left.clear()
-        self._left.update(left, ahead)
+        files, sources_with_more = next_files(
+            [file for file in self._new_files() if file not in pending and file.source not in ahead], contracts
+        )
+        self._partly_read.clear()
+        self._partly_read.update(sources_with_more, ahead)
         ranges = [source for source in self.ranges if source not in ahead]
         records = [file for source in ranges for file in self._records(source, pending) if file not in pending]
         self._warn()
-        first, *rest = [*_in_turn(found, self.max_files)] or [[]]
-        for some in ([*first, *records], *rest) if first or records else ():
-            turns.files(some)
+        first_group, *later_groups = [*_in_turn(files, self.max_files)] or [[]]
+        for files_of_turn in ([*first_group, *records], *later_groups) if first_group or records else ():
+            turns.files(files_of_turn)
         self._report_failing(pending)
-        return ready or bool(found or records)
+        return ready or bool(files or records)
 
     def _records(self, source: str, pending: Pending) -> list[File]:
         """The ranges of offsets that a source's topics have and the ledger does not."""
         ranges = self.ranges[source]
-        found = ranges.new(self.spark)
+        records = ranges.new(self.spark)
         if not ranges.unlisted and ranges.refused is None:
-            pending.forget_ranges(source, found)
-        return found
+            pending.forget_ranges(source, records)
+        return records
 
-    def _found(self) -> list[File]:
+    def _new_files(self) -> list[File]:
         """The files that the ledger does not record in their present state."""
-        found: list[File] = []
+        files: list[File] = []
         for source, folder in self.folders.items():
             if source in self.landings:
-                found += self.landings[source].new()
+                files += self.landings[source].new()
             else:
-                found += self.ingest.ledger.unrecorded(source, listed(self.spark, folder, source))
-        return found
+                files += self.ingest.ledger.unrecorded(source, list_files(self.spark, folder, source))
+        return files
 
     def _warn(self) -> None:
         """Log links and folders that were skipped, once for as long as each is skipped."""
         skipped = set(self._refused.values())
         for source, landing in self.landings.items():
             unlisted = landing.unlisted.items()
-            skipped |= {f"{path} of source {source!r} is skipped: it cannot be listed: {why}" for path, why in unlisted}
+            skipped |= {f"{path} of source {source!r} is skipped: it cannot be listed: {reason}" for path, reason in unlisted}
             skipped |= {f"{path} of source {source!r} is skipped: it is a link below the source's folder" for path in landing.links}
         for source, ranges in self.ranges.items():
             unlisted = ranges.unlisted.items()
-            skipped |= {f"{path} of source {source!r} is skipped: the broker gave no offsets: {why}" for path, why in unlisted}
+            skipped |= {f"{path} of source {source!r} is skipped: the broker gave no offsets: {reason}" for path, reason in unlisted}
         for text in sorted(skipped - self._warned):
             _log.warning("%s", text)
         self._warned.clear()
@@ -212,15 +216,15 @@ class Stream:
 
     def _report_failing(self, pending: Pending) -> None:
         """Report the sources of which some input cannot be read, if they have changed."""
-        found = dict[str, list[str]]()
-        for source, why in self._refused.items():
-            found.setdefault(source, []).append(why)
+        reasons_by_source = dict[str, list[str]]()
+        for source, reason in self._refused.items():
+            reasons_by_source.setdefault(source, []).append(reason)
         for source, finder in self._finders:
-            for path, why in finder.unlisted.items():
-                found.setdefault(source, []).append(f"{path} cannot be listed: {why}")
-        for one in pending.unread:
-            found.setdefault(one.file.source, []).append(f"{one.file.path} cannot be read: {one.reason}")
-        failing = {source: "; ".join(reasons[:_MOST_REASONS]) for source, reasons in found.items()}
+            for path, reason in finder.unlisted.items():
+                reasons_by_source.setdefault(source, []).append(f"{path} cannot be listed: {reason}")
+        for failure in pending.unread:
+            reasons_by_source.setdefault(failure.file.source, []).append(f"{failure.file.path} cannot be read: {failure.reason}")
+        failing = {source: "; ".join(reasons[:_MOST_REASONS]) for source, reasons in reasons_by_source.items()}
         if self._reported != [failing]:  # also at the first turn, since an earlier process may have reported others
             self._reported[:] = [failing]
             self.failing(failing)

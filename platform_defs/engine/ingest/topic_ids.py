@@ -6,7 +6,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, why
+from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, error_reason
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import Partition
 from platform_defs.engine.formats.unreadable_files import Unread
@@ -28,15 +28,15 @@ def changed_ranges(spark: SparkSession, files: Sequence[File]) -> list[Unread]:
     try:
         ids = _ids(spark, topics, {partition.topic for partition, _ in ranges})
     except Py4JError as error:
-        return [Unread(file, f"the id of its topic cannot be checked: {why(error)}") for _, file in ranges]
+        return [Unread(file, f"the id of its topic cannot be checked: {error_reason(error)}") for _, file in ranges]
     return [Unread(file, _changed(ids[p.topic])) for p, file in ranges if ids[p.topic] != p.topic_id]
 
 
 def _ids(spark: SparkSession, topics: Topics, names: set[str]) -> dict[str, str | None]:
     """The ids of topics; None for one that does not exist."""
     with SharedAdmin(spark._jvm, topics.client) as admin:
-        described = {name: described_topic(spark._jvm, admin, name) for name in sorted(names)}
-    return {name: None if of is None else str(of.topicId().toString()) for name, of in described.items()}
+        descriptions = {name: described_topic(spark._jvm, admin, name) for name in sorted(names)}
+    return {name: None if description is None else str(description.topicId().toString()) for name, description in descriptions.items()}
 
 
 def _changed(topic_id: str | None) -> str:

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from platform_defs.engine.formats.files import TOPIC, File
-from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, why
+from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, error_reason
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import OFFSET_MASK, Partition, offset_range
 from platform_defs.engine.ingest.errors import IngestError
@@ -24,20 +24,20 @@ class TopicError(IngestError):
     """A topic does not continue what the ledger has read from it. Nothing is read from the source's topics until a user decides."""
 
     @classmethod
-    def created_again(cls, source: str, topic: str, known: Iterable[str], found: str) -> "TopicError":
+    def created_again(cls, source: str, topic: str, ids: Iterable[str], topic_id: str) -> "TopicError":
         """The topic was deleted and created again."""
         return cls(
-            f"source {source!r}: the topic {topic} has the id {found}, and the ledger has records of {topic} with the id "
-            f"{', '.join(known)}: the topic was deleted and created again. Legal: a topic that keeps its records. To read the new topic "
-            f"from its beginning, after all that was read of the old one, add {found} to the source's list `accepted` of topic ids"
+            f"source {source!r}: the topic {topic} has the id {topic_id}, and the ledger has records of {topic} with the id "
+            f"{', '.join(ids)}: the topic was deleted and created again. Legal: a topic that keeps its records. To read the new topic "
+            f"from its beginning, after all that was read of the old one, add {topic_id} to the source's list `accepted` of topic ids"
         )
 
     @classmethod
-    def lost(cls, source: str, partition: Partition, wanted: int, earliest: int) -> "TopicError":
+    def lost(cls, source: str, partition: Partition, offset: int, earliest: int) -> "TopicError":
         """Kafka has deleted records that were not read."""
         return cls(
             f"source {source!r}: partition {partition.number} of the topic {partition.topic} starts at offset {earliest}, and offset "
-            f"{wanted} is the next to be read: Kafka has deleted {earliest - wanted} records that were not read. Legal: a retention time "
+            f"{offset} is the next to be read: Kafka has deleted {earliest - offset} records that were not read. Legal: a retention time "
             "longer than the longest pause of the ingest. To go on without them, set the option `failOnDataLoss` to false"
         )
 
@@ -50,10 +50,10 @@ class TopicError(IngestError):
         )
 
     @classmethod
-    def shortened(cls, source: str, partition: Partition, wanted: int, latest: int) -> "TopicError":
+    def shortened(cls, source: str, partition: Partition, count: int, latest: int) -> "TopicError":
         """The partition has fewer records than were read."""
         return cls(
-            f"source {source!r}: partition {partition.number} of the topic {partition.topic} ends at offset {latest}, and {wanted} offsets "
+            f"source {source!r}: partition {partition.number} of the topic {partition.topic} ends at offset {latest}, and {count} offsets "
             "of it were read: Kafka has lost records, and new ones would have offsets that the ledger has already. Send them to a new "
             "topic, and let the source read that one too (option `subscribe`)"
         )
@@ -75,15 +75,15 @@ class Broker:
 
     def partitions(self, topics: Topics) -> tuple[list[Partition], list[str]]:
         """The partitions of the topics, and the names of topics that do not exist."""
-        found, missing = list[Partition](), list[str]()
+        partitions, missing = list[Partition](), list[str]()
         for name in self._names(topics):
-            described = described_topic(self._jvm, self._admin, name)
-            if described is None:
+            description = described_topic(self._jvm, self._admin, name)
+            if description is None:
                 missing.append(name)
                 continue
-            topic_id = described.topicId().toString()
-            found += [Partition(name, number, topic_id) for number in range(described.partitions().size())]
-        return found, missing
+            topic_id = description.topicId().toString()
+            partitions += [Partition(name, number, topic_id) for number in range(description.partitions().size())]
+        return partitions, missing
 
     def _names(self, topics: Topics) -> list[str]:
         if subscribed := topics.option("subscribe"):
@@ -91,28 +91,30 @@ class Broker:
         pattern = topics.option("subscribePattern")
         return sorted(name for name in self._admin.listTopics().names().get() if self._jvm.java.util.regex.Pattern.matches(pattern, name))
 
-    def offsets(self, partitions: Iterable[Partition], which: str | int) -> dict[Partition, int]:
+    def offsets(self, partitions: Iterable[Partition], position: str | int) -> dict[Partition, int]:
         """Offsets of partitions.
 
         Args:
             partitions: the partitions.
-            which: `earliest`; `latest`, the offset after the newest record that can be read now; `written`, the offset after the newest
+            position: `earliest`; `latest`, the offset after the newest record that can be read now; `written`, the offset after the newest
                 record, which may belong to an open transaction; or a time in epoch ms, for the first record since then. For a time, a
                 partition without such a record has its latest offset.
         """
         clients = self._jvm.org.apache.kafka.clients.admin
         specs = {_EARLIEST: clients.OffsetSpec.earliest, _LATEST: clients.OffsetSpec.latest, _WRITTEN: clients.OffsetSpec.latest}
-        spec = specs[which]() if isinstance(which, str) else clients.OffsetSpec.forTimestamp(which)
-        of = {partition: self._jvm.org.apache.kafka.common.TopicPartition(partition.topic, partition.number) for partition in partitions}
-        asked = self._jvm.java.util.HashMap()
-        for key in of.values():
-            asked.put(key, spec)
-        is_committed = self._read_committed and which != _WRITTEN
+        spec = specs[position]() if isinstance(position, str) else clients.OffsetSpec.forTimestamp(position)
+        java_partitions = {
+            partition: self._jvm.org.apache.kafka.common.TopicPartition(partition.topic, partition.number) for partition in partitions
+        }
+        specs_by_partition = self._jvm.java.util.HashMap()
+        for key in java_partitions.values():
+            specs_by_partition.put(key, spec)
+        is_committed = self._read_committed and position != _WRITTEN
         level = self._jvm.org.apache.kafka.common.IsolationLevel.valueOf("READ_COMMITTED" if is_committed else "READ_UNCOMMITTED")
-        answer: Any = self._admin.listOffsets(asked, clients.ListOffsetsOptions(level)).all().get() if of else {}
-        found = {partition: int(answer.get(key).offset()) for partition, key in of.items()}
-        missing = [partition for partition, offset in found.items() if offset < 0]
-        return found | (self.offsets(missing, _LATEST) if missing else {})
+        answer: Any = self._admin.listOffsets(specs_by_partition, clients.ListOffsetsOptions(level)).all().get() if java_partitions else {}
+        offsets = {partition: int(answer.get(key).offset()) for partition, key in java_partitions.items()}
+        missing = [partition for partition, offset in offsets.items() if offset < 0]
+        return offsets | (self.offsets(missing, _LATEST) if missing else {})
 
     def close(self) -> None:
         """Close the client's connections, unless others use it."""
@@ -156,41 +158,41 @@ class TopicRanges:
         self.unlisted, self.refused, self.has_more = {}, None, False
         try:
             self._broker = self._broker or Broker(spark, self._topics.client)
-            return self._found(self._broker)
+            return self._find_ranges(self._broker)
         except TopicError as error:
             self.refused, self.has_more = str(error), False
         except Py4JError as error:
             self.close()
-            self.unlisted[f"{TOPIC}{self._topics.name}"] = why(error)
+            self.unlisted[f"{TOPIC}{self._topics.name}"] = error_reason(error)
         return []
 
-    def _found(self, broker: Broker) -> list[File]:
+    def _find_ranges(self, broker: Broker) -> list[File]:
         partitions, missing = broker.partitions(self._topics)
         self.unlisted |= {f"{TOPIC}{name}": "there is no such topic" for name in missing}
-        known = {Partition.of(path): end for path, end in self._ledger.topic_ends(self._source).items()}
-        self._require_same_topics(partitions, known)
+        known_ends = {Partition.of(path): end for path, end in self._ledger.topic_ends(self._source).items()}
+        self._require_same_topics(partitions, known_ends)
         latest, earliest = broker.offsets(partitions, _LATEST), broker.offsets(partitions, _EARLIEST)
-        beyond = broker.offsets([p for p, end in known.items() if p in latest and latest[p] < end], _WRITTEN)
-        first = {p: self._checked(p, end, earliest[p], beyond.get(p, latest[p])) for p, end in known.items() if p in latest}
-        new = [p for p in partitions if p not in first]
-        is_first = not known and not self._has_looked
-        starts = self._starts(broker, new, earliest, latest) if is_first else {p: earliest[p] for p in new}
+        beyond = broker.offsets([p for p, end in known_ends.items() if p in latest and latest[p] < end], _WRITTEN)
+        next_offsets = {p: self._checked(p, end, earliest[p], beyond.get(p, latest[p])) for p, end in known_ends.items() if p in latest}
+        new_partitions = [p for p in partitions if p not in next_offsets]
+        is_first = not known_ends and not self._has_looked
+        starts = self._starts(broker, new_partitions, earliest, latest) if is_first else {p: earliest[p] for p in new_partitions}
         beyond = broker.offsets([p for p, start in starts.items() if latest[p] < start], _WRITTEN)
         self._check_starts(starts, earliest, latest | beyond)
         self._has_looked = True
         if self._to_present:
             self._ends = latest if self._ends is None else self._ends
             latest = {p: min(end, self._ends.get(p, 0)) for p, end in latest.items()}
-        begin = first | starts
-        until = _limited(begin, latest, self._at_once)
+        begin = next_offsets | starts
+        until = _limit_ends(begin, latest, self._at_once)
         self.has_more = any(until[p] < latest[p] for p in begin)
         # the chosen starts are recorded, even without a record to read, or the next look would choose others
         chosen = set(starts) if is_first and not self._topics.starts_at_earliest else set[Partition]()
         return [offset_range(p, begin[p], until[p], self._source, self._topics) for p in begin if until[p] > begin[p] or p in chosen]
 
-    def _require_same_topics(self, partitions: Iterable[Partition], known: Mapping[Partition, int]) -> None:
+    def _require_same_topics(self, partitions: Iterable[Partition], known_ends: Mapping[Partition, int]) -> None:
         for topic, topic_id in sorted({(p.topic, p.topic_id) for p in partitions}):
-            ids = sorted({p.topic_id for p in known if p.topic == topic})
+            ids = sorted({p.topic_id for p in known_ends if p.topic == topic})
             if ids and topic_id not in ids and topic_id not in self._topics.accepted:
                 raise TopicError.created_again(self._source, topic, ids, topic_id)
 
@@ -213,28 +215,28 @@ class TopicRanges:
                 raise TopicError.no_start(self._source, p, offset, (earliest[p], min(latest[p], OFFSET_MASK)))
 
     def _starts(
-        self, broker: Broker, new: list[Partition], earliest: Mapping[Partition, int], latest: Mapping[Partition, int]
+        self, broker: Broker, new_partitions: list[Partition], earliest: Mapping[Partition, int], latest: Mapping[Partition, int]
     ) -> dict[Partition, int]:
         """The first offsets of a source of which nothing was read yet."""
         if since := self._topics.option("startingTimestamp"):
-            return broker.offsets(new, int(since))
+            return broker.offsets(new_partitions, int(since))
         option = self._topics.option("startingOffsets", _EARLIEST)
         if option.lower() in (_EARLIEST, _LATEST):
-            return {p: latest[p] if option.lower() == _LATEST else earliest[p] for p in new}
-        given: dict[str, dict[str, int]] = json.loads(option)
-        chosen = {p: given.get(p.topic, {}).get(str(p.number), -2) for p in new}
-        return {p: {-2: earliest[p], -1: latest[p]}.get(offset, offset) for p, offset in chosen.items()}
+            return {p: latest[p] if option.lower() == _LATEST else earliest[p] for p in new_partitions}
+        offsets_by_topic: dict[str, dict[str, int]] = json.loads(option)
+        chosen_offsets = {p: offsets_by_topic.get(p.topic, {}).get(str(p.number), -2) for p in new_partitions}
+        return {p: {-2: earliest[p], -1: latest[p]}.get(offset, offset) for p, offset in chosen_offsets.items()}
 
 
-def _limited(begin: Mapping[Partition, int], latest: Mapping[Partition, int], at_once: int) -> dict[Partition, int]:
+def _limit_ends(begin: Mapping[Partition, int], latest: Mapping[Partition, int], at_once: int) -> dict[Partition, int]:
     """The ends of ranges that have about `at_once` offsets together. They are shared among partitions by the number of unread records."""
-    left = {p: max(0, latest[p] - begin[p]) for p in begin}
-    total = sum(left.values())
+    unread_by_partition = {p: max(0, latest[p] - begin[p]) for p in begin}
+    total = sum(unread_by_partition.values())
     if total <= at_once:
-        return {p: begin[p] + left[p] for p in begin}
-    return {p: begin[p] + min(left[p], math.ceil(at_once * left[p] / total)) for p in begin}
+        return {p: begin[p] + unread_by_partition[p] for p in begin}
+    return {p: begin[p] + min(unread_by_partition[p], math.ceil(at_once * unread_by_partition[p] / total)) for p in begin}
 
 
 def topic_ranges(topics: Mapping[str, Topics], ledger: Ledger, at_once: int) -> dict[str, TopicRanges]:
     """The finders of new records, by source."""
-    return {source: TopicRanges(source, of, ledger, at_once) for source, of in topics.items()}
+    return {source: TopicRanges(source, topics_of_source, ledger, at_once) for source, topics_of_source in topics.items()}

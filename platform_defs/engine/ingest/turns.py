@@ -40,7 +40,7 @@ class Turns:
     on_quiet: Callable[[], None]
     patience_s: float = 0.0
     sleep: Callable[[float], None] = time.sleep
-    made: deque[Entry] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
+    entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
 
     def files(self, files: Sequence[File]) -> None:
         """Ingest the files of a micro-batch.
@@ -48,7 +48,7 @@ class Turns:
         Raises:
             LakeBusy: another process wrote the ledger for longer than `patience_s`.
         """
-        self._take(self._patiently(partial(self.ingest, files)))
+        self._take(self._retry_while_busy(partial(self.ingest, files)))
 
     def quiet(self) -> None:
         """Record idle sources. Errors are logged, and recording is tried again at the next interval.
@@ -62,19 +62,19 @@ class Turns:
         except LedgerError:
             raise
         except Exception as error:
-            if (lost := lost_jvm(error)) is not None:
-                raise lost from error
-            why = str(error) if isinstance(error, LakeError) else type(error).__name__  # Spark's text may quote rows
-            _log.warning("idle sources are recorded at the next interval: %s", why)
+            if (jvm_error := lost_jvm(error)) is not None:
+                raise jvm_error from error
+            reason = str(error) if isinstance(error, LakeError) else type(error).__name__  # Spark's text may quote rows
+            _log.warning("idle sources are recorded at the next interval: %s", reason)
             return
         self.on_quiet() if entry is None else self._take(entry)
 
     def _take(self, entry: Entry | None) -> None:
         if entry is not None:
-            self.made.append(entry)
+            self.entries.append(entry)
             self.on_entry(entry)
 
-    def _patiently(self, ingest: Callable[[], Entry | None]) -> Entry | None:
+    def _retry_while_busy(self, ingest: Callable[[], Entry | None]) -> Entry | None:
         waited = 0.0
         for wait in _waits():
             try:

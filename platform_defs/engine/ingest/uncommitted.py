@@ -38,13 +38,13 @@ def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContr
         LedgerError: a log or a quarantine has lost its newest commits.
     """
     for contract in contracts.values():
-        for table, wanted in newest_named(ledger, contract).items():
-            if not wanted or (table == contract.quarantine and not quarantines):
+        for table, named_seq in newest_named(ledger, contract).items():
+            if not named_seq or (table == contract.quarantine and not quarantines):
                 continue
             newest = lake.newest(table, ATTEMPT)
-            held = 0 if newest is None else newest.value["seq"]
-            if held < wanted:
-                raise LedgerError.log_too_short(table, held, wanted, lake.path(table))
+            newest_seq = 0 if newest is None else newest.value["seq"]
+            if newest_seq < named_seq:
+                raise LedgerError.log_too_short(table, newest_seq, named_seq, lake.path(table))
 
 
 def clear_uncommitted(
@@ -70,15 +70,15 @@ def clear_uncommitted(
         LedgerError: a table has an attempt at a later batch, so the ledger has lost the batch before that.
     """
     for name, contract in contracts.items():
-        for table, named in newest_named(batch.ledger, contract).items():
+        for table, named_seq in newest_named(batch.ledger, contract).items():
             snapshot = PinnedLake.of(lake)
-            left = snapshot.newest(table, ATTEMPT)
-            if left is None:
+            left_over = snapshot.newest(table, ATTEMPT)
+            if left_over is None:
                 continue
-            if left.value["seq"] > batch.seq and left.value["input"] != REPLAY:
-                raise LedgerError.too_short(batch.seq - 1, left.value["seq"] - 1, f"table {table}", lake.path(TABLE))
-            if is_left_over(left.value, named) and not is_same_input(left.value, (attempts or {}).get(name)):
-                remove_uncommitted(spark, snapshot, table, named, batch)
+            if left_over.value["seq"] > batch.seq and left_over.value["input"] != REPLAY:
+                raise LedgerError.too_short(batch.seq - 1, left_over.value["seq"] - 1, f"table {table}", lake.path(TABLE))
+            if is_left_over(left_over.value, named_seq) and not is_same_input(left_over.value, (attempts or {}).get(name)):
+                remove_uncommitted(spark, snapshot, table, named_seq, batch)
 
 
 def is_left_over(attempt: Mapping[str, Any], named: int) -> bool:
@@ -92,37 +92,37 @@ def newest_named(ledger: Ledger, contract: SourceContract) -> dict[str, int]:
     return {contract.log: last_with_rows(ledger, contract.name), contract.quarantine: rejected}
 
 
-def remove_uncommitted(spark: SparkSession, lake: Lake, table: str, named: int, batch: Batch) -> None:
-    """Delete the uncommitted rows of a table: those of batches after `named`.
+def remove_uncommitted(spark: SparkSession, lake: Lake, table: str, named_seq: int, batch: Batch) -> None:
+    """Delete the uncommitted rows of a table: those of batches after `named_seq`.
 
     Args:
         spark: the session.
         lake: a snapshot of the lake; nothing is deleted if another writer has committed to the table since.
         table: the table.
-        named: the newest batch that the ledger records for the table.
+        named_seq: the newest batch that the ledger records for the table.
         batch: the open batch; any other open batch is made to fail, as the rows may belong to it.
     """
-    seen = lake.delta(table)
-    if seen is None:
+    delta = lake.delta(table)
+    if delta is None:
         return
     batch.fence()
     point("orphans.before_remove")
-    lake.live.delete(spark, table, f"{SEQ} > {named}", {ATTEMPT: {"seq": batch.seq - 1, "input": REMOVED}}, seen)
+    lake.live.delete(spark, table, f"{SEQ} > {named_seq}", {ATTEMPT: {"seq": batch.seq - 1, "input": REMOVED}}, delta)
     point("orphans.after_remove")
 
 
-def take_over(pinned: Lake, table: str, left: Commit) -> None:
+def take_over(snapshot: Lake, table: str, left_over: Commit) -> None:
     """Reuse the rows that an earlier try of the same attempt left; a commit prevents another process from removing them.
 
     Args:
-        pinned: the snapshot of the lake in which the rows were found.
+        snapshot: the snapshot of the lake in which the rows were found.
         table: the table.
-        left: the commit that wrote the rows.
+        left_over: the commit that wrote the rows.
 
     Raises:
         LakeError: another writer has committed to the table since.
     """
-    seen = pinned.delta(table)
-    assert seen is not None
+    delta = snapshot.delta(table)
+    assert delta is not None
     with refused_if_overtaken(table, ATTEMPT):
-        pinned.carry({ATTEMPT: left}, seen)
+        snapshot.carry({ATTEMPT: left_over}, delta)

@@ -36,10 +36,12 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
     fields = contract.struct.fields
     text = [f for f in fields if isinstance(raw.schema[f.name].dataType, StringType) and not isinstance(f.dataType, StringType)]
     typed = [parsed_text(F.col(f.name), f.dataType).alias(f.name) if f in text else F.col(f.name) for f in fields]
-    kept = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *record_of(raw), *[F.col(f.name).alias(_TEXT + f.name) for f in text], *typed)
+    with_text = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *record_of(raw), *[F.col(f.name).alias(_TEXT + f.name) for f in text], *typed)
     ingested_at = timestamp(parameter(now, F.col(ARRIVAL)))
-    timed = kept.withColumn(EVENT_TIME_RAW, ingested_at if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp"))
-    with_watermark = timed.withColumn(ROW_WATERMARK, _row_watermark(contract)).withColumn(IS_MARKER, _is_marker(contract))
+    with_time = with_text.withColumn(
+        EVENT_TIME_RAW, ingested_at if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp")
+    )
+    with_watermark = with_time.withColumn(ROW_WATERMARK, _row_watermark(contract)).withColumn(IS_MARKER, _is_marker(contract))
     return with_watermark.select(
         ARRIVAL,
         timestamp(millis(F.col(EVENT_TIME_RAW))).alias(EVENT_TIME),
@@ -56,15 +58,15 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
 
 
 def _row_watermark(contract: SourceContract) -> Column:
-    how = contract.watermark
-    return F.expr(how.watermark).cast("timestamp") if isinstance(how, Punctuated) else F.lit(None).cast("timestamp")
+    strategy = contract.watermark
+    return F.expr(strategy.watermark).cast("timestamp") if isinstance(strategy, Punctuated) else F.lit(None).cast("timestamp")
 
 
 def _is_marker(contract: SourceContract) -> Column:
-    how = contract.watermark
-    if not isinstance(how, Punctuated) or how.marker is None:
+    strategy = contract.watermark
+    if not isinstance(strategy, Punctuated) or strategy.marker is None:
         return F.lit(False)
-    return F.coalesce(F.expr(how.marker), F.lit(False)) & F.col(MALFORMED).isNull()
+    return F.coalesce(F.expr(strategy.marker), F.lit(False)) & F.col(MALFORMED).isNull()
 
 
 def _reason(contract: SourceContract, text: Sequence[StructField], now: int) -> Column:
@@ -87,13 +89,13 @@ def _reason(contract: SourceContract, text: Sequence[StructField], now: int) -> 
 
 def _malformed() -> Column:
     """The reader's reason to reject a row: a value of another type, or a row or a file that cannot be parsed."""
-    why = F.col(MALFORMED)
-    return F.when(F.startswith(why, F.lit(TYPE_FAULT)), why).otherwise(F.concat(F.lit("malformed: "), why))
+    fault = F.col(MALFORMED)
+    return F.when(F.startswith(fault, F.lit(TYPE_FAULT)), fault).otherwise(F.concat(F.lit("malformed: "), fault))
 
 
 def _unreadable(field: StructField) -> Column:
-    lost = F.col(_TEXT + field.name).isNotNull() & F.col(field.name).isNull()
-    return F.when(lost, F.lit(type_fault(field)))
+    is_unreadable = F.col(_TEXT + field.name).isNotNull() & F.col(field.name).isNull()
+    return F.when(is_unreadable, F.lit(type_fault(field)))
 
 
 def _missing(field: StructField) -> Column:
@@ -123,5 +125,5 @@ def _rule_faults(contract: SourceContract) -> list[Column]:
 
 
 def _broken(contract: SourceContract) -> Column:
-    others = [F.when(~F.expr(r.condition), F.lit(r.name)) for r in contract.rules if r.action != "quarantine"]
-    return F.array_compact(F.array(*others)) if others else F.array().cast("array<string>")
+    violated_rules = [F.when(~F.expr(r.condition), F.lit(r.name)) for r in contract.rules if r.action != "quarantine"]
+    return F.array_compact(F.array(*violated_rules)) if violated_rules else F.array().cast("array<string>")

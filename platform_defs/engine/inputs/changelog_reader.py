@@ -46,13 +46,13 @@ def table_read(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> DerivedA
     """
     if asset.operator.reads.closes_ranges or not derived:
         return None
-    [of] = derived
-    return of
+    [upstream] = derived
+    return upstream
 
 
-def newest_changes(reading: Reading, of: DerivedAsset, after: int, upto: int) -> DataFrame:
+def newest_changes(reading: Reading, table: DerivedAsset, after: int, upto: int) -> DataFrame:
     """The last change of each key of an upserted table in the steps `after < step <= upto`, with its kind in `CHANGE`."""
-    return net(steps_of(reading, of, after, upto), key=upserted(of).key, order=STEP).drop(STEP, CHANGED_AT)
+    return net(steps_of(reading, table, after, upto), key=upserted(table).key, order=STEP).drop(STEP, CHANGED_AT)
 
 
 def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> DataFrame:
@@ -71,15 +71,15 @@ def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> Da
     return changelog.where((step > parameter(after, step)) & (step <= parameter(upto, step)))
 
 
-def as_of_step(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
+def as_of_step(reading: Reading, table: DerivedAsset, step: int) -> DataFrame:
     """A table as of a step: the table itself if the step is the last one applied, else its changelog merged up to the step."""
     lake = PinnedLake.of(reading.lake)  # the rows and the metadata must be of the same version
-    applied = lake.newest(of.name, APPLIED)
+    applied = lake.newest(table.name, APPLIED)
     if applied is not None and applied.value["step"] == step:
-        return lake.read(reading.spark, of.name)
-    return result_of_changelog(reading, of, step)
+        return lake.read(reading.spark, table.name)
+    return result_of_changelog(reading, table, step)
 
 
-def result_of_changelog(reading: Reading, of: DerivedAsset, step: int) -> DataFrame:
+def result_of_changelog(reading: Reading, table: DerivedAsset, step: int) -> DataFrame:
     """A table's rows as of a step, from its changelog."""
-    return fold(steps_of(reading, of, 0, step).drop(CHANGED_AT), key=upserted(of).key, order=STEP)
+    return fold(steps_of(reading, table, 0, step).drop(CHANGED_AT), key=upserted(table).key, order=STEP)

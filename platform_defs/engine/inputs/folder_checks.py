@@ -29,9 +29,9 @@ def check_folders(root: str, folders: Mapping[str, str], assets: Mapping[str, De
         top = inside.split("/", 1)[0] if inside != _resolved(folder) else ""
         if top.startswith("_") or top in (RESERVED - {"landing"}) | assets.keys():
             raise _bad_folder(name, folder, f"a folder outside the lake's tables, such as {root}/landing/{name}")
-    for one, other in _pairs(folders):
-        legal = f"a folder of its own: that of {one!r} is {folders[one]}, so a file would be ingested twice"
-        raise _bad_folder(other, folders[other], legal)
+    for source, other_source in _pairs(folders):
+        legal = f"a folder of its own: that of {source!r} is {folders[source]}, so a file would be ingested twice"
+        raise _bad_folder(other_source, folders[other_source], legal)
 
 
 def _bad_folder(source: str, folder: str, legal: str) -> ContractError:
@@ -41,9 +41,9 @@ def _bad_folder(source: str, folder: str, legal: str) -> ContractError:
 def _pairs(folders: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The pairs of sources whose folders are the same, or one inside the other."""
     resolved = {name: _resolved(folder) for name, folder in folders.items()}
-    for one, other in combinations(resolved, 2):
-        if resolved[one].startswith(resolved[other]) or resolved[other].startswith(resolved[one]):
-            yield one, other
+    for source, other_source in combinations(resolved, 2):
+        if resolved[source].startswith(resolved[other_source]) or resolved[other_source].startswith(resolved[source]):
+            yield source, other_source
 
 
 def _resolved(path: str) -> str:

@@ -19,7 +19,7 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
     A table that cannot be read is left out, so that ingest can continue: its own advance reports the error.
     """
     configured = [results_table(asset) for asset in assets.values()]
-    for table in [*configured, *_others(lake, {*configured, *assets})]:
+    for table in [*configured, *_tables_not_configured(lake, {*configured, *assets})]:
         with suppress(LakeError, DeltaError):
             commit = lake.newest(table, PROGRESS) if table in configured or lake.transaction(table, APPLICATION) is not None else None
             if commit is not None:
@@ -28,16 +28,16 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
 
 def tables_outside(lake: Lake, assets: Mapping[str, DerivedAsset]) -> list[str]:
     """The names of the derived tables in the lake that no configured asset makes."""
-    known = {*[results_table(asset) for asset in assets.values()], *assets}
-    found = [table for table in _others(lake, known) if lake.transaction(table, APPLICATION) is not None]
-    return sorted({table.removeprefix(f"{CHANGELOGS}/") for table in found})
+    configured = {*[results_table(asset) for asset in assets.values()], *assets}
+    tables = [table for table in _tables_not_configured(lake, configured) if lake.transaction(table, APPLICATION) is not None]
+    return sorted({table.removeprefix(f"{CHANGELOGS}/") for table in tables})
 
 
-def _others(lake: Lake, known: Collection[str]) -> list[str]:
+def _tables_not_configured(lake: Lake, configured: Collection[str]) -> list[str]:
     """The tables in the lake that no configured asset makes; for an upserted table its changelog, which has the progress.
 
     Some may be tables of other programs; their commits have no step number of Tidemark.
     """
     changelogs = lake.folders(CHANGELOGS)
-    others = [name for name in lake.folders() if name not in changelogs and name_fault(name) is None]
-    return sorted({*others, *[f"{CHANGELOGS}/{name}" for name in changelogs]} - {*known})
+    tables = [name for name in lake.folders() if name not in changelogs and name_fault(name) is None]
+    return sorted({*tables, *[f"{CHANGELOGS}/{name}" for name in changelogs]} - {*configured})

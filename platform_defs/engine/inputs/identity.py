@@ -22,12 +22,12 @@ _NAMES = (str | Sequence[str], str | Sequence[str] | None, str | tuple[str, ...]
 
 def identity_of(asset: DerivedAsset) -> str:
     """An asset's identity as text."""
-    parts = _value(asset.operator)
-    operator = {_OPERATOR: parts.pop(_TYPE), _PARAMETERS: parts, "inputs": [*asset.inputs]}
+    fields = _value(asset.operator)
+    operator = {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields, "inputs": [*asset.inputs]}
     hidden = {"version": asset.version} if asset.version else {}
-    prepared = {name: _parameters(Preparation, _fields_of(how), None) for name, how in asset.prepare.items()}
-    others = {"prepare": {name: how for name, how in prepared.items() if how}, "shape": _shape(asset)}
-    return json.dumps(operator | hidden | {name: value for name, value in others.items() if value}, sort_keys=True)
+    prepared = {name: _parameters(Preparation, _fields_of(preparation), None) for name, preparation in asset.prepare.items()}
+    further_fields = {"prepare": {name: preparation for name, preparation in prepared.items() if preparation}, "shape": _shape(asset)}
+    return json.dumps(operator | hidden | {name: value for name, value in further_fields.items() if value}, sort_keys=True)
 
 
 def _shape(asset: DerivedAsset) -> Any:
@@ -37,30 +37,30 @@ def _shape(asset: DerivedAsset) -> Any:
 
 def differences(stored: str, asset: DerivedAsset) -> list[str]:
     """The differences between a table's stored identity and the asset's, as text; empty if they are equal."""
-    was, now = _read(stored, asset), json.loads(identity_of(asset))
-    now = {key: value for key, value in now.items() if key in was or key not in ("inputs", "shape")} if "inputs" not in was else now
+    before, now = _read(stored, asset), json.loads(identity_of(asset))
+    now = {key: value for key, value in now.items() if key in before or key not in ("inputs", "shape")} if "inputs" not in before else now
     return [
         f"{name} was {json.dumps(old) if old is not None else 'not set'}, and is {json.dumps(new) if new is not None else 'not set'}"
-        for name, old, new in _differing("", was, now)
+        for name, old, new in _differing("", before, now)
     ]
 
 
-def _differing(path: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(was, dict) and isinstance(now, dict):
-        for key in sorted(was.keys() | now.keys()):
+def _differing(path: str, before: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted(before.keys() | now.keys()):
             inner = key if path in ("", _PARAMETERS) else f"{path}.{key}"
-            yield from _differing(inner, was.get(key), now.get(key))
-    elif was != now:
-        yield path, was, now
+            yield from _differing(inner, before.get(key), now.get(key))
+    elif before != now:
+        yield path, before, now
 
 
 def _read(stored: str, asset: DerivedAsset) -> dict[str, Any]:
     """A stored identity. One in the first format (with modules and explicit defaults) is converted to the present format."""
-    found = json.loads(stored)
-    if _TYPE not in found:
-        return found
-    parts = _value(found, {kind.__qualname__: kind for kind in _kinds(asset.operator)})
-    return {_OPERATOR: parts.pop(_TYPE), _PARAMETERS: parts} | ({"version": asset.version} if asset.version else {})
+    identity = json.loads(stored)
+    if _TYPE not in identity:
+        return identity
+    fields = _value(identity, {kind.__qualname__: kind for kind in _kinds(asset.operator)})
+    return {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields} | ({"version": asset.version} if asset.version else {})
 
 
 def _kinds(value: Any) -> Iterator[type]:
@@ -97,17 +97,17 @@ def _fields_of(value: Any) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in fields if f.init}
 
 
-def _parameters(kind: type | None, given: Mapping[str, Any], kinds: Mapping[str, type] | None) -> dict[str, Any]:
+def _parameters(kind: type | None, values: Mapping[str, Any], kinds: Mapping[str, type] | None) -> dict[str, Any]:
     """The parameters that affect results and differ from the class's defaults."""
     fields = {f.name: f for f in dataclasses.fields(kind)} if kind is not None and dataclasses.is_dataclass(kind) else {}
-    found: dict[str, Any] = {}
-    for name, value in given.items():
+    parameters: dict[str, Any] = {}
+    for name, value in values.items():
         field = fields.get(name)
         if field is None:
-            found[name] = _value(value, kinds)
-        elif ASIDE not in field.metadata and (form := _typed(field, _value(value, kinds))) != _default(field):
-            found[name] = form
-    return found
+            parameters[name] = _value(value, kinds)
+        elif ASIDE not in field.metadata and (stored_form := _typed(field, _value(value, kinds))) != _default(field):
+            parameters[name] = stored_form
+    return parameters
 
 
 def _default(field: "dataclasses.Field[Any]") -> Any:

@@ -52,12 +52,12 @@ class Input(ABC):
         return None
 
     @abstractmethod
-    def timeline(self, history: History, known: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
+    def timeline(self, history: History, earlier: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
         """The watermark that its readers see, over the ledger.
 
         Args:
             history: the ledger.
-            known: the timeline up to an earlier batch; only later batches are computed.
+            earlier: the timeline up to an earlier batch; only later batches are computed.
             operator_timeline: returns a table's own watermark over the ledger.
         """
 
@@ -86,9 +86,9 @@ class SourceInput(Input):
         """Delta's id of the event log."""
         return lake.identity(self.contract.log)
 
-    def timeline(self, history: History, known: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
+    def timeline(self, history: History, earlier: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
         """The source's own watermark."""
-        return watermarks.of_source(history.source(self.name), history.head, known)
+        return watermarks.of_source(history.source(self.name), history.head, earlier)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class TableInput(Input):
     @property
     def sources(self) -> frozenset[str]:
         """The sources of all of its inputs."""
-        return frozenset().union(*(of.sources for of in self.inputs))
+        return frozenset().union(*(upstream.sources for upstream in self.inputs))
 
     @property
     def table(self) -> DerivedAsset:
@@ -134,9 +134,9 @@ class TableInput(Input):
         """The `id` of one of the table's steps."""
         return step_id(lake, self.asset, step)
 
-    def timeline(self, history: History, known: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
+    def timeline(self, history: History, earlier: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
         """The table's own watermark less its output watermark delay; idle while all of its sources are (see `watermarks.passed_on`)."""
-        seen = watermarks.delayed(operator_timeline(self.asset), self.asset.operator.reads.watermark_delay, known)
+        seen = watermarks.delayed(operator_timeline(self.asset), self.asset.operator.reads.watermark_delay, earlier)
         sources = [history.source(of) for of in self.sources]
         return seen.with_idle(watermarks.passed_on(sources, len(seen.after) - 1, history.summarized))
 
@@ -145,4 +145,4 @@ def input_named(name: str, sources: Mapping[str, SourceContract], assets: Mappin
     """The source or the table of a name."""
     if name in sources:
         return SourceInput(sources[name])
-    return TableInput(assets[name], tuple(input_named(of, sources, assets) for of in assets[name].inputs))
+    return TableInput(assets[name], tuple(input_named(input_name, sources, assets) for input_name in assets[name].inputs))

@@ -20,44 +20,44 @@ def as_input(results: DataFrame) -> DataFrame:
     return results.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)
 
 
-def prepared_table(asset: DerivedAsset, name: str, rows: DataFrame, own: Sequence[str]) -> DataFrame:
+def prepared_table(asset: DerivedAsset, name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Rows of an input table as an asset reads them.
 
     Args:
         asset: the asset that reads.
         name: the input's name.
         rows: its rows.
-        own: the input's own columns; the others are the engine's, and stay.
+        columns: the input's own columns; the others are the engine's, and stay.
     """
     if name not in asset.prepare:
         return rows
-    found = prepared(asset, name, rows.withColumn(LATE, F.lit(False)), own)
-    return found.where(~F.col(FILTERED)).drop(LATE, FILTERED)
+    prepared_rows = prepare_rows(asset, name, rows.withColumn(LATE, F.lit(False)), columns)
+    return prepared_rows.where(~F.col(FILTERED)).drop(LATE, FILTERED)
 
 
-def prepared(asset: DerivedAsset, name: str, rows: DataFrame, own: Sequence[str]) -> DataFrame:
+def prepare_rows(asset: DerivedAsset, name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Rows of an input with the columns that the operator reads, and with `FILTERED`.
 
     Args:
         asset: the asset that reads.
         name: the input's name.
         rows: its rows, with `LATE`.
-        own: the input's own columns; the others are the engine's, and stay.
+        columns: the input's own columns; the others are the engine's, and stay.
     """
     preparation = asset.prepare.get(name)
     if preparation is None:
         return rows.withColumn(FILTERED, F.lit(False))
     is_kept = F.lit(True) if preparation.where is None else F.when(F.expr(preparation.where), True).otherwise(False)
     is_late = (F.col(LATE) & is_kept).alias(LATE)
-    engine_columns = [is_late if c == LATE else F.col(c) for c in rows.columns if c not in own]
-    selected = [F.expr(sql).alias(column) for column, sql in preparation.columns(own).items()]
+    engine_columns = [is_late if c == LATE else F.col(c) for c in rows.columns if c not in columns]
+    expressions = [F.expr(sql).alias(column) for column, sql in preparation.columns(columns).items()]
     try:
-        read = rows.select(*engine_columns, *selected, (~is_kept).alias(FILTERED))
+        selection = rows.select(*engine_columns, *expressions, (~is_kept).alias(FILTERED))
     except AnalysisException as error:
         legal = f"SQL that Spark accepts for the columns of {name!r}, with a boolean condition; Spark refuses it: {error.getCondition()}"
         raise OperatorError.bad_value("prepare", f"{preparation} of {asset.name!r}", legal) from error
-    plan, before = (cast(Any, frame)._jdf.queryExecution().analyzed() for frame in (read, rows))
+    plan, before = (cast(Any, frame)._jdf.queryExecution().analyzed() for frame in (selection, rows))
     if not plan.deterministic() or not plan.child().equals(before):  # a generator is a plan of its own below the projection
         legal = "expressions over one row, that give one row and have the same value each time"
         raise OperatorError.bad_value("prepare", f"{preparation} of {asset.name!r}", legal)
-    return read
+    return selection

@@ -74,13 +74,13 @@ class Progress:
         """
         try:
             corrected = tuple((int(step), int(first), int(last)) for step, first, last in metadata.get("corrected", ()))
-            found = cls(**{**metadata, "corrected": corrected})
-            numbers = (found.step, found.seq, found.generation, 0 if found.closed_to is None else found.closed_to)
-            if not all(isinstance(n, int) for n in numbers) or not isinstance(found.operator, str | None):
+            recorded = cls(**{**metadata, "corrected": corrected})
+            numbers = (recorded.step, recorded.seq, recorded.generation, 0 if recorded.closed_to is None else recorded.closed_to)
+            if not all(isinstance(n, int) for n in numbers) or not isinstance(recorded.operator, str | None):
                 raise TypeError("a field of another type")
         except (AttributeError, TypeError, ValueError) as error:
             raise ProgressError.not_ours(table) from error
-        return found
+        return recorded
 
 
 def progress(lake: Lake, asset: DerivedAsset) -> Progress:
@@ -89,11 +89,11 @@ def progress(lake: Lake, asset: DerivedAsset) -> Progress:
     Raises:
         ProgressError: the table was made with other settings.
     """
-    found = stored_progress(lake, asset)
-    differing = [] if found.operator is None else differences(found.operator, asset)
+    stored = stored_progress(lake, asset)
+    differing = [] if stored.operator is None else differences(stored.operator, asset)
     if differing:
         raise ProgressError.other_operator(asset.name, differing)
-    return found
+    return stored
 
 
 def is_emptied(now: Progress) -> bool:
@@ -107,8 +107,8 @@ def require_same_columns(lake: Lake, asset: DerivedAsset, rows: DataFrame) -> No
     Raises:
         ProgressError: the columns differ, for example because a source's contract has gained or lost a column.
     """
-    held = lake.schema(results_table(asset))
-    if held.fields and not is_emptied(progress(lake, asset)) and (differing := differing_columns(held, rows.schema)):
+    schema = lake.schema(results_table(asset))
+    if schema.fields and not is_emptied(progress(lake, asset)) and (differing := differing_columns(schema, rows.schema)):
         raise ProgressError.other_columns(asset.name, differing)
 
 
@@ -123,11 +123,11 @@ def commit_step(
     before = stored_progress(lake, asset)
     table, metadata = results_table(asset), after.metadata(before)
     if not is_emptied(before):
-        known = stored_value(lake, asset)
-        return lake.append(rows, table, metadata, after=known, number=after.step, pruned_by=pruned_by, change_feed=change_feed)
+        value_before = stored_value(lake, asset)
+        return lake.append(rows, table, metadata, after=value_before, number=after.step, pruned_by=pruned_by, change_feed=change_feed)
     lake.overwrite(rows, table, metadata, number=after.step, pruned_by=pruned_by, change_feed=change_feed)
-    made = lake.live.newest(table, PROGRESS)
-    return 0 if made is None else made.rows
+    commit = lake.live.newest(table, PROGRESS)
+    return 0 if commit is None else commit.rows
 
 
 def stored_value(lake: Lake, asset: DerivedAsset) -> Any:
@@ -144,8 +144,8 @@ def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
 
 def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
     """The `id` of one of an asset's steps; None if its table's log no longer has the step."""
-    found = progress_at(lake, asset, step)
-    return None if found is None else found.id
+    progress_then = progress_at(lake, asset, step)
+    return None if progress_then is None else progress_then.id
 
 
 def progress_at(lake: Lake, asset: DerivedAsset, step: int) -> Progress | None:
@@ -160,12 +160,12 @@ def commit_at(lake: Lake, asset: DerivedAsset, step: int) -> Commit | None:
     newest = lake.newest(table, PROGRESS)
     if newest is None:
         return None
-    found = _earlier(lake, table, newest, step)
-    if found is not None:
-        return found
+    commit = _earlier(lake, table, newest, step)
+    if commit is not None:
+        return commit
     for commit in lake.commits(table, PROGRESS):
-        if (reached := Progress.recorded(table, commit.value)).step <= step:
-            return commit if reached.step == step else None
+        if (recorded := Progress.recorded(table, commit.value)).step <= step:
+            return commit if recorded.step == step else None
     return None
 
 
@@ -174,14 +174,14 @@ def step_time(lake: Lake, asset: DerivedAsset) -> int | None:
 
     Maintenance repeats the progress of a step in a later commit. If the log no longer has the step's own commit, it is the time of that.
     """
-    at, newest = None, lake.newest(results_table(asset), PROGRESS)
+    committed_at, newest = None, lake.newest(results_table(asset), PROGRESS)
     if newest is None:
         return None
     for commit in lake.commits(results_table(asset), PROGRESS, newest.version):
         if commit.value != newest.value:
             break
-        at = commit.at
-    return at
+        committed_at = commit.at
+    return committed_at
 
 
 def _earlier(lake: Lake, table: str, newest: Commit, step: int) -> Commit | None:
@@ -190,13 +190,13 @@ def _earlier(lake: Lake, table: str, newest: Commit, step: int) -> Commit | None
     Each step is one commit, so step n - d is at least d versions before step n.
     """
     commit: Commit = newest
-    now = found = Progress.recorded(table, newest.value)
-    while found.step > step and found.generation == now.generation:
-        earlier = next(lake.commits(table, PROGRESS, commit.version - (found.step - step)), None)
+    newest_progress = progress_found = Progress.recorded(table, newest.value)
+    while progress_found.step > step and progress_found.generation == newest_progress.generation:
+        earlier = next(lake.commits(table, PROGRESS, commit.version - (progress_found.step - step)), None)
         if earlier is None:
             return None
-        commit, found = earlier, Progress.recorded(table, earlier.value)
-    return commit if found.step == step and found.generation == now.generation else None
+        commit, progress_found = earlier, Progress.recorded(table, earlier.value)
+    return commit if progress_found.step == step and progress_found.generation == newest_progress.generation else None
 
 
 def results_table(asset: DerivedAsset) -> str:
@@ -206,15 +206,15 @@ def results_table(asset: DerivedAsset) -> str:
 
 def table_identity(lake: Lake, asset: DerivedAsset) -> str | None:
     """A text that changes when a table is rebuilt: its Delta id and its generation; None if there is no table."""
-    found = lake.identity(results_table(asset))
-    generation = 0 if found is None else stored_progress(lake, asset).generation
-    return f"{found}#{generation}" if generation else found
+    delta_id = lake.identity(results_table(asset))
+    generation = 0 if delta_id is None else stored_progress(lake, asset).generation
+    return f"{delta_id}#{generation}" if generation else delta_id
 
 
 def readers_of(assets: Mapping[str, DerivedAsset], names: Iterable[str]) -> list[str]:
     """The assets that read the named ones, directly or indirectly; each after those that it reads."""
-    found: list[str] = []
+    readers: list[str] = []
     for name, asset in assets.items():
-        if name not in names and any(of in found or of in names for of in asset.inputs):
-            found.append(name)
-    return found
+        if name not in names and any(input_name in readers or input_name in names for input_name in asset.inputs):
+            readers.append(name)
+    return readers

@@ -20,10 +20,10 @@ class ProgressError(TidemarkError, RuntimeError):
     @classmethod
     def input_replaced(cls, asset: str, replaced: Sequence[str], readers: Sequence[str]) -> "ProgressError":
         """An input was rebuilt, or lost commits, after the asset read it."""
-        others = f", and the tables that read it ({', '.join(readers)})," if readers else ""
+        with_readers = f", and the tables that read it ({', '.join(readers)})," if readers else ""
         return cls(
             f"{asset} was computed from an earlier {', '.join(replaced)}, which has been replaced since, so its rows may be wrong. "
-            f"Run `tidemark rebuild {asset} --downstream`, which rebuilds {asset}{others} from the log"
+            f"Run `tidemark rebuild {asset} --downstream`, which rebuilds {asset}{with_readers} from the log"
         )
 
     @classmethod
@@ -46,10 +46,10 @@ class ProgressError(TidemarkError, RuntimeError):
     @classmethod
     def other_columns(cls, asset: str, differing: Sequence[str]) -> "ProgressError":
         """A step's rows have other columns than the table."""
-        why = f"{asset} would have other columns than its table has: {'; '.join(differing)}. Nothing was computed"
+        problem = f"{asset} would have other columns than its table has: {'; '.join(differing)}. Nothing was computed"
         return cls(
-            f"{why}. Give its inputs the columns they had, or run `tidemark rebuild {asset} --downstream`, which rebuilds the table, and "
-            "every table that reads it, from the log"
+            f"{problem}. Give its inputs the columns they had, or run `tidemark rebuild {asset} --downstream`, which rebuilds the table, "
+            "and every table that reads it, from the log"
         )
 
     @classmethod
@@ -61,18 +61,18 @@ class ProgressError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def shorter_changelog(cls, asset: str, changelog: str, held: int, step: int) -> "ProgressError":
+    def shorter_changelog(cls, asset: str, changelog: str, applied: int, step: int) -> "ProgressError":
         """A changelog has lost steps that were applied to its table."""
         return cls(
-            f"{asset} has the changes of its changelog up to step {held}, but {changelog} has lost its newest commits: it ends at step "
+            f"{asset} has the changes of its changelog up to step {applied}, but {changelog} has lost its newest commits: it ends at step "
             f"{step}. Run `tidemark rebuild {asset} --downstream`, which rebuilds both, and every table that reads them, from the log"
         )
 
     @classmethod
     def lost_state(cls, asset: str, table: str, step: int) -> "ProgressError":
         """The state of a table from which another one was computed can no longer be read."""
-        why = f"{asset} was computed from {table} as of its step {step}, and a file of that state was deleted by maintenance"
-        return cls(f"{why}. Advance {asset}, which reads the present {table}")
+        problem = f"{asset} was computed from {table} as of its step {step}, and a file of that state was deleted by maintenance"
+        return cls(f"{problem}. Advance {asset}, which reads the present {table}")
 
     @classmethod
     def lost_rows(cls, asset: str, source: str) -> "ProgressError":

@@ -16,7 +16,7 @@ from operators.columns import FINAL_AT, parameter, temporary
 from operators.engine_columns import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSION, WATERMARK
 from operators.timing import ClosedRange, timestamp
 from platform_defs.engine.inputs.input import Input, input_named
-from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, prepared
+from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, prepare_rows
 from platform_defs.engine.inputs.progress import Progress, readers_of, results_table, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.result_rows import result_rows
@@ -80,13 +80,13 @@ class Reading:
             lake.delta_for_reading(results_table(self.assets[name]))
             lake.delta_for_reading(name)
         ledger = LedgerView.of(self.ledger)
-        for of in self._upstream_of(assets):  # before its changelog, which is committed first, so that the changelog has each applied step
-            lake.delta_for_reading(of)
+        for table in self._upstream_of(assets):  # before its changelog, which is committed first and so has each applied step
+            lake.delta_for_reading(table)
         return replace(self, lake=lake, ledger=ledger)
 
     def _upstream_of(self, names: Sequence[str]) -> list[str]:
         """The tables from which the tables of given names are computed, directly or through others."""
-        tables = [of.name for name in names for of in self.tables_of(self.assets[name])]
+        tables = [table.name for name in names for table in self.tables_of(self.assets[name])]
         return [*dict.fromkeys([*tables, *(self._upstream_of(tables) if tables else [])])]
 
     def input_named(self, name: str) -> Input:
@@ -99,17 +99,17 @@ class Reading:
 
     def tables_of(self, asset: DerivedAsset) -> list[DerivedAsset]:
         """The tables among an asset's inputs."""
-        return [of.table for of in self.inputs_of(asset) if of.table is not None]
+        return [upstream.table for upstream in self.inputs_of(asset) if upstream.table is not None]
 
     def input_identities(self, asset: DerivedAsset) -> dict[str, str]:
         """The identity of each of an asset's inputs; inputs without a table are left out."""
-        found = {of.name: of.identity(self.lake) for of in self.inputs_of(asset)}
-        return {name: identity for name, identity in found.items() if identity is not None}
+        identities = {upstream.name: upstream.identity(self.lake) for upstream in self.inputs_of(asset)}
+        return {name: identity for name, identity in identities.items() if identity is not None}
 
     def steps_read(self, read: Mapping[str, int]) -> dict[str, str]:
         """The ids of steps of derived inputs, which are given by number. A step that is not in its table's log any more is left out."""
-        found = {name: self.input_named(name).step_id(self.lake, step) for name, step in read.items() if name in self.assets}
-        return {name: identity for name, identity in found.items() if identity is not None}
+        identities = {name: self.input_named(name).step_id(self.lake, step) for name, step in read.items() if name in self.assets}
+        return {name: identity for name, identity in identities.items() if identity is not None}
 
     def require_same_inputs(self, asset: DerivedAsset, now: Progress) -> None:
         """Raise unless the inputs are still the tables from which an asset's rows were computed.
@@ -118,16 +118,16 @@ class Reading:
             ProgressError: an input was rebuilt since, has lost the step up to which the asset has read it, or has lost rows that the asset
                 has not handled.
         """
-        pinned = replace(self, lake=PinnedLake.of(self.lake))  # each table is opened once
-        found = pinned.input_identities(asset)
-        last_steps = {name: self.input_named(name).last_step(pinned.lake) for name in now.read if name in self.assets}
-        behind = {name for name, last in last_steps.items() if last is not None and last < now.read[name]}
-        present = pinned.steps_read({name: now.read[name] for name in now.steps_read if name in now.read})
-        other = {name for name, step in present.items() if step != now.steps_read[name]}  # lost and then replaced
-        replaced = sorted({name for name, identity in now.inputs.items() if found.get(name) != identity} | behind | other)
+        snapshot = replace(self, lake=PinnedLake.of(self.lake))  # each table is opened once
+        identities = snapshot.input_identities(asset)
+        last_steps = {name: self.input_named(name).last_step(snapshot.lake) for name in now.read if name in self.assets}
+        shortened = {name for name, last in last_steps.items() if last is not None and last < now.read[name]}
+        present_steps = snapshot.steps_read({name: now.read[name] for name in now.steps_read if name in now.read})
+        replaced_steps = {name for name, step in present_steps.items() if step != now.steps_read[name]}  # lost and then replaced
+        replaced = sorted({name for name, identity in now.inputs.items() if identities.get(name) != identity} | shortened | replaced_steps)
         if replaced:
             raise ProgressError.input_replaced(asset.name, replaced, readers_of(self.assets, [asset.name]))
-        pinned.require_rows(asset, now)
+        snapshot.require_rows(asset, now)
 
     def require_rows(self, asset: DerivedAsset, now: Progress) -> None:
         """Raise unless the logs have the rows that an asset has not handled.
@@ -135,22 +135,22 @@ class Reading:
         Raises:
             ProgressError: retention has removed some of them.
         """
-        for of in self.inputs_of(asset) if now.seq else []:
-            cut = self.cut(of.name) if of.is_source else None
+        for upstream in self.inputs_of(asset) if now.seq else []:
+            cut = self.cut(upstream.name) if upstream.is_source else None
             if cut is not None and has_lost_rows(cut, asset, now):
-                raise ProgressError.lost_rows(asset.name, of.name)
+                raise ProgressError.lost_rows(asset.name, upstream.name)
 
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see. Only new batches are computed."""
-        of, reading = self.input_named(name), self.on_one_ledger()
-        return reading._cached(f"seen:{name}", lambda known, history: of.timeline(history, known, reading.operator_timeline))
+        upstream, reading = self.input_named(name), self.on_one_ledger()
+        return reading._cached(f"seen:{name}", lambda earlier, history: upstream.timeline(history, earlier, reading.operator_timeline))
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
         reading = self.on_one_ledger()
 
-        def extended(known: Timeline, _: History) -> Timeline:
-            return watermarks.of_operator([reading.timeline(name) for name in waited_for(asset)], known)
+        def extended(earlier: Timeline, _: History) -> Timeline:
+            return watermarks.of_operator([reading.timeline(name) for name in waited_for(asset)], earlier)
 
         return reading._cached(f"own:{asset.name}", extended, asset)
 
@@ -164,13 +164,13 @@ class Reading:
         It is computed again if the ledger is shorter than the cache, or begins with another summary: a timeline has no value before it.
         """
         history = self.ledger.history
-        summarized, known = self._timelines.get(key, (-1, NOTHING))
-        if summarized != history.summarized or len(known.after) > history.head + 1:
-            known = self._after_summary(history, asset)
-        if len(known.after) != history.head + 1:
-            known = extend(known, history)
-            self._timelines[key] = history.summarized, known
-        return known
+        summarized, timeline = self._timelines.get(key, (-1, NOTHING))
+        if summarized != history.summarized or len(timeline.after) > history.head + 1:
+            timeline = self._after_summary(history, asset)
+        if len(timeline.after) != history.head + 1:
+            timeline = extend(timeline, history)
+            self._timelines[key] = history.summarized, timeline
+        return timeline
 
     def _after_summary(self, history: History, asset: DerivedAsset | None) -> Timeline:
         """A timeline up to the end of the summary with which the ledger begins; for an asset, with the recorded watermark."""
@@ -179,12 +179,12 @@ class Reading:
             return watermarks.after_summary(history.summarized)
         return watermarks.after_summary(summary.upto, summary.watermarks[key], is_known=True)
 
-    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+    def input(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """The rows of an input, up to a batch, that are not late.
 
         Args:
             asset: the asset that reads.
-            which: the input's index.
+            index: the input's index.
             head: the last batch to read.
             span: the event times to read.
             after: the batch after which to read.
@@ -194,15 +194,15 @@ class Reading:
             `result_time` renamed to `event_time`. If the asset prepares the input, the columns that it selects in place of the input's
             own, and only the rows that satisfy the condition.
         """
-        name = asset.inputs[which]
-        rows = self.with_lateness(asset, which, head, span, after).where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED)
+        name = asset.inputs[index]
+        rows = self.with_lateness(asset, index, head, span, after).where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED)
         timed = self.input_named(name).is_source and asset.operator.reads.ttl_by == "processing"
         return self._with_times(rows, head, after) if timed else rows
 
-    def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
+    def ends(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         """The oldest and the newest event time (epoch ms) of the rows that `input` returns; None if it returns none."""
         time = F.unix_millis(EVENT_TIME)
-        [(first, last)] = collect(self.input(asset, which, head, span, after).agg(F.min(time), F.max(time)))
+        [(first, last)] = collect(self.input(asset, index, head, span, after).agg(F.min(time), F.max(time)))
         return None if first is None else (first, last)
 
     def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
@@ -212,45 +212,46 @@ class Reading:
         times = self.spark.createDataFrame(batches).select(SEQ, timestamp(F.col(_TIME_MS)).alias(BATCH_TIME))
         return rows.join(times, SEQ, "left").select(*rows.columns, BATCH_TIME)
 
-    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+    def with_lateness(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """All rows of an input, up to a batch, with `LATE` and `FILTERED` (boolean).
 
         A row of a table is late only if the table was idle (see `result_rows`); a filtered row, which the operator does not read, never is.
         The rows of a source also have `WATERMARK` or `SESSION`, if the operator reads those.
         """
-        name = asset.inputs[which]
+        name = asset.inputs[index]
         if (table := self.input_named(name).table) is not None:
             rows = result_rows(self, asset, table, span)
-            return prepared(asset, name, rows, [c for c in rows.columns if c not in (EVENT_TIME, LATE, WATERMARK)])
-        rows = self._source_rows(asset, which, head, span, after)
-        return prepared(asset, name, rows, self.sources[name].struct.fieldNames())
+            return prepare_rows(asset, name, rows, [c for c in rows.columns if c not in (EVENT_TIME, LATE, WATERMARK)])
+        rows = self._source_rows(asset, index, head, span, after)
+        return prepare_rows(asset, name, rows, self.sources[name].struct.fieldNames())
 
-    def _source_rows(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> DataFrame:
+    def _source_rows(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> DataFrame:
         """All rows of a source, up to a batch, with `LATE`, and `WATERMARK` or `SESSION` if the operator reads those."""
-        name = asset.inputs[which]
+        name = asset.inputs[index]
         rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
-        if asset.operator.reads.is_by_arrival(which):
+        if asset.operator.reads.is_by_arrival(index):
             return rows.withColumn(LATE, F.lit(False))
         if asset.operator.reads.recorded:
-            return self._recorded(asset, which, rows)
+            return self._recorded(asset, index, rows)
         ends = (span.first, span.last)
         watermark_by_batch = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
-        kept = [WATERMARK] if asset.operator.reads.with_watermark else []
+        further_columns = [WATERMARK] if asset.operator.reads.with_watermark else []
         if not watermark_by_batch:
-            return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in kept], F.lit(False).alias(LATE))
+            return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in further_columns], F.lit(False).alias(LATE))
         table = self.spark.createDataFrame(pa.table({SEQ: list(watermark_by_batch), _TIME_MS: list(watermark_by_batch.values())}))
-        before = rows.join(table.select(SEQ, timestamp(F.col(_TIME_MS)).alias(WATERMARK)), SEQ, "left")
-        return before.select(*rows.columns, *kept, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
+        with_watermark = rows.join(table.select(SEQ, timestamp(F.col(_TIME_MS)).alias(WATERMARK)), SEQ, "left")
+        return with_watermark.select(*rows.columns, *further_columns, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
 
-    def _recorded(self, asset: DerivedAsset, which: int, rows: DataFrame) -> DataFrame:
+    def _recorded(self, asset: DerivedAsset, index: int, rows: DataFrame) -> DataFrame:
         """Rows with the lateness decisions that were recorded for them. Those of an earlier generation of the table are not read."""
         if self.has_decisions(asset):
             decisions = self.lake.read(self.spark, asset.decisions, DECISION_SCHEMA)
         else:
             decisions = self.lake.no_rows(self.spark, DECISION_SCHEMA)
-        known = decisions.where(F.col("which") == which).select(SEQ, ARRIVAL, F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED))
+        session, is_decided = F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED)
+        recorded = decisions.where(F.col("which") == index).select(SEQ, ARRIVAL, session, is_decided)
         late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
-        return rows.join(known, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
+        return rows.join(recorded, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
 
     def cut(self, source: str) -> Cut | None:
         """What retention has removed from a source's log; None for nothing."""
@@ -275,14 +276,14 @@ class Reading:
         """The rows of an existing table whose time in a column lies in a span."""
         return self.lake.read(self.spark, name, within={column: (span.first, span.last)}).where(span.holds(F.col(column)))
 
-    def differing_days(self, table: str, closing: ClosedRange, wanted: DataFrame) -> dict[date, tuple[int, int]]:
-        """The days (of `final_at`) in a range on which a table differs from `wanted`, with the numbers of missing and extra rows."""
-        within = {FINAL_AT: (closing.after, closing.upto)}
-        held = self.lake.read(self.spark, table, wanted.schema, within).where(closing.holds(F.col(FINAL_AT)))
+    def differing_days(self, table: str, closing: ClosedRange, recomputed: DataFrame) -> dict[date, tuple[int, int]]:
+        """The days (of `final_at`) in a range on which a table differs from `recomputed`, with the numbers of missing and extra rows."""
+        final_at_range = {FINAL_AT: (closing.after, closing.upto)}
+        stored = self.lake.read(self.spark, table, recomputed.schema, final_at_range).where(closing.holds(F.col(FINAL_AT)))
         copies = F.col(OWN_COPIES)
-        by_day = bag_difference(held, wanted, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
-        counted = collect(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
-        return {day: (missing, extra) for day, missing, extra in counted}
+        by_day = bag_difference(stored, recomputed, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
+        rows_by_day = collect(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
+        return {day: (missing, extra) for day, missing, extra in rows_by_day}
 
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """The rows of a source's event log in a span of event times, after a batch and up to another.
@@ -303,4 +304,4 @@ class Reading:
         if values is None:
             return {row[SEQ]: row["count"] for row in collect(self.log(source, head, after=after).groupBy(SEQ).count())}
         counts = pc.value_counts(values.drop_null()).to_pylist()
-        return {found["values"]: found["counts"] for found in counts if after < found["values"] <= last}
+        return {count["values"]: count["counts"] for count in counts if after < count["values"] <= last}

@@ -57,12 +57,12 @@ class ReadsResults(Protocol):
         """The rows of an existing table whose time in a column lies in a span."""
         ...
 
-    def input(self, asset: DerivedAsset, which: int, head: int) -> DataFrame:
+    def input(self, asset: DerivedAsset, index: int, head: int) -> DataFrame:
         """The rows of an input, up to a batch, that are not late."""
         ...
 
 
-def result_rows(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, span: Span) -> DataFrame:
+def result_rows(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, span: Span) -> DataFrame:
     """The rows of a table with `event_time` (for final results, their `result_time`) in a span, and with `LATE`.
 
     A row is late if it became final in a batch before which the reader's watermark was past it, which happens only if the
@@ -72,88 +72,92 @@ def result_rows(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, sp
     Args:
         reading: reads the lake.
         asset: the asset that reads.
-        of: the asset that makes the table.
+        table: the asset that makes the table.
         span: the event times to read.
     """
-    time = EVENT_TIME if of.operator.emits.upserts else RESULT_TIME
-    rows = reading.table(of.name, time, span) if reading.lake.exists(of.name) else _no_rows(reading, of)
-    if of.operator.emits.upserts:
+    time = EVENT_TIME if table.operator.emits.upserts else RESULT_TIME
+    rows = reading.table(table.name, time, span) if reading.lake.exists(table.name) else _no_rows(reading, table)
+    if table.operator.emits.upserts:
         return rows.withColumn(LATE, F.lit(False))
-    late = _overlapping(late_results(reading, asset, of), span, of.operator.reads.watermark_delay)
-    decided = _with_late(reading, asset, rows, late) if late else rows.withColumn(LATE, F.lit(False))
-    return as_input(decided)
+    late = _overlapping(late_results(reading, asset, table), span, table.operator.reads.watermark_delay)
+    with_late = _with_late(reading, asset, rows, late) if late else rows.withColumn(LATE, F.lit(False))
+    return as_input(with_late)
 
 
-def late_results(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, upto: int | None = None) -> list[LateResults]:
+def late_results(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, upto: int | None = None) -> list[LateResults]:
     """The ranges of a table's results that may be late for a reader; see `watermarks.late_results`.
 
     Args:
         reading: reads the lake.
         asset: the reader.
-        of: the table.
+        table: the table.
         upto: only results that became final up to this batch; None for all.
     """
-    since, summary = _since(reading, asset, of), reading.ledger.history.summary
+    since, summary = _since(reading, asset, table), reading.ledger.history.summary
     if since is None:
         return []
     return watermarks.late_results(
-        reading.operator_timeline(of),
+        reading.operator_timeline(table),
         reading.operator_timeline(asset),
-        of.operator.reads.watermark_delay,
+        table.operator.reads.watermark_delay,
         since if summary is None else max(since, summary.upto),
-        [] if summary is None else [LateResults(*known) for known in summary.late.get(late_key(asset, of, reading.input_named), ())],
+        [] if summary is None else [LateResults(*late) for late in summary.late.get(late_key(asset, table, reading.input_named), ())],
         upto,
     )
 
 
-def watermark_past(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset, closed_to: int | None, head: int) -> int | None:
+def watermark_past(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, closed_to: int | None, head: int) -> int | None:
     """The watermark up to which a reader may close results without further results of a table; see `watermarks.watermark_past`."""
-    since = _since(reading, asset, of)
+    since = _since(reading, asset, table)
     if since is None:
         return None
-    return watermarks.watermark_past(reading.operator_timeline(of), reading.operator_timeline(asset), closed_to, head, since)
+    return watermarks.watermark_past(reading.operator_timeline(table), reading.operator_timeline(asset), closed_to, head, since)
 
 
-def _since(reading: ReadsResults, asset: DerivedAsset, of: DerivedAsset) -> int | None:
+def _since(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset) -> int | None:
     """The first batch after which results of a table can be late for a reader; None if they never are."""
-    if not (asset.operator.reads.closes_ranges and of.operator.reads.closes_ranges) or of.operator.emits.upserts:
+    if not (asset.operator.reads.closes_ranges and table.operator.reads.closes_ranges) or table.operator.emits.upserts:
         return None
-    return watermarks.idle_since(reading.ledger.source(name) for name in reading.input_named(of.name).sources)
+    return watermarks.idle_since(reading.ledger.source(name) for name in reading.input_named(table.name).sources)
 
 
-def _no_rows(reading: ReadsResults, of: DerivedAsset) -> DataFrame:
+def _no_rows(reading: ReadsResults, table: DerivedAsset) -> DataFrame:
     """An empty frame in place of a table that does not exist yet. A reader continues without the table if its sources are idle or empty."""
-    frames, kind = list[DataFrame](), of.operator.reads.change
-    for which, name in enumerate(of.inputs):
-        rows = reading.input(of, which, 0)
+    frames, kind = list[DataFrame](), table.operator.reads.change
+    for index, name in enumerate(table.inputs):
+        rows = reading.input(table, index, 0)
         is_added = kind is not None and not reading.input_named(name).is_source  # rows of tables have no kind of their own
         frames.append(rows.withColumn(kind, F.lit(INSERT)) if is_added and kind else rows)
-    return of.rows(*frames).where(F.lit(False))
+    return table.rows(*frames).where(F.lit(False))
 
 
 def _overlapping(late: Sequence[LateResults], span: Span, delay: int) -> list[LateResults]:
     """The ranges that may contain results with times in a span: `result_time <= final_at <= result_time + delay`."""
     first, last = (_FIRST if span.first is None else span.first), (_LAST if span.last is None else span.last + delay)
-    return [of for of in late if (of.upto is None or of.upto >= first) and (of.after is None or of.after < last)]
+    return [
+        late_range
+        for late_range in late
+        if (late_range.upto is None or late_range.upto >= first) and (late_range.after is None or late_range.after < last)
+    ]
 
 
 def _with_late(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, late: Sequence[LateResults]) -> DataFrame:
     """Rows with `LATE`, and with `WATERMARK` if the operator reads it."""
     reads, int64 = asset.operator.reads, pa.int64()
     ends = {
-        _AFTER: [_FIRST if of.after is None else of.after for of in late],
-        _UPTO: [_LAST if of.upto is None else of.upto for of in late],
-        _READER_WATERMARK: [of.watermark for of in late],
+        _AFTER: [_FIRST if late_range.after is None else late_range.after for late_range in late],
+        _UPTO: [_LAST if late_range.upto is None else late_range.upto for late_range in late],
+        _READER_WATERMARK: [late_range.watermark for late_range in late],
     }
     joins_late = reads.lateness >= FOREVER  # for an operator that joins late rows, no row would be late
     lateness = 0 if joins_late else reads.lateness  # so that the operator's allowed lateness has no effect
     ranges = reading.spark.createDataFrame(pa.table({name: arrow_array(values, int64) for name, values in ends.items()}))
-    seen = F.lit(None).cast("timestamp") if joins_late else timestamp(F.col(_READER_WATERMARK) + lateness)
-    ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_READER_WATERMARK)).alias(_READER_WATERMARK), seen.alias(WATERMARK))
+    operator_watermark = F.lit(None).cast("timestamp") if joins_late else timestamp(F.col(_READER_WATERMARK) + lateness)
+    ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_READER_WATERMARK)).alias(_READER_WATERMARK), operator_watermark.alias(WATERMARK))
     final_at = F.unix_millis(FINAL_AT)
-    found = rows.join(F.broadcast(ranges), (final_at > F.col(_AFTER)) & (final_at <= F.col(_UPTO)), "left")
+    joined = rows.join(F.broadcast(ranges), (final_at > F.col(_AFTER)) & (final_at <= F.col(_UPTO)), "left")
     time, watermark = F.col(RESULT_TIME), F.col(_READER_WATERMARK)
     of_operator = time < watermark if joins_late else asset.operator.late(time, F.col(WATERMARK))
     is_late = time <= watermark if reads.recorded else of_operator
     columns = [*rows.columns, *([WATERMARK] if reads.with_watermark else [])]
-    return found.select(*columns, F.coalesce(is_late, F.lit(False)).alias(LATE))
+    return joined.select(*columns, F.coalesce(is_late, F.lit(False)).alias(LATE))

@@ -131,26 +131,26 @@ class _Root:
 
 
 @lru_cache(maxsize=64)
-def _read(of: _Root, source: str, number: int, identity: str | None) -> Cut:
+def _read(lake_root: _Root, source: str, number: int, identity: str | None) -> Cut:
     """A cut that was committed, whose file never changes; the log has another identity if the lake was made again in the same folder."""
-    with filesystem(of.root, dict(of.options) or None).open_input_stream(_path(source, number)) as file:
-        stored = json.loads(file.read())
-    if stored["log"] != identity:
+    with filesystem(lake_root.root, dict(lake_root.options) or None).open_input_stream(_path(source, number)) as file:
+        totals = json.loads(file.read())
+    if totals["log"] != identity:
         raise ValueError("it is of another log")
-    batches = {int(seq): int(rows) for seq, rows in stored["batches"].items()}
-    tables = {name: _table(of_table) for name, of_table in stored["tables"].items()}
-    return Cut(number, int(stored["before"]), int(stored["upto"]), int(stored["rows"]), batches, tables)
+    batches = {int(seq): int(rows) for seq, rows in totals["batches"].items()}
+    tables = {name: _table(of_table) for name, of_table in totals["tables"].items()}
+    return Cut(number, int(totals["before"]), int(totals["upto"]), int(totals["rows"]), batches, tables)
 
 
-def _table(stored: Mapping[str, Any]) -> RetainedTable:
-    days = tuple(RetainedDay(day["side"], day["day"], day["terms"]) for day in stored["days"])
-    return RetainedTable(stored["identity"], int(stored["first"]), int(stored["upto"]), days)
+def _table(totals: Mapping[str, Any]) -> RetainedTable:
+    days = tuple(RetainedDay(day["side"], day["day"], day["terms"]) for day in totals["days"])
+    return RetainedTable(totals["identity"], int(totals["first"]), int(totals["upto"]), days)
 
 
 def write_totals(lake: Lake, contract: SourceContract, cut: Cut) -> None:
     """Write the totals of a cut, before it is made."""
-    stored = asdict(cut) | {"log": lake.identity(contract.log)}
-    replace_file(lake.root, _path(contract.name, cut.number), json.dumps(stored).encode(), lake.storage_options)
+    totals = asdict(cut) | {"log": lake.identity(contract.log)}
+    replace_file(lake.root, _path(contract.name, cut.number), json.dumps(totals).encode(), lake.storage_options)
 
 
 def delete_old_totals(lake: Lake, contract: SourceContract, number: int) -> None:
@@ -172,7 +172,7 @@ def margin(asset: DerivedAsset) -> int:
     reads = asset.operator.reads
     if not reads.closes_ranges:
         return 0
-    lookbacks = [reads.lookback_of(which) or 0 for which in range(len(asset.inputs))]
+    lookbacks = [reads.lookback_of(index) or 0 for index in range(len(asset.inputs))]
     return 1 + max(reads.watermark_delay + reads.longest_lookback, *lookbacks)
 
 
@@ -197,10 +197,10 @@ def kept_days(lake: Lake, asset: DerivedAsset, inputs: Sequence[Input], sources:
     """
     complete_from, identity = stored_progress(lake, asset).complete_from, table_identity(lake, asset)
     totals, starts = list[RetainedTable](), [] if complete_from is None else [complete_from]
-    for of in inputs:
-        if of.table is not None:
-            starts += [] if (start := _start_of(lake, of.table)) is None else [start + margin(asset)]
-        elif (cut := cut_of(lake, sources[of.name])) is not None:
+    for upstream in inputs:
+        if upstream.table is not None:
+            starts += [] if (start := _start_of(lake, upstream.table)) is None else [start + margin(asset)]
+        elif (cut := cut_of(lake, sources[upstream.name])) is not None:
             table = cut.tables.get(asset.name)
             if table is not None and table.identity == identity:
                 totals.append(table)

@@ -8,14 +8,14 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 
 def log_schema(contract: SourceContract) -> StructType:
     """The columns of an event log: the row's `seq` and `arrival`, its time, and the source's own columns."""
-    own = [StructField(f.name, f.dataType) for f in contract.struct.fields]
+    columns = [StructField(f.name, f.dataType) for f in contract.struct.fields]
     return StructType(
         [
             StructField(SEQ, LongType()),
             StructField(ARRIVAL, LongType()),
             StructField(EVENT_TIME, TimestampType()),
             StructField(EVENT_TIME_RAW, TimestampType()),
-            *own,
+            *columns,
         ]
     )
 

@@ -22,11 +22,11 @@ class TableChanges(ABC):
 
     Args:
         reading: reads the lake.
-        of: the table.
+        table: the table.
     """
 
     reading: Reading
-    of: DerivedAsset
+    table: DerivedAsset
 
     @abstractmethod
     def rows(self, step: int) -> DataFrame | None:
@@ -51,11 +51,11 @@ class UpsertedChanges(TableChanges):
 
     def rows(self, step: int) -> DataFrame | None:
         """The table's rows as of a step."""
-        return as_of_step(self.reading, self.of, step)
+        return as_of_step(self.reading, self.table, step)
 
     def changed(self, after: int, upto: int) -> DataFrame | None:
         """Each row of the changelog."""
-        return steps_of(self.reading, self.of, after, upto).drop(CHANGE, STEP, CHANGED_AT)
+        return steps_of(self.reading, self.table, after, upto).drop(CHANGE, STEP, CHANGED_AT)
 
     def only_added(self, after: int, upto: int) -> bool:
         """Never: rows of an upserted table replace each other."""
@@ -68,50 +68,50 @@ class FinalResults(TableChanges):
 
     def rows(self, step: int) -> DataFrame | None:
         """The results that were final after a step. If one of them was corrected since, they are read from the version of that step."""
-        now = stored_progress(self.reading.lake, self.of)
-        at = now if now.step == step else progress_at(self.reading.lake, self.of, step)
-        if at is None:
+        newest = stored_progress(self.reading.lake, self.table)
+        progress_then = newest if newest.step == step else progress_at(self.reading.lake, self.table, step)
+        if progress_then is None:
             return None
-        if not _corrected(now, step):
-            return self._within(Span(None, at.closed_to))
+        if not _corrected_since(newest, step):
+            return self._within(Span(None, progress_then.closed_to))
         return self._as_of(step, Span())
 
     def changed(self, after: int, upto: int) -> DataFrame | None:
         """The results that were closed since step `after`; and for the ranges that were corrected since, the results before and after."""
-        now, before = stored_progress(self.reading.lake, self.of), progress_at(self.reading.lake, self.of, after)
-        if before is None or before.generation != now.generation:
+        newest, progress_before = stored_progress(self.reading.lake, self.table), progress_at(self.reading.lake, self.table, after)
+        if progress_before is None or progress_before.generation != newest.generation:
             return None
-        frames = [] if now.closed_to is None else [self._within(Span(_next(before.closed_to), now.closed_to))]
-        for first, last in _corrected(now, after):
-            span = Span(first, last if before.closed_to is None else min(last, before.closed_to))
-            was = self._as_of(after, span)
-            if was is None:
+        frames = [] if newest.closed_to is None else [self._within(Span(_next(progress_before.closed_to), newest.closed_to))]
+        for first, last in _corrected_since(newest, after):
+            span = Span(first, last if progress_before.closed_to is None else min(last, progress_before.closed_to))
+            rows_before = self._as_of(after, span)
+            if rows_before is None:
                 return None
-            frames += [was, self._within(span)]
+            frames += [rows_before, self._within(span)]
         return reduce(DataFrame.unionByName, frames)
 
     def only_added(self, after: int, upto: int) -> bool:
         """Whether no result was corrected since."""
-        return not _corrected(stored_progress(self.reading.lake, self.of), after)
+        return not _corrected_since(stored_progress(self.reading.lake, self.table), after)
 
     def _within(self, span: Span) -> DataFrame:
-        return as_input(self.reading.table(self.of.name, FINAL_AT, span))
+        return as_input(self.reading.table(self.table.name, FINAL_AT, span))
 
     def _as_of(self, step: int, span: Span) -> DataFrame | None:
         """The results in a range of `final_at`, in the version of a step; None if a file of that version was deleted."""
-        lake, commit = self.reading.lake, commit_at(self.reading.lake, self.of, step)
-        if commit is None or lake.at_version(results_table(self.of), commit.version) is None:
+        lake, commit = self.reading.lake, commit_at(self.reading.lake, self.table, step)
+        if commit is None or lake.at_version(results_table(self.table), commit.version) is None:
             return None
-        rows = self.reading.spark.read.format("delta").option("versionAsOf", commit.version).load(lake.path(self.of.name))
+        rows = self.reading.spark.read.format("delta").option("versionAsOf", commit.version).load(lake.path(self.table.name))
         return as_input(rows.where(span.holds(F.col(FINAL_AT))))
 
 
-def table_changes(reading: Reading, of: DerivedAsset) -> TableChanges:
+def table_changes(reading: Reading, table: DerivedAsset) -> TableChanges:
     """Reads what the steps of a table changed."""
-    return UpsertedChanges(reading, of) if of.operator.emits.upserts else FinalResults(reading, of)
+    return UpsertedChanges(reading, table) if table.operator.emits.upserts else FinalResults(reading, table)
 
 
-def _corrected(now: Progress, after: int) -> list[tuple[int, int]]:
+def _corrected_since(now: Progress, after: int) -> list[tuple[int, int]]:
     """The first and the last `final_at` of the results that each step after a step corrected."""
     return [(first, last) for step, first, last in now.corrected if step > after]
 

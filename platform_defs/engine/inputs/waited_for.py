@@ -8,7 +8,7 @@ from platform_defs.engine.inputs.input import Input
 
 def waited_for(asset: DerivedAsset) -> list[str]:
     """The inputs whose watermarks determine an asset's own."""
-    return [name for which, name in enumerate(asset.inputs) if not asset.operator.reads.is_by_arrival(which)]
+    return [name for index, name in enumerate(asset.inputs) if not asset.operator.reads.is_by_arrival(index)]
 
 
 def watermark_key(asset: DerivedAsset, input_named: Callable[[str], Input]) -> str:
@@ -21,13 +21,13 @@ def watermark_key(asset: DerivedAsset, input_named: Callable[[str], Input]) -> s
     return " ".join(sorted({_key_of(input_named(name), input_named) for name in waited_for(asset)}))
 
 
-def late_key(asset: DerivedAsset, of: DerivedAsset, input_named: Callable[[str], Input]) -> str:
-    """The key of the late results of table `of` for its reader `asset`."""
-    return f"{watermark_key(asset, input_named)} < {_key_of(input_named(of.name), input_named)}"
+def late_key(asset: DerivedAsset, table: DerivedAsset, input_named: Callable[[str], Input]) -> str:
+    """The key of the late results of `table` for its reader `asset`."""
+    return f"{watermark_key(asset, input_named)} < {_key_of(input_named(table.name), input_named)}"
 
 
-def _key_of(of: Input, input_named: Callable[[str], Input]) -> str:
-    if of.table is None:
-        return of.name
-    delay, sources = of.table.operator.reads.watermark_delay, ",".join(sorted(of.sources))
-    return f"({watermark_key(of.table, input_named)} -{delay} {sources})"
+def _key_of(upstream: Input, input_named: Callable[[str], Input]) -> str:
+    if upstream.table is None:
+        return upstream.name
+    delay, sources = upstream.table.operator.reads.watermark_delay, ",".join(sorted(upstream.sources))
+    return f"({watermark_key(upstream.table, input_named)} -{delay} {sources})"

@@ -4,7 +4,17 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
-from platform_defs.engine.formats.files import TOPIC, File, Known, decoded, decoded_name, one_path, status_of, uri_below, without_scheme
+from platform_defs.engine.formats.files import (
+    TOPIC,
+    File,
+    Known,
+    decoded_name,
+    decoded_path,
+    one_path,
+    status_of,
+    uri_below,
+    without_scheme,
+)
 from platform_defs.engine.ledger.arrow_values import arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
 
@@ -105,7 +115,7 @@ def uris_below(paths: Sequence[str], folder: str) -> list[str]:
 def _uri(path: str, name: str, folder: str) -> str:
     if path.startswith("./"):  # encoded already
         return uri_below(folder, "") + path[2:]
-    return path if decoded(path) == f"{without_scheme(one_path(folder)).rstrip('/')}/{name}" else uri_below(folder, name)
+    return path if decoded_path(path) == f"{without_scheme(one_path(folder)).rstrip('/')}/{name}" else uri_below(folder, name)
 
 
 def _statuses(parts: pa.Array) -> pa.Array:

@@ -99,8 +99,8 @@ class AdvanceAll:
         except FATAL:
             raise
         except Exception as error:
-            if (lost := lost_jvm(error)) is not None:
-                raise lost from error
+            if (jvm_error := lost_jvm(error)) is not None:
+                raise jvm_error from error
             self.failed[name] = Failed.after(self.failed.get(name), error, self.now())
         else:
             self.failed.pop(name, None)

@@ -40,15 +40,15 @@ class ChangelogRetention:
     def plan(self) -> Removal | None:
         """What is to be replaced; None if the changelog keeps its steps for ever and none was replaced before."""
         lake, table = self.reading.lake, self.asset.changelog
-        known = lake.transaction(table, RETENTION)
-        kept_from = None if known is None else f"step {known}"
+        replaced_upto = lake.transaction(table, RETENTION)
+        kept_from = None if replaced_upto is None else f"step {replaced_upto}"
         if self.retention is None:
-            return None if known is None else Removal(kept_from=kept_from)
-        old = self._last_old_step(self.reading.ledger.wall_clock() - self.retention)
-        floor, why = self._floor(old)
-        if floor <= (known or 0) or not (changes := self._changes_upto(floor)):
-            return Removal(kept_from=kept_from, held_back=why)
-        return Removal(changes, f"step {floor}", why, number=floor)
+            return None if replaced_upto is None else Removal(kept_from=kept_from)
+        last_old_step = self._last_old_step(self.reading.ledger.wall_clock() - self.retention)
+        floor, reason = self._floor(last_old_step)
+        if floor <= (replaced_upto or 0) or not (changes := self._changes_upto(floor)):
+            return Removal(kept_from=kept_from, held_back=reason)
+        return Removal(changes, f"step {floor}", reason, number=floor)
 
     def remove(self, planned: Removal) -> Removal:
         """Replace the planned steps. The caller holds the lock of the table's writer.
@@ -59,16 +59,16 @@ class ChangelogRetention:
         if planned.number is None:
             return planned
         lake, table, upto = self.reading.lake, self.asset.changelog, planned.number
-        pinned = self.reading.pinned(self.asset.name)
-        base = self._result(pinned, upto).persist()
+        snapshot = self.reading.pinned(self.asset.name)
+        base = self._result(snapshot, upto).persist()
         try:
-            kept = base.count()
+            rows_kept = base.count()
             point("retention.before_changelog")
             lake.replace_rows(base, table, f"{STEP} <= {upto}", upto)
             point("retention.after_changelog")
         finally:
             base.unpersist()
-        return replace(planned, rows=planned.rows - kept)
+        return replace(planned, rows=planned.rows - rows_kept)
 
     def _changes_upto(self, step: int) -> int:
         """The number of changes up to a step; 0 if no result was in the table until then."""
@@ -79,29 +79,29 @@ class ChangelogRetention:
         """The last step that is older than a time, as are all steps before it; 0 if there is none."""
         later = f"min(CASE WHEN {before_sql(CHANGED_AT, before)} THEN NULL ELSE {STEP} END)"
         sql = f"SELECT {later} AS later, max({STEP}) AS newest FROM changes"
-        [found] = sql_rows(self.reading.lake, {"changes": self.asset.changelog}, sql).to_pylist()
-        return (found["newest"] or 0) if found["later"] is None else found["later"] - 1
+        [steps] = sql_rows(self.reading.lake, {"changes": self.asset.changelog}, sql).to_pylist()
+        return (steps["newest"] or 0) if steps["later"] is None else steps["later"] - 1
 
-    def _floor(self, old: int) -> tuple[int, str | None]:
+    def _floor(self, last_old_step: int) -> tuple[int, str | None]:
         """The last step that may be replaced, and why no later one, unless that is the age of the steps."""
         lake, name = self.reading.lake, self.asset.name
         applied = lake.newest(name, APPLIED)
         limits: Mapping[str, int | None] = {
             "the table itself has not applied": 0 if applied is None else applied.value["step"],
             **{
-                f"{reader.name} has not read": now.read.get(name, 0)
+                f"{reader.name} has not read": reader_progress.read.get(name, 0)
                 for reader in self.reading.assets.values()
-                if name in reader.inputs and (now := stored_progress(lake, reader)).seq
+                if name in reader.inputs and (reader_progress := stored_progress(lake, reader)).seq
             },
             "its topic does not have": self.published(),
         }
-        why, floor = min(((why, step) for why, step in limits.items() if step is not None), key=lambda limit: limit[1])
-        return (floor, f"{why} the steps after {floor} yet") if floor < old else (old, None)
+        reason, floor = min(((reason, step) for reason, step in limits.items() if step is not None), key=lambda limit: limit[1])
+        return (floor, f"{reason} the steps after {floor} yet") if floor < last_old_step else (last_old_step, None)
 
-    def _result(self, pinned: Reading, upto: int) -> DataFrame:
+    def _result(self, snapshot: Reading, upto: int) -> DataFrame:
         """The rows after a step, as inserts of that step at the time of the newest replaced step."""
-        newest = steps_of(pinned, self.asset, 0, upto).agg(F.max(CHANGED_AT).alias(CHANGED_AT))
-        [(at,)] = collect(newest.select(F.unix_millis(CHANGED_AT)))
-        stamps = {CHANGE: F.lit(INSERT), STEP: F.lit(upto).cast("bigint"), CHANGED_AT: timestamp(F.lit(at).cast("bigint"))}
-        rows = result_of_changelog(pinned, self.asset, upto).withColumns(stamps)
-        return rows.select(*[f"`{c}`" for c in pinned.lake.schema(self.asset.changelog).fieldNames()])
+        newest = steps_of(snapshot, self.asset, 0, upto).agg(F.max(CHANGED_AT).alias(CHANGED_AT))
+        [(changed_at_ms,)] = collect(newest.select(F.unix_millis(CHANGED_AT)))
+        stamps = {CHANGE: F.lit(INSERT), STEP: F.lit(upto).cast("bigint"), CHANGED_AT: timestamp(F.lit(changed_at_ms).cast("bigint"))}
+        rows = result_of_changelog(snapshot, self.asset, upto).withColumns(stamps)
+        return rows.select(*[f"`{c}`" for c in snapshot.lake.schema(self.asset.changelog).fieldNames()])

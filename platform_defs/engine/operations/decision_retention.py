@@ -28,12 +28,12 @@ class DecisionRetention:
     def plan(self) -> Removal | None:
         """What is to be removed; None if there is nothing to remove and nothing was ever removed."""
         lake, table = self.reading.lake, self.asset.decisions
-        known = lake.transaction(table, RETENTION) or 0
+        removed_upto = lake.transaction(table, RETENTION) or 0
         upto = self._last_removed_batch()
         sql = f"SELECT count(*) AS rows FROM decisions WHERE {_of_batches(upto)}"
-        rows = sql_rows(lake, {"decisions": table}, sql).to_pylist()[0]["rows"] if upto > known else 0
+        rows = sql_rows(lake, {"decisions": table}, sql).to_pylist()[0]["rows"] if upto > removed_upto else 0
         if not rows:
-            return Removal(kept_from=f"batch {known + 1}") if known else None
+            return Removal(kept_from=f"batch {removed_upto + 1}") if removed_upto else None
         return Removal(rows, f"batch {upto + 1}", number=upto)
 
     def remove(self, planned: Removal) -> Removal:
@@ -43,19 +43,19 @@ class DecisionRetention:
             LakeError: another writer has committed.
         """
         lake, table = self.reading.lake, self.asset.decisions
-        seen = lake.delta(table)
-        if planned.number is None or seen is None:
+        delta = lake.delta(table)
+        if planned.number is None or delta is None:
             return planned
         point("retention.before_decisions")
-        lake.remove(self.reading.spark, table, _of_batches(planned.number), planned.number, seen)
+        lake.remove(self.reading.spark, table, _of_batches(planned.number), planned.number, delta)
         point("retention.after_decisions")
         return planned
 
     def _last_removed_batch(self) -> int:
         """The last batch up to which the logs of all of the asset's sources have no rows; 0 for none."""
-        sources = [of.name for of in self.reading.inputs_of(self.asset) if of.is_source]
-        kept = [first for name in sources if (first := self.reading.first_batch_in_log(name)) is not None]
-        return min(kept, default=1) - 1
+        sources = [upstream.name for upstream in self.reading.inputs_of(self.asset) if upstream.is_source]
+        first_batches = [first for name in sources if (first := self.reading.first_batch_in_log(name)) is not None]
+        return min(first_batches, default=1) - 1
 
 
 def _of_batches(upto: int) -> str:

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.paths import PathError, canonical, outside
+from platform_defs.paths import PathError, canonical, require_outside
 from platform_defs.safe_text import shortened, without_credentials
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -104,7 +104,7 @@ def export(rows: DataFrame, lake: Lake, folder: str) -> dict[str, Any]:
         ViewError: the folder is not a valid path, or overlaps the lake.
     """
     try:
-        path = outside(canonical(folder), lake.root)
+        path = require_outside(canonical(folder), lake.root)
     except PathError as error:
         raise ViewError.bad_folder(folder, error.legal) from None
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)

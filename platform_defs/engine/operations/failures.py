@@ -81,8 +81,8 @@ class Failures:
         """Record the sources of which some input cannot be read, and why; failures of all other sources are over."""
         for source in self.reading.sources:
             if source in failing:
-                found = Failure(self.clock(), "UnreadError", _short(failing[source]), "")
-                _record(self.reading.lake, _of_source(source), found)
+                failure = Failure(self.clock(), "UnreadError", _short(failing[source]), "")
+                _record(self.reading.lake, _of_source(source), failure)
             elif self.of_source(source) is not None:
                 _forget(self.reading.lake, _of_source(source))
 
@@ -126,7 +126,7 @@ class Failures:
         except (LakeBusy, *but):
             raise
         except Exception as error:
-            _record(self.reading.lake, path, Failure(self.clock(), type(error).__name__, described(error), _known(position)))
+            _record(self.reading.lake, path, Failure(self.clock(), type(error).__name__, describe_error(error), _known(position)))
             raise
 
     def _newest(self, path: str, position: Callable[[], str]) -> Failure | None:
@@ -134,10 +134,10 @@ class Failures:
             lake = self.reading.lake
             with filesystem(lake.root, lake.storage_options).open_input_stream(path) as file:
                 stored = json.loads(file.read())
-            found = Failure(int(stored["at"]), str(stored["error"]), str(stored["message"]), str(stored["position"]))
+            failure = Failure(int(stored["at"]), str(stored["error"]), str(stored["message"]), str(stored["position"]))
         except (OSError, DeltaError, ValueError, KeyError, TypeError):
             return None
-        return found if found.position == position() else None
+        return failure if failure.position == position() else None
 
     def _position(self, asset: str) -> str:
         """A table's progress."""
@@ -150,11 +150,11 @@ class Failures:
 
 def first_time(extra: Callable[[], None], always: Callable[[], None]) -> Callable[[], None]:
     """A function that calls `always`; before that, its first call also calls `extra`."""
-    left = [extra]
+    pending_calls = [extra]
 
     def call() -> None:
-        while left:
-            left.pop()()
+        while pending_calls:
+            pending_calls.pop()()
         always()
 
     return call
@@ -195,10 +195,10 @@ def _forget(lake: Lake, path: str) -> None:
         filesystem(lake.root, lake.storage_options).delete_file(path)
 
 
-def described(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error in one line, without text that may quote rows."""
-    if (lost := lost_jvm(error)) is not None:
-        return _short(str(lost))
+    if (jvm_error := lost_jvm(error)) is not None:
+        return _short(str(jvm_error))
     if isinstance(error, PySparkException | Py4JJavaError):  # first: some of PySpark's are a ValueError too
         return f"Spark failed with {spark_condition(error)}"
     if isinstance(error, TidemarkError | DeltaError | OSError):

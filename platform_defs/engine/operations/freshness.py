@@ -49,20 +49,20 @@ class Freshness:
     """
 
     reading: Reading
-    _found: dict[str, Waiting | None] = field(default_factory=dict, compare=False)
+    _waits: dict[str, Waiting | None] = field(default_factory=dict, compare=False)
 
     def waiting(self, asset: str) -> Waiting | None:
         """Since when an asset's table waits, and the reason; None if it reflects all rows that it can, or if its sources send nothing."""
-        if asset not in self._found:
-            self._found[asset] = self._waiting(asset)
-        return self._found[asset]
+        if asset not in self._waits:
+            self._waits[asset] = self._waiting(asset)
+        return self._waits[asset]
 
     def unhandled_rows(self, asset: str) -> int:
         """The accepted rows of an asset's own sources in batches after the newest batch that its table has handled."""
         table, ledger = self.reading.assets[asset], self.reading.ledger
         seq = stored_progress(self.reading.lake, table).seq
-        own = [name for name in dict.fromkeys(table.inputs) if name in self.reading.sources]
-        return sum(sum(ledger.source(name).table(["accepted"], seq, ledger.head)["accepted"].to_pylist()) for name in own)
+        sources = [name for name in dict.fromkeys(table.inputs) if name in self.reading.sources]
+        return sum(sum(ledger.source(name).table(["accepted"], seq, ledger.head)["accepted"].to_pylist()) for name in sources)
 
     def _waiting(self, asset: str) -> Waiting | None:
         if not self.reading.ledger.head:
@@ -70,23 +70,27 @@ class Freshness:
         table = self.reading.assets[asset]
         now = stored_progress(self.reading.lake, table)
         seq = self._seq_behind(table, now)
-        own = [] if seq is None else [Waiting(self._time(seq), behind=asset)]
-        upstream = [found for of in self.reading.tables_of(table) if (found := self.waiting(of.name)) is not None and found.behind]
-        held = [] if own or upstream else self._held(table)
-        return min([*upstream, *own, *held], key=lambda waiting: waiting.since, default=None)
+        waits = [] if seq is None else [Waiting(self._time(seq), behind=asset)]
+        upstream = [
+            upstream_wait
+            for upstream_table in self.reading.tables_of(table)
+            if (upstream_wait := self.waiting(upstream_table.name)) is not None and upstream_wait.behind
+        ]
+        waits_held_back = [] if waits or upstream else self._held(table)
+        return min([*upstream, *waits, *waits_held_back], key=lambda waiting: waiting.since, default=None)
 
     def _seq_behind(self, table: DerivedAsset, now: Progress) -> int | None:
         """The first batch that the table does not reflect but an advance of it would; None if there is none."""
         if table.operator.reads.closes_ranges:
-            at = position_of(self.reading, table, now)
+            position = position_of(self.reading, table, now)
             closed_to = _BEFORE_ALL if now.closed_to is None else now.closed_to
-            can_close = at.watermark is not None and at.watermark > closed_to
-            found = [self._seq_above(table, closed_to)] if can_close else []
-            unread = [self._seq_of_step(table.name, name, now.read) for name in at.tables] if unread_corrections(at) else []
+            can_close = position.watermark is not None and position.watermark > closed_to
+            seqs = [self._seq_above(table, closed_to)] if can_close else []
+            unread = [self._seq_of_step(table.name, name, now.read) for name in position.tables] if unread_corrections(position) else []
         else:
-            found = self._seqs_with_rows(table, now.seq)
-            unread = [self._seq_of_step(table.name, of.name, now.read) for of in self.reading.tables_of(table)]
-        return min([seq for seq in [*found, *unread] if seq is not None], default=None)
+            seqs = self._seqs_with_rows(table, now.seq)
+            unread = [self._seq_of_step(table.name, upstream_table.name, now.read) for upstream_table in self.reading.tables_of(table)]
+        return min([seq for seq in [*seqs, *unread] if seq is not None], default=None)
 
     def _seq_above(self, table: DerivedAsset, closed_to: int) -> int:
         """The first batch after which the operator's watermark is above `closed_to`."""
@@ -98,17 +102,17 @@ class Freshness:
         ledger = self.reading.ledger
         if not changes_something(ledger.history, table, after, ledger.head):
             return []
-        found = [ledger.source(name).batches_with_rows(after)["seq"] for name in table.inputs if name in self.reading.sources]
-        return [seqs[0].as_py() for seqs in found if len(seqs)] or [after + 1]  # keys whose TTL ends need no rows
+        seqs_by_source = [ledger.source(name).batches_with_rows(after)["seq"] for name in table.inputs if name in self.reading.sources]
+        return [seqs[0].as_py() for seqs in seqs_by_source if len(seqs)] or [after + 1]  # keys whose TTL ends need no rows
 
     def _seq_of_step(self, table: str, upstream: str, read: Mapping[str, int]) -> int | None:
         """The newest batch that the first unread step of an upstream table has handled; None if all steps are read."""
-        of, step = self.reading.assets[upstream], read.get(upstream, 0) + 1
-        newest = stored_progress(self.reading.lake, of)
+        upstream_table, step = self.reading.assets[upstream], read.get(upstream, 0) + 1
+        newest = stored_progress(self.reading.lake, upstream_table)
         if newest.step < step:
             return None
-        found = progress_at(self.reading.lake, of, step) or newest
-        return max(1, min(found.seq, self.reading.ledger.head))
+        progress_of_step = progress_at(self.reading.lake, upstream_table, step) or newest
+        return max(1, min(progress_of_step.seq, self.reading.ledger.head))
 
     def _held(self, table: DerivedAsset) -> list[Waiting]:
         """The wait for another source: rows arrived after the watermark last moved, and a source without such rows holds it back."""

@@ -36,26 +36,26 @@ def advance_in_parallel(
         threads: the most assets that are advanced at once.
     """
     chosen = list(names)
-    order = TopologicalSorter({name: [of for of in inputs if of in reads] for name, inputs in reads.items()})
+    order = TopologicalSorter({name: [input_name for input_name in inputs if input_name in reads] for name, inputs in reads.items()})
     order.prepare()
     stopped, running, failed = Event(), dict[Future[None], str](), dict[str, BaseException]()
 
     def advance(name: str) -> None:
         if name not in chosen:  # not to be advanced; it is here only so that its readers wait for its inputs
             return
-        with waiting_until(stopped), closing(steps(name)) as made:
-            while not stopped.is_set() and next(made, _NO_STEP) is not _NO_STEP:
+        with waiting_until(stopped), closing(steps(name)) as steps_of_asset:
+            while not stopped.is_set() and next(steps_of_asset, _NO_STEP) is not _NO_STEP:
                 pass
 
     with ThreadPoolExecutor(threads) as pool, _ended_on_interrupt(running, stopped):
         while order.is_active() and not failed:
             running |= {pool.submit(advance, name): name for name in order.get_ready()}
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                order.done(running[done])
-                failed |= _error_of(done, running.pop(done))
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                order.done(running[future])
+                failed |= _error_of(future, running.pop(future))
         stopped.set()  # no further step after an error
-        for done, name in running.items():
-            failed |= _error_of(done, name)
+        for future, name in running.items():
+            failed |= _error_of(future, name)
     _raise_first([(name, failed[name]) for name in chosen if name in failed])
 
 
@@ -71,8 +71,8 @@ def _ended_on_interrupt(running: Mapping[Future[None], str], stopped: Event) -> 
         raise
 
 
-def _error_of(done: Future[None], name: str) -> dict[str, BaseException]:
-    error = done.exception()
+def _error_of(future: Future[None], name: str) -> dict[str, BaseException]:
+    error = future.exception()
     return {} if error is None else {name: error}
 
 
@@ -91,7 +91,7 @@ def compute_in_parallel(names: Iterable[str], compute: Callable[[str], T], threa
     """
     pool = ThreadPoolExecutor(threads)
     try:
-        found = {name: pool.submit(compute, name) for name in names}
-        return {name: done.result() for name, done in found.items()}
+        futures = {name: pool.submit(compute, name) for name in names}
+        return {name: future.result() for name, future in futures.items()}
     finally:
         pool.shutdown(cancel_futures=True)

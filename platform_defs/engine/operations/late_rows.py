@@ -47,7 +47,7 @@ class LateRows:
             ProgressError: the asset's table was made with other settings, or an input was replaced since.
         """
         advance = self.snapshot(asset)
-        query = _recorded(advance, source) if advance.asset.operator.reads.recorded else _bounded(advance, source)
+        query = _query_of_decisions(advance, source) if advance.asset.operator.reads.recorded else _query_by_bounds(advance, source)
         if query is None:
             return 0, []
         if source in advance.asset.prepare or not query.is_complete:
@@ -73,17 +73,17 @@ class _Query:
         """The number of late rows and the first of them; None if only Spark converts the rows."""
         lake, contract = advance.reading.lake, advance.reading.sources[source]
         tables = {_EVENTS: contract.log, **self.tables}
-        stored = {field.name.lower(): field for field in lake.schema(contract.log).fields}
-        schema = StructType([StructField(f.name, stored.get(f.name.lower(), f).dataType) for f in event_schema(contract).fields])
+        stored_fields = {field.name.lower(): field for field in lake.schema(contract.log).fields}
+        schema = StructType([StructField(f.name, stored_fields.get(f.name.lower(), f).dataType) for f in event_schema(contract).fields])
         if not has_json_value(schema):
             return None
-        columns = [f"{_stored(stored.get(name.lower()))} AS {_quoted(name)}" for name in schema.fieldNames()]
+        columns = [f"{_stored(stored_fields.get(name.lower()))} AS {_quoted(name)}" for name in schema.fieldNames()]
         condition = f"{self.sql} AND {_EVENTS}.{SEQ} <= {last_with_rows(advance.reading.ledger, source)}"
-        [counted] = sql_rows(lake, tables, f"SELECT count(*) AS n FROM {_EVENTS} {condition}").to_pylist()
+        [row_count] = sql_rows(lake, tables, f"SELECT count(*) AS n FROM {_EVENTS} {condition}").to_pylist()
         first = f"ORDER BY {_EVENTS}.{SEQ}, {_EVENTS}.{ARRIVAL} LIMIT {limit}"
-        found = sql_rows(lake, tables, f"SELECT {', '.join(columns)} FROM {_EVENTS} {condition} {first}")
+        late_rows = sql_rows(lake, tables, f"SELECT {', '.join(columns)} FROM {_EVENTS} {condition} {first}")
         try:
-            return counted["n"], [json_value(row, schema) for row in found.to_pylist()]
+            return row_count["n"], [json_value(row, schema) for row in late_rows.to_pylist()]
         except (ValueError, OverflowError):  # a time that Python does not represent, or a float that Java versions write differently
             return None
 
@@ -97,7 +97,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _bounded(advance: Advance, source: str) -> _Query | None:
+def _query_by_bounds(advance: Advance, source: str) -> _Query | None:
     """The rows before the bound of their batch; None if there can be none."""
     reading, operator = advance.reading, advance.asset.operator
     if operator.reads.is_by_arrival(advance.asset.inputs.index(source)):
@@ -107,16 +107,16 @@ def _bounded(advance: Advance, source: str) -> _Query | None:
     bounds = {seq: late_before(operator, watermark) for seq, watermark in watermark_by_batch.items()}
     if None in bounds.values():
         return _Query({}, "", is_complete=False)
-    found = {seq: bound for seq, bound in bounds.items() if bound is not None and bound != NEVER_LATE}
-    if not found:
+    bounds_with_late_rows = {seq: bound for seq, bound in bounds.items() if bound is not None and bound != NEVER_LATE}
+    if not bounds_with_late_rows:
         return None
-    values = ", ".join(f"({seq}, {_instant(bound)})" for seq, bound in found.items())
+    values = ", ".join(f"({seq}, {_instant(bound)})" for seq, bound in bounds_with_late_rows.items())
     joined = f"JOIN (VALUES {values}) AS {_BOUNDS} (batch, late_before) ON {_EVENTS}.{SEQ} = {_BOUNDS}.batch"
-    pruned = f"{_EVENTS}.{SEQ} >= {min(found)} AND {_EVENTS}.{EVENT_TIME} < {_instant(max(found.values()))}"
+    pruned = f"{_EVENTS}.{SEQ} >= {min(bounds_with_late_rows)} AND {_EVENTS}.{EVENT_TIME} < {_instant(max(bounds_with_late_rows.values()))}"
     return _Query({}, f"{joined} WHERE {_EVENTS}.{EVENT_TIME} < {_BOUNDS}.late_before AND {pruned}")
 
 
-def _recorded(advance: Advance, source: str) -> _Query | None:
+def _query_of_decisions(advance: Advance, source: str) -> _Query | None:
     """The rows that were recorded as late; None if there are none."""
     if not advance.reading.has_decisions(advance.asset):
         return None

@@ -39,12 +39,12 @@ class LawInTurn:
     _waiting: dict[str, Step] = field(default_factory=dict, init=False)
     _failed: dict[str, Step] = field(default_factory=dict, init=False)
     _saved_s: float = field(default=0.0, init=False)
-    _seen: float = field(default=0.0, init=False)
+    _last_look_s: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        self._seen = self.now()
+        self._last_look_s = self.now()
 
-    def changed(self, asset: str, step: Step) -> None:
+    def note_step(self, asset: str, step: Step) -> None:
         """A table has made a step. Its account waits; several steps that wait are accounted for as one."""
         earlier = self._waiting.get(asset) or self._failed.pop(asset, None)
         self._waiting[asset] = step if earlier is None else Step(earlier.before, step.after, earlier.rows + step.rows)
@@ -60,16 +60,16 @@ class LawInTurn:
             JvmLostError: the JVM has ended.
         """
         self._saved_s = min(self._saved_s + self.share * self._elapsed(), self.most_saved_s)
-        held = list[str]()
+        assets_without_violation = list[str]()
         for asset in [*self._waiting]:
             if self._saved_s <= 0:
                 break
             if self._holds(asset):
-                held.append(asset)
+                assets_without_violation.append(asset)
             self._saved_s -= self._elapsed()
-        return held
+        return assets_without_violation
 
-    def rest(self) -> list[str]:
+    def account_rest(self) -> list[str]:
         """Account for all waiting tables without a limit of time, at the end of a stream; returns those for which the law holds.
 
         Raises:
@@ -80,8 +80,8 @@ class LawInTurn:
 
     def _elapsed(self) -> float:
         """The seconds since the last call."""
-        before, self._seen = self._seen, self.now()
-        return self._seen - before
+        before, self._last_look_s = self._last_look_s, self.now()
+        return self._last_look_s - before
 
     def _holds(self, asset: str) -> bool:
         step = self._waiting.pop(asset)
@@ -90,8 +90,8 @@ class LawInTurn:
         except LawError:
             raise
         except Exception as error:
-            if (lost := lost_jvm(error)) is not None:
-                raise lost from error
+            if (jvm_error := lost_jvm(error)) is not None:
+                raise jvm_error from error
             self._failed[asset] = step
             self.report(asset, error)
             return False

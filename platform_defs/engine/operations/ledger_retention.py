@@ -53,17 +53,17 @@ class LedgerRetention:
         kept_from = f"batch {history.summarized + 1}" if history.summarized else None
         if self.retention is None:
             return None if kept_from is None else Removal(kept_from=kept_from)
-        old = self._last_old_batch(self.retention)
-        if old <= history.summarized:
+        last_old_batch = self._last_old_batch(self.retention)
+        if last_old_batch <= history.summarized:
             return Removal(kept_from=kept_from)
         try:
-            upto, why = min([(old, None), *self._limits(old)], key=lambda limit: limit[0])
+            upto, reason = min([(last_old_batch, None), *self._limits(last_old_batch)], key=lambda limit: limit[0])
         except (ProgressError, LedgerError, OperatorError, LakeError, DeltaError) as error:
             return Removal(kept_from=kept_from, held_back=str(error))
-        rows = history.rows_upto(upto) - sum(of.range(0, upto)[1] > 0 for of in history.sources.values())
+        rows = history.rows_upto(upto) - sum(source_history.range(0, upto)[1] > 0 for source_history in history.sources.values())
         if upto <= history.summarized or not rows:
-            return Removal(kept_from=kept_from, held_back=why)
-        return Removal(rows, f"batch {upto + 1}", why, number=upto)
+            return Removal(kept_from=kept_from, held_back=reason)
+        return Removal(rows, f"batch {upto + 1}", reason, number=upto)
 
     def remove(self, planned: Removal) -> Removal:
         """Replace the planned batches. The caller holds the ledger's lock.
@@ -76,17 +76,20 @@ class LedgerRetention:
         if planned.number is None:
             return planned
         ledger, upto = self.reading.ledger, planned.number
-        seen, assets = ledger.version, self.reading.assets.values()
+        version, assets = ledger.version, self.reading.assets.values()
         watermarks = {watermark_key(a, self.reading.input_named): self.reading.operator_timeline(a).after[upto] for a in assets}
-        ledger.summarize(seen, summary_of(ledger, upto, watermarks, dict(self._late(upto))))
+        ledger.summarize(version, summary_of(ledger, upto, watermarks, dict(self._late(upto))))
         return planned
 
     def _late(self, upto: int) -> Iterator[tuple[str, tuple[LateRange, ...]]]:
         """The results of tables that became final up to a batch and may be late for a reader: they stay in the tables."""
         for asset in self.reading.assets.values():
-            for of in self.reading.tables_of(asset):
-                if found := late_results(self.reading, asset, of, upto):
-                    yield late_key(asset, of, self.reading.input_named), tuple((r.after, r.upto, r.watermark) for r in found)
+            for upstream_table in self.reading.tables_of(asset):
+                if late_ranges := late_results(self.reading, asset, upstream_table, upto):
+                    yield (
+                        late_key(asset, upstream_table, self.reading.input_named),
+                        tuple((r.after, r.upto, r.watermark) for r in late_ranges),
+                    )
 
     def _last_old_batch(self, retention: int) -> int:
         """The last batch of the days before those that are kept."""
@@ -141,11 +144,11 @@ class LedgerRetention:
         lake, reads = self.reading.lake, asset.operator.reads
         if reads.closes_ranges and not unread_corrections(position_of(self.reading, asset, now)):
             return
-        for of in self.reading.tables_of(asset):
-            newest, step = stored_progress(lake, of), now.read.get(of.name, 0) + 1
+        for upstream_table in self.reading.tables_of(asset):
+            newest, step = stored_progress(lake, upstream_table), now.read.get(upstream_table.name, 0) + 1
             if newest.step >= step:
-                first = progress_at(lake, of, step) or newest
-                yield first.seq - 1, f"{asset.name} has not read all steps of {of.name} yet"
+                first = progress_at(lake, upstream_table, step) or newest
+                yield first.seq - 1, f"{asset.name} has not read all steps of {upstream_table.name} yet"
 
 
 def _or_before_all(watermark: int | None) -> int:

@@ -54,7 +54,7 @@ class MaintenanceError(TidemarkError, RuntimeError):
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "MaintenanceError":
         """The tables, and why each could not be maintained."""
-        each = "; ".join(f"{table}: {why}" for table, why in failed.items())
+        each = "; ".join(f"{table}: {reason}" for table, reason in failed.items())
         return cls(f"{len(failed)} of the lake's tables could not be maintained, and are unchanged; all others were maintained. {each}")
 
     @classmethod
@@ -154,7 +154,7 @@ class Maintenance:
         """
         require_logs(self.lake, self.ledger, self.sources)
         with self.lake.writer("maintenance", "maintenance"):
-            return [done for table in self._tables() if (done := self._maintain_or_report(table)) is not None]
+            return [outcome for table in self._tables() if (outcome := self._maintain_or_report(table)) is not None]
 
     def _tables(self) -> Iterator[_Table]:
         for source in self.sources.values():
@@ -182,10 +182,10 @@ class Maintenance:
             with naming_lost_files(self.lake, [table.name]), self.lake.writer(table.writer, "maintenance"):
                 return self._maintain(table, planned)
         except (LakeBusy, DeltaConcurrentModificationException, CommitFailedError) as busy:
-            why = str(busy).splitlines()[0]
-            if isinstance(busy, CommitFailedError) and _UNSUPPORTED in why:
-                return Maintained(table.name, failed=why)
-            return Maintained(table.name, left=why)
+            message = str(busy).splitlines()[0]
+            if isinstance(busy, CommitFailedError) and _UNSUPPORTED in message:
+                return Maintained(table.name, failed=message)
+            return Maintained(table.name, left=message)
         except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
             return Maintained(table.name, failed=f"Spark failed with {spark_condition(error)}")
         except (DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
@@ -208,13 +208,13 @@ class Maintenance:
 
     def _maintain(self, table: _Table, planned: Removal | None) -> Maintained:
         before = _files(self._open(table))
-        done = Removal() if planned is None or table.retention is None else table.retention.remove(planned)
+        removal = Removal() if planned is None or table.retention is None else table.retention.remove(planned)
         self._compact(table)
         removed = self._vacuum(table)
         self._carry(table)
         self._checkpoint(table)
-        found = Maintained(table.name, before, _files(self._open(table)), removed)
-        return replace(found, rows_removed=done.rows, kept_from=done.kept_from, held_back=done.held_back)
+        outcome = Maintained(table.name, before, _files(self._open(table)), removed)
+        return replace(outcome, rows_removed=removal.rows, kept_from=removal.kept_from, held_back=removal.held_back)
 
     def _open(self, table: _Table) -> DeltaTable:
         return DeltaTable(self.lake.path(table.name), storage_options=self.lake.storage_options)
@@ -228,21 +228,21 @@ class Maintenance:
 
     def _vacuum(self, table: _Table) -> int:
         """Delete files that no version needs, including those of killed writers."""
-        found = self.lake.unneeded(self.spark, table.name, self.retention_hours)
-        if found:
+        files = self.lake.unneeded(self.spark, table.name, self.retention_hours)
+        if files:
             point("maintenance.before_vacuum")
             self.lake.vacuum(self.spark, table.name, self.retention_hours)
             point("maintenance.after_vacuum")
-        return found
+        return files
 
     def _carry(self, table: _Table) -> None:
         """Commit the metadata of earlier commits again, unless the newest commit has it."""
         pinned = PinnedLake.of(self.lake)
         commits = {key: commit for key in table.keys if (commit := pinned.newest(table.name, key)) is not None}
-        seen = pinned.delta(table.name)
-        if seen is not None and any(commit.version != seen.version() for commit in commits.values()):
+        delta = pinned.delta(table.name)
+        if delta is not None and any(commit.version != delta.version() for commit in commits.values()):
             point("maintenance.before_carry")
-            self.lake.carry(commits, seen)
+            self.lake.carry(commits, delta)
             point("maintenance.after_carry")
 
     def _checkpoint(self, table: _Table) -> None:

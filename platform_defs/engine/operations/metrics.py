@@ -31,11 +31,11 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
     reading, asset, operator = advance.reading, advance.asset, advance.asset.operator
     key, now = upserted(asset).key, progress(reading.lake, asset)
     table = reading.lake.read(reading.spark, asset.name)
-    by = [*operator.partition] if isinstance(operator, TopN) else [*key]
-    [[rows, partitions]] = collect(table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *by))))
+    partition_columns = [*operator.partition] if isinstance(operator, TopN) else [*key]
+    [[rows, partitions]] = collect(table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *partition_columns))))
     changes = count(steps_of(reading, asset, 0, now.step))
-    rows_in = sum(_rows_in(advance, of) for of in reading.inputs_of(asset))
-    ends = _rank_ends(advance, operator, now) if isinstance(operator, TopN) and isinstance(operator.rank_end, str) else (0, 0)
+    rows_in = sum(_rows_in(advance, upstream) for upstream in reading.inputs_of(asset))
+    rank_ends = _rank_ends(advance, operator, now) if isinstance(operator, TopN) and isinstance(operator.rank_end, str) else (0, 0)
     state = total(state_size(reading, asset).values())
     return {
         "rows": rows,
@@ -45,8 +45,8 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
         "changes_per_row": round(changes / rows_in, 3) if rows_in else 0.0,
         "state_rows": state.rows,
         "state_bytes": state.bytes,
-        "invalid_rank_ends": ends[0],
-        "rows_with_other_rank_end": ends[1],
+        "invalid_rank_ends": rank_ends[0],
+        "rows_with_other_rank_end": rank_ends[1],
         **_moved_back(advance, operator, now),
     }
 
@@ -65,19 +65,19 @@ def _rank_ends(advance: Advance, operator: TopN, now: Progress) -> tuple[int, in
     return count(operator.unranked(*rows)), differing
 
 
-def _count_rows(advance: Advance, of: DerivedAsset, now: Progress) -> int:
+def _count_rows(advance: Advance, upstream: DerivedAsset, now: Progress) -> int:
     """The number of rows of an input table as of the last step that the asset has read; 0 if that state can no longer be read."""
-    rows = table_changes(advance.reading, of).rows(now.read.get(of.name, 0))
+    rows = table_changes(advance.reading, upstream).rows(now.read.get(upstream.name, 0))
     return 0 if rows is None else count(rows)
 
 
-def _rows_in(advance: Advance, of: Input) -> int:
+def _rows_in(advance: Advance, upstream: Input) -> int:
     """The number of rows, or changes, of an input that the asset has handled."""
     reading, now = advance.reading, progress(advance.reading.lake, advance.asset)
-    if of.table is None:
-        source = reading.ledger.source(of.name)
+    if upstream.table is None:
+        source = reading.ledger.source(upstream.name)
         summarized = 0 if source.before is None else source.before.accepted
         return summarized + sum(source.table(["accepted"], 0, now.seq)["accepted"].to_pylist())
-    if not of.table.operator.emits.upserts:
-        return _count_rows(advance, of.table, now)
-    return count(steps_of(reading, of.table, 0, now.read.get(of.name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE))
+    if not upstream.table.operator.emits.upserts:
+        return _count_rows(advance, upstream.table, now)
+    return count(steps_of(reading, upstream.table, 0, now.read.get(upstream.name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE))

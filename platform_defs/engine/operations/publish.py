@@ -11,7 +11,7 @@ from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point
-from platform_defs.paths import PathError, canonical_of_tables, outside
+from platform_defs.paths import PathError, canonical_of_tables, require_outside
 from platform_defs.safe_text import without_credentials
 
 _MARK, _STEP_ID, _TABLE_ID = "_published", "_step", "_table"
@@ -23,11 +23,12 @@ class PublishError(ProgressError):
     """An asset's changes cannot be written to a folder."""
 
     @classmethod
-    def other_table(cls, asset: str, folder: str, expected: str, found: str) -> "PublishError":
+    def other_table(cls, asset: str, folder: str, id_in_folder: str, id_of_changelog: str) -> "PublishError":
         """The folder holds steps of a changelog with another id."""
         return cls(
-            f"{folder} has the changes of a table with the id {expected}, and the changelog of {asset} has the id {found}: it was created "
-            "again, or is another table. One folder cannot have steps of both; publish it into a new folder"
+            f"{folder} has the changes of a table with the id {id_in_folder}, and the changelog of {asset} has the id "
+            f"{id_of_changelog}: it was created again, or is another table. One folder cannot have steps of both; "
+            "publish it into a new folder"
         )
 
     @classmethod
@@ -70,21 +71,21 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 def _target(lake: Lake, folder: str) -> Lake:
     """The folder as a lake, so that it has one writer at a time."""
     try:
-        return Lake(outside(canonical_of_tables(folder), lake.root), lake.lease_s, storage_options=lake.storage_options)
+        return Lake(require_outside(canonical_of_tables(folder), lake.root), lake.lease_s, storage_options=lake.storage_options)
     except PathError as error:
         raise PublishError.bad_folder(folder, error.legal) from None
 
 
 def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
     key, upto = upserted(asset).key, progress(reading.lake, asset).step
-    done = _published(reading.spark, folder)
+    published_upto = _last_published_step(reading.spark, folder)
     _require_same_table(reading, asset, folder)
-    _require_same_step(reading, asset, folder, done)
-    if upto == done:
-        return done
-    if upto < done:
-        raise ProgressError.made_anew(asset.name, done, upto)
-    upserts = keyed_upserts(steps_of(reading, asset, done, upto).drop(CHANGED_AT), key=key, order=STEP)
+    _require_same_step(reading, asset, folder, published_upto)
+    if upto == published_upto:
+        return published_upto
+    if upto < published_upto:
+        raise ProgressError.made_anew(asset.name, published_upto, upto)
+    upserts = keyed_upserts(steps_of(reading, asset, published_upto, upto).drop(CHANGED_AT), key=key, order=STEP)
     writer = (
         upserts.repartition(STEP).write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("ignoreNullFields", "false")
     )
@@ -99,25 +100,25 @@ def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
 
 def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> None:
     """Raise if the folder has steps of another changelog. A folder without an id is accepted: it is new, or an earlier version wrote it."""
-    found = table_identity(reading.lake, asset)
-    if found is None:  # the asset has no table yet; `_publish` then compares step numbers
+    table_id = table_identity(reading.lake, asset)
+    if table_id is None:  # the asset has no table yet; `_publish` then compares step numbers
         return
-    expected = _read(reading.spark, folder, _TABLE_ID)
-    if expected and expected != found:
-        raise PublishError.other_table(asset.name, folder, expected, found)
-    if not expected:
-        _write(reading.spark, folder, _TABLE_ID, found)
+    id_in_folder = _read(reading.spark, folder, _TABLE_ID)
+    if id_in_folder and id_in_folder != table_id:
+        raise PublishError.other_table(asset.name, folder, id_in_folder, table_id)
+    if not id_in_folder:
+        _write(reading.spark, folder, _TABLE_ID, table_id)
 
 
-def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, done: int) -> None:
+def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, published_upto: int) -> None:
     """Raise if the folder's last step is another one in the changelog. It is accepted if the changelog's log no longer has this step."""
     step, _, identity = _read(reading.spark, folder, _STEP_ID).partition(" ")
-    present = step_id(reading.lake, asset, done) if identity and step == str(done) else None
+    present = step_id(reading.lake, asset, published_upto) if identity and step == str(published_upto) else None
     if present is not None and present != identity:
-        raise PublishError.other_step(asset.name, folder, done)
+        raise PublishError.other_step(asset.name, folder, published_upto)
 
 
-def _published(spark: SparkSession, folder: str) -> int:
+def _last_published_step(spark: SparkSession, folder: str) -> int:
     """The last published step; 0 if the folder records none, or if its record is incomplete."""
     text = _read(spark, folder, _MARK)
     return int(text) if text.isdecimal() else 0

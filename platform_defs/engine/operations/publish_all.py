@@ -45,7 +45,7 @@ class PublishAll:
     _upto: dict[str, int] = field(default_factory=dict, init=False)
     _published_at: dict[str, float] = field(default_factory=dict, init=False)
     _failed: dict[str, Failed] = field(default_factory=dict, init=False)
-    _made: SimpleQueue[tuple[str, Published | Failed | BaseException]] = field(default_factory=SimpleQueue, init=False)
+    _finished: SimpleQueue[tuple[str, Published | Failed | BaseException]] = field(default_factory=SimpleQueue, init=False)
     _is_ending: bool = field(default=False, init=False)
 
     def __enter__(self) -> "PublishAll":
@@ -65,7 +65,7 @@ class PublishAll:
         with self._lock:
             return dict(self._failed)
 
-    def changed(self, steps: Mapping[str, int]) -> None:
+    def note_steps(self, steps: Mapping[str, int]) -> None:
         """Publish tables that may have new steps: each at once, or as soon as its present publish or its wait has ended.
 
         Args:
@@ -97,7 +97,7 @@ class PublishAll:
                 self._start(name)
         return self._outcomes()
 
-    def rest(self) -> dict[str, Published]:
+    def publish_rest(self) -> dict[str, Published]:
         """Wait until every table is published, or waits for its next try; returns what was published since the last call."""
         while running := [*self._running.values()]:
             wait(running)
@@ -105,40 +105,40 @@ class PublishAll:
 
     def _start(self, name: str) -> None:
         """Start to publish a table that has changed, unless that runs or waits; called with the lock."""
-        failed = self._failed.get(name)
-        if name in self._changed and name not in self._running and (failed is None or self.now() >= failed.until) and not self._is_ending:
+        failure = self._failed.get(name)
+        if name in self._changed and name not in self._running and (failure is None or self.now() >= failure.until) and not self._is_ending:
             self._changed.discard(name)
             self._running[name] = self._pool.submit(self._run, name, self._upto[name])
 
     def _run(self, name: str, upto: int) -> None:
         try:
-            made: Published | Failed | BaseException = self.publish(name, upto)
+            outcome: Published | Failed | BaseException = self.publish(name, upto)
         except Exception as error:
-            made = lost_jvm(error) or Failed.after(self._failed.get(name), error, self.now())
+            outcome = lost_jvm(error) or Failed.after(self._failed.get(name), error, self.now())
         with self._lock:
-            if isinstance(made, Published):
+            if isinstance(outcome, Published):
                 self._failed.pop(name, None)
                 self._published_at[name] = self.now()
-            elif isinstance(made, Failed):
-                self._failed[name] = made
+            elif isinstance(outcome, Failed):
+                self._failed[name] = outcome
                 self._changed.add(name)
             else:
                 self._is_ending = True
-            self._made.put((name, made))
+            self._finished.put((name, outcome))
             del self._running[name]
             self._start(name)
 
     def _outcomes(self) -> dict[str, Published]:
-        found = dict[str, Published]()
+        published = dict[str, Published]()
         while True:
             try:
-                name, made = self._made.get_nowait()
+                name, outcome = self._finished.get_nowait()
             except Empty:
-                return found
-            if isinstance(made, BaseException):
-                raise made
-            if isinstance(made, Failed):
-                if made.is_news and not self._is_ending:
-                    self.report(name, made)
-            elif made.steps:
-                found[name] = sum_of(found.get(name), made)
+                return published
+            if isinstance(outcome, BaseException):
+                raise outcome
+            if isinstance(outcome, Failed):
+                if outcome.is_news and not self._is_ending:
+                    self.report(name, outcome)
+            elif outcome.steps:
+                published[name] = sum_of(published.get(name), outcome)

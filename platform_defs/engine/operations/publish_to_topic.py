@@ -71,16 +71,16 @@ def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink, upto: in
         return _publish(reading.pinned(asset.name), asset, sink, topic, upto)
 
 
-def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic, last: int | None) -> Published:
+def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic, last_step: int | None) -> Published:
     table, upto, newest = table_identity(reading.lake, asset), progress(reading.lake, asset).step, topic.newest()
     if newest is not None:
         _require_same_steps(reading, asset, sink, newest, table, upto)
     if table is None:
         return Published(sink.topic, 0)
-    if last is not None:  # what the topic has, or has a part of, was published before
-        upto = min(upto, max(last, 0 if newest is None else newest.step))
-    done, before, steps = 0 if newest is None else newest.step if newest.complete else newest.since, topic.records(), 0
-    for write in writes(reading, asset, sink, done, upto, None if newest is None or newest.complete else newest.step):
+    if last_step is not None:  # what the topic has, or has a part of, was published before
+        upto = min(upto, max(last_step, 0 if newest is None else newest.step))
+    published_upto, records_before, steps = 0 if newest is None else newest.step if newest.complete else newest.since, topic.records(), 0
+    for write in writes(reading, asset, sink, published_upto, upto, None if newest is None or newest.complete else newest.step):
         with _naming_deleted_files(reading, asset, sink, write.step):
             _write(sink, write, table, identity := step_id(reading.lake, asset, write.step) or "")
         topic.commit(table, write.step, identity)
@@ -88,7 +88,7 @@ def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic, la
         steps += 1
     # also without a new step, so that Kafka keeps the commit while the sink runs; the last steps may have no changes
     topic.commit(table, upto, step_id(reading.lake, asset, upto) or "")
-    return Published(sink.topic, upto, steps, topic.records() - before)
+    return Published(sink.topic, upto, steps, topic.records() - records_before)
 
 
 def _require_same_steps(reading: Reading, asset: DerivedAsset, sink: Sink, newest: Written, table: str | None, upto: int) -> None:
@@ -114,8 +114,8 @@ def _naming_deleted_files(reading: Reading, asset: DerivedAsset, sink: Sink, ste
 def _write(sink: Sink, write: Write, table: str, identity: str) -> None:
     values = {TABLE: table, STEP: str(write.step), SINCE: str(write.since), STEP_ID: identity}
     headers = [_header(name, F.lit(value)) for name, value in values.items()]
-    own = [_if_any(CHANGE, F.col(KIND)), _if_any(COPY, F.col(NUMBER).cast("string"))]
-    records = write.rows.select(KEY, VALUE, F.concat(F.array(*headers), *own).alias(_HEADERS))
+    row_headers = [_if_any(CHANGE, F.col(KIND)), _if_any(COPY, F.col(NUMBER).cast("string"))]
+    records = write.rows.select(KEY, VALUE, F.concat(F.array(*headers), *row_headers).alias(_HEADERS))
     point("kafka.before_write")
     with Naming(sink.topic):
         _save(records, sink)

@@ -32,17 +32,19 @@ class QuarantineRetention:
     def plan(self) -> Removal | None:
         """What is to be removed; None if the quarantine keeps its rows for ever and none was removed before."""
         lake, table = self.reading.lake, self.contract.quarantine
-        known = lake.transaction(table, RETENTION)
-        kept_from = None if known is None else str(day_of(known * DAY_MS))
+        removed_before = lake.transaction(table, RETENTION)
+        kept_from = None if removed_before is None else str(day_of(removed_before * DAY_MS))
         if self.retention is None:
-            return None if known is None else Removal(kept_from=kept_from)
-        first = (self.reading.ledger.wall_clock() - self.retention) // DAY_MS
-        found = sql_rows(lake, {"rejected": table}, f"SELECT count(*) AS rows FROM rejected WHERE {_rejected_before(first)}").to_pylist()
-        if (known is not None and first <= known) or not found[0]["rows"]:
+            return None if removed_before is None else Removal(kept_from=kept_from)
+        first_kept_day = (self.reading.ledger.wall_clock() - self.retention) // DAY_MS
+        counts = sql_rows(
+            lake, {"rejected": table}, f"SELECT count(*) AS rows FROM rejected WHERE {_rejected_before(first_kept_day)}"
+        ).to_pylist()
+        if (removed_before is not None and first_kept_day <= removed_before) or not counts[0]["rows"]:
             return Removal(kept_from=kept_from)
-        if (why := self._held_back()) is not None:
-            return Removal(kept_from=kept_from, held_back=why)
-        return Removal(found[0]["rows"], str(day_of(first * DAY_MS)), number=first)
+        if (reason := self._held_back()) is not None:
+            return Removal(kept_from=kept_from, held_back=reason)
+        return Removal(counts[0]["rows"], str(day_of(first_kept_day * DAY_MS)), number=first_kept_day)
 
     def remove(self, planned: Removal) -> Removal:
         """Remove the planned rows. The caller holds the ledger's lock.
@@ -51,20 +53,20 @@ class QuarantineRetention:
             LakeError: another writer has committed.
         """
         lake, table = self.reading.lake, self.contract.quarantine
-        seen = lake.delta(table)
-        if planned.number is None or seen is None:
+        delta = lake.delta(table)
+        if planned.number is None or delta is None:
             return planned
-        if (why := self._held_back()) is not None:
-            return Removal(held_back=why)
+        if (reason := self._held_back()) is not None:
+            return Removal(held_back=reason)
         point("retention.before_quarantine")
-        lake.remove(self.reading.spark, table, _rejected_before(planned.number), planned.number, seen)
+        lake.remove(self.reading.spark, table, _rejected_before(planned.number), planned.number, delta)
         point("retention.after_quarantine")
         return planned
 
     def _held_back(self) -> str | None:
         """Why no row may be removed: an ingest or a release was interrupted, and the next one continues with its rows. None if not."""
-        if (why := unfinished_ingest(self.reading, self.contract, self.contract.quarantine)) is not None:
-            return why
+        if (reason := unfinished_ingest(self.reading, self.contract, self.contract.quarantine)) is not None:
+            return reason
         if self.folder is not None and self._has_unfinished_release(self.folder):
             return f"a release of rows of {self.contract.name} was interrupted; run `tidemark quarantine release` again"
         return None

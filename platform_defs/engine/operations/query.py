@@ -35,8 +35,8 @@ class QueryError(TidemarkError, ValueError):
     @classmethod
     def failed(cls, error: Exception, names: list[str]) -> "QueryError":
         """DataFusion's own message, which names the position, the column or the value, and the tables that can be queried."""
-        why = " ".join(str(error).removeprefix("Error during planning: ").split()).rstrip(".")
-        return cls(f"The query failed: {why}. Tables: {', '.join(names) or 'none yet'}. The SQL is Apache DataFusion's")
+        message = " ".join(str(error).removeprefix("Error during planning: ").split()).rstrip(".")
+        return cls(f"The query failed: {message}. Tables: {', '.join(names) or 'none yet'}. The SQL is Apache DataFusion's")
 
     @classmethod
     def no_rows(cls, name: str, command: str | None) -> "QueryError":

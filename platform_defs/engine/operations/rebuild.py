@@ -63,14 +63,14 @@ def _repair(advance: Advance, first: date, last: date) -> Rebuilt:
     point("rebuild.before_write")
     kinds = advance.repair()
     point("rebuild.after_write")
-    lacked, held = kinds.get(INSERT, 0) + kinds.get(UPDATE_AFTER, 0), kinds.get(DELETE, 0) + kinds.get(UPDATE_BEFORE, 0)
-    return Rebuilt(first, last, (), lacked, held, _kept_from(advance))
+    lacked, extra = kinds.get(INSERT, 0) + kinds.get(UPDATE_AFTER, 0), kinds.get(DELETE, 0) + kinds.get(UPDATE_BEFORE, 0)
+    return Rebuilt(first, last, (), lacked, extra, _kept_from(advance))
 
 
 def _kept_from(advance: Advance) -> date | None:
     """The first day that can be computed; None if all can."""
-    kept = advance.reading.kept_days(advance.asset)
-    return None if kept is None else day_of(kept.first)
+    kept_days = advance.reading.kept_days(advance.asset)
+    return None if kept_days is None else day_of(kept_days.first)
 
 
 def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
@@ -81,15 +81,17 @@ def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     if now.closed_to is None or now.closed_to <= start or end <= start:
         return Rebuilt(first, last, kept_from=kept_from)
     closing = ClosedRange(start, min(end, now.closed_to))
-    wanted = advance.closed(closing, now.seq)
-    found = reading.differing_days(asset.name, closing, wanted)
-    if not found:
+    recomputed = advance.closed(closing, now.seq)
+    differences = reading.differing_days(asset.name, closing, recomputed)
+    if not differences:
         return Rebuilt(first, last, kept_from=kept_from)
-    days = tuple(sorted(found))
+    days = tuple(sorted(differences))
     point("rebuild.before_write")
     advance.correct(now, replace(now, step=now.step + 1), closing)
     point("rebuild.after_write")
-    return Rebuilt(first, last, days, sum(m for m, _ in found.values()), sum(e for _, e in found.values()), kept_from)
+    return Rebuilt(
+        first, last, days, sum(missing for missing, _ in differences.values()), sum(extra for _, extra in differences.values()), kept_from
+    )
 
 
 def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> list[str]:
@@ -110,24 +112,24 @@ def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream:
     """
     assets = {name: advance.asset for name, advance in advances.items()}
     readers = readers_of(assets, names)
-    if not downstream and (made := [name for name in readers if stored_progress(advances[name].reading.lake, assets[name]).step]):
-        raise ProgressError.read_by(names, made)
-    again = [name for name in advances if name in names or name in readers]
-    for name in again:
+    if not downstream and (with_steps := [name for name in readers if stored_progress(advances[name].reading.lake, assets[name]).step]):
+        raise ProgressError.read_by(names, with_steps)
+    to_empty = [name for name in advances if name in names or name in readers]
+    for name in to_empty:
         _check_sources(advances[name])
-        if not from_kept and all(_has_progress(advances[of]) for of in assets[name].inputs if of in advances):
+        if not from_kept and all(_has_progress(advances[input_name]) for input_name in assets[name].inputs if input_name in advances):
             _check_kept(advances[name])
-    for name in again:
-        empty(advances[name])
-    return again
+    for name in to_empty:
+        empty_table(advances[name])
+    return to_empty
 
 
 def _check_kept(advance: Advance) -> None:
     """Raise if a table has results that cannot be computed again. Of one that was emptied, or has lost its progress, nothing is known."""
-    now = _stored(advance)
-    kept = advance.reading.kept_days(advance.asset) if now.seq else None
-    if kept is not None and (now.complete_from is None or now.complete_from < kept.first):
-        raise ProgressError.loses_results(advance.asset.name, str(day_of(kept.first)))
+    now = _stored_progress(advance)
+    kept_days = advance.reading.kept_days(advance.asset) if now.seq else None
+    if kept_days is not None and (now.complete_from is None or now.complete_from < kept_days.first):
+        raise ProgressError.loses_results(advance.asset.name, str(day_of(kept_days.first)))
 
 
 def _has_progress(advance: Advance) -> bool:
@@ -142,13 +144,15 @@ def _has_progress(advance: Advance) -> bool:
 def _check_sources(advance: Advance) -> None:
     """Raise if a table reads a source without rows in place of one from which it was computed."""
     reading, asset = advance.reading, advance.asset
-    former = [name for name in _stored(advance).inputs if name not in asset.inputs]
-    without_rows = [of.name for of in reading.inputs_of(asset) if of.is_source and of.identity(reading.lake) is None]
+    former = [name for name in _stored_progress(advance).inputs if name not in asset.inputs]
+    without_rows = [
+        upstream.name for upstream in reading.inputs_of(asset) if upstream.is_source and upstream.identity(reading.lake) is None
+    ]
     if former and without_rows:
         raise ProgressError.renamed_source(asset.name, former, without_rows)
 
 
-def empty(advance: Advance) -> None:
+def empty_table(advance: Advance) -> None:
     """Empty a table in place, so that its next steps rebuild it from the log with its present settings and columns.
 
     This is a separate step, which starts the table's next generation. The engine refuses to advance a table that read the earlier
@@ -160,29 +164,34 @@ def empty(advance: Advance) -> None:
     """
     reading, asset = advance.reading, advance.asset
     with reading.lake.writer(asset.name):
-        was, schema = _stored(advance), reading.lake.schema(results_table(asset))
-        if not was.step:
+        progress_before, schema = _stored_progress(advance), reading.lake.schema(results_table(asset))
+        if not progress_before.step:
             return
         if not schema.fields:  # the changelog was lost: it begins with the table's columns, and the first step writes its own
             schema = reading.lake.schema(asset.name).add(CHANGE, "string").add(STEP, "long").add(CHANGED_AT, "timestamp")
-        after = Progress(step=was.step + 1, operator=identity_of(asset), generation=was.generation + 1)
+        progress_after = Progress(step=progress_before.step + 1, operator=identity_of(asset), generation=progress_before.generation + 1)
         point("rebuild.before_empty")
-        reading.lake.overwrite(reading.lake.no_rows(reading.spark, schema), results_table(asset), after.metadata(was), number=after.step)
+        reading.lake.overwrite(
+            reading.lake.no_rows(reading.spark, schema),
+            results_table(asset),
+            progress_after.metadata(progress_before),
+            number=progress_after.step,
+        )
         point("rebuild.after_empty")
         advance.recover()
 
 
-def _stored(advance: Advance) -> Progress:
+def _stored_progress(advance: Advance) -> Progress:
     """A table's stored progress; if its commits no longer contain it, one whose step number is not below that of any commit."""
     lake, asset, current = advance.reading.lake, advance.asset, None
     try:
-        found = stored_progress(lake, asset)
+        stored = stored_progress(lake, asset)
     except (LakeError, ProgressError):
         table = results_table(asset)
-        found = Progress(step=max(lake.version(table) or 1, lake.transaction(table, APPLICATION) or 0))
+        stored = Progress(step=max(lake.version(table) or 1, lake.transaction(table, APPLICATION) or 0))
     if asset.operator.emits.upserts:
         with suppress(LakeError):
             current = lake.newest(asset.name, APPLIED)
-    if current is None or current.value["step"] <= found.step:
-        return found
-    return Progress(step=current.value["step"], generation=max(found.generation, current.value.get("generation", 0)))
+    if current is None or current.value["step"] <= stored.step:
+        return stored
+    return Progress(step=current.value["step"], generation=max(stored.generation, current.value.get("generation", 0)))

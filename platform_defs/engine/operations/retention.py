@@ -16,7 +16,7 @@ from operators.engine_columns import EVENT_TIME, SEQ
 from operators.errors import OperatorError, TidemarkError
 from operators.timing import DAY_MS, length_ms
 from platform_defs.engine.accounting.account import account
-from platform_defs.engine.accounting.retained_days import add, later_rows, start_of, sums_of_accounts
+from platform_defs.engine.accounting.retained_days import add_terms, later_rows, start_of, sums_of_accounts
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.oldest_change import final_before
 from platform_defs.engine.ingest.uncommitted import ATTEMPT
@@ -101,7 +101,7 @@ class _Limit:
 
     first: int
     upto: int
-    why: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class LogRetention:
             return None if earlier is None else Removal(kept_from=self._kept_from(earlier))
         try:
             limit = self._limit(length_ms(retention, "retention"), 0 if earlier is None else earlier.upto)
-            return self._planned(limit, earlier) or Removal(kept_from=self._kept_from(earlier), held_back=limit.why)
+            return self._plan_cut(limit, earlier) or Removal(kept_from=self._kept_from(earlier), held_back=limit.reason)
         except (_HeldBackError, ProgressError, LedgerError, OperatorError) as error:
             return Removal(kept_from=self._kept_from(earlier), held_back=str(error))
 
@@ -138,16 +138,16 @@ class LogRetention:
         cut, lake = planned.cut, self.reading.lake
         if cut is None:
             return planned
-        seen = lake.delta(self.contract.log)
-        if seen is None or (seen.transaction_version(RETENTION) or 0) != cut.number - 1:
+        delta = lake.delta(self.contract.log)
+        if delta is None or (delta.transaction_version(RETENTION) or 0) != cut.number - 1:
             return Removal(held_back="another maintenance removed rows meanwhile")
-        rebuilt = [a.name for a in self._readers if table_identity(lake, a) != cut.tables[a.name].identity]
+        rebuilt = [asset.name for asset in self._readers if table_identity(lake, asset) != cut.tables[asset.name].identity]
         if rebuilt:  # it begins with the rows that it finds
             return Removal(held_back=f"{rebuilt[0]} was rebuilt meanwhile")
         point("retention.before_totals")
         write_totals(lake, self.contract, cut)
         point("retention.after_totals")
-        lake.remove(self.reading.spark, self.contract.log, _condition(cut.before, cut.upto), cut.number, seen)
+        lake.remove(self.reading.spark, self.contract.log, _condition(cut.before, cut.upto), cut.number, delta)
         point("retention.after_remove")
         delete_old_totals(lake, self.contract, cut.number)
         return planned
@@ -160,7 +160,7 @@ class LogRetention:
         """The first day that every table can still compute."""
         if cut is None:
             return None
-        starts = [kept.first for asset in self._readers if (kept := self.reading.kept_days(asset)) is not None]
+        starts = [kept_days.first for asset in self._readers if (kept_days := self.reading.kept_days(asset)) is not None]
         return str(day_of(max(starts, default=-(-cut.before // DAY_MS) * DAY_MS)))
 
     def _limit(self, retention: int, removed_upto: int) -> _Limit:
@@ -170,64 +170,74 @@ class LogRetention:
             retention: the setting, in ms.
             removed_upto: the last batch of which rows were removed before; 0 for none.
         """
-        last = self.reading.ledger.last().get(self.contract.name)
-        if last is None or last.watermark is None:
+        newest_batch = self.reading.ledger.last().get(self.contract.name)
+        if newest_batch is None or newest_batch.watermark is None:
             raise _HeldBackError(f"{self.contract.name} has no watermark yet")
-        newest = last.watermark if last.max_event_time is None else min(last.watermark, last.max_event_time)  # a drain goes further
-        found = _Limit(newest - retention, last_with_rows(self.reading.ledger, self.contract.name))
+        newest, max_event_time = newest_batch.watermark, newest_batch.max_event_time
+        newest = newest if max_event_time is None else min(newest, max_event_time)  # a drain goes further
+        limit = _Limit(newest - retention, last_with_rows(self.reading.ledger, self.contract.name))
         for asset in self._readers:
             now = stored_progress(self.reading.lake, asset)
             if not now.seq:
                 raise _HeldBackError(f"{asset.name} has no step yet")
             if now.seq < removed_upto:  # the last batch of a cut never goes back
                 raise _HeldBackError(f"{asset.name} has not handled all batches yet of which rows were removed before it was made")
-            final = final_before(self.reading, asset) if asset.operator.reads.closes_ranges else found.first
+            final = final_before(self.reading, asset) if asset.operator.reads.closes_ranges else limit.first
             if final is None:
                 raise _HeldBackError(f"results of {asset.name} may still change at any age")
-            is_earlier = final < found.first
-            why = f"{asset.name} may still read rows of {day_of(final)}" if is_earlier else found.why
-            found = _Limit(min(found.first, final), min(found.upto, now.seq), why)
-        return _Limit(found.first // DAY_MS * DAY_MS, found.upto, found.why)
+            is_earlier = final < limit.first
+            reason = f"{asset.name} may still read rows of {day_of(final)}" if is_earlier else limit.reason
+            limit = _Limit(min(limit.first, final), min(limit.upto, now.seq), reason)
+        return _Limit(limit.first // DAY_MS * DAY_MS, limit.upto, limit.reason)
 
-    def _planned(self, limit: _Limit, earlier: Cut | None) -> Removal | None:
+    def _plan_cut(self, limit: _Limit, earlier_cut: Cut | None) -> Removal | None:
         """The cut at a limit; None if it would remove no row."""
         margins = [margin(asset) for asset in self._readers]
         horizon = length_ms(self.contract.duplicate_horizon, "duplicate_horizon") if self.contract.unique_key else 0
         before = limit.first - max([*margins, horizon])
-        known = Cut(0, before, 0) if earlier is None else earlier
-        if before < known.before:
+        cut_so_far = Cut(0, before, 0) if earlier_cut is None else earlier_cut
+        if before < cut_so_far.before:
             return None
         batches = self._batches(before, limit.upto)
-        counts = self._counts(before, limit.upto) if any(known.remaining_rows(seq, rows, last) for seq, rows, _, last in batches) else {}
+        counts = (
+            self._counts(before, limit.upto) if any(cut_so_far.remaining_rows(seq, rows, last) for seq, rows, _, last in batches) else {}
+        )
         if not counts:
             return None
-        split = dict[int, int]()
+        remaining_by_batch = dict[int, int]()
         for seq, rows, _, last in batches:
-            held = known.remaining_rows(seq, rows, last)
+            rows_in_ledger = cut_so_far.remaining_rows(seq, rows, last)
             if last >= before:
-                split[seq] = rows - held + counts.get(seq, 0)
-            elif held != counts.get(seq, 0):
-                why = f"{held:,} rows of batch {seq} in the ledger, {counts.get(seq, 0):,} in the log"
-                raise _HeldBackError(f"ledger and log of {self.contract.name} differ: {why}")
-        rows, tables = sum(counts.values()), {a.name: self._totals(a, limit) for a in self._readers}
-        cut = Cut(known.number + 1, before, limit.upto, known.rows + rows, {seq: n for seq, n in split.items() if n}, tables)
+                remaining_by_batch[seq] = rows - rows_in_ledger + counts.get(seq, 0)
+            elif rows_in_ledger != counts.get(seq, 0):
+                difference = f"{rows_in_ledger:,} rows of batch {seq} in the ledger, {counts.get(seq, 0):,} in the log"
+                raise _HeldBackError(f"ledger and log of {self.contract.name} differ: {difference}")
+        rows, tables = sum(counts.values()), {asset.name: self._totals(asset, limit) for asset in self._readers}
+        cut = Cut(
+            cut_so_far.number + 1,
+            before,
+            limit.upto,
+            cut_so_far.rows + rows,
+            {seq: rows_left for seq, rows_left in remaining_by_batch.items() if rows_left},
+            tables,
+        )
         kept_from = str(day_of(max([limit.first, *[table.first for table in tables.values()]])))
-        return Removal(rows, kept_from, limit.why, cut)
+        return Removal(rows, kept_from, limit.reason, cut)
 
     def _batches(self, before: int, upto: int) -> list[tuple[int, int, int, int]]:
         """The batches with rows before a time: number, rows, first and last event time."""
-        found = self.reading.ledger.source(self.contract.name).batches_with_rows(0, upto)
-        rows = zip(*[found[column].to_pylist() for column in _ROW_COLUMNS], strict=True)
+        columns = self.reading.ledger.source(self.contract.name).batches_with_rows(0, upto)
+        rows = zip(*[columns[column].to_pylist() for column in _ROW_COLUMNS], strict=True)
         return [(seq, accepted, first, last) for seq, accepted, first, last in rows if first < before]
 
     def _counts(self, before: int, upto: int) -> Mapping[int, int]:
         """The number of rows in the log to be removed, by batch."""
         lake = self.reading.lake
-        if (why := unfinished_ingest(self.reading, self.contract, self.contract.log)) is not None:
-            raise _HeldBackError(why)
+        if (reason := unfinished_ingest(self.reading, self.contract, self.contract.log)) is not None:
+            raise _HeldBackError(reason)
         sql = f"SELECT {SEQ} AS batch, count(*) AS rows FROM events WHERE {_condition(before, upto)} GROUP BY {SEQ}"
-        found = sql_rows(lake, {"events": self.contract.log}, sql)
-        return dict(zip(found["batch"].to_pylist(), found["rows"].to_pylist(), strict=True))
+        counts = sql_rows(lake, {"events": self.contract.log}, sql)
+        return dict(zip(counts["batch"].to_pylist(), counts["rows"].to_pylist(), strict=True))
 
     def _totals(self, asset: DerivedAsset, limit: _Limit) -> RetainedTable:
         """The totals of a table for the days before the first that is kept, of the rows up to the limit's batch.
@@ -236,25 +246,29 @@ class LogRetention:
             _HeldBackError: the account of one of these days does not hold.
         """
         advance = self.snapshot(asset.name)
-        reading, kept = advance.reading, advance.reading.kept_days(asset)
-        first = limit.first if kept is None else max(limit.first, kept.first)
-        times = [t for name in asset.inputs if (t := reading.ledger.source(name).oldest) is not None]
+        reading, kept_days = advance.reading, advance.reading.kept_days(asset)
+        first = limit.first if kept_days is None else max(limit.first, kept_days.first)
+        times = [time for name in asset.inputs if (time := reading.ledger.source(name).oldest) is not None]
         days = day_of(min([*times, first - 1])), day_of(first) - timedelta(days=1)
         accounts = account(advance, days)
-        if broken := [a for a in accounts if not a.holds or (a.pending and asset.operator.reads.closes_ranges)]:
-            raise _HeldBackError(f"the account of {asset.name} does not hold for {broken[0].side} on {broken[0].day}")
+        if violations := [
+            day_account for day_account in accounts if not day_account.holds or (day_account.pending and asset.operator.reads.closes_ranges)
+        ]:
+            raise _HeldBackError(f"the account of {asset.name} does not hold for {violations[0].side} on {violations[0].day}")
         sums = sums_of_accounts(accounts)
-        add(sums, later_rows(advance, first, limit.upto, start_of(advance, kept)), sign=-1)
-        found = [RetainedDay(side, str(day), {t: n for t, n in terms.items() if n}) for (side, day), terms in sorted(sums.items())]
+        add_terms(sums, later_rows(advance, first, limit.upto, start_of(advance, kept_days)), sign=-1)
+        retained_days = [
+            RetainedDay(side, str(day), {term: rows for term, rows in terms.items() if rows}) for (side, day), terms in sorted(sums.items())
+        ]
         identity = table_identity(reading.lake, asset)
         assert identity is not None, "a table with a step exists"
-        return RetainedTable(identity, first, limit.upto, tuple(of for of in found if of.terms))
+        return RetainedTable(identity, first, limit.upto, tuple(retained for retained in retained_days if retained.terms))
 
 
 def unfinished_ingest(reading: Reading, contract: SourceContract, table: str) -> str | None:
     """Why no row of a log or a quarantine may be removed: a killed ingest left rows that the next one uses or removes. Else None."""
-    left = reading.lake.newest(table, ATTEMPT)
-    if left is None or left.value["seq"] <= reading.ledger.head:
+    attempt = reading.lake.newest(table, ATTEMPT)
+    if attempt is None or attempt.value["seq"] <= reading.ledger.head:
         return None
     return f"an ingest of {contract.name} was interrupted; the next ingest goes on with it"
 

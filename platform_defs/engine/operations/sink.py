@@ -32,11 +32,11 @@ class SinkError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def other_table(cls, asset: str, topic: str, expected: str, found: str) -> "SinkError":
+    def other_table(cls, asset: str, topic: str, id_in_topic: str, id_of_asset: str) -> "SinkError":
         """The topic has steps of a table with another id."""
         return cls(
-            f"the topic {topic!r} has the steps of a table with the id {expected}, and the id of {asset} is {found}: it was created again, "
-            "or is another table. One topic cannot have steps of both; publish it to a new topic"
+            f"the topic {topic!r} has the steps of a table with the id {id_in_topic}, and the id of {asset} is {id_of_asset}: it was "
+            "created again, or is another table. One topic cannot have steps of both; publish it to a new topic"
         )
 
     @classmethod

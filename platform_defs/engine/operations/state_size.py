@@ -21,12 +21,12 @@ def state_size(reading: Reading, asset: DerivedAsset) -> dict[StateKind, FileSiz
         asset: the asset that makes the table.
     """
     files = dict[StateKind, dict[tuple[str, str], FileSize]]()
-    for part in strategy_of(reading, asset).state(stored_progress(reading.lake, asset)):
-        files.setdefault(part.kind, {}).update(part.files(reading.lake))  # an input that is read twice counts once
+    for state_part in strategy_of(reading, asset).state(stored_progress(reading.lake, asset)):
+        files.setdefault(state_part.kind, {}).update(state_part.files(reading.lake))  # an input that is read twice counts once
     return {kind: total(files[kind].values()) for kind in get_args(StateKind) if kind in files}
 
 
 def total(sizes: Iterable[FileSize]) -> FileSize:
     """The sum of sizes."""
-    known = [*sizes]
-    return FileSize(sum(size.rows for size in known), sum(size.bytes for size in known))
+    all_sizes = [*sizes]
+    return FileSize(sum(size.rows for size in all_sizes), sum(size.bytes for size in all_sizes))

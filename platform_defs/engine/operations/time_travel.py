@@ -94,12 +94,12 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     if not reading.lake.exists(asset.changelog):
         raise OperatorError(f"{asset.name} has no step yet, so it has no earlier state; advance it first")
     changelog = reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))
-    [later] = changelog.where(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))).agg(F.min(STEP)).first() or [None]
+    [later_step] = changelog.where(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))).agg(F.min(STEP)).first() or [None]
     replaced = reading.lake.transaction(asset.changelog, RETENTION) or 0
-    if later is not None and later <= replaced:
+    if later_step is not None and later_step <= replaced:
         removed = f"retention has replaced its steps up to {replaced} by their result"
         raise OperatorError(f"{asset.name} has no state of {moment(time).isoformat()} any more: {removed}. Read a later time")
-    changelog_then = changelog if later is None else changelog.where(F.col(STEP) < later)
+    changelog_then = changelog if later_step is None else changelog.where(F.col(STEP) < later_step)
     return fold(changelog_then.drop(CHANGED_AT), key=key, order=STEP)
 
 
@@ -120,17 +120,17 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
             raise OperatorError(
                 f"{asset.name} cannot be computed as of an event time: {removed}. Read its present rows, or an `--as-of` time"
             )
-    rows = asset.rows(*[_known(reading, asset, which, time) for which in range(len(asset.inputs))])
+    rows = asset.rows(*[_rows_until(reading, asset, index, time) for index in range(len(asset.inputs))])
     reads = asset.operator.reads
     if reads.ttl is None or reads.ttl_by == "processing":
         return rows
     newest = Span(time - reads.ttl, time)
-    recent = [reading.input(asset, which, reading.ledger.head, newest) for which in range(len(asset.inputs))]
+    recent = [reading.input(asset, index, reading.ledger.head, newest) for index in range(len(asset.inputs))]
     return of_keys(rows, keys_of(recent, reads.affected_by), reads.affected_by)
 
 
-def _known(reading: Reading, asset: DerivedAsset, which: int, time: int) -> DataFrame:
-    table = reading.input_named(asset.inputs[which]).table
+def _rows_until(reading: Reading, asset: DerivedAsset, index: int, time: int) -> DataFrame:
+    table = reading.input_named(asset.inputs[index]).table
     if table is None:
-        return reading.input(asset, which, reading.ledger.head, Span(None, time))
+        return reading.input(asset, index, reading.ledger.head, Span(None, time))
     return as_known_now(reading, table, time).withColumn(change_column(asset), F.lit(INSERT))

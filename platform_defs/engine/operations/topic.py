@@ -65,7 +65,7 @@ class Topic:
             self._use = SharedAdmin(self._jvm, sink.client)
             self._admin = self._use.client
             try:
-                self._id, self._partitions = self._described(compacted)
+                self._id, self._partitions = self._describe_or_create(compacted)
             except BaseException:
                 self._use.close()
                 raise
@@ -84,8 +84,8 @@ class Topic:
     def _consumer(self) -> Any:
         """The client that reads records; a publish that finds no records after its last commit needs none."""
         if self._reader is None:
-            own = {"key.deserializer": _BYTES, "value.deserializer": _BYTES, "enable.auto.commit": "false"}
-            options = with_timeouts(self._sink.client) | own | {"allow.auto.create.topics": "false"}
+            consumer_options = {"key.deserializer": _BYTES, "value.deserializer": _BYTES, "enable.auto.commit": "false"}
+            options = with_timeouts(self._sink.client) | consumer_options | {"allow.auto.create.topics": "false"}
             self._reader = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties(self._jvm, options))
         return self._reader
 
@@ -99,8 +99,8 @@ class Topic:
             committed, ends = self._committed()
             if committed is not None and ends == self.records():
                 return committed
-            last = self._last_records()
-        newest = max(last, key=lambda one: one.step, default=None)
+            last_written = self._last_records()
+        newest = max(last_written, key=lambda written: written.step, default=None)
         if newest is None or (committed is not None and committed.step >= newest.step and committed.table == newest.table):
             return committed
         return newest
@@ -118,21 +118,21 @@ class Topic:
         with Naming(self._sink.topic):
             return sum(self._ends("latest").values())
 
-    def _described(self, compacted: bool) -> tuple[str, int]:
+    def _describe_or_create(self, compacted: bool) -> tuple[str, int]:
         """The topic's id and its number of partitions; it is created if it does not exist and the sink gives its partitions."""
-        found = described_topic(self._jvm, self._admin, self._sink.topic)
-        if found is not None:
-            return found.topicId().toString(), found.partitions().size()
+        description = described_topic(self._jvm, self._admin, self._sink.topic)
+        if description is not None:
+            return description.topicId().toString(), description.partitions().size()
         if self._sink.partitions is None:
             raise SinkError.no_topic(self._sink.topic)
         return self._create(self._sink.partitions, compacted), self._sink.partitions
 
     def _create(self, partitions: int, compacted: bool) -> str:
-        optional, wanted, config = self._jvm.java.util.Optional, self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap()
+        optional, new_topics, config = self._jvm.java.util.Optional, self._jvm.java.util.ArrayList(), self._jvm.java.util.HashMap()
         config.put(*(("cleanup.policy", "compact") if compacted else ("retention.ms", "-1")))
-        new = self._jvm.org.apache.kafka.clients.admin.NewTopic(self._sink.topic, optional.of(partitions), optional.empty())
-        wanted.add(new.configs(config))
-        return self._admin.createTopics(wanted).topicId(self._sink.topic).get().toString()
+        new_topic = self._jvm.org.apache.kafka.clients.admin.NewTopic(self._sink.topic, optional.of(partitions), optional.empty())
+        new_topics.add(new_topic.configs(config))
+        return self._admin.createTopics(new_topics).topicId(self._sink.topic).get().toString()
 
     def _committed(self) -> tuple[Written | None, int | None]:
         """The step that was committed for this topic, and the sum of the partitions' ends then, which earlier versions did not commit.
@@ -140,9 +140,9 @@ class Topic:
         A topic that was created again has another id.
         """
         offsets = self._admin.listConsumerGroupOffsets(self._group).partitionsToOffsetAndMetadata().get()
-        found = offsets.get(self._partition(0))
+        offset = offsets.get(self._partition(0))
         try:
-            value = json.loads(found.metadata()) if found is not None else {}
+            value = json.loads(offset.metadata()) if offset is not None else {}
             if value.get("topic") == self._id:
                 return Written(value["table"], value["step"], value["id"], value["step"], complete=True), value.get("ends")
         except (ValueError, KeyError, AttributeError):  # another program committed it
@@ -152,22 +152,22 @@ class Topic:
     def _last_records(self) -> list[Written]:
         """The step of the newest record of each partition that has records."""
         first, ends = self._ends("earliest"), self._ends("latest")
-        wanted = {p for p, end in ends.items() if end > first[p]}
-        self._assign(wanted)
-        for partition in wanted:
+        unread = {p for p, end in ends.items() if end > first[p]}
+        self._assign(unread)
+        for partition in unread:
             self._consumer.seek(self._partition(partition), ends[partition] - 1)
-        found = dict[int, Written]()
+        written_by_partition = dict[int, Written]()
         for _ in range(_POLLS):
-            if not wanted:
+            if not unread:
                 break
             records = self._consumer.poll(self._jvm.java.time.Duration.ofMillis(_POLL_MS))
-            for partition in wanted:
-                if of := records.records(self._partition(partition)):
-                    found[partition] = self._written(partition, of[len(of) - 1])
-            wanted = {p for p in wanted if self._consumer.position(self._partition(p)) < ends[p]}
-        if wanted:
-            raise SinkError.not_read(self._sink.topic, sorted(wanted), _POLL_MS * _POLLS // 1000)
-        return [*found.values()]
+            for partition in unread:
+                if records_of_partition := records.records(self._partition(partition)):
+                    written_by_partition[partition] = self._written(partition, records_of_partition[len(records_of_partition) - 1])
+            unread = {p for p in unread if self._consumer.position(self._partition(p)) < ends[p]}
+        if unread:
+            raise SinkError.not_read(self._sink.topic, sorted(unread), _POLL_MS * _POLLS // 1000)
+        return [*written_by_partition.values()]
 
     def _written(self, partition: int, record: Any) -> Written:
         headers = {name: record.headers().lastHeader(name) for name in (TABLE, STEP, SINCE, STEP_ID)}
@@ -176,23 +176,23 @@ class Topic:
         text = {name: bytes(header.value()).decode() for name, header in headers.items()}
         return Written(text[TABLE], int(text[STEP]), text[STEP_ID], int(text[SINCE]), complete=False)
 
-    def _ends(self, which: Literal["earliest", "latest"]) -> dict[int, int]:
+    def _ends(self, position: Literal["earliest", "latest"]) -> dict[int, int]:
         """For each partition, its first offset, or the offset after its newest record."""
-        spec, asked = getattr(self._jvm.org.apache.kafka.clients.admin.OffsetSpec, which)(), self._jvm.java.util.HashMap()
-        of = {number: self._partition(number) for number in range(self._partitions)}
-        for partition in of.values():
-            asked.put(partition, spec)
-        answer = self._admin.listOffsets(asked).all().get()
-        return {number: int(answer.get(partition).offset()) for number, partition in of.items()}
+        spec, specs_by_partition = getattr(self._jvm.org.apache.kafka.clients.admin.OffsetSpec, position)(), self._jvm.java.util.HashMap()
+        partitions = {number: self._partition(number) for number in range(self._partitions)}
+        for partition in partitions.values():
+            specs_by_partition.put(partition, spec)
+        answer = self._admin.listOffsets(specs_by_partition).all().get()
+        return {number: int(answer.get(partition).offset()) for number, partition in partitions.items()}
 
     def _assign(self, partitions: set[int]) -> None:
         self._consumer.assign(self._java_partitions(partitions))
 
     def _java_partitions(self, partitions: Any) -> Any:
-        found = self._jvm.java.util.ArrayList()
+        java_list = self._jvm.java.util.ArrayList()
         for number in partitions:
-            found.add(self._partition(number))
-        return found
+            java_list.add(self._partition(number))
+        return java_list
 
     def _partition(self, number: int) -> Any:
         return self._jvm.org.apache.kafka.common.TopicPartition(self._sink.topic, number)

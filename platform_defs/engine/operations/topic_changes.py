@@ -51,100 +51,105 @@ class _Version:
         return self.progress.step
 
 
-def writes(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, upto: int, first: int | None) -> Iterator[Write]:
+def writes(reading: Reading, asset: DerivedAsset, sink: Sink, from_step: int, upto: int, first: int | None) -> Iterator[Write]:
     """The writes that bring a topic from one step of a table to another.
 
     Args:
         reading: reads the lake.
         asset: the table.
         sink: the sink.
-        done: the last step that the topic has; 0 for none.
+        from_step: the last step that the topic has; 0 for none.
         upto: the last step to write.
         first: the step of the first write of an appended table, if the topic has a part of that write; None for `upto`.
     """
     if asset.operator.emits.upserts:
-        return _of_changelog(reading, asset, sink, done, upto)
+        return _of_changelog(reading, asset, sink, from_step, upto)
     if not asset.operator.reads.closes_ranges:
         raise SinkError.not_by_range(asset.name)
-    return _of_versions(reading, asset, sink, done, upto, first)
+    return _of_versions(reading, asset, sink, from_step, upto, first)
 
 
-def _of_changelog(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, upto: int) -> Iterator[Write]:
+def _of_changelog(reading: Reading, asset: DerivedAsset, sink: Sink, from_step: int, upto: int) -> Iterator[Write]:
     encoding = Encoding(reading.spark, sink, asset.name)
-    for step in _steps_with_changes(reading, asset, done, upto):
-        changelog = steps_of(reading, asset, done, step).drop(CHANGED_AT)
+    for step in _steps_with_changes(reading, asset, from_step, upto):
+        changelog = steps_of(reading, asset, from_step, step).drop(CHANGED_AT)
         encoders = partial(encoding, "value", changelog.schema), partial(encoding, "key", changelog.schema)
         upserts = keyed_upserts(changelog, key=asset.operator.emits.key, order=STEP, encode=encoders[0], encode_key=encoders[1])
-        yield Write(done, step, upserts.select(KEY, VALUE, F.lit(None).cast("string").alias(KIND), _no_number()))
-        done = step
+        yield Write(from_step, step, upserts.select(KEY, VALUE, F.lit(None).cast("string").alias(KIND), _no_number()))
+        from_step = step
 
 
-def _steps_with_changes(reading: Reading, asset: DerivedAsset, done: int, upto: int) -> list[int]:
-    """The steps after `done`, up to `upto`, that have changes."""
-    values = reading.lake.few_values(asset.changelog, STEP, {STEP: (done + 1, upto)})
+def _steps_with_changes(reading: Reading, asset: DerivedAsset, from_step: int, upto: int) -> list[int]:
+    """The steps after `from_step`, up to `upto`, that have changes."""
+    values = reading.lake.few_values(asset.changelog, STEP, {STEP: (from_step + 1, upto)})
     if values is None:
-        found = {step for (step,) in collect(steps_of(reading, asset, done, upto).select(STEP).distinct())}
+        steps = {step for (step,) in collect(steps_of(reading, asset, from_step, upto).select(STEP).distinct())}
     else:
-        found = {*values.drop_null().to_pylist()}
-    return sorted(step for step in found if done < step <= upto)
+        steps = {*values.drop_null().to_pylist()}
+    return sorted(step for step in steps if from_step < step <= upto)
 
 
-def _of_versions(reading: Reading, asset: DerivedAsset, sink: Sink, done: int, upto: int, first: int | None) -> Iterator[Write]:
-    versions, encoding = [v for v in _versions(reading, asset, done) if v.step <= upto], Encoding(reading.spark, sink, asset.name)
-    if not done:
-        found = versions[-1:] if first is None else [v for v in versions if v.step == first]
-        if not found and first is not None:
+def _of_versions(reading: Reading, asset: DerivedAsset, sink: Sink, from_step: int, upto: int, first: int | None) -> Iterator[Write]:
+    versions = [version for version in _versions(reading, asset, from_step) if version.step <= upto]
+    encoding = Encoding(reading.spark, sink, asset.name)
+    if not from_step:
+        starts = versions[-1:] if first is None else [version for version in versions if version.step == first]
+        if not starts and first is not None:
             raise SinkError.no_version(asset.name, sink.topic, first)
-        if not found:
+        if not starts:
             return
-        [start] = found
+        [start] = starts
         yield Write(0, start.step, _records(asset, encoding, _rows(reading, asset, start).withColumn(OWN_CHANGE, F.lit(INSERT))))
         versions = versions[versions.index(start) :]
-    elif not versions or versions[0].step != done:
-        raise SinkError.no_version(asset.name, sink.topic, done)
+    elif not versions or versions[0].step != from_step:
+        raise SinkError.no_version(asset.name, sink.topic, from_step)
     for before, after in pairwise(versions):
         frames = _changes(reading, asset, before, after)
         if frames is not None:
-            yield Write(done, after.step, _records(asset, encoding, frames))
-            done = after.step
+            yield Write(from_step, after.step, _records(asset, encoding, frames))
+            from_step = after.step
 
 
-def _versions(reading: Reading, asset: DerivedAsset, done: int) -> list[_Version]:
-    """The newest version of each step from `done` on, in the order of the steps, as far as the table's log goes back."""
-    found = dict[int, _Version]()
+def _versions(reading: Reading, asset: DerivedAsset, from_step: int) -> list[_Version]:
+    """The newest version of each step from `from_step` on, in the order of the steps, as far as the table's log goes back."""
+    versions_by_step = dict[int, _Version]()
     table = results_table(asset)
     for commit in reading.lake.commits(table, PROGRESS):
-        at = _Version(Progress.recorded(table, commit.value), commit.version, commit.rows)
-        if at.step < done or (found and at.progress.generation != next(iter(found.values())).progress.generation):
+        version = _Version(Progress.recorded(table, commit.value), commit.version, commit.rows)
+        if version.step < from_step or (
+            versions_by_step and version.progress.generation != next(iter(versions_by_step.values())).progress.generation
+        ):
             break
-        newer = found.get(at.step, at)  # maintenance repeats a step in a later commit without rows
-        found[at.step] = replace(newer, rows=max(newer.rows, at.rows))
-    return [found[step] for step in sorted(found)]
+        newer = versions_by_step.get(version.step, version)  # maintenance repeats a step in a later commit without rows
+        versions_by_step[version.step] = replace(newer, rows=max(newer.rows, version.rows))
+    return [versions_by_step[step] for step in sorted(versions_by_step)]
 
 
 def _changes(reading: Reading, asset: DerivedAsset, before: _Version, after: _Version) -> DataFrame | None:
     """The rows that a step closed, and its corrections of earlier rows, with their change kinds; None if there are neither."""
-    was, now = before.progress.closed_to, after.progress.closed_to
+    closed_to_before, closed_to_after = before.progress.closed_to, after.progress.closed_to
     frames = list[DataFrame]()
-    if now is not None and now != was and after.rows:
-        new = _rows(reading, asset, after, Span(None if was is None else was + 1, now))
-        frames.append(new.withColumn(OWN_CHANGE, F.lit(INSERT)))
+    if closed_to_after is not None and closed_to_after != closed_to_before and after.rows:
+        rows_after = _rows(reading, asset, after, Span(None if closed_to_before is None else closed_to_before + 1, closed_to_after))
+        frames.append(rows_after.withColumn(OWN_CHANGE, F.lit(INSERT)))
     for _, first, last in (c for c in after.progress.corrected if c[0] > before.step):
-        span = Span(first, last if was is None else min(last, was))
-        old, new = _rows(reading, asset, before, span), _rows(reading, asset, after, span)
+        span = Span(first, last if closed_to_before is None else min(last, closed_to_before))
+        rows_before, rows_after = _rows(reading, asset, before, span), _rows(reading, asset, after, span)
         key = asset.operator.emits.key
-        changes = difference(old, new, key=key, change=OWN_CHANGE) if key else bag_changes(old, new, OWN_CHANGE)
+        changes = (
+            difference(rows_before, rows_after, key=key, change=OWN_CHANGE) if key else bag_changes(rows_before, rows_after, OWN_CHANGE)
+        )
         frames.append(changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE))
     if not frames:
         return None
-    [found, *others] = frames
-    for other in others:
-        found = found.unionByName(other)
-    return found
+    [all_changes, *other_frames] = frames
+    for frame in other_frames:
+        all_changes = all_changes.unionByName(frame)
+    return all_changes
 
 
-def _rows(reading: Reading, asset: DerivedAsset, at: _Version, span: Span | None = None) -> DataFrame:
-    rows = reading.spark.read.format("delta").option("versionAsOf", at.version).load(reading.lake.path(asset.name))
+def _rows(reading: Reading, asset: DerivedAsset, version: _Version, span: Span | None = None) -> DataFrame:
+    rows = reading.spark.read.format("delta").option("versionAsOf", version.version).load(reading.lake.path(asset.name))
     return rows if span is None else rows.where(span.holds(F.col(FINAL_AT)))
 
 

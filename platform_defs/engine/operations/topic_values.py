@@ -17,7 +17,7 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import StructType
 
 from operators.changelog import as_json
-from platform_defs.engine.formats.schema_registry import registering
+from platform_defs.engine.formats.schema_registry import schema_registrar
 from platform_defs.engine.operations.sink import Sink, SinkError
 
 Part = Literal["key", "value"]
@@ -65,7 +65,7 @@ class Encoding:
     @cached_property
     def _register(self) -> Callable[[str, str], int]:
         assert self.sink.registry is not None
-        return registering(self.sink.registry)
+        return schema_registrar(self.sink.registry)
 
     def _schema(self, part: Part, struct: StructType) -> str:
         """The Avro schema of a key or a value."""
@@ -79,11 +79,13 @@ class Encoding:
 def _with_defaults(schema: Any) -> Any:
     """An Avro schema in which each field that may be null has the default null, which must be the first type of a union."""
     if isinstance(schema, list):
-        return [_with_defaults(of) for of in cast(list[Any], schema)]
+        return [_with_defaults(part) for part in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _with_defaults(value) if name in ("type", "items", "values", "fields") else value for name, value in schema.items()}
-    kinds = found.get("type")
-    if "name" in found and isinstance(kinds, list) and "null" in kinds:
-        return found | {"type": ["null", *[kind for kind in cast(list[Any], kinds) if kind != "null"]], "default": None}
-    return found
+    with_defaults = {
+        name: _with_defaults(value) if name in ("type", "items", "values", "fields") else value for name, value in schema.items()
+    }
+    kinds = with_defaults.get("type")
+    if "name" in with_defaults and isinstance(kinds, list) and "null" in kinds:
+        return with_defaults | {"type": ["null", *[kind for kind in cast(list[Any], kinds) if kind != "null"]], "default": None}
+    return with_defaults

@@ -87,8 +87,8 @@ class Views:
         def rows(after: int) -> DataFrame:
             seq = F.col(SEQ)
             with self.naming_lost_files():
-                found = reading.lake.read(reading.spark, table, within={SEQ: (after + 1, None)} if after else None, with_nulls=True)
-                return plan_if_small(found.where(seq.isNull() | (seq > parameter(after, seq))) if after else found)
+                events = reading.lake.read(reading.spark, table, within={SEQ: (after + 1, None)} if after else None, with_nulls=True)
+                return plan_if_small(events.where(seq.isNull() | (seq > parameter(after, seq))) if after else events)
 
         def time_of(seq: int) -> int | None:
             times = reading.ledger.history.times
@@ -144,8 +144,8 @@ class Views:
     def newest(self, asset: str, known: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
         """An upserted table as of its newest step, and its changelog, since an earlier state if one is given; see `time_travel.newest`."""
         with self.naming_lost_files():
-            found = newest(self.reading, self.reading.assets[asset], known)
-            return found and replace(found, table=plan_if_small(found.table), changelog=plan_if_small(found.changelog))
+            snapshot = newest(self.reading, self.reading.assets[asset], known)
+            return snapshot and replace(snapshot, table=plan_if_small(snapshot.table), changelog=plan_if_small(snapshot.changelog))
 
     def as_of(self, asset: str, time: int) -> DataFrame:
         """An upserted table as it was at a time (epoch ms, by the ledger's clock)."""

@@ -51,7 +51,7 @@ def run_before_calls(monkeypatch: pytest.MonkeyPatch, owner: ModuleType, name: s
 
 FUNCTIONS = [
     pytest.param("counts", counted_rows, "_finality", id="windows"),
-    pytest.param("pairs", traced_rows, "_resulting", id="a join"),
+    pytest.param("pairs", traced_rows, "_rows_in_results", id="a join"),
     pytest.param("total", upserted_rows, "_terms_of_source", id="an upserted table"),
 ]
 
@@ -86,8 +86,8 @@ def test_a_status_reads_one_snapshot_of_the_ledger(engine: Engine, make_engine: 
         for name in other.assets:
             other.advance(name)
 
-    run_before_calls(monkeypatch, traced_rows, "_resulting", act)
-    status = status_report.recounted(engine, engine.assets)
+    run_before_calls(monkeypatch, traced_rows, "_rows_in_results", act)
+    status = status_report.recounted_status(engine, engine.assets)
     assert status["ledger_head"] == 2
     assert all(asset["law"]["holds"] for asset in status["assets"].values())
     assert status["assets"]["pairs"]["accepted"] == {side: status["sources"][side]["accepted"] for side in "lr"} == {"l": 10, "r": 1}

@@ -32,9 +32,9 @@ def test_the_error_of_an_overflow_names_the_asset_and_a_wider_type_fixes_it(make
         engine.ingest()
         failures = Failures(engine.assets, spark_condition)
         for name in engine.assets:
-            with failures.recorded(name):
+            with failures.recording(name):
                 engine.advance(name)
-        assert set(failures.found) == [set(), {"sums"}, {"windows", "sums"}][part]
+        assert set(failures.reasons) == [set(), {"sums"}, {"windows", "sums"}][part]
     assert rows_of(engine.views.table("counts"), "k", "n") == [("a", 3), ("b", 1)]
     why = r"^windows: an expression of its operator fails with ARITHMETIC_OVERFLOW .*a wider type.*tidemark rebuild windows --downstream"
     with pytest.raises(StepError, match=why):

@@ -23,7 +23,7 @@ from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.lake.waits import Purpose
-from platform_defs.engine.operations.rebuild import empty
+from platform_defs.engine.operations.rebuild import empty_table
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
 from tests.support.file_walk import landed_files
@@ -68,7 +68,7 @@ def _ingest(engine: Engine) -> None:
 
 def _remake(engine: Engine) -> None:
     for name in engine.assets:
-        empty(engine._advance(name))
+        empty_table(engine._advance(name))
 
 
 ACTIONS: dict[str, Callable[[Engine], object]] = {

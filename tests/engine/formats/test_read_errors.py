@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from platform_defs.engine.formats import unreadable_files
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.formats.read_errors import MISSING, classified, would_fail_again
+from platform_defs.engine.formats.read_errors import MISSING, classify_error, would_fail_again
 
 JOB = (
     "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while "
@@ -214,7 +214,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_only_corrupted_content_rejects_a_file(case: Case) -> None:
-    found = classified(case.text)
+    found = classify_error(case.text)
     assert found.kind == case.kind
     assert case.reason in found.reason
     assert found.reason.isprintable()
@@ -256,7 +256,7 @@ def _isolate(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) 
         return _ReadableFrame()  # pyright: ignore[reportReturnType]
 
     patience = unreadable_files.Patience(waits, slept.append)
-    return unreadable_files._checked(fail, FILES, patience), slept, reads[0]
+    return unreadable_files._check_files(fail, FILES, patience), slept, reads[0]
 
 
 class _ReadableFrame:

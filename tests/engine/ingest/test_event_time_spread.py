@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from platform_defs.engine.ingest.event_time_spread import aggregates, is_uneven, joined, quantiles, ranges
+from platform_defs.engine.ingest.event_time_spread import aggregates, is_uneven, merge_ranges, quantiles, ranges
 from tests.conftest import MakeEngine
 
 DAY = 86_400_000
@@ -48,7 +48,7 @@ def test_quantiles_are_of_the_accepted_rows(make_engine: MakeEngine) -> None:
 @given(st.lists(st.integers(-60, 60), min_size=1, max_size=60, unique=True))
 def test_joined_ranges_cover_the_given_ones_and_are_at_most_16(buckets: list[int]) -> None:
     found = [(n * 10 - 2, n * 10 + 11) for n in sorted(buckets)]
-    joint = joined(found)
+    joint = merge_ranges(found)
     assert len(joint) <= 16
     assert all(any(low <= a and b <= high for low, high in joint) for a, b in found)
     assert all(a[1] < b[0] for a, b in pairwise(joint))

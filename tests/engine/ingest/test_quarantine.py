@@ -187,7 +187,7 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt("by hand")
 
-    for owner, method in ((Lake, "update"), (Release, "_show")):
+    for owner, method in ((Lake, "update"), (Release, "_make_visible")):
         with monkeypatch.context() as patched:
             patched.setattr(owner, method, interrupt)
             with pytest.raises(KeyboardInterrupt, match="by hand"):
@@ -205,9 +205,9 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     (Path(fixed.folders["c"]) / "3.csv").unlink()
     message = r"rows of source 'c' cannot be released: .* in the header of file:.*/3\.csv, but it cannot be read \(FileNotFound"
     with pytest.raises(QuarantineError, match=message):
-        fixed.ingestion.quarantine.release("c", named=["3.csv"])
+        fixed.ingestion.quarantine.release("c", names=["3.csv"])
     released_files = [path.name for path in Path(fixed.folders["c"]).glob("released-*.csv")]
-    assert [r.rows for r in fixed.ingestion.quarantine.release("c", named=released_files)] == [1]
+    assert [r.rows for r in fixed.ingestion.quarantine.release("c", names=released_files)] == [1]
     assert _accepted(fixed.ingest()) == [("c", 0, 1)]
     assert _counts_add_up(fixed)
 

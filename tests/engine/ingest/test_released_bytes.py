@@ -24,7 +24,7 @@ def test_parquet_rows_with_binary_values_are_not_released(make_engine: MakeEngin
     fixed = make_engine([source("l", schema=SCHEMA)], [])
     with pytest.raises(QuarantineError, match=r"bytes\.parquet contain bytes \(b\), and a row of Parquet is released as JSON"):
         fixed.ingestion.quarantine.release("l")
-    assert [r.rows for r in fixed.ingestion.quarantine.release("l", named=["1.jsonl", "none.parquet"])] == [2]
+    assert [r.rows for r in fixed.ingestion.quarantine.release("l", names=["1.jsonl", "none.parquet"])] == [2]
     fixed.ingest()
     rows = rows_of(fixed.views.table("events/l").where("v = 99").selectExpr("k", "cast(b AS string)", "cast(many[0] AS string)"))
     assert rows == [("none", None, "x"), ("text", "hello", None)]

@@ -121,7 +121,7 @@ def test_a_stream_keeps_only_its_newest_batches_in_memory() -> None:
     turns = _turns(calls, lambda _: next(entries))
     for _ in range(MOST_KEPT + 5):
         turns.files([FILE])
-    assert (len(turns.made), turns.made[0][0].seq, calls.made[0]) == (MOST_KEPT, 6, 1)
+    assert (len(turns.entries), turns.entries[0][0].seq, calls.made[0]) == (MOST_KEPT, 6, 1)
 
 
 def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> None:

@@ -19,7 +19,7 @@ from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations import failures
 from platform_defs.engine.operations.advance_all import AdvanceAll
-from platform_defs.engine.operations.failures import FOLDER, Failure, described
+from platform_defs.engine.operations.failures import FOLDER, Failure, describe_error
 from platform_defs.stream.run import StreamRun
 from platform_defs.stream_trigger import StreamTrigger
 from tests.engine.entries import source_entry
@@ -103,7 +103,7 @@ def test_a_violated_law_is_the_failure_of_its_table_and_not_of_the_ingest(engine
         return []
 
     stream = StreamRun(engine, Recorder())
-    monkeypatch.setattr(AdvanceAll, "__call__", lambda _: stream._law.changed("pairs", Step(Progress(), Progress(step=1), 1)))
+    monkeypatch.setattr(AdvanceAll, "__call__", lambda _: stream._law.note_step("pairs", Step(Progress(), Progress(step=1), 1)))
     stream._law.most_saved_s = stream._law.share = 1e9
     monkeypatch.setattr(Accounts, "check", check)
     monkeypatch.setattr(Ingestion, "run", ingest)
@@ -141,9 +141,9 @@ def test_another_writer_is_no_failure(engine: Engine, monkeypatch: pytest.Monkey
 
 def test_the_text_of_an_error_of_spark_is_not_kept() -> None:
     error = AnalysisException("a row: 4711", errorClass="CAST_INVALID_INPUT", messageParameters={})
-    assert described(error) == "Spark failed with AnalysisException CAST_INVALID_INPUT"
-    assert described(ValueError("a row: 4711")) == "ValueError"
-    assert described(OSError("x" * 1000)).startswith("x" * 500 + "…")
+    assert describe_error(error) == "Spark failed with AnalysisException CAST_INVALID_INPUT"
+    assert describe_error(ValueError("a row: 4711")) == "ValueError"
+    assert describe_error(OSError("x" * 1000)).startswith("x" * 500 + "…")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"at": 1}', b'{"at": "x", "error": "", "message": "", "position": ""}'])

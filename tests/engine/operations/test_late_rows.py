@@ -115,7 +115,7 @@ def test_a_float_that_only_spark_writes_is_left_to_it(make_engine: MakeEngine, v
 @pytest.mark.parametrize("asset", [a.name for a in SPARKS])
 def test_only_spark_finds_the_late_rows_of_a_prepared_source_or_of_windows_with_gaps(engine: Engine, asset: str) -> None:
     assert without_session(engine).late_rows(asset, "l", 1_000) is None
-    report = render.late(engine, "l", asset, 1_000)
+    report = render.late_rows(engine, "l", asset, 1_000)
     assert (report["total"], report["rows"]) == _by_spark(engine, asset, "l", 1_000)
     assert report["total"] > 0
 

@@ -45,7 +45,7 @@ def test_accounts_take_their_share_of_the_time_and_each_changed_table_has_its_tu
     for number in range(1, 201):
         stream.time += 1.0
         for asset in stream.takes_s:
-            law.changed(asset, _step(number))
+            law.note_step(asset, _step(number))
         before = stream.time
         law()
         spent += stream.time - before
@@ -59,8 +59,8 @@ def test_steps_that_wait_are_accounted_for_as_one() -> None:
     stream = Stream({"a": 10.0, "b": 1.0})
     law = stream.turn()
     for number in (1, 2, 3):
-        law.changed("a", _step(number))
-    law.changed("b", _step(7))
+        law.note_step("a", _step(number))
+    law.note_step("b", _step(7))
     assert law() == [], "no time has passed"
     stream.time = 1.0
     assert law() == ["a"]
@@ -78,25 +78,25 @@ def test_a_quiet_night_is_not_followed_by_a_long_pause() -> None:
     law = stream.turn()
     stream.time = 100_000.0
     for asset in stream.takes_s:
-        law.changed(asset, _step(1))
+        law.note_step(asset, _step(1))
     assert len(law()) == 2
 
 
 def test_an_account_that_fails_is_reported_and_tried_again_but_a_broken_law_is_raised() -> None:
     stream = Stream({"a": 0.1}, fails=OSError("disk"))
     law = stream.turn()
-    law.changed("a", _step(1))
+    law.note_step("a", _step(1))
     for _ in range(2):
         stream.time += 10
         assert law() == []
     assert stream.errors == ["a: disk"], "it is tried again after the next step"
     stream.fails = None
-    law.changed("a", _step(2))
+    law.note_step("a", _step(2))
     stream.time += 10
     assert law() == ["a"]
     assert stream.accounts == [("a", 0, 2)]
     stream.fails = LawError.of_table("a", [], {("l", 3): (4, 5)})
-    law.changed("a", _step(3))
+    law.note_step("a", _step(3))
     stream.time += 10
     with pytest.raises(LawError, match=r"a breaks the conservation law: l, batch 3: 4 rows in the ledger, 5 in the log"):
         law()

@@ -53,58 +53,58 @@ def all_of(topics: Topics) -> Iterator[PublishAll]:
 
 
 def test_only_tables_with_a_sink_that_have_changed_are_published(topics: Topics, all_of: PublishAll) -> None:
-    assert (all_of(), all_of.rest(), topics.calls) == ({}, {}, [])
-    all_of.changed({"a": 1, "other": 1})
-    assert all_of.rest() == {"a": Published("a", 1, 1, 10)}
-    assert (all_of(), all_of.rest(), topics.calls) == ({}, {}, ["a"]), "what was reported is not reported again"
+    assert (all_of(), all_of.publish_rest(), topics.calls) == ({}, {}, [])
+    all_of.note_steps({"a": 1, "other": 1})
+    assert all_of.publish_rest() == {"a": Published("a", 1, 1, 10)}
+    assert (all_of(), all_of.publish_rest(), topics.calls) == ({}, {}, ["a"]), "what was reported is not reported again"
 
 
 def test_steps_that_are_made_during_a_publish_are_published_once_after_it(topics: Topics, all_of: PublishAll) -> None:
     topics.free["a"] = Event()
-    all_of.changed({"a": 3})
+    all_of.note_steps({"a": 3})
     assert topics.entered.wait(WAIT_S)
     for step in range(4, 9):
-        all_of.changed({"a": step})
+        all_of.note_steps({"a": step})
     assert all_of() == {}, "it waits for nothing"
     topics.free["a"].set()
-    assert all_of.rest() == {"a": Published("a", 2, 2, 20)}
+    assert all_of.publish_rest() == {"a": Published("a", 2, 2, 20)}
     assert (topics.calls, topics.upto) == (["a", "a"], [3, 8]), "each publish is given the newest step that was checked"
 
 
 def test_a_sink_that_fails_is_reported_and_tried_again_later_and_others_go_on(topics: Topics, all_of: PublishAll) -> None:
     topics.failing["a"] = OSError("no route")
-    all_of.changed({"a": 1, "b": 1})
-    assert [*all_of.rest()] == ["b"]
+    all_of.note_steps({"a": 1, "b": 1})
+    assert [*all_of.publish_rest()] == ["b"]
     assert (topics.reports, [*all_of.failed]) == ([("a", 1)], ["a"])
     for seconds in (0.9, 0.2, 1.9, 0.2):  # the waits are 1 s and 2 s
         topics.now += seconds
-        all_of.changed({"a": 1})
+        all_of.note_steps({"a": 1})
         all_of()
-        all_of.rest()
+        all_of.publish_rest()
     assert topics.calls.count("a") == 3
     assert topics.reports == [("a", 1), ("a", 2), ("a", 3)]
     del topics.failing["a"]
     topics.now += 4.0
     all_of()
-    assert all_of.rest() == {"a": Published("a", 4, 1, 10)}
+    assert all_of.publish_rest() == {"a": Published("a", 4, 1, 10)}
     assert all_of.failed == {}
 
 
 def test_a_table_without_new_steps_is_published_again_once_a_day(topics: Topics, all_of: PublishAll) -> None:
-    all_of.changed({"a": 1})
-    all_of.rest()
+    all_of.note_steps({"a": 1})
+    all_of.publish_rest()
     for _ in range(4):
         topics.now += CHECKED_EVERY_S / 2
         all_of()
         all_of()
-        all_of.rest()
+        all_of.publish_rest()
     assert topics.calls == ["a", "a", "a"]
 
 
 def test_the_end_of_the_jvm_is_raised_and_not_tried_again(topics: Topics, all_of: PublishAll, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish_all, "lost_jvm", lambda _: JvmLostError("it has ended"))
     topics.failing["a"] = OSError("a broken pipe")
-    all_of.changed({"a": 1})
+    all_of.note_steps({"a": 1})
     with pytest.raises(JvmLostError, match="it has ended"):
-        all_of.rest()
+        all_of.publish_rest()
     assert (all_of(), topics.calls) == ({}, ["a"])

@@ -86,7 +86,7 @@ def test_old_rows_leave_and_their_totals_stay(engine: Engine, whole: Engine) -> 
     days = date(2026, 3, 1), date(2026, 3, 4)
     assert engine.accounts.days("pairs", days) == whole.accounts.days("pairs", days)
     assert not any(m.rows_removed for m in engine.maintain()), "nothing more is old"
-    report = status.recorded(engine, ["pairs", "total"])
+    report = status.recorded_status(engine, ["pairs", "total"])
     assert report["sources"]["l"]["retention"]["rows_removed"] == 11
     assert report["assets"]["pairs"]["retention"]["totals"]["l"]["accepted"] == 11
 
@@ -143,7 +143,7 @@ def test_a_table_added_later_begins_where_the_log_is_complete(
     assert results.count() == 0
     full = of_whole_lake(whole, tmp_path / "whole")
     assert rows_of(new.views.table("later_pairs")) == rows_of(full.where(f"final_at >= timestamp_millis({start})"))
-    assert status.recorded(new, ["later_pairs"])["assets"]["later_pairs"]["retention"]["complete_from"] == "2026-03-04 00:00:00.000Z"
+    assert status.recorded_status(new, ["later_pairs"])["assets"]["later_pairs"]["retention"]["complete_from"] == "2026-03-04 00:00:00.000Z"
     assert {a.day for a in new.accounts.days("later_pairs")} == {date(2026, 3, 4), date(2026, 3, 5), date(2026, 3, 6)}
     accounted(new, "later_pairs")
 

@@ -207,9 +207,9 @@ def test_late_shows_the_late_rows(demo):
 def test_control_sequences_in_a_row_are_escaped(demo, monkeypatch):
     """Control sequences, markup and bidirectional overrides in a row, printed in a table and in an error."""
     evil = "\x1b[31m\x9b2J[bold]:warning:\u202e\x07"
-    shown = render.late(make_engine(settings()), "payments", WIDE, 2)
+    shown = render.late_rows(make_engine(settings()), "payments", WIDE, 2)
     shown["rows"][0]["payment_id"] = shown["rows"][1]["payment_id"] = evil
-    monkeypatch.setattr(render, "late", lambda *_: shown)
+    monkeypatch.setattr(render, "late_rows", lambda *_: shown)
     for width in ("80", "400"):
         monkeypatch.setattr(render.out, "_width", int(width))
         result = tidemark("late", "payments")

@@ -3,7 +3,7 @@
 import yaml
 from pyspark.sql import SparkSession
 
-from platform_defs.cli.demo_kafka import connected, send
+from platform_defs.cli.demo_kafka import connections_text, send
 from platform_defs.connections import read
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
@@ -12,10 +12,10 @@ from tests.support.kafka import Kafka
 
 
 def test_each_source_reads_the_topic_of_its_name():
-    topics = read(connected("127.0.0.1:9092")).topics(shop(Settings()))  # pyright: ignore[reportCallIssue]
+    topics = read(connections_text("127.0.0.1:9092")).topics(shop(Settings()))  # pyright: ignore[reportCallIssue]
     assert {name: of.option("subscribePattern") for name, of in topics.items()} == {name: name for name in SOURCES}
     assert all(of.client == {"bootstrap.servers": "127.0.0.1:9092"} for of in topics.values())
-    assert set(yaml.safe_load(connected("h:1"))) == {"kafka"}
+    assert set(yaml.safe_load(connections_text("h:1"))) == {"kafka"}
 
 
 def test_all_rows_of_a_day_are_sent(spark: SparkSession, kafka: Kafka):

@@ -289,7 +289,7 @@ def test_a_second_demo_uses_the_same_lake_and_changes_no_other(monkeypatch: pyte
     for name, folder in (("LAKE", users), ("DAGSTER_HOME", users / "dagster")):
         monkeypatch.setenv(f"TIDEMARK_{name}", str(folder))
     monkeypatch.setattr("dagster.JobDefinition.execute_in_process", lambda job, **_: ran.append((job.name, len(list(files())))))
-    monkeypatch.setattr(demo.status, "recounted", lambda *_: {})
+    monkeypatch.setattr(demo.status, "recounted_status", lambda *_: {})
     monkeypatch.setattr("platform_defs.engine.advance.pending_work.PendingWork.upserted_tables", lambda _: [])
     before = _contents(users)
 

@@ -171,7 +171,7 @@ def test_status_fails_if_the_law_does_not_hold(
     monitored = {"held_back_by": None, "held_back_seconds": None, "last_failure": None}
     asset = {"steps": 0, "waits_for": None, "law": law, **counts, **monitored}
     report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"bad": asset}, "sink_failures": {}, "ingest_failure": None}
-    monkeypatch.setattr(cli.status_report, "recounted", lambda *_: report)
+    monkeypatch.setattr(cli.status_report, "recounted_status", lambda *_: report)
     out, error_raised = run(monkeypatch, FakeEngine(), "status", "--recount")
     assert shown in out
     assert isinstance(error_raised, StatusError) == (message is not None)

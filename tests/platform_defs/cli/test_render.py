@@ -170,7 +170,7 @@ def test_a_table_of_sources_fits_80_columns(monkeypatch, capsys) -> None:
 
 def test_a_rebuild_names_the_days_that_it_corrected() -> None:
     day = date(2026, 3, 1)
-    assert render.rebuilt("pairs", Rebuilt(day, day, (day,), 1, 2)) == {
+    assert render.rebuild_outcome("pairs", Rebuilt(day, day, (day,), 1, 2)) == {
         "asset": "pairs",
         "days_corrected": ["2026-03-01"],
         "missing": 1,

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from platform_defs.cli import commands as cli
 from platform_defs.cli import watch
 from platform_defs.cli.failures import StatusError
-from platform_defs.cli.status import recorded
+from platform_defs.cli.status import recorded_status
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.recorded_account import FOLDER
@@ -110,7 +110,7 @@ def _accounts(*days: date, matched: int = 1) -> list[DayAccount]:
 
 def test_an_account_of_days_replaces_those_of_these_days_only(engine: Engine) -> None:
     assert engine.accounts.recorded("pairs") is None
-    assert recorded(engine, ["pairs"])["assets"]["pairs"]["last_account"] is None
+    assert recorded_status(engine, ["pairs"])["assets"]["pairs"]["last_account"] is None
     engine.accounts.record("pairs", _accounts(FIRST, SECOND, matched=0), {})
     later = replace(engine, clock=lambda: engine.clock() + 1000)
     later.accounts.record("pairs", _accounts(SECOND), {}, (SECOND, SECOND))

@@ -34,11 +34,11 @@ ENGINE: Any = SimpleNamespace(assets={}, sources=())
 )
 def test_a_table_that_does_not_advance_is_warned_of_with_the_reason(error: Exception, tries: int, warning: str) -> None:
     warnings = list[str]()
-    StreamOutput(ENGINE, pytest.fail, warnings.append).failed("total", Failed(error, tries, 4.0, 0.0))
+    StreamOutput(ENGINE, pytest.fail, warnings.append).report_failure("total", Failed(error, tries, 4.0, 0.0))
     assert warnings == [warning]
 
 
 def test_a_table_that_could_not_be_accounted_for_is_warned_of() -> None:
     warnings = list[str]()
-    StreamOutput(ENGINE, pytest.fail, warnings.append).unaccounted("total", OSError("disk"))
+    StreamOutput(ENGINE, pytest.fail, warnings.append).report_unaccounted("total", OSError("disk"))
     assert warnings == ["total could not be accounted for: disk. The next try is after its next step"]

@@ -18,7 +18,7 @@ from platform_defs.cli import commands as cli
 from platform_defs.cli import metrics
 from platform_defs.cli.arguments import ArgumentError
 from platform_defs.engine import Engine
-from platform_defs.monitoring.endpoint import EndpointError, served
+from platform_defs.monitoring.endpoint import EndpointError, serving_metrics
 from platform_defs.monitoring.stream_metrics import metrics_of_stream
 from platform_defs.settings import PROJECT
 from tests.support.bare_lake import bare_engine, commit_batch
@@ -43,7 +43,7 @@ def test_the_stream_serves_the_lake_and_its_steps(engine: Engine) -> None:
     lines = list[str]()
     stream, endpoint = metrics_of_stream(engine, "127.0.0.1", 0, lines.append)
     with endpoint:
-        [step] = stream.timed("pairs", (n for n in ["a step"]))  # pyright: ignore[reportArgumentType]
+        [step] = stream.measure_steps("pairs", (n for n in ["a step"]))  # pyright: ignore[reportArgumentType]
         [url] = re.findall(r"http://127\.0\.0\.1:\d+/metrics", lines[0])
         found = {s.name: s.value for f in text_string_to_metric_families(_read(url)) for s in f.samples}
     assert step == "a step"
@@ -74,7 +74,7 @@ def test_a_taken_port_and_a_wrong_address_are_refused_with_the_way_out() -> None
 
 
 def _served(port: int, host: str = "127.0.0.1"):
-    return served(CollectorRegistry(), host, port)
+    return serving_metrics(CollectorRegistry(), host, port)
 
 
 def test_the_command_prints_the_metrics_once(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:

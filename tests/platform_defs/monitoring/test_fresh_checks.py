@@ -10,7 +10,7 @@ from dagster import AssetCheckEvaluation
 from assets.pipeline import Pipeline
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
-from platform_defs.monitoring.fresh_checks import evaluated, fresh_checks, fresh_sensor, limits_of
+from platform_defs.monitoring.fresh_checks import evaluate_limits, fresh_checks, fresh_sensor, limits_of
 from platform_defs.settings import Settings
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import Clock
@@ -59,19 +59,19 @@ def test_a_pipeline_with_a_limit_has_a_check_for_each_table_with_one(tmp_path: P
 
 def test_a_table_fails_when_rows_have_waited_for_longer_than_the_limit(engine: Engine, clock: Clock) -> None:
     clock.pass_ms(24 * HOUR)
-    assert evaluated(engine, LIMITS)["pairs"]["passed"], "the sources are silent"
+    assert evaluate_limits(engine, LIMITS)["pairs"]["passed"], "the sources are silent"
     commit_batch(engine, {"l": {"watermark": START + HOUR}, "r": {"watermark": START + HOUR}})
     clock.pass_ms(10 * MINUTE)
-    found = evaluated(engine, LIMITS)["pairs"]
+    found = evaluate_limits(engine, LIMITS)["pairs"]
     assert (found["passed"], found["metadata"]["waited_seconds"]) == (True, 600)
     clock.pass_ms(MINUTE)
-    found = evaluated(engine, LIMITS)["pairs"]
+    found = evaluate_limits(engine, LIMITS)["pairs"]
     assert not found["passed"]
     assert found["description"] == "Rows have waited for 11 min, with a limit of 10 min: it was not advanced."
     commit_step(engine, "pairs", closed_to=START + HOUR)
     commit_batch(engine, {"l": {"watermark": START + 2 * HOUR}})
     clock.pass_ms(HOUR)
-    found = evaluated(engine, LIMITS)["pairs"]
+    found = evaluate_limits(engine, LIMITS)["pairs"]
     assert not found["passed"]
     assert found["description"] == "Rows have waited for 1 h, with a limit of 10 min: source r holds back its watermark."
     assert found["metadata"]["held_back_by"] == "r"

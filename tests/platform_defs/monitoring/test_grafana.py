@@ -52,7 +52,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     registry.register(LakeMetrics(replace(engine, sinks={"pairs": Sink(topic="pairs", options={})})))
     stream = StreamMetrics(registry)
     with pytest.raises(ValueError, match="failed"):
-        [*stream.timed("pairs", _failing())]
+        [*stream.measure_steps("pairs", _failing())]
     samples = [s for family in text_string_to_metric_families(generate_latest(registry).decode()) for s in family.samples]
     return {name: set().union(*(s.labels for s in samples if s.name == name)) for name in {s.name for s in samples}}
 

@@ -18,7 +18,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.lake.reads import ReadTables
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.monitoring.fresh_checks import evaluated
+from platform_defs.monitoring.fresh_checks import evaluate_limits
 from platform_defs.monitoring.lake_metrics import LakeMetrics
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import NOON, Clock
@@ -212,7 +212,7 @@ def test_a_table_that_cannot_be_read_hides_no_more_of_its_reader_than_depends_on
     assert values("table_failed") == {"others": 0, "windows": 0}
     assert values("table_law_holds").keys() == {"windows"}
     assert values("table_stale_seconds").keys() == {"others"}
-    found = evaluated(engine, dict.fromkeys(engine.assets, HOUR))
+    found = evaluate_limits(engine, dict.fromkeys(engine.assets, HOUR))
     assert {name: result["passed"] for name, result in found.items()} == {"pairs": False, "others": True, "windows": False}
     assert found["windows"]["description"].startswith("It is not known how long rows have waited: ")
 

@@ -45,7 +45,7 @@ def test_the_time_between_two_steps_is_not_counted(registry: CollectorRegistry) 
             yield seconds
         now.now_s += 1000  # nothing is left to do: no step
 
-    for _ in stream.timed("pairs", steps()):
+    for _ in stream.measure_steps("pairs", steps()):
         now.now_s += 500
     assert _sample(registry, "step_seconds_count") == 2
     assert _sample(registry, "step_seconds_sum") == pytest.approx(20.2)
@@ -62,7 +62,7 @@ def test_a_failed_try_is_counted_and_raised(registry: CollectorRegistry) -> None
         raise ValueError("no further")
 
     with pytest.raises(ValueError, match="no further"):
-        [*stream.timed("pairs", steps())]
+        [*stream.measure_steps("pairs", steps())]
     assert (_sample(registry, "step_seconds_count"), _sample(registry, "step_failures_total")) == (1, 1)
 
 
@@ -72,7 +72,7 @@ def test_a_table_with_another_writer_is_no_failed_try(registry: CollectorRegistr
         yield
 
     with pytest.raises(LakeBusy, match="has a writer already"):
-        [*StreamMetrics(registry).timed("pairs", steps())]
+        [*StreamMetrics(registry).measure_steps("pairs", steps())]
     assert _sample(registry, "step_failures_total") is None
 
 
@@ -86,7 +86,7 @@ def test_steps_that_are_left_early_are_closed(registry: CollectorRegistry) -> No
         finally:
             ended.append("closed")
 
-    made = StreamMetrics(registry).timed("pairs", steps())
+    made = StreamMetrics(registry).measure_steps("pairs", steps())
     next(made)
     made.close()
     assert ended == ["closed"]
@@ -100,6 +100,6 @@ def test_a_stream_measures_each_table(registry: CollectorRegistry) -> None:
     engine: Any = SimpleNamespace(steps=steps, assets={"pairs": SimpleNamespace(inputs=("l",))}, sources={}, sinks={})
     engine.accounts = SimpleNamespace(check=lambda *_: [])
     reports: Any = MagicMock()
-    StreamRun(engine, reports, StreamMetrics(registry).timed).after((source_entry("l", 1, rows_read=1, accepted=1),))
-    reports.failed.assert_not_called()
+    StreamRun(engine, reports, StreamMetrics(registry).measure_steps).after((source_entry("l", 1, rows_read=1, accepted=1),))
+    reports.report_failure.assert_not_called()
     assert _sample(registry, "step_seconds_count") == 1

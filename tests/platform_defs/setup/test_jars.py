@@ -93,7 +93,7 @@ def test_a_failed_fetch_names_the_cause_and_the_fix(folder: Path):
 
 
 def test_missing_jars_are_named_in_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(jars, "pinned", lambda _: (A, B, jar("c", b"C")))
+    monkeypatch.setattr(jars, "pinned_jars", lambda _: (A, B, jar("c", b"C")))
     write_jar(folder, A, b"A")
     write_jar(folder, B, b"not the pinned file")
     with pytest.raises(JarError, match=r"b-1\.0\.jar, c-1\.0\.jar\. Run `make setup`.*TIDEMARK_JARS"):
@@ -101,7 +101,7 @@ def test_missing_jars_are_named_in_one_error(folder: Path, monkeypatch: pytest.M
 
 
 def test_jar_paths_are_absolute_and_in_the_order_of_the_list(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(jars, "pinned", {"spark": (B,), "kafka": (A,)}.get)
+    monkeypatch.setattr(jars, "pinned_jars", {"spark": (B,), "kafka": (A,)}.get)
     write_jar(folder, A, b"A")
     write_jar(folder, B, b"B")
     assert jars.jar_paths() == [str(folder / "b-1.0.jar")]
@@ -109,7 +109,7 @@ def test_jar_paths_are_absolute_and_in_the_order_of_the_list(folder: Path, monke
 
 
 def test_the_command_that_fetches_a_set_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(jars, "pinned", lambda _: (A,))
+    monkeypatch.setattr(jars, "pinned_jars", lambda _: (A,))
     with pytest.raises(JarError, match=r"a-1\.0\.jar\. Run `make setup-kafka`"):
         jars.jar_paths("kafka")
 
@@ -158,7 +158,7 @@ def test_ivy_prints_no_password_of_an_unreachable_mirror(folder: Path, monkeypat
 
 
 def test_the_list_is_complete_and_has_checksums():
-    pins = [pin for name in ("spark", "kafka", "s3", "broker") for pin in jars.pinned(name)]
+    pins = [pin for name in ("spark", "kafka", "s3", "broker") for pin in jars.pinned_jars(name)]
     assert {"delta-spark_4.1_2.13", "delta-storage", "unitycatalog-client", "hadoop-aws", "kafka_2.13"} <= {pin.artifact for pin in pins}
     assert len({pin.file_name for pin in pins}) == len(pins)
     assert all(re.fullmatch("[0-9a-f]{64}", pin.sha256) for pin in pins)

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_defs.settings import Settings
-from platform_defs.spark.served import ServeError, attached, published, served
+from platform_defs.spark.served import ServeError, attach_session, served_session, serving_session
 from platform_defs.spark.session import spark_config
 from tests.support.java_objects import objects_of
 
@@ -31,12 +31,12 @@ def session_of(port: int = 1, secret: str = "s") -> SparkSession:
 
 def test_only_this_user_can_read_the_file_and_it_is_deleted_at_the_end(tmp_path: Path) -> None:
     file = tmp_path / "state" / "session.json"
-    with published(session_of(), CONFIG, file) as own:
+    with serving_session(session_of(), CONFIG, file) as own:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert served(file) == own
+        assert served_session(file) == own
         assert own.pid == os.getpid()
         with pytest.raises(ServeError, match=rf"process {os.getpid()} serves a Spark session already.*TIDEMARK_SESSION_FILE"):
-            published(session_of(), CONFIG, file).__enter__()
+            serving_session(session_of(), CONFIG, file).__enter__()
     assert [*file.parent.iterdir()] == []
 
 
@@ -49,15 +49,15 @@ def test_a_file_that_records_no_running_process_is_ignored(tmp_path: Path, text:
         text = json.dumps({"pid": process.pid, "port": 1, "secret": "s", "version": "4", "config": CONFIG})
     if text != "missing":
         file.write_text(text)
-    assert served(file) is None
-    assert attached(file, CONFIG) is None
-    with published(session_of(), CONFIG, file) as own:
-        assert served(file) == own
+    assert served_session(file) is None
+    assert attach_session(file, CONFIG) is None
+    with serving_session(session_of(), CONFIG, file) as own:
+        assert served_session(file) == own
 
 
 def test_a_process_with_another_configuration_does_not_attach(tmp_path: Path) -> None:
-    with published(session_of(), CONFIG, tmp_path / "session.json"):
-        assert attached(tmp_path / "session.json", CONFIG | {"spark.driver.memory": "9g"}) is None
+    with serving_session(session_of(), CONFIG, tmp_path / "session.json"):
+        assert attach_session(tmp_path / "session.json", CONFIG | {"spark.driver.memory": "9g"}) is None
 
 
 CHILD = """
@@ -81,7 +81,7 @@ def child(script: str, values: Mapping[str, str]) -> subprocess.Popen[str]:
 def served_by_this_process(spark: SparkSession, tmp_path: Path) -> Iterator[dict[str, str]]:
     """The settings of a process that attaches to the JVM of the tests."""
     values = {"session_file": str(tmp_path / "session.json"), "spark_master": "local[2]", "driver_memory": "1g"}
-    with published(spark, spark_config(Settings(**values)), Path(values["session_file"])):  # pyright: ignore[reportArgumentType]
+    with serving_session(spark, spark_config(Settings(**values)), Path(values["session_file"])):  # pyright: ignore[reportArgumentType]
         yield values
 
 

@@ -17,28 +17,28 @@ class Recorder:
     made: list[tuple[str, Any]] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
 
-    def ingested(self, batch: Entry) -> None:
+    def report_batch(self, batch: Entry) -> None:
         self.made.append(("batch", batch[0].seq))
 
-    def advanced(self, steps: Steps, took_s: float) -> None:
+    def report_steps(self, steps: Steps, took_s: float) -> None:
         self.made.append(("advanced", sorted(steps)))
 
-    def failed(self, asset: str, failed: Failed) -> None:
-        self.made.append(("busy" if failed.is_busy else "failed", asset))
+    def report_failure(self, asset: str, failure: Failed) -> None:
+        self.made.append(("busy" if failure.is_busy else "failed", asset))
 
-    def held(self, accounts: Accounts, took_s: float) -> None:
+    def report_accounts(self, accounts: Accounts, took_s: float) -> None:
         self.made.append(("held", sorted(accounts)))
 
-    def unaccounted(self, asset: str, error: Exception) -> None:
+    def report_unaccounted(self, asset: str, error: Exception) -> None:
         self.made.append(("unaccounted", asset))
 
-    def published(self, done: Mapping[str, Published]) -> None:
-        self.made.append(("published", sorted(done)))
+    def report_published(self, published: Mapping[str, Published]) -> None:
+        self.made.append(("published", sorted(published)))
 
-    def unpublished(self, asset: str, failed: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: Failed) -> None:
         self.made.append(("unpublished", asset))
 
-    def turned(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         self.waiting = [*waiting, *(f"kafka/{name}" for name in unpublished)]
 
     def of(self, kind: str) -> list[Any]:

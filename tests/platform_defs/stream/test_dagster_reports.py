@@ -48,10 +48,10 @@ class Stream:
         self.time[0] += seconds
         if changed:
             self.number += 1
-            self.reports.ingested((source_entry("l", self.number, rows_read=4, accepted=3, quarantined=1),))
-            self.reports.advanced({"windows": [self._step()], "totals": [self._step()]}, 0.1)
-            self.reports.held({"windows": [_account("2026-03-01")], "totals": [_account("2026-03-01")]}, 0.1)
-        self.reports.turned(self.waiting, self.unpublished)
+            self.reports.report_batch((source_entry("l", self.number, rows_read=4, accepted=3, quarantined=1),))
+            self.reports.report_steps({"windows": [self._step()], "totals": [self._step()]}, 0.1)
+            self.reports.report_accounts({"windows": [_account("2026-03-01")], "totals": [_account("2026-03-01")]}, 0.1)
+        self.reports.report_turn(self.waiting, self.unpublished)
 
     def _step(self) -> Step:
         before = Progress(step=self.number - 1, closed_to=self.closed_to)
@@ -152,7 +152,7 @@ def test_a_table_that_waits_is_logged_when_it_begins_and_when_it_advances_again(
         for tries in range(100):
             stream.waiting = {"totals": busy, "windows": failing}
             for name, failed in stream.waiting.items():
-                stream.reports.failed(name, failed)
+                stream.reports.report_failure(name, failed)
             stream.turn(changed=tries == 0)
         stream.waiting = {}
         stream.turn(changed=False)
@@ -202,7 +202,7 @@ def test_a_line_that_cannot_be_logged_ends_no_stream(run: Callable[..., list[Eve
     def script(stream: Stream) -> None:
         context: Any = SimpleNamespace(log=Log())
         stream.reports._context = context
-        stream.reports.unaccounted("windows", ArithmeticError("overflow"))
+        stream.reports.report_unaccounted("windows", ArithmeticError("overflow"))
 
     with caplog.at_level("WARNING"):
         run(script)
@@ -229,8 +229,8 @@ def test_a_violation_fails_the_check_of_its_days_and_of_the_table(run: Callable[
 
 def test_days_outside_the_partitions_are_one_result_of_the_table(run: Callable[..., list[EventLogEntry]]) -> None:
     def script(stream: Stream) -> None:
-        stream.reports.held({"windows": [_account("2025-12-31"), _account("2026-03-01")]}, 0.1)
-        stream.reports.turned({}, {})
+        stream.reports.report_accounts({"windows": [_account("2025-12-31"), _account("2026-03-01")]}, 0.1)
+        stream.reports.report_turn({}, {})
 
     checks = [
         e.dagster_event.asset_check_evaluation_data for e in run(script) if "CHECK" in str(e.dagster_event and e.dagster_event.event_type)
@@ -245,8 +245,8 @@ def test_the_steps_on_a_topic_are_one_materialization_and_a_sink_that_fails_is_l
         stream.turn()
         for step in (1, 2, 3):
             stream.unpublished = {"windows": away}
-            stream.reports.unpublished("windows", away)
-            stream.reports.published({"totals": Published("best", step, 1, 10)})
+            stream.reports.report_unpublished("windows", away)
+            stream.reports.report_published({"totals": Published("best", step, 1, 10)})
             stream.turn(changed=False)
         stream.unpublished = {}
         stream.turn(changed=False, seconds=MINUTES_5)

@@ -59,7 +59,7 @@ def _stream(engine: Engine, monkeypatch: pytest.MonkeyPatch, account: Callable[[
             on_quiet()
         return []
 
-    monkeypatch.setattr(AdvanceAll, "__call__", lambda _: stream._law.changed("pairs", Step(Progress(), Progress(step=1), 1)))
+    monkeypatch.setattr(AdvanceAll, "__call__", lambda _: stream._law.note_step("pairs", Step(Progress(), Progress(step=1), 1)))
     stream._law.most_saved_s = stream._law.share = 1e9
     monkeypatch.setattr(Accounts, "check", lambda *_: account())
     monkeypatch.setattr(Ingestion, "run", ingest)

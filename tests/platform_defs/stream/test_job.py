@@ -20,7 +20,7 @@ from platform_defs.engine.operations.law_in_turn import LawInTurn
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.ports import free_ports
 from platform_defs.stream.job import stream_job
-from platform_defs.stream_runs import TAG, reason_of_end, running, stream_of
+from platform_defs.stream_runs import TAG, reason_of_end, running_process, stream_of
 from tests.conftest import MakeEngine
 from tests.platform_defs.stream.live import DAGSTER, Rides, is_running, java_of, until
 from tests.support.small_sources import DAY, HOUR, Event, land, source
@@ -77,14 +77,14 @@ def test_a_run_holds_its_lock_also_while_it_only_accounts(make_engine: MakeEngin
     engine, seen = make_engine([source("l")], TABLES), list[bool]()
 
     def rest(_: LawInTurn) -> list[str]:
-        seen.extend([running(engine) is not None, engine.ingestion.busy() is None])
+        seen.extend([running_process(engine) is not None, engine.ingestion.busy() is None])
         return []
 
-    monkeypatch.setattr(LawInTurn, "rest", rest)
+    monkeypatch.setattr(LawInTurn, "account_rest", rest)
     with dg.DagsterInstance.ephemeral() as instance:
         assert _run(instance, engine).success
     assert seen == [True, True]
-    assert running(engine) is None
+    assert running_process(engine) is None
 
 
 def test_a_run_serves_its_metrics_at_the_port_of_the_settings_and_goes_on_if_it_is_taken(
@@ -104,7 +104,7 @@ def test_a_run_serves_its_metrics_at_the_port_of_the_settings_and_goes_on_if_it_
     with dg.DagsterInstance.ephemeral() as instance:
         run = stream_job(values, DAYS).execute_in_process
         with monkeypatch.context() as patch:
-            patch.setattr(LawInTurn, "rest", rest)
+            patch.setattr(LawInTurn, "account_rest", rest)
             assert run(config, instance=instance, resources={"engine": engine}).success
         assert b'tidemark_step_seconds_count{table="windows"}' in found[0]
         assert b"tidemark_up 1.0" in found[0]
