@@ -52,7 +52,8 @@ from platform_defs.engine.inputs.retained import cut_of
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.data_skipping import Ends
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.small_queries import collect, materialize_and_measure, record_sizes
+from platform_defs.engine.lake.plan_inputs import record_sizes
+from platform_defs.engine.lake.small_queries import collect, materialize_and_measure
 from platform_defs.engine.lake.tables import PinnedLake
 from platform_defs.engine.lake.waits import PATIENCE_S, Purpose
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry, moved

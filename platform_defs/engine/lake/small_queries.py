@@ -6,10 +6,9 @@ and with one shuffle partition. Its rows can be fetched as Arrow, so that Spark 
 """
 
 import json
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from threading import Lock
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from pyspark.sql.types import DataType, StructType
 from operators.column_types import parts
 from platform_defs.engine.formats.values import COMMON_TYPES
 from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows, java_class
+from platform_defs.engine.lake.plan_inputs import ROWS_IN_MEMORY, inputs_of, text_bytes
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
@@ -51,33 +51,10 @@ _OF_ONE_COMMIT = [
 ]
 """Settings to remove from the copy of a session: another thread's MERGE may have set them at that moment."""
 _MEASURES = "measures"
-_COMPRESSION = 20
-"""The assumed ratio of a text's size to the size of its compressed file."""
-_TOPICS, _OFFSET = "KafkaRelation(", re.compile(r"([\w.-]+)-\d+ -> (\d+)")
-LARGE_RECORD_BYTES = 10_000
-"""The assumed size of a Kafka record, in bytes, until this process has read the topic: few records are larger."""
-_RECORD_BYTES = dict[str, int]()
-"""By topic, the mean size of the records that were read last."""
-_ROWS_IN_MEMORY = "LocalRelation"
-_WITHOUT_FILES = {_ROWS_IN_MEMORY, "OneRowRelation", "Range"}
 _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 _ROWS: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
 """The rows of the frames that were made from Arrow, so that no query fetches them again."""
 _ONE_AT_A_TIME = Lock()
-
-
-class _Input(NamedTuple):
-    """A relation that a plan reads.
-
-    Args:
-        relation: the relation in the JVM.
-        kind: `parquet`, another format, a description of Kafka's topics, or the class of a relation without files.
-        bytes: the size of its files or records.
-    """
-
-    relation: Any
-    kind: str
-    bytes: int
 
 
 def small_session(spark: SparkSession) -> SparkSession:
@@ -158,7 +135,7 @@ def materialize_and_measure(frame: DataFrame, measures: Sequence[Column]) -> tup
         frame: the rows.
         measures: aggregates with names, of numbers, strings or dates; a date is returned as text.
     """
-    size = _text_bytes(_analyzed(frame))
+    size = text_bytes(_analyzed(frame))
     if size is None or size > MATERIALIZED_INPUT_BYTES or not is_arrow_type(frame.schema):
         return None
     small = _small_limited(frame.observe(_MEASURES, *measures))
@@ -187,11 +164,6 @@ def in_memory(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFr
     made = spark.createDataFrame(rows, schema)
     _ROWS[made] = rows
     return made
-
-
-def record_sizes(topics: Iterable[str], mean_bytes: int) -> None:
-    """Remember the mean size of the records that were read from topics, by which the size of their next records is estimated."""
-    _RECORD_BYTES.update(dict.fromkeys(topics, max(1, mean_bytes)))
 
 
 def with_new_column_ids(frame: DataFrame) -> DataFrame:
@@ -227,56 +199,10 @@ def _single_partition_inputs(plan: Any) -> list[Any] | None:
 
     These are the Parquet tables, and the rows in memory unless the plan reads nothing else.
     """
-    inputs = _inputs(plan)
+    inputs = inputs_of(plan)
     if inputs is None or sum(each.bytes for each in inputs) > SMALL_INPUT_BYTES:
         return None
-    return [each.relation for each in inputs if each.kind == "parquet" or (each.kind == _ROWS_IN_MEMORY and len(inputs) > 1)]
-
-
-def _text_bytes(plan: Any) -> int | None:
-    """The estimated size of a plan's files as text, in bytes; Parquet counts as compressed. None if it is not known without a job."""
-    inputs = None if plan is None else _inputs(plan)
-    return None if inputs is None else sum(each.bytes * (_COMPRESSION if each.kind == "parquet" else 1) for each in inputs)
-
-
-def _inputs(plan: Any) -> list[_Input] | None:
-    """The relations that a plan reads; None if the bytes of one are not known without a job."""
-    leaves, inputs = plan.collectLeaves(), list[_Input]()
-    for n in range(leaves.size()):
-        leaf = leaves.apply(n)
-        kind, size = leaf.getClass().getSimpleName(), 0
-        if kind == "LogicalRelation":
-            relation = leaf.relation()
-            kind = relation.toString()
-            size = _topic_bytes(kind) if kind.startswith(_TOPICS) else _file_bytes(relation, is_parquet=kind == "parquet")
-        elif kind not in _WITHOUT_FILES:
-            return None
-        if size is None:
-            return None
-        inputs.append(_Input(leaf, kind, size))
-    return inputs
-
-
-def _topic_bytes(relation: str) -> int | None:
-    """The estimated size of the records that a relation of Kafka's topics reads; None if its offsets are not known.
-
-    Args:
-        relation: its text, which lists the first offset of each partition, and then the offset after the last one of each.
-    """
-    sized = [int(offset) * _RECORD_BYTES.get(topic, LARGE_RECORD_BYTES) for topic, offset in _OFFSET.findall(relation)]
-    half = len(sized) // 2
-    return sum(sized[half:]) - sum(sized[:half]) if sized and len(sized) == 2 * half else None
-
-
-def _file_bytes(relation: Any, *, is_parquet: bool) -> int | None:
-    """The size of the files of a relation, in bytes; None if it does not consist of a list of files."""
-    if relation.getClass().getSimpleName() != "HadoopFsRelation":
-        return None
-    location = relation.location()
-    if location.getClass().getSimpleName() != "InMemoryFileIndex":
-        return None
-    is_compressed = not is_parquet and any(file.endswith(".gz") for file in location.inputFiles())
-    return int(location.sizeInBytes()) * (_COMPRESSION if is_compressed else 1)
+    return [each.relation for each in inputs if each.kind == "parquet" or (each.kind == ROWS_IN_MEMORY and len(inputs) > 1)]
 
 
 def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:

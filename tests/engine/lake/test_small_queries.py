@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from platform_defs.engine.lake import small_queries
+from platform_defs.engine.lake import plan_inputs, small_queries
 from platform_defs.engine.lake.small_queries import (
     collect,
     count,
@@ -202,7 +202,7 @@ def test_rows_that_are_many_or_of_types_that_arrow_writes_otherwise_are_not_kept
 ) -> None:
     measures = [F.count("*").alias("n")]
     assert materialize_and_measure(spark.range(1).select(F.expr("parse_json('{}') AS v")), measures) is None
-    size = small_queries._text_bytes(small_queries._analyzed(files))
+    size = plan_inputs.text_bytes(small_queries._analyzed(files))
     assert size is not None
     monkeypatch.setattr(small_queries, "MATERIALIZED_INPUT_BYTES", size)
     assert materialize_and_measure(files, measures) is not None
@@ -268,11 +268,11 @@ def _rows(frame: DataFrame) -> list[str]:
 
 
 def test_the_size_of_records_is_estimated_by_those_that_were_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_queries, "_RECORD_BYTES", {})
+    monkeypatch.setattr(plan_inputs, "_RECORD_BYTES", {})
     ends = "start=SpecificOffsetRangeLimit(Map(a-b-0 -> 5, c-1 -> 0)), end=SpecificOffsetRangeLimit(Map(a-b-0 -> 15, c-1 -> 2)))"
     relation = f"KafkaRelation(strategy=Assign[a-b-0, c-1], {ends}"
-    large = small_queries.LARGE_RECORD_BYTES
-    assert small_queries._topic_bytes(relation) == 12 * large
-    small_queries.record_sizes(["a-b"], 100)
-    assert small_queries._topic_bytes(relation) == 10 * 100 + 2 * large
-    assert small_queries._topic_bytes("KafkaRelation(strategy=Subscribe[a], start=Earliest, end=Latest)") is None
+    large = plan_inputs.LARGE_RECORD_BYTES
+    assert plan_inputs._topic_bytes(relation) == 12 * large
+    plan_inputs.record_sizes(["a-b"], 100)
+    assert plan_inputs._topic_bytes(relation) == 10 * 100 + 2 * large
+    assert plan_inputs._topic_bytes("KafkaRelation(strategy=Subscribe[a], start=Earliest, end=Latest)") is None
