@@ -61,8 +61,8 @@ class _Plain:
     """Passes a text, a number or a boolean unchanged, before Py4J asks its other converters."""
 
     def can_convert(self, value: object) -> bool:
-        """Whether a value is one of them."""
-        return isinstance(value, str | int | float)
+        """Whether a value is one of them. NumPy's numbers are not, although some are of subclasses: PySpark converts them."""
+        return type(value) in (str, int, float, bool)
 
     def convert(self, value: object, _: Any) -> object:
         """The value itself."""
@@ -70,7 +70,7 @@ class _Plain:
 
 
 class _Lists:
-    """Passes a list as a `java.util.List` that nobody may change, with a call for each ten elements."""
+    """Passes a list as a `java.util.ArrayList`, with a call for each ten elements; a short list of objects of the JVM as a `List`."""
 
     def __init__(self, gateway: Any) -> None:
         self._make, self._of = gateway.jvm.java.util.ArrayList, gateway.jvm.java.util.List.of
@@ -81,8 +81,10 @@ class _Lists:
 
     def convert(self, value: Sequence[object], _: Any) -> Any:
         """The list in the JVM."""
-        if len(value) <= _MOST_ARGUMENTS:
-            return self._of(*value)
+        if not value:
+            return self._make()
+        if len(value) <= _MOST_ARGUMENTS and all(isinstance(element, JavaObject) for element in value):
+            return self._of(*value)  # columns, which Spark only reads; for the numbers of partitions it requires an `ArrayList`
         java_list = self._make(self._of(*value[:_MOST_ARGUMENTS]))
         for start in range(_MOST_ARGUMENTS, len(value), _MOST_ARGUMENTS):
             java_list.addAll(self._of(*value[start : start + _MOST_ARGUMENTS]))

@@ -3,10 +3,12 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -193,10 +195,11 @@ def _forget_sources(spark: SparkSession, hadoop: Any) -> None:
     Spark sends a copy of the configuration with each scan of files. Hadoop compresses the source of each property on its own, which took
     two thirds of that time, and 3 to 8 % of the JVM's CPU time in small steps.
     """
-    of_hadoop = java_class(spark, "java.lang.Class").forName("org.apache.hadoop.conf.Configuration")
-    sources = of_hadoop.getDeclaredField("updatingResource")
-    sources.setAccessible(True)
-    sources.get(hadoop).clear()
+    with suppress(Py4JError):  # another version of Hadoop may have no such field; scans then take longer
+        of_hadoop = java_class(spark, "java.lang.Class").forName("org.apache.hadoop.conf.Configuration")
+        sources = of_hadoop.getDeclaredField("updatingResource")
+        sources.setAccessible(True)
+        (sources.get(hadoop) or {}).clear()
 
 
 def session(settings: Settings, **further_config: str) -> SparkSession:

@@ -1,7 +1,8 @@
 """Keeps the tables on this machine's disks opened for readers until they have a newer version.
 
 Opening a table reads its log, which takes some milliseconds, and a cycle of a pipeline needs each of its tables about twenty times. An
-opened table is still the newest version if the file of its newest commit is unchanged, and that of the next commit does not exist.
+opened table is still the newest version if the file of its newest commit is unchanged, and that of the next commit does not exist. After a
+checkpoint it is opened again too: deltalake reads older commits when it needs them, and they may be deleted after a checkpoint.
 """
 
 from collections import OrderedDict
@@ -23,11 +24,13 @@ class _Opened:
         delta: the table.
         version: its version.
         commit: the inode and the time of the file of its newest commit, which change if the table is deleted and created again.
+        checkpoint: those of the file that names its newest checkpoint; None if it has no checkpoint.
     """
 
     delta: DeltaTable
     version: int
     commit: tuple[int, int]
+    checkpoint: tuple[int, int] | None
 
 
 _opened: OrderedDict[str, _Opened] = OrderedDict()
@@ -42,17 +45,19 @@ def newest_version(path: str, open_table: Callable[[], DeltaTable | None]) -> De
         open_table: opens the table at its newest version; None if it does not exist.
     """
     log = Path(path, "_delta_log")
+    checkpoint = _file(log / "_last_checkpoint")
     with _lock:
         if (known := _opened.get(path)) is not None:
             _opened.move_to_end(path)
-    if known is not None and _commit(log, known.version) == known.commit and not has_newer(path, known.version):
+    is_unchanged = known is not None and (known.commit, known.checkpoint) == (_commit(log, known.version), checkpoint)
+    if known is not None and is_unchanged and not has_newer(path, known.version):
         return known.delta
     delta = open_table()
     commit = None if delta is None else _commit(log, delta.version())
     with _lock:
         _opened.pop(path, None)
         if delta is not None and commit is not None:  # the log may have been cleaned up to a checkpoint
-            _opened[path] = _Opened(delta, delta.version(), commit)
+            _opened[path] = _Opened(delta, delta.version(), commit, checkpoint)
         while len(_opened) > _MOST_TABLES:
             _opened.popitem(last=False)  # the one that was read least recently
     return delta
@@ -64,9 +69,14 @@ def has_newer(path: str, version: int) -> bool:
 
 
 def _commit(log: Path, version: int) -> tuple[int, int] | None:
-    """The inode and the time, in ns, of a commit's file; None if it does not exist."""
+    """The inode and the time of a commit's file; None if it does not exist."""
+    return _file(log / f"{version:020}.json")
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """The inode and the time, in ns, of a file; None if it does not exist."""
     try:
-        file = (log / f"{version:020}.json").stat()
+        file = path.stat()
     except OSError:
         return None
     return file.st_ino, file.st_mtime_ns

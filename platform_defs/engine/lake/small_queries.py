@@ -34,11 +34,12 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
-    # it would move a semi join below the one partition of a table's rows, and so add a shuffle
-    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin",
     # operators without closures, which Spark would clean of references, for which it reads their classes from the JARs each time
     "spark.sql.execution.usePartitionEvaluator": "true",
 }
+_EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
+_SEMI_JOIN_RULE = "org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin"
+"""A rule of the optimizer that would move a semi join below the one partition of a table's rows, and so add a shuffle."""
 _OF_ONE_COMMIT = [
     f"spark.databricks.delta.{name}"
     for name in (
@@ -66,6 +67,7 @@ def small_session(spark: SparkSession) -> SparkSession:
             copy = SparkSession(spark.sparkContext, cast(Any, spark)._jsparkSession.cloneSession())
             for name, value in _SETTINGS.items():
                 copy.conf.set(name, value)
+            copy.conf.set(_EXCLUDED_RULES, ",".join(filter(None, [copy.conf.get(_EXCLUDED_RULES, ""), _SEMI_JOIN_RULE])))
             for name in _OF_ONE_COMMIT:
                 copy.conf.unset(name)
             _SESSIONS[spark] = copy

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from platform_defs.engine.lake.changed_tables import ChangedTables
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.waits import Purpose
 
@@ -65,7 +65,10 @@ class PinnedLake(Lake):
             return self.base.delta(table, version)
         if table not in self._own:
             read = self.delta_for_reading(table)
-            own = None if read is None else self.base.delta(table, read.version())
+            try:
+                own = None if read is None else self.base.delta(table, read.version())
+            except UnreadableLogError as error:  # a version that was read before
+                raise LakeError.overtaken(table, "log") from error
             if read is not None and (own is None or own.metadata().id != read.metadata().id):
                 raise LakeError.overtaken(table, "log")
             self._own[table] = own

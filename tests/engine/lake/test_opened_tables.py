@@ -1,5 +1,6 @@
 """A table is opened once for all readers until it has a new version; a snapshot and a writer keep the version that they read."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -68,6 +69,22 @@ def test_a_table_that_is_deleted_or_created_again_is_not_read_from_memory(lake: 
     _write(lake, 2, 3)
     assert lake.identity("t") not in (None, first)
     assert _rows(lake.delta_for_reading("t")) == 2
+
+
+def test_a_table_is_opened_again_after_its_log_was_cleaned_up(lake: Lake) -> None:
+    """deltalake looks for an application's number in the older commits when it is asked, and they are deleted then."""
+    for value in range(6):
+        _write(lake, value)
+    assert lake.transaction("t", "retention") is None
+    for commit in Path(lake.path("t"), "_delta_log").glob("0*.json"):
+        long_ago = commit.stat().st_mtime - 40 * 86_400
+        os.utime(commit, (long_ago, long_ago))
+    assert lake.transaction("t", "retention") is None
+    maintained = DeltaTable(lake.path("t"))
+    maintained.create_checkpoint()
+    maintained.cleanup_metadata()
+    assert (lake.transaction("t", "retention"), lake.pinned().transaction("t", "retention")) == (None, None)
+    assert lake.version("t") == 5
 
 
 def test_a_commit_by_a_reader_of_its_own_changes_no_snapshot(lake: Lake) -> None:

@@ -107,6 +107,15 @@ def test_tables_and_rows_in_memory_are_joined_without_a_shuffle(spark: SparkSess
         assert sorted(map(str, plan.collect())) == sorted(map(str, frame.collect()))
 
 
+def test_rules_that_a_user_excludes_stay_excluded(spark: SparkSession) -> None:
+    session, rule = spark.newSession(), "org.apache.spark.sql.catalyst.optimizer.ReorderJoin"
+    session.conf.set("spark.sql.optimizer.excludedRules", rule)
+    excluded = str(small_session(session).conf.get("spark.sql.optimizer.excludedRules")).split(",")
+    assert len(excluded) == 2
+    assert excluded[0] == rule
+    assert session.conf.get("spark.sql.optimizer.excludedRules") == rule
+
+
 def test_a_query_over_larger_files_stays_in_its_own_session(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", 10)
     assert plan_if_small(files) is files

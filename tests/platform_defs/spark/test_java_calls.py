@@ -3,6 +3,7 @@
 import time
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
@@ -65,6 +66,17 @@ def test_objects_are_deleted_with_one_call_for_many(spark: SparkSession, calls: 
         time.sleep(0.1)
     assert len(names & objects_of(spark)) < 500
     assert sum(command.startswith("m") for command in calls) == 0
+
+
+def test_rdds_take_rows(spark: SparkSession) -> None:
+    """Spark requires an `ArrayList` of the numbers of the partitions."""
+    rdd = spark.sparkContext.parallelize([1, 2, 3], 2)
+    assert (rdd.take(2), rdd.first()) == ([1, 2], 1)
+
+
+def test_numbers_of_numpy_are_literals(spark: SparkSession) -> None:
+    numbers = (np.float64(1.5), np.float32(0.5), np.int64(7), np.bool_(True))
+    assert spark.range(1).select(*[F.lit(number) for number in numbers]).collect() == [(1.5, 0.5, 7, True)]
 
 
 def test_a_python_object_that_implements_a_java_interface_is_called(spark: SparkSession) -> None:
