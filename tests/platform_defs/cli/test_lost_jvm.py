@@ -144,7 +144,7 @@ from pyspark import SparkContext
 from platform_defs.cli import commands
 from platform_defs.cli.main import main
 from platform_defs.settings import settings
-from platform_defs.spark.served import published
+from platform_defs.spark.served import serving_session
 from platform_defs.spark.session import session, spark_config
 
 limit = Timer(120, os._exit, (9,))
@@ -161,7 +161,7 @@ commands._engine = slow
 sys.argv = ["tidemark", "status"]
 """
 SERVER = """
-with published(spark, spark_config(settings()), Path(settings().session_file)):
+with serving_session(spark, spark_config(settings()), Path(settings().session_file)):
     main()
 """
 
