@@ -44,16 +44,15 @@ def newest_version(path: str, open_table: Callable[[], DeltaTable | None]) -> De
         path: the table's folder on a disk.
         open_table: opens the table at its newest version; None if it does not exist.
     """
-    log = Path(path, "_delta_log")
-    checkpoint = _file(log / "_last_checkpoint")
+    checkpoint = _file(Path(path, "_delta_log", "_last_checkpoint"))
     with _lock:
         if (known := _opened.get(path)) is not None:
             _opened.move_to_end(path)
-    is_unchanged = known is not None and (known.commit, known.checkpoint) == (_commit(log, known.version), checkpoint)
+    is_unchanged = known is not None and (known.commit, known.checkpoint) == (commit_file(path, known.version), checkpoint)
     if known is not None and is_unchanged and not has_newer(path, known.version):
         return known.delta
     delta = open_table()
-    commit = None if delta is None else _commit(log, delta.version())
+    commit = None if delta is None else commit_file(path, delta.version())
     with _lock:
         _opened.pop(path, None)
         if delta is not None and commit is not None:  # the log may have been cleaned up to a checkpoint
@@ -65,12 +64,12 @@ def newest_version(path: str, open_table: Callable[[], DeltaTable | None]) -> De
 
 def has_newer(path: str, version: int) -> bool:
     """Whether a table on a disk has a commit after a version."""
-    return _commit(Path(path, "_delta_log"), version + 1) is not None
+    return commit_file(path, version + 1) is not None
 
 
-def _commit(log: Path, version: int) -> tuple[int, int] | None:
-    """The inode and the time of a commit's file; None if it does not exist."""
-    return _file(log / f"{version:020}.json")
+def commit_file(path: str, version: int) -> tuple[int, int] | None:
+    """The inode and the time, in ns, of the file of a table's commit; None if it does not exist."""
+    return _file(Path(path, "_delta_log", f"{version:020}.json"))
 
 
 def _file(path: Path) -> tuple[int, int] | None:

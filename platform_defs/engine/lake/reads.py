@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +31,7 @@ from platform_defs.engine.lake.data_skipping import (
     time_extent,
 )
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
-from platform_defs.engine.lake.opened_tables import has_newer, newest_version
+from platform_defs.engine.lake.opened_tables import commit_file, has_newer, newest_version
 from platform_defs.engine.lake.root import LakeRoot
 from platform_defs.paths import is_in_s3
 
@@ -117,10 +116,8 @@ class ReadTables(LakeRoot):
                 return None
             commit = filesystem(self.path(table), self.storage_options).get_file_info(f"_delta_log/{version:020}.json")
             return None if commit.type != pa_fs.FileType.File else f"{version}:{commit.mtime_ns}:{commit.size}"
-        with suppress(FileNotFoundError):  # the log was cleaned up to a checkpoint; the table is then read again
-            found = Path(self.path(table), "_delta_log", f"{version:020}.json").stat()
-            return f"{version}:{found.st_ino}:{found.st_mtime_ns}"
-        return None
+        found = commit_file(self.path(table), version)  # None if the log was cleaned up to a checkpoint; the table is then read again
+        return None if found is None else f"{version}:{found[0]}:{found[1]}"
 
     def read(
         self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None, *, with_nulls: bool = False
