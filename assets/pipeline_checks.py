@@ -182,9 +182,7 @@ def _result_columns(
     """
     if not isinstance(asset.operator, NamesColumns) or not all(name in columns_by_name for name in asset.inputs):
         return None
-    columns_by_input = [
-        [*asset.columns_read(name, columns_by_name[name]), *_engine_columns(asset, assets.get(name))] for name in asset.inputs
-    ]
+    columns_by_input = [_all_columns(asset, name, assets.get(name), columns_by_name[name]) for name in asset.inputs]
     try:
         columns = asset.operator.result_columns(*columns_by_input)
     except OperatorError as error:
@@ -216,13 +214,27 @@ def _engine_columns(reader: DerivedAsset, upstream: DerivedAsset | None) -> list
     return kind if upstream.operator.emits.upserts else [EVENT_TIME, *kind]
 
 
+def _all_columns(reader: DerivedAsset, name: str, upstream: DerivedAsset | None, columns: Sequence[str]) -> list[str]:
+    """The columns of an input that an operator reads, with those that the engine adds or keeps: a preparation keeps `event_time`.
+
+    Args:
+        reader: the asset that reads.
+        name: the input.
+        upstream: the table, if the input is one.
+        columns: the columns of its rows.
+    """
+    columns_read = reader.columns_read(name, columns)
+    kept = [EVENT_TIME] if EVENT_TIME in columns and EVENT_TIME not in columns_read else []
+    return [*columns_read, *kept, *_engine_columns(reader, upstream)]
+
+
 def _check_rows_of_tables(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]) -> None:
     """Raise if an asset needs a column of an input table that the table's rows do not have: the event time, or the order of arrival."""
     kind = type(asset.operator).__name__
     for name in asset.inputs:
         if name not in assets or name not in columns_by_name:
             continue
-        columns = [*asset.columns_read(name, columns_by_name[name]), *_engine_columns(asset, assets[name])]
+        columns = _all_columns(asset, name, assets[name], columns_by_name[name])
         if asset.operator.reads.closes_ranges and EVENT_TIME not in columns:
             way_out = f"let {name!r} have it, for example as an aggregate: {EVENT_TIME}: max({EVENT_TIME})"
             legal = f"tables whose rows have an {EVENT_TIME!r}, by which {kind} reads them; {way_out}"

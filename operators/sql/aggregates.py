@@ -13,7 +13,7 @@ from operators.sql.dialect import Tree, spark
 from operators.sql.errors import SqlError
 from operators.sql.grouping import GROUPING, grouping, groups_of
 from operators.sql.names import find, free
-from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, select, windows_of
+from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, select, windows_of, with_result_time
 from operators.sql.scope import Scope, over_refused, replace_outermost
 from operators.sql.select_list import Selected, numbered, selected
 from operators.windowed_aggregate import WindowedAggregate
@@ -249,7 +249,7 @@ def _windowed(plan: _Plan, windowed: Windowed | None, windows: AnyWindow, rows: 
         _check_session(plan, windowed, by)
     if not plan.aggregates:
         plan.aggregates["rows_in_window"] = "COUNT(*)"
-    time = windowed.time if windowed else RESULT_TIME
+    rows, time = (rows, windowed.time) if windowed else with_result_time(rows)
     operator = WindowedAggregate(by=by, window=windows, aggregates=plan.aggregates, time=time, grouping_sets=plan.sets)
     return Apply(operator, (rows,), operator.result_columns(rows.columns), (RESULT_TIME,), windows)
 

@@ -184,6 +184,17 @@ def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
     return _scope(Apply(operator, sides, _columns(operator, sides), (RESULT_TIME,), left.window), names, how, read)
 
 
+def time_of_pairs(join: IntervalJoin) -> str | None:
+    """The side's time that is the `result_time` of each result of a join, the later one of a pair; None if it can be either side's.
+
+    >>> time_of_pairs(IntervalJoin(on="k", lower=0, upper="1 hour", left_time="ordered_at", right_time="paid_at"))
+    'paid_at'
+    """
+    if join.how in ("inner", "left", "semi", "anti") and join.interval.upper <= 0:
+        return join.left_time
+    return join.right_time if join.how in ("inner", "right") and join.interval.lower >= 0 else None
+
+
 def _pushed(conditions: Conditions, how: How, which: int) -> str | None:
     """The condition by which a side is filtered before the join: not for a side whose unmatched rows are kept."""
     return conditions.sides[which].condition(conditions.of_side[which]) if which not in KEEPS[how] else None

@@ -7,12 +7,14 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
+from operators.columns import RESULT_TIME
 from operators.errors import did_you_mean
+from operators.interval_join import IntervalJoin
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 from operators.sql.dialect import Tree, spark
 from operators.sql.errors import SqlError
 from operators.sql.names import find
-from operators.sql.relations import Item, Relation
+from operators.sql.relations import Apply, Item, Relation
 
 Names = Mapping[str, Mapping[str, Item]]
 _OF_FLINK = {"proctime", "current_watermark", "current_row_timestamp"}
@@ -73,7 +75,9 @@ class Scope:
         """Whether an expression is the time at which a row arrived."""
         if isinstance(tree, exp.Anonymous) and str(tree.this).upper() == "PROCTIME":
             return True
-        return isinstance(tree, exp.Column) and find(tree.name, self.relation.arrivals) is not None and not self.has(tree)
+        if not isinstance(tree, exp.Column) or find(tree.name, self.relation.arrivals) is None:
+            return False
+        return not self.has(tree) or self.resolve(tree).column in self.relation.times  # an ingest time, if no other time is declared
 
     def has(self, column: Tree) -> bool:
         """Whether there is a column of a name."""
@@ -87,7 +91,7 @@ class Scope:
         """
         if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.Column):
             tree = tree.this
-        item = self._coalesced(tree) or (self.resolve(tree) if isinstance(tree, exp.Column) else None)
+        item = self._coalesced(tree) or self._result_time(tree) or (self.resolve(tree) if isinstance(tree, exp.Column) else None)
         if item is not None:
             return Item(name, item.sql, item.column)
         return Item(name, self.sql(tree))
@@ -117,6 +121,15 @@ class Scope:
             return parsed if isinstance(parsed, exp.Column) else exp.Paren(this=parsed)
 
         return replace_outermost(tree, replaced)
+
+    def _result_time(self, tree: Tree) -> Item | None:
+        """The `result_time` of an inner interval join, if an expression is GREATEST of its two times."""
+        join = self.relation.operator if isinstance(self.relation, Apply) else None
+        columns = [tree.this, *tree.expressions] if isinstance(tree, exp.Greatest) else []
+        if not isinstance(join, IntervalJoin) or join.how != "inner" or not all(isinstance(c, exp.Column) for c in columns):
+            return None
+        is_later_time = sorted(str(self.resolve(c).column) for c in columns) == sorted([join.left_time, join.right_time])
+        return Item.of_column(RESULT_TIME) if is_later_time else None
 
     def _coalesced(self, tree: Tree) -> Item | None:
         return self.coalesced.get(texts_of_coalesce(tree) or frozenset())

@@ -57,9 +57,13 @@ def items_of(scope: Scope, listed: Sequence[Selected]) -> list[Item]:
         if one.name == "*":
             items = scope.visible(one.tree.table if isinstance(one.tree, exp.Column) else "")
         else:
-            items = [] if scope.is_arrival(one.tree) else [scope.item(one.tree, one.name)]
+            items = [] if scope.is_arrival(one.tree) and not _is_column(scope, one.tree) else [scope.item(one.tree, one.name)]
         columns += items
     return numbered(columns)
+
+
+def _is_column(scope: Scope, tree: Tree) -> bool:
+    return isinstance(tree, exp.Column) and scope.has(tree)
 
 
 def numbered(items: Sequence[Item]) -> list[Item]:

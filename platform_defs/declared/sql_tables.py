@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -12,16 +12,14 @@ from assets.expressions import columns_read
 from operators.accounting import TracesInputs
 from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import Operator
-from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql, find
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
 from operators.top_n import TopN
+from platform_defs.declared.sql_times import is_result_time, with_event_times
 
 _CHANGE = "change"
-_TIMES = ("time", "left_time", "right_time")
 
 
 @dataclass
@@ -54,13 +52,14 @@ class SqlTables:
         apply, needed, shape = _result(name, relation)
         inputs, prepare = list[str](), dict[str, Preparation]()
         for which, below in zip(apply.operator.inputs, apply.inputs, strict=True):
+            below = select_all(below) if self._aggregates_time(apply, below) else below
             of, preparation = self._input(f"{name}_{which}", below, needed if len(apply.inputs) > 1 else None)
             if of in inputs:
                 way_out = "declare the source a second time under another name, and deliver its files to both"
                 raise SqlError.refused(f"table {name!r}, which joins {of!r} with itself", "the inputs of a table are different", way_out)
             inputs.append(of)
             prepare |= {of: preparation} if preparation else {}
-        operator = _by_event_time(name, apply)
+        operator = with_event_times(name, apply)
         if isinstance(operator, AsOfJoin):
             self.versions.add(inputs[1])
         if isinstance(operator, TopN) and any(map(upserts, apply.inputs)):
@@ -96,6 +95,14 @@ class SqlTables:
             return known, None
         return known, self._preparation(relation, needed)
 
+    def _aggregates_time(self, apply: Apply, below: Relation) -> bool:
+        """Whether an operator aggregates the event time of a source by its name in the query, and the source has no such column."""
+        if not isinstance(below, Input):
+            return False
+        operator: Any = getattr(apply.operator, "of", apply.operator)
+        aggregated = {column for sql in getattr(operator, "aggregates", {}).values() for column in columns_read(sql)}
+        return bool(aggregated & {*below.times} - {*self.stored.get(below.name, ())})
+
     def _source(self, name: str) -> str:
         if name not in self.stored:
             way_out = "write the INSERT INTO statement of that table before the statements that read it"
@@ -104,7 +111,7 @@ class SqlTables:
 
     def _preparation(self, selection: Select, needed: Sequence[str] | None) -> Preparation | None:
         of = selection.of
-        own = {*self.stored[of.name]} if isinstance(of, Input) else {c for c in of.columns if not _is_result_time(of, c)}
+        own = {*self.stored[of.name]} if isinstance(of, Input) else {c for c in of.columns if not is_result_time(of, c)}
         items = [i for i in selection.items if not (i.column in of.times and needed is not None and i.name not in needed)]
         items = [i for i in items if not (i.column in (RESULT_TIME, FINAL_AT) and i.name == i.column)]
         columns = [c for c in of.columns if c in own]
@@ -173,51 +180,3 @@ def _by_engine(sql: str, own: set[str], of: Relation) -> str:
 
     tree: Any = sqlglot.parse_one(sql, dialect="spark")
     return tree.transform(replaced).sql(dialect="spark") if any(c.name in times for c in tree.find_all(exp.Column)) else sql
-
-
-def _by_event_time(name: str, apply: Apply) -> Operator:
-    """An operator whose times are those of its inputs, which the engine names `event_time`."""
-    operator: Any = apply.operator
-    first = getattr(operator, "of", operator)
-    times = [one for one in _TIMES if hasattr(first, one)]
-    for parameter, below in zip(times, apply.inputs, strict=False):
-        _check_time(name, getattr(first, parameter), below)
-    timed = replace(cast(Any, first), **dict.fromkeys(times, EVENT_TIME)) if times else first
-    return timed if first is operator else replace(operator, of=timed)
-
-
-def _check_time(name: str, time: str, below: Relation) -> None:
-    if time == EVENT_TIME or _is_event_time(below, time):
-        return
-    why = f"the event time of a table is that of its results, and {time} is that of one of its inputs"
-    raise SqlError.refused(f"{time} as the event time of {name}", why, "use window_time, or join in another order")
-
-
-def _is_event_time(relation: Relation, name: str | None) -> bool:
-    """Whether a column is what the engine takes as the event time of rows."""
-    match relation:
-        case Input():
-            return name in relation.times
-        case Named():
-            return _is_event_time(relation.of, name)
-        case Select():
-            return _is_event_time(relation.of, next((i.column for i in relation.items if i.name == name), None))
-        case Apply(operator=TopN() | Deduplicate(window=None)):
-            return _is_event_time(relation.inputs[0], name)  # these keep the event time of their rows
-        case _:
-            return name == RESULT_TIME
-
-
-def _is_result_time(relation: Relation, name: str) -> bool:
-    """Whether a column is the time of results that their readers have as the event time, so that it is no column of their input."""
-    return name in (RESULT_TIME, FINAL_AT) or (name == WINDOW_TIME and _origin(relation, name) == RESULT_TIME)
-
-
-def _origin(relation: Relation, name: str) -> str | None:
-    """The column of an operator's result that a column is; None if it is computed."""
-    if isinstance(relation, Named):
-        return _origin(relation.of, name)
-    if not isinstance(relation, Select):
-        return name
-    column = next((i.column for i in relation.items if i.name == name), None)
-    return None if column is None else _origin(relation.of, column)

@@ -1,0 +1,93 @@
+"""The event time of each relation of a query: the engine names it `event_time`, and the query names it by one of its columns."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+from operators.as_of_join import AsOfJoin
+from operators.columns import FINAL_AT, RESULT_TIME
+from operators.contract import Operator
+from operators.deduplicate import Deduplicate
+from operators.engine_columns import EVENT_TIME
+from operators.interval_join import IntervalJoin
+from operators.sql.errors import SqlError
+from operators.sql.joins import time_of_pairs
+from operators.sql.relations import WINDOW_TIME, Apply, Input, Named, Relation, Select, applied
+from operators.top_n import TopN
+
+_PARAMETERS = ("time", "left_time", "right_time")
+"""The parameters of operators that name a column with the event time of an input."""
+
+
+def with_event_times(name: str, apply: Apply) -> Operator:
+    """The operator of a table, reading `event_time` of each input in place of the column that the query names.
+
+    Args:
+        name: the table.
+        apply: the operator and its inputs.
+
+    Raises:
+        SqlError: the query names a column that is not the event time of the input.
+    """
+    operator: Any = apply.operator
+    first = getattr(operator, "of", operator)
+    parameters = [parameter for parameter in _PARAMETERS if hasattr(first, parameter)]
+    for parameter, below in zip(parameters, apply.inputs, strict=False):
+        _check_time(name, getattr(first, parameter), below)
+    timed = replace(cast(Any, first), **dict.fromkeys(parameters, EVENT_TIME)) if parameters else first
+    return timed if first is operator else replace(operator, of=timed)
+
+
+def is_result_time(relation: Relation, name: str) -> bool:
+    """Whether a column is the time of results that their readers have as the event time, so that it is no column of their input."""
+    return name in (RESULT_TIME, FINAL_AT) or (name == WINDOW_TIME and _origin(relation, name) == RESULT_TIME)
+
+
+def _check_time(name: str, time: str, below: Relation) -> None:
+    if time == EVENT_TIME or _is_event_time(below, time):
+        return
+    operator = below if isinstance(below, Apply) else applied(below)
+    join = operator.operator if operator else None
+    if isinstance(join, IntervalJoin):
+        why = f"the event time of a join's result is the later one of its rows' times, and {time} is not always that"
+        raise SqlError.refused(f"{time} as the event time of {name}", why, _time_to_use(join))
+    why = f"the event time of a table is that of its results, and {time} is that of one of its inputs"
+    raise SqlError.refused(f"{time} as the event time of {name}", why, "use window_time, or join in another order")
+
+
+def _time_to_use(join: IntervalJoin) -> str:
+    """The way out for a reader of a join's results that names another time than theirs."""
+    if (time := time_of_pairs(join)) is not None:
+        return f"use {time}"
+    greatest = f"GREATEST({join.left_time}, {join.right_time})"
+    if join.how == "inner":
+        return f"select {greatest} AS name in the join's query, and use that column"
+    return "put the windows before the join" if join.how in ("semi", "anti") else f"use an inner join, and its {greatest}"
+
+
+def _is_event_time(relation: Relation, name: str | None) -> bool:
+    """Whether a column is what the engine takes as the event time of rows."""
+    match relation:
+        case Input():
+            return name in relation.times
+        case Named():
+            return _is_event_time(relation.of, name)
+        case Select():
+            return _is_event_time(relation.of, next((i.column for i in relation.items if i.name == name), None))
+        case Apply(operator=TopN() | Deduplicate(window=None)):
+            return _is_event_time(relation.inputs[0], name)  # these keep the event time of their rows
+        case Apply(operator=IntervalJoin() as join):
+            return name == RESULT_TIME or (name is not None and name == time_of_pairs(join))
+        case Apply(operator=AsOfJoin() as join):
+            return name in (RESULT_TIME, join.left_time)
+        case _:
+            return name == RESULT_TIME
+
+
+def _origin(relation: Relation, name: str) -> str | None:
+    """The column of an operator's result that a column is; None if it is computed."""
+    if isinstance(relation, Named):
+        return _origin(relation.of, name)
+    if not isinstance(relation, Select):
+        return name
+    column = next((i.column for i in relation.items if i.name == name), None)
+    return None if column is None else _origin(relation.of, column)

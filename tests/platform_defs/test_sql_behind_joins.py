@@ -1,0 +1,166 @@
+"""Pipelines in SQL whose operators read the result of another operator: which column is the event time of that result."""
+
+import pytest
+
+from assets.contracts import Preparation
+from assets.pipeline import Pipeline
+from operators import AsOfJoin, Deduplicate, IntervalJoin, SqlError, TopN, Tumbling, WindowedAggregate
+from platform_defs.declared.sql_pipeline import read_sql
+
+SOURCES = """
+CREATE TABLE orders (id STRING, seller STRING, price INT, ordered_at TIMESTAMP(3), WATERMARK FOR ordered_at AS ordered_at)
+  WITH ('connector' = 'filesystem', 'format' = 'json');
+CREATE TABLE payments (order_id STRING, amount INT, paid_at TIMESTAMP(3), WATERMARK FOR paid_at AS paid_at)
+  WITH ('connector' = 'filesystem', 'format' = 'json');
+CREATE TABLE prices (id STRING, list_price INT, valid_from TIMESTAMP(3), WATERMARK FOR valid_from AS valid_from)
+  WITH ('connector' = 'filesystem', 'format' = 'json');
+"""
+PAID = """
+CREATE VIEW paid AS SELECT o.id, seller, amount, ordered_at, paid_at FROM orders o JOIN payments p
+ON o.id = p.order_id AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR
+"""
+PER_HOUR = """
+INSERT INTO per_hour SELECT seller, window_start, window_end, SUM(amount) AS amount
+FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR({}), INTERVAL '1' HOUR)) GROUP BY seller, window_start, window_end
+"""
+SUM_PER_HOUR = WindowedAggregate(by=("seller",), window=Tumbling(size="1 hour"), aggregates={"amount": "SUM(amount)"})
+
+
+def pipeline(*statements: str) -> Pipeline:
+    return read_sql(SOURCES + ";".join(statements))
+
+
+def paid(how: str = "JOIN", bounds: str = "o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR", more: str = "") -> str:
+    return f"""
+        CREATE VIEW paid AS SELECT o.id, seller, amount, ordered_at, paid_at{more} FROM orders o {how} payments p
+        ON o.id = p.order_id AND p.paid_at BETWEEN {bounds}
+    """
+
+
+def test_windows_of_pairs_are_by_the_later_time():
+    pairs, per_hour = pipeline(PAID, PER_HOUR.format("paid", "paid_at")).tables
+    assert (pairs.name, per_hour.inputs) == ("paid", ("paid",))
+    assert isinstance(pairs.operator, IntervalJoin)
+    assert per_hour.operator == SUM_PER_HOUR
+
+
+BEFORE = "o.ordered_at - INTERVAL '1' HOUR AND o.ordered_at"
+AROUND = "o.ordered_at - INTERVAL '1' HOUR AND o.ordered_at + INTERVAL '1' HOUR"
+
+
+@pytest.mark.parametrize(
+    ("how", "bounds", "time"),
+    [
+        ("JOIN", BEFORE, "ordered_at"),
+        ("LEFT JOIN", BEFORE, "ordered_at"),
+        ("RIGHT JOIN", "o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR", "paid_at"),
+    ],
+)
+def test_the_later_time_of_a_join_may_be_either(how: str, bounds: str, time: str):
+    assert pipeline(paid(how, bounds), PER_HOUR.format("paid", time)).tables[1].operator == SUM_PER_HOUR
+
+
+def test_windows_of_pairs_may_be_by_the_greater_of_both_times():
+    view = paid("JOIN", AROUND, ", GREATEST(p.paid_at, o.ordered_at) AS `at`")
+    _, per_hour = pipeline(view, PER_HOUR.format("paid", "`at`")).tables
+    assert per_hour.operator == SUM_PER_HOUR
+    assert per_hour.prepare == {"paid": Preparation(select="*, event_time AS at")}
+
+
+@pytest.mark.parametrize(
+    ("how", "bounds", "time", "way_out"),
+    [
+        ("JOIN", AROUND, "paid_at", "select GREATEST(ordered_at, paid_at) AS name in the join's query, and use that column"),
+        ("LEFT JOIN", AROUND, "ordered_at", "use an inner join, and its GREATEST(ordered_at, paid_at)"),
+        ("JOIN", BEFORE, "paid_at", "use ordered_at"),
+        ("RIGHT JOIN", "o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR", "ordered_at", "use paid_at"),
+    ],
+)
+def test_another_time_of_a_join_is_refused(how: str, bounds: str, time: str, way_out: str):
+    with pytest.raises(SqlError) as refused:
+        pipeline(paid(how, bounds), PER_HOUR.format("paid", time))
+    why = f"the event time of a join's result is the later one of its rows' times, and {time} is not always that"
+    assert str(refused.value) == f"{time} as the event time of per_hour is refused: {why}; {way_out}"
+
+
+def test_semi_joins_keep_the_time_of_rows_that_match_earlier_ones():
+    paid_orders = """
+        CREATE VIEW paid_orders AS SELECT id, seller, price AS amount, ordered_at FROM orders o
+        WHERE {} (SELECT 1 FROM payments p WHERE p.order_id = o.id AND p.paid_at BETWEEN {})
+    """
+    _, per_hour = pipeline(paid_orders.format("EXISTS", BEFORE), PER_HOUR.format("paid_orders", "ordered_at")).tables
+    assert per_hour.operator == SUM_PER_HOUR
+    later = "o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR"
+    with pytest.raises(SqlError, match="ordered_at is not always that; put the windows before the join"):
+        pipeline(paid_orders.format("NOT EXISTS", later), PER_HOUR.format("paid_orders", "ordered_at"))
+
+
+def test_joins_of_joins_windows_of_versions_and_first_rows_of_joins():
+    view = """
+        CREATE VIEW priced AS SELECT p.id, seller, list_price AS amount, paid_at
+        FROM paid p JOIN prices FOR SYSTEM_TIME AS OF p.paid_at AS v ON p.id = v.id
+    """
+    first = """
+        INSERT INTO firsts SELECT id, seller, amount, paid_at FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY paid_at) AS n FROM paid) WHERE n = 1
+    """
+    pairs, priced, per_hour, firsts = pipeline(PAID, view, PER_HOUR.format("priced", "paid_at"), first).tables
+    assert isinstance(priced.operator, AsOfJoin)
+    assert (pairs.name, priced.inputs, per_hour.inputs) == ("paid", ("paid", "prices"), ("priced",))
+    assert per_hour.operator == SUM_PER_HOUR
+    assert isinstance(firsts.operator, Deduplicate)
+    twice = """
+        INSERT INTO twice SELECT p.id, p.amount, q.amount AS other FROM paid p JOIN payments q
+        ON p.id = q.order_id AND q.paid_at BETWEEN p.paid_at - INTERVAL '1' HOUR AND p.paid_at
+    """
+    assert isinstance(pipeline(PAID, twice).tables[1].operator, IntervalJoin)
+
+
+def test_results_of_windows_are_aggregated_by_their_own_windows():
+    tables = pipeline("""
+        INSERT INTO totals SELECT window_start, window_end, SUM(n) AS n FROM (
+          SELECT seller, window_start, window_end, COUNT(*) AS n
+          FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '1' HOUR)) GROUP BY seller, window_start, window_end)
+        GROUP BY window_start, window_end
+    """).tables
+    assert [(t.name, t.inputs) for t in tables] == [("totals_rows", ("orders",)), ("totals", ("totals_rows",))]
+    assert tables[1].operator == WindowedAggregate(window=Tumbling(size="1 hour"), aggregates={"n": "SUM(n)"})
+
+
+def test_windows_of_a_leaderboard_with_other_names_keep_its_event_time():
+    view = """
+        CREATE VIEW top AS SELECT id, seller, price AS amount, ordered_at, r FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY price DESC) AS r FROM orders) WHERE r <= 3
+    """
+    top, per_hour = pipeline(view, PER_HOUR.format("top", "ordered_at")).tables
+    assert isinstance(top.operator, TopN)
+    assert per_hour.operator == SUM_PER_HOUR
+    [prepared] = per_hour.prepare.values()
+    assert prepared == Preparation(select="id, seller, price AS amount, ordered_at, rank AS r")
+
+
+def test_an_event_time_that_is_computed_can_be_aggregated():
+    text = """
+        CREATE TABLE clicks (k STRING, ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
+          WITH ('connector' = 'filesystem', 'format' = 'json');
+        INSERT INTO newest SELECT k, MAX(ts) AS newest FROM clicks GROUP BY k
+    """
+    [newest] = read_sql(text).tables
+    assert newest.prepare == {"clicks": Preparation(select="*, event_time AS ts")}
+
+
+def test_windows_and_joins_by_processing_time():
+    text = """
+        CREATE TABLE clicks (k STRING, p AS PROCTIME()) WITH ('connector' = 'filesystem', 'format' = 'json');
+        CREATE TABLE views (k STRING, q AS PROCTIME()) WITH ('connector' = 'filesystem', 'format' = 'json');
+        INSERT INTO per_hour SELECT k, window_start, window_end, COUNT(*) AS n, MAX(p) AS newest
+          FROM TUMBLE(TABLE clicks, DESCRIPTOR(p), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end;
+        INSERT INTO both_seen SELECT c.k FROM clicks c JOIN views v ON c.k = v.k AND v.q BETWEEN c.p - INTERVAL '1' HOUR AND c.p;
+        INSERT INTO newest SELECT k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY p DESC) AS n FROM clicks) WHERE n = 1;
+    """
+    per_hour, both_seen, newest = read_sql(text).tables
+    aggregates = {"n": "COUNT(*)", "newest": "MAX(p)"}
+    assert per_hour.operator == WindowedAggregate(by=("k",), window=Tumbling(size="1 hour"), aggregates=aggregates)
+    assert per_hour.prepare == {"clicks": Preparation(select="*, event_time AS p")}
+    assert both_seen.operator == IntervalJoin(on=("k",), lower="-1 hour", upper="0 ms")
+    assert isinstance(newest.operator, Deduplicate)
