@@ -25,8 +25,9 @@ def _inherited(table: str) -> dict[str, Any]:
 
 
 def _as_written(name: str, arguments: list[Any]) -> exp.Anonymous:
-    """A function that Spark has with the same arguments."""
-    return exp.Anonymous(this=name, expressions=arguments)
+    """A function that Spark has with the same arguments, of which the first one is a unit of time."""
+    unit, *others = arguments or [None]
+    return exp.Anonymous(this=name, expressions=[exp.var(unit.name.upper()) if isinstance(unit, exp.Column) else unit, *others])
 
 
 def _window_function(name: str, parser: "FlinkParser") -> exp.Anonymous:

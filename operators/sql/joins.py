@@ -17,6 +17,7 @@ from operators.sql.join_names import JoinNames
 from operators.sql.relations import WINDOW_COLUMNS, Apply, Item, Relation, Windowed, windows_of, with_result_time
 from operators.sql.scope import Scope, texts_of_coalesce
 from operators.window_join import WindowJoin
+from operators.windows import Session
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 _AT_ONCE = Bound(0, is_open=False)
@@ -165,6 +166,10 @@ def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
         why = "a result of rows in windows is final when its window ends"
         way_out = "add ON L.window_start = R.window_start AND L.window_end = R.window_end"
         raise SqlError.refused(f"a join of windows without an equality of {' and '.join(missing)}", why, way_out)
+    if isinstance(left.window, Session) or isinstance(right.window, Session):
+        why = "Flink joins sessions of each side whose bounds are equal, and the window join makes sessions of the rows of both sides"
+        way_out = "aggregate the sessions of each side, and join the results on their key, window_start and window_end"
+        raise SqlError.refused("a join of rows in sessions", why, way_out)
     if left.window != right.window:
         raise SqlError.refused(
             "a join of different windows", f"the windows are {left.window} and {right.window}", "use the same windows on both sides"

@@ -68,6 +68,14 @@ LEGAL = "CREATE TABLE, CREATE VIEW, INSERT INTO ... SELECT, EXPLAIN and SELECT"
 _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 
 
+_HINTS = {
+    "STATE_TTL": ("an operator in SQL has no time to live", "declare the table in YAML or Python, with the operator's `ttl`"),
+    "OPTIONS": ("a table has the options of its declaration", "write them in WITH of CREATE TABLE"),
+}
+"""Hints of Flink by name, with the reason for their refusal and the way out."""
+_OTHER_HINT = ("Spark chooses how a query runs", "leave it out")
+
+
 def read_script(text: str) -> list[Statement]:
     """The statements of a text, which semicolons separate.
 
@@ -103,6 +111,7 @@ def words_of(tokens: Sequence[Token]) -> list[str]:
 
 def _statement(text: str, tokens: Sequence[Token]) -> Statement:
     words = words_of(tokens)
+    _check_hints(tokens)
     match words:
         case ["SELECT" | "WITH" | "(", *_]:
             return Query(_query(text, words))
@@ -114,6 +123,14 @@ def _statement(text: str, tokens: Sequence[Token]) -> Statement:
             return _create(text, tokens, [w for w in rest if w not in ("TEMPORARY", "OR", "REPLACE")])
         case _:
             raise _no_statement(text, words)
+
+
+def _check_hints(tokens: Sequence[Token]) -> None:
+    """Raise `SqlError` if a statement has a hint, which is a comment that begins with `+`."""
+    for comment in (comment.strip() for token in tokens for comment in token.comments):
+        if comment.startswith("+"):
+            hint = comment.removeprefix("+").strip()
+            raise SqlError.refused(f"the hint {shortened(hint)}", *_HINTS.get(hint.partition("(")[0].strip().upper(), _OTHER_HINT))
 
 
 def _no_statement(text: str, words: Sequence[str]) -> SqlError:
