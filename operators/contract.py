@@ -97,8 +97,8 @@ def late_before(operator: Operator, watermark: int) -> int | None:
     """
     if not isinstance(operator, BoundsLateness):
         return None
-    first = next(vars(c) for c in type(operator).__mro__ if "late" in vars(c) or "late_before" in vars(c))
-    return operator.late_before(watermark) if "late_before" in first else None
+    members = next(vars(c) for c in type(operator).__mro__ if "late" in vars(c) or "late_before" in vars(c))
+    return operator.late_before(watermark) if "late_before" in members else None
 
 
 @runtime_checkable
@@ -258,5 +258,5 @@ def has_query(operator: Operator) -> bool:
     """
     if not isinstance(operator, RunsAsQuery):
         return False
-    first = next(vars(c) for c in type(operator).__mro__ if "__call__" in vars(c) or "as_query" in vars(c))
-    return "as_query" in first
+    members = next(vars(c) for c in type(operator).__mro__ if "__call__" in vars(c) or "as_query" in vars(c))
+    return "as_query" in members

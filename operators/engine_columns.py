@@ -33,7 +33,7 @@ MATCHED = temporary("matched")
 """In the frame of `ReportsMatches.matches`: whether a row is in a result with a row of another input."""
 
 
-def plain(frame: DataFrame) -> DataFrame:
+def drop_engine_columns(frame: DataFrame) -> DataFrame:
     """A frame without the columns that the engine adds for an operator."""
     return frame.drop(WATERMARK, SESSION, NEW, BATCH_TIME, PERIOD_START, PERIOD_END, PARTIAL)
 

@@ -10,12 +10,19 @@ from pyspark.sql import functions as F
 
 from operators._support.ordering import Ordering
 from operators._support.time_to_live import AfterTtl, TimeToLive
-from operators._support.top_n_execution import check_rows, rank_again, rank_all, still_needed, with_other_ends, without_ranks
+from operators._support.top_n_execution import (
+    check_rows,
+    count_other_rank_ends,
+    rank_again,
+    rank_all,
+    rows_still_needed,
+    unranked_partitions,
+)
 from operators._support.top_n_plan import Function, Strategy, TopNQuery
-from operators._support.top_n_promise import keys_moved_back, rows_moving_back
+from operators._support.top_n_promise import keys_moved_back, keys_moving_back
 from operators.columns import RANK, names
 from operators.contract import ASIDE, NEVER_LATE
-from operators.engine_columns import ARRIVAL, SEQ, plain
+from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, is_count
 from operators.steps import ByKey, Kept, NewRows, Upsert
 from operators.timing import Duration, TimeKind
@@ -111,8 +118,8 @@ class TopN:
             return
         if self.strategy not in get_args(Strategy):
             raise OperatorError.bad_value("strategy", self.strategy, ", ".join(get_args(Strategy)))
-        if why := self.query.why_not(self.strategy):
-            raise OperatorError.bad_value("strategy", self.strategy, f"{', '.join(self.query.strategies())}: {why}")
+        if reason := self.query.why_not(self.strategy):
+            raise OperatorError.bad_value("strategy", self.strategy, f"{', '.join(self.query.strategies())}: {reason}")
 
     @cached_property
     def query(self) -> TopNQuery:
@@ -215,12 +222,12 @@ class TopN:
 
     def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
         """The rows from which, with later rows, the result is computed (see `KeepsRows`)."""
-        return still_needed(self.query, rows, oldest)
+        return rows_still_needed(self.query, rows, oldest)
 
     def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The keys of new rows that break the promise `improving`, so that `fold` fails (see `Promised`)."""
         [rows] = frames
-        return rows_moving_back(self.query, current, rows)
+        return keys_moving_back(self.query, current, rows)
 
     def moved_back(self, *frames: DataFrame) -> DataFrame:
         """The keys (of `unique_key`) of which a row came after the row that it replaced, or was deleted; each once.
@@ -235,7 +242,7 @@ class TopN:
         """The partitions that show nothing because `rank_end` of their first row is null, zero or less; and that `rank_end`."""
         [rows] = frames
         self._check(rows)
-        return without_ranks(self.query, rows)
+        return unranked_partitions(self.query, rows)
 
     def other_rank_ends(self, *frames: DataFrame) -> DataFrame:
         """The rows whose `rank_end` differs from their partition's, which is that of its first row.
@@ -247,10 +254,10 @@ class TopN:
         """
         [rows] = frames
         self._check(rows)
-        return with_other_ends(self.query, rows)
+        return count_other_rank_ends(self.query, rows)
 
     def _check(self, rows: DataFrame) -> None:
         if rows.isStreaming:
-            why = "Spark ranks no streaming frame by anything but time"
-            raise StreamingError.refused("TopN", why, "let the engine run it, or rank each micro-batch in `foreachBatch`")
-        check_rows(self.query, plain(rows))
+            reason = "Spark ranks no streaming frame by anything but time"
+            raise StreamingError.refused("TopN", reason, "let the engine run it, or rank each micro-batch in `foreachBatch`")
+        check_rows(self.query, drop_engine_columns(rows))

@@ -28,13 +28,13 @@ from operators._support.spark_streaming import DELAY, check_kind
 from operators.timing import Interval, timestamp
 
 
-def timed(*sides: tuple[DataFrame, str]) -> tuple[list[DataFrame], list[Column]]:
+def add_doubled_times(*sides: tuple[DataFrame, str]) -> tuple[list[DataFrame], list[Column]]:
     """The sides of a join with a time that has a watermark, and these times; each side is given with its time's column, in epoch ms."""
     rows = [side.select("*", timestamp(F.col(ms) * 2).alias(f"{ms}_doubled", metadata={DELAY: 0})) for side, ms in sides]
     return rows, [F.col(f"{ms}_doubled") for _, ms in sides]
 
 
-def within(left: Column, right: Column, interval: Interval) -> Column:
+def time_bounds(left: Column, right: Column, interval: Interval) -> Column:
     """The bounds of a join over the times of `timed`, in the only form from which Spark infers when it can remove state."""
     lower, upper = (F.lit(timedelta(milliseconds=2 * bound)) for bound in (-interval.backward, interval.forward))
     return (right >= left + lower) & (right <= left + upper)

@@ -35,12 +35,12 @@ def streaming_condition(
         times: the left and the right time column, with a watermark.
         bounds: the bounds of the time columns, from which Spark derives it.
     """
-    present = spark_streaming.present(*times, *chain.from_iterable(keys))
-    condition = _with_keys(keys, present & bounds & spark_streaming.opaque(within))
-    return condition if residual is None else condition & spark_streaming.opaque(F.expr(residual))
+    has_no_nulls = spark_streaming.are_not_null(*times, *chain.from_iterable(keys))
+    condition = _with_keys(keys, has_no_nulls & bounds & spark_streaming.hide_bounds(within))
+    return condition if residual is None else condition & spark_streaming.hide_bounds(F.expr(residual))
 
 
 def _with_keys(keys: Sequence[tuple[Column, Column]], condition: Column) -> Column:
-    for one, other in keys:
-        condition = (one == other) & condition
+    for left, right in keys:
+        condition = (left == right) & condition
     return condition

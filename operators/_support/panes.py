@@ -17,7 +17,7 @@ def pane_of(window: Aligned, time: Column) -> Column:
     return time - since_last_multiple(time, window.origin, window.pane)
 
 
-def in_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness) -> DataFrame:
+def assign_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness) -> DataFrame:
     """Rows with their `PANE` and with `CLOSED`: a window whose last millisecond is at or before `CLOSED` did not accept the row.
 
     `CLOSED` is the watermark before the row's batch less the allowed lateness, in epoch ms. It is null if every window of the row
@@ -28,7 +28,7 @@ def in_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness) ->
     return paned.withColumn(CLOSED, F.when(closed_up_to >= F.col(PANE) + window.pane - 1, closed_up_to)).drop(WATERMARK)
 
 
-def in_windows(paned: DataFrame, window: Aligned) -> DataFrame:
+def expand_to_windows(paned: DataFrame, window: Aligned) -> DataFrame:
     """Rows or panes, once for each of their windows that accepted them, with the `WINDOW`."""
-    each = paned.withColumn(WINDOW, F.explode(window.of_pane(F.col(PANE))))
-    return each.where(F.col(CLOSED).isNull() | (F.col(WINDOW)[END] - 1 > F.col(CLOSED)))
+    rows = paned.withColumn(WINDOW, F.explode(window.windows_of_pane(F.col(PANE))))
+    return rows.where(F.col(CLOSED).isNull() | (F.col(WINDOW)[END] - 1 > F.col(CLOSED)))

@@ -71,15 +71,15 @@ class TopNQuery:
 
     def explain(self, used: Strategy, is_pinned: bool) -> str:
         """The strategy that is used and what it costs, then a line for each other strategy, which says why it is not used."""
-        others = [f"not {strategy}: {why}" for strategy in get_args(Strategy) if (why := self.why_not(strategy))]
-        known = [f"rows only move up: {self.rises}"] if self.rises and used == "update" else []
-        return "\n".join([f"{used}{' (pinned)' if is_pinned else ''}: {self._cost(used)}", *known, *others])
+        reasons_against = [f"not {strategy}: {reason}" for strategy in get_args(Strategy) if (reason := self.why_not(strategy))]
+        input_reason = [f"rows only move up: {self.rises}"] if self.rises and used == "update" else []
+        return "\n".join([f"{used}{' (pinned)' if is_pinned else ''}: {self._cost(used)}", *input_reason, *reasons_against])
 
     def _cost(self, used: Strategy) -> str:
         if used != "retract":
             return _COST[used]
-        if why := self.why_all_rows():
-            return f"{_COST_OF_ALL}, because {why}"
+        if reason := self.why_all_rows():
+            return f"{_COST_OF_ALL}, because {reason}"
         return _COST[used] if self.key or self.change else _COST_OF_ADDED
 
     @property
