@@ -42,9 +42,11 @@ class Aggregate:
 
     The semantics are those of Flink SQL's `GROUP BY` on a stream, and of its `table.exec.state.ttl`. A step reads its new rows and the
     results of their keys, if every aggregate is a single call of `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`,
-    `bit_or` or `bit_xor`. With any other aggregate it reads every row of the keys of its new rows. With `ttl`, over a source, the engine
-    keeps the result of each key, or with any other aggregate its rows, beside the table until no new row can be within `ttl` of them, and
-    a step reads its new rows and what is kept of their keys. A row that is more than `ttl` behind the watermark makes it read the log.
+    `bit_or` or `bit_xor`. With any other aggregate it reads every row of the keys of its new rows.
+
+    With `ttl`, over a source, the engine keeps the result of each key beside the table (with any other aggregate, the rows of the key)
+    until no new row can be within `ttl` of them. A step reads its new rows, and the kept results or rows of their keys. If a new row is
+    more than `ttl` behind the watermark, the step reads the log.
 
     Args:
         by: the key columns, at least one.
@@ -146,30 +148,24 @@ class Aggregate:
     def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
         """With `ttl`, the rows of each key's periods, or one row with their result (see `KeepsRows`).
 
-        Results of two periods could not be merged if a late row joined these, because the position of a result depends on the order of all
-        rows. So a key has one row only while its rows are of one period, and then also the rows since another period began.
+        If a late row joined two periods, their results could not be merged, because the position of a result depends on the order of all
+        rows. So the rows of a key are replaced by one row only while they are of one period. The rows since another period began stay.
         """
         if self._ttl is None:
             return rows
         needed_rows, periods = self._ttl.needed_rows(self.key, rows, oldest), Window.partitionBy(*self.key)
         if not self._aggregates.are_mergeable:
             return needed_rows.drop(GENERATION)
-        rows_with_flag = needed_rows.withColumn(_IS_ONLY, F.min(GENERATION).over(periods) == F.max(GENERATION).over(periods)).drop(
-            GENERATION
-        )
-        rows_of_one_period = rows_with_flag.where(_IS_ONLY).drop(_IS_ONLY)
-        return (
-            rows_with_flag.where(~F.col(_IS_ONLY))
-            .drop(_IS_ONLY)
-            .unionByName(self._as_one_row(rows_of_one_period), allowMissingColumns=True)
-        )
+        marked = needed_rows.withColumn(_IS_ONLY, F.min(GENERATION).over(periods) == F.max(GENERATION).over(periods)).drop(GENERATION)
+        rows_of_one_period = marked.where(_IS_ONLY).drop(_IS_ONLY)
+        return marked.where(~F.col(_IS_ONLY)).drop(_IS_ONLY).unionByName(self._as_one_row(rows_of_one_period), allowMissingColumns=True)
 
     def check_types(self, rows: StructType) -> None:
         """Raise `OperatorError` if columns of these types certainly cannot be aggregated; it needs no Spark session."""
         self._aggregates.check_merged_sums(rows)
 
     def why_never_moves_back(self, column: str, never_negative: Collection[str], *, is_descending: bool, nulls_first: bool) -> str:
-        """Why further rows never move a key's value back in an order; empty if they might, or if it is no column of the aggregates.
+        """Why further rows never move a key's value back in an order; empty if they might, or if the column is not an aggregate.
 
         Args:
             column: a column of the result.
@@ -200,7 +196,7 @@ class Aggregate:
         return joined.select(*[f"r.`{c}`" for c in (*self.key, SEQ, ARRIVAL)], PERIOD_START, PERIOD_END, partial)
 
     def _aggregate_all(self, rows: DataFrame) -> DataFrame:
-        """The result of all rows, without regard to the TTL; some may be results of others."""
+        """The results of all rows, without regard to the TTL. A row with `PARTIAL` is itself the result of earlier rows."""
         without_ttl = replace(self, ttl=None, ttl_by="event", after_ttl="keep")
         if PARTIAL not in rows.columns:
             return without_ttl(rows)
@@ -225,7 +221,7 @@ class Aggregate:
         return rows.select(*self.key, *values, SEQ, ARRIVAL)
 
     def _merge_by_arrival(self, partial: DataFrame) -> DataFrame:
-        """Merge partial results in arrival order: the last values, and the position of the row that last changed one of them."""
+        """Merge partial results in the order of arrival: the last values, and the position of the row that last changed one of them."""
         by_arrival = Window.partitionBy(*self.key).orderBy(SEQ, ARRIVAL)
         until_now = by_arrival.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         values = self._aggregates.restore_types(

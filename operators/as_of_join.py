@@ -190,14 +190,16 @@ class AsOfJoin:
         """
         left, right = frames
         self._check(left, right)
-        versions, version_columns = self._versions(right), right.drop(self.change) if self.change else right
-        looked_up = self._rows_of_both_sides(left, versions, version_columns).withColumn(_VERSION, self._last_version()).where(_IS_LEFT)
+        versions, right_without_change = self._versions(right), right.drop(self.change) if self.change else right
+        looked_up = (
+            self._rows_of_both_sides(left, versions, right_without_change).withColumn(_VERSION, self._last_version()).where(_IS_LEFT)
+        )
         valid = self._is_valid()
-        version_values = [F.when(valid, F.col(_VERSION)[name]).alias(name) for name in self.names.payload_of(version_columns, left, 1)]
-        left_ms = millis(F.col(self.names.joined_name(self.left_time, version_columns, 0)))
+        version_values = [F.when(valid, F.col(_VERSION)[name]).alias(name) for name in self.names.payload_of(right_without_change, left, 1)]
+        left_ms = millis(F.col(self.names.joined_name(self.left_time, right_without_change, 0)))
         result_times = [timestamp(left_ms).alias(RESULT_TIME), timestamp(left_ms + 1).alias(FINAL_AT)]
         rows = looked_up.where(valid) if self.how == "inner" else looked_up
-        return rows.select(*self.names.key, *self.names.payload_of(left, version_columns, 0), *version_values, *result_times)
+        return rows.select(*self.names.key, *self.names.payload_of(left, right_without_change, 0), *version_values, *result_times)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         if self.change is not None:
@@ -228,16 +230,16 @@ class AsOfJoin:
             usable = F.col(column).isNotNull() & usable
         return right.where(usable if self.change is None else F.col(self.change).isin(INSERT, UPDATE_AFTER, DELETE) & usable)
 
-    def _rows_of_both_sides(self, left: DataFrame, versions: DataFrame, version_columns: DataFrame) -> DataFrame:
+    def _rows_of_both_sides(self, left: DataFrame, versions: DataFrame, right_without_change: DataFrame) -> DataFrame:
         """The rows of both sides: left rows with their names in the result, and versions as structs."""
         names = self.names
         is_end = F.lit(False) if self.change is None else F.col(self.change) == DELETE
-        payload = [F.col(c).alias(names.result_name(c, left, 1)) for c in version_columns.columns if c not in names.key]
+        payload = [F.col(c).alias(names.result_name(c, left, 1)) for c in right_without_change.columns if c not in names.key]
         position = self._position(1).alias(_AT)
         version = F.struct(F.struct(*tie_breakers(versions)).alias(_TIES), position, is_end.alias(_ENDS), *payload).alias(_VERSION)
         right_rows = versions.select(*names.key, position, F.lit(False).alias(_IS_LEFT), version)
         left_rows = left.select(
-            *names.rename_for_join(left.columns, version_columns, 0), self._position(0).alias(_AT), F.lit(True).alias(_IS_LEFT)
+            *names.rename_for_join(left.columns, right_without_change, 0), self._position(0).alias(_AT), F.lit(True).alias(_IS_LEFT)
         )
         return left_rows.unionByName(right_rows, allowMissingColumns=True)
 

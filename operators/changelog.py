@@ -170,7 +170,7 @@ def _columns_of(frame: DataFrame) -> list[Column]:
 
 
 def _aggregate_by_row(before: DataFrame, after: DataFrame, aggregate: Column) -> DataFrame:
-    """An aggregate of each distinct row of two tables over its copies, whose sign is -1 in `before` and 1 in `after`."""
+    """Aggregate the copies of each distinct row of two tables. The sign of a copy is -1 in `before` and 1 in `after`."""
     rows = after.select(*_columns_of(before), F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
     columns_without_maps = [f.name for f in before.schema.fields if not has_map(f.dataType)]
     map_fields = [f for f in before.schema.fields if f.name not in columns_without_maps]

@@ -117,7 +117,7 @@ class CoGroup(WindowedOperator):
         return self._results(frames, [F.max(ROW_COUNT).alias(ROWS_SEEN)])
 
     def _results(self, frames: Sequence[DataFrame], row_count: Sequence[Column]) -> DataFrame:
-        """The groups, with what they have seen."""
+        """The groups; `row_count` is the aggregate for `rows_seen`, or is empty."""
         self._check(*map(drop_engine_columns, frames))
         shared = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
         rows = shared.rows(frames, with_row_count=bool(row_count))

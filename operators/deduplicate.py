@@ -137,7 +137,7 @@ class Deduplicate:
 
     @property
     def reads(self) -> ByTimeRange | NewRows | ByKey:
-        """With a window, closed ranges; else the rows of new batches, which are merged with the current rows; or with kept rows."""
+        """With a window, closed ranges; else the rows of new batches, which are merged with the current rows or with kept rows."""
         return self._scope.reads
 
     def late(self, event_time: Column, watermark: Column) -> Column:

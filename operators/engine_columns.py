@@ -22,8 +22,8 @@ NEW = temporary("new")
 BATCH_TIME = temporary("batch_time")
 """In the frames of an operator with a processing-time TTL: the processing time of the row's batch (timestamp)."""
 PERIOD_START, PERIOD_END = temporary("period_start"), temporary("period_end")
-"""In the frames of an operator with a TTL: of a kept row, the first and the last time (ms, bigint) of the rows that it stands for, between
-which its key did not expire; null for a new row."""
+"""In the frames of an operator with a TTL: of a kept row, the first and the last time (ms, bigint) of the rows that it stands for. Its key
+did not expire between the two. Null for a new row."""
 PARTIAL = temporary("partial")
 """In the frames of an `Aggregate` with a TTL: of a kept row, the result of the rows that it stands for (struct); null for any other row."""
 WHICH = temporary("which")

@@ -121,18 +121,18 @@ class ProcessWindow(WindowedOperator):
         return [F.col(c) for c in self.key], self.time
 
     def _results(self, rows: DataFrame, row_count: Sequence[Column]) -> DataFrame:
-        """The results, with what their windows have seen."""
+        """The results; `row_count` is the aggregate for `rows_seen`, or is empty."""
         self._check(rows)
         rows_in_windows = self._assign_windows(rows, with_row_count=bool(row_count))
         groups = rows_in_windows.groupBy(*self._group).agg(collect_in_order(_ORDER, _ROW).alias(ELEMENTS), *row_count)
-        groups_with_bounds, times = (
+        windows, times = (
             groups.select("*", *window_bounds()),
             window_times(self.window) if self.purging is None else firing_times(),
         )
         added_columns = (*self.bounds, *([ROWS_SEEN] if row_count else []), *times)
         if self.rows is None:
-            return groups_with_bounds.select(*self.key, ELEMENTS, *added_columns)
-        results = groups_with_bounds.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added_columns)
+            return windows.select(*self.key, ELEMENTS, *added_columns)
+        results = windows.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added_columns)
         check_distinct([*results.columns, *([] if row_count else self.shown_columns)])
         return results
 
@@ -141,7 +141,7 @@ class ProcessWindow(WindowedOperator):
         return (*self.key, WINDOW, *(() if self.purging is None else (FIRING, FIRED_AT)))
 
     def _assign_windows(self, rows: DataFrame, *, with_row_count: bool) -> DataFrame:
-        """Each row as a struct, with what orders it, in each of its windows; `with_row_count` adds the number of the window's rows."""
+        """Each row as a struct, with its order, in each of its windows; `with_row_count` adds the number of the window's rows."""
         plain_rows = drop_engine_columns(rows)
         order = F.struct(self.time, *tie_breakers(plain_rows)).alias(_ORDER)
         structs = rows.select("*", order, F.struct(*plain_rows.columns).alias(_ROW))

@@ -16,14 +16,14 @@ class Reads:
     Attributes:
         closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches of sources, or the
             changed rows of a table.
-        watermark_delay: see `ByTimeRange`.
-        with_watermark: see `ByTimeRange`.
-        lateness: see `ByTimeRange`.
-        results: see `ByTimeRange`.
-        recorded: see `ByTimeRange`.
-        change: see `NewRows` and `ByKey`.
-        ttl: see `ByKey`.
-        ttl_by: see `ByKey`.
+        watermark_delay: the largest `final_at - result_time`, in ms.
+        with_watermark: whether the frames have `WATERMARK`.
+        lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
+        results: whether every input must be a derived table.
+        recorded: whether lateness is decided and recorded batch by batch.
+        change: the column with a row's change kind.
+        ttl: the time to live (TTL) of a key after its newest row, in ms.
+        ttl_by: whether the TTL is event time or processing time.
     """
 
     closes_ranges: ClassVar[bool] = False
@@ -46,11 +46,11 @@ class Reads:
         return 0
 
     def is_versioned(self, index: int) -> bool:
-        """Whether the rows of input `index` are versions; see `ByTimeRange`."""
+        """Whether the rows of input `index` are versions, which rows of the other inputs look up."""
         return False
 
     def is_by_arrival(self, index: int) -> bool:
-        """Whether the rows of input `index` are looked up by arrival; see `ByTimeRange`."""
+        """Whether the rows of input `index` are versions that are looked up by arrival."""
         return False
 
     def span_of(self, index: int, after: int | None, upto: int | None = None) -> tuple[int | None, int | None]:
@@ -88,9 +88,9 @@ class ByTimeRange(Reads):
         results: whether every input must be a derived table, whose results' time is the `event_time`.
         recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
             by batch (see `DecidesLateness`). The frames have `SESSION`.
-        versions: the indexes of the inputs whose rows are versions, which rows of the other inputs look up. A version may be looked up as
-            long as the lookback says, and is counted as matched when the watermark reaches its time plus `watermark_delay`: from then
-            on every row can find it.
+        versions: the indexes of the inputs whose rows are versions, which rows of the other inputs look up. A version can be looked up for
+            as long as the lookback. It is counted as matched when the watermark reaches its time plus `watermark_delay`, because every
+            row can find it from then on.
         by_arrival: the indexes of the inputs of versions that are looked up by arrival. A step reads all of their rows up to its last
             batch, whatever their event times. No row of them is late, and the watermark does not wait for them. They must be sources.
 
@@ -178,8 +178,8 @@ class ByKey(Reads):
         ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
         ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
             time the frames have `BATCH_TIME`.
-        keeps: if the operator says which rows later steps need (see `KeepsRows`): a step over a source reads only these, and its new
-            rows. None if it needs every row.
+        keeps: set if the operator says which rows later steps need (see `KeepsRows`). A step over a source then reads only these rows
+            and its new rows. None if a step needs every row.
     """
 
     key: tuple[str, ...]

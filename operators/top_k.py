@@ -80,7 +80,7 @@ class TopK:
 
     @cached_property
     def order(self) -> tuple[Ordering, ...]:
-        """`order_by`, read."""
+        """The columns of `order_by`, parsed."""
         return tuple(Ordering.read(text, "order_by") for text in names(self.order_by))
 
     @property
@@ -151,7 +151,7 @@ class TopK:
         return self._rank_rows(rows, [F.count("*").over(Window.partitionBy(*self.window_key)).alias(ROWS_SEEN)])
 
     def _rank_rows(self, rows: DataFrame, row_count: Sequence[Column]) -> DataFrame:
-        """The ranks, with what their groups have seen."""
+        """The ranks; `row_count` is the expression for `rows_seen`, or is empty."""
         self._check_windows(rows)
         rows_in_windows = self._assign_windows(rows)
         self._check(rows_in_windows)
@@ -163,7 +163,7 @@ class TopK:
         return ranked.where(F.col(RANK) <= self.k)
 
     def _rank_stream(self, rows: DataFrame) -> DataFrame:
-        """The ranks of a stream's windows, each of which is collected, sorted and cut when it ends."""
+        """The ranks of a stream's windows. Spark collects, sorts and cuts the rows of a window when it ends."""
         spark_streaming.check_results(rows, type(self).__name__)
         group = (WINDOW_START, WINDOW_END, *names(self.by))
         order = [o for o in self._total_order(rows.columns) if o.column not in group]

@@ -123,7 +123,7 @@ class TopN:
 
     @cached_property
     def query(self) -> TopNQuery:
-        """The parameters, read."""
+        """The parameters, parsed."""
         return TopNQuery(
             partition=self.partition,
             order=self.order,
@@ -144,7 +144,7 @@ class TopN:
 
     @cached_property
     def order(self) -> tuple[Ordering, ...]:
-        """`order_by`, read."""
+        """The columns of `order_by`, parsed."""
         return tuple(Ordering.read(text, "order_by") for text in names(self.order_by))
 
     @property
@@ -175,7 +175,7 @@ class TopN:
 
     @property
     def reads(self) -> NewRows | ByKey:
-        """The rows of new batches, which are merged with the rows of the table; or with kept rows, or all rows, of their partitions."""
+        """The rows of new batches, and what they are merged with: rows of the table, or kept rows or all rows of their partitions."""
         if self.strategy_used != "retract":
             return NewRows(touches=self.partition, change=self.change)
         can_change_partition = not {*self.partition} <= {*self.key}
@@ -230,9 +230,9 @@ class TopN:
         return keys_moving_back(self.query, current, rows)
 
     def moved_back(self, *frames: DataFrame) -> DataFrame:
-        """The keys (of `unique_key`) of which a row came after the row that it replaced, or was deleted; each once.
+        """The keys (of `unique_key`) with a row that came after the row that it replaced, or that was deleted; each key once.
 
-        `improving` promises that there is none. A ranking is wrong only if such a row was among those that are kept.
+        `improving` promises that there is none. A ranking is wrong only if such a row was a kept row.
         """
         [rows] = frames
         self._check(rows)

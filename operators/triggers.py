@@ -23,7 +23,7 @@ _BY_CLOCK = " of processing time"
 
 @dataclass(frozen=True)
 class Moment:
-    """What a trigger knows about an open window at one time.
+    """The state of an open window at one time, by which a trigger decides.
 
     Args:
         rows: the number of rows of the window (bigint), whether or not an evictor keeps them; for a window of two inputs, the rows of

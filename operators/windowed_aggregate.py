@@ -99,13 +99,9 @@ class WindowedAggregate(WindowedOperator):
 
     def _check_sets(self, sets: Sequence[Sequence[str]]) -> None:
         legal = f"different lists of some of the columns of `by`, which are {', '.join(self.key) or 'none'}"
-        column_sets = [{*grouping_set} for grouping_set in sets]
-        are_lists = not any(isinstance(grouping_set, str) or len({*grouping_set}) < len(grouping_set) for grouping_set in sets)
-        if (
-            not sets
-            or not are_lists
-            or any(not grouping_set <= {*self.key} or column_sets.count(grouping_set) > 1 for grouping_set in column_sets)
-        ):
+        column_sets = [{*columns} for columns in sets]
+        are_lists = not any(isinstance(columns, str) or len({*columns}) < len(columns) for columns in sets)
+        if not sets or not are_lists or any(not columns <= {*self.key} or column_sets.count(columns) > 1 for columns in column_sets):
             raise OperatorError.bad_value("grouping_sets", sets, legal)
         if isinstance(self.window, Session):
             raise OperatorError.bad_value("grouping_sets", sets, "None for sessions, which are those of one key: make a table for each set")
@@ -248,15 +244,15 @@ class WindowedAggregate(WindowedOperator):
 
     def _aggregate_by_row(self, rows: DataFrame, evictor: Evictor | None, *, with_row_count: bool = False) -> DataFrame:
         """Aggregate each row once for each of its windows; `with_row_count` adds `rows_seen`, the number of rows before any is evicted."""
-        rows_in_windows, group = (
+        windowed_rows, group = (
             assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key),
             (*self.key, WINDOW),
         )
         if with_row_count:
-            rows_in_windows = rows_in_windows.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*group)))
-        rows_in_windows = rows_in_windows if evictor is None else evictor.keep(rows_in_windows, group, self.time)
-        return rows_in_windows.groupBy(*group).agg(
-            *self._aggregates.columns(rows_in_windows), *([F.max(_SEEN).alias(ROWS_SEEN)] if with_row_count else [])
+            windowed_rows = windowed_rows.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*group)))
+        windowed_rows = windowed_rows if evictor is None else evictor.keep(windowed_rows, group, self.time)
+        return windowed_rows.groupBy(*group).agg(
+            *self._aggregates.columns(windowed_rows), *([F.max(_SEEN).alias(ROWS_SEEN)] if with_row_count else [])
         )
 
     def _aggregate_by_firing(self, rows: DataFrame, trigger: Purging) -> DataFrame:

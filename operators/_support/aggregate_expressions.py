@@ -207,7 +207,7 @@ class Aggregates:
         return [F.expr(sql).alias(name) for name, sql in rewrite_aggregates(sql_by_name, rows).items()]
 
     def merge_columns(self, partial: DataFrame) -> list[Column]:
-        """The aggregates of partial results, which have the names of the aggregates; none depends on the order of the rows."""
+        """The columns that merge partial results, which have the aggregates' names; none depends on the order of the rows."""
         sql_by_name = {name: f"{expression.merge_function}(`{name}`)" for name, expression in self.expressions.items()}
         return [F.expr(sql) for sql in rewrite_aggregates(sql_by_name, partial).values()]
 
@@ -219,7 +219,7 @@ class Aggregates:
                 raise unmergeable_sum(expression.sql)
 
     def restore_types(self, values: Sequence[Column], partial: StructType) -> list[Column]:
-        """Merged values with the names and types of the partial results: Spark's sum of a decimal has a wider type."""
+        """Give merged values the names and types of the partial results, because Spark's sum of a decimal has a wider type."""
         return [value.cast(partial[name].dataType).alias(name) for name, value in zip(self.expressions, values, strict=True)]
 
 

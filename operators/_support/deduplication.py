@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from operators._support.panes import WINDOW
 from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows
-from operators._support.time_to_live import GENERATION, TimeToLive, has_not_ended_before
+from operators._support.time_to_live import GENERATION, TimeToLive, ends_at_or_after
 from operators._support.window_assignment import window_bounds, window_times
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
 from operators.contract import NEVER_LATE
@@ -107,10 +107,10 @@ class StreamDeduplication:
         return self.choice.select(self.ttl.current_rows(self.key, rows) if self.ttl else rows, self.key)
 
     def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
-        """The row of each generation of each key that did not end before `oldest` (ms); it stands for its generation."""
+        """The chosen row of each generation of a key that did not end before `oldest` (ms); it stands for its generation."""
         if self.ttl is None:
             return rows
-        periods = self.ttl.with_periods(self.key, rows).where(has_not_ended_before(oldest))
+        periods = self.ttl.with_periods(self.key, rows).where(ends_at_or_after(oldest))
         return self.choice.select(periods, (*self.key, GENERATION)).drop(GENERATION)
 
     def so_far(self, rows: DataFrame) -> DataFrame:

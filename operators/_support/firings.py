@@ -74,28 +74,28 @@ def firing_times() -> tuple[Column, Column]:
 def assign_firings(
     rows: DataFrame, window: AnyWindow, trigger: Purging, *, time: str, lateness: Lateness, group: Sequence[str]
 ) -> DataFrame:
-    """Rows, once for each of their windows that accepted them, with the `WINDOW`, and with `FIRED_AT` and `FIRING` of the row's firing.
+    """Assign rows to the windows that accepted them, and to firings: one row for each window, with `WINDOW`, `FIRED_AT` and `FIRING`.
 
     The last firing on time is at the window's last millisecond. A row that reaches its window later is in a firing of its own, with the
     rows that reach it at the same time.
     """
     timed_rows = rows.withColumn(_REACHED_AT, reach_time(rows, F.col(time)))
     rows_in_windows, window_group = assign_windows(timed_rows, window, time=time, lateness=lateness, group=group), (*group, WINDOW)
-    last_ms, reached = F.col(WINDOW)[END] - 1, F.col(_REACHED_AT)
-    rows_with_late_flag = rows_in_windows.withColumn(_IS_LATE, reached > last_ms)
+    last_ms, reached_at = F.col(WINDOW)[END] - 1, F.col(_REACHED_AT)
+    rows_with_late_flag = rows_in_windows.withColumn(_IS_LATE, reached_at > last_ms)
     if isinstance(trigger, EveryInterval):
         interval = F.lit(trigger.interval_ms).cast("bigint")
-        next_multiple = reached + F.pmod(-since_last_multiple(reached, 0, trigger.interval_ms), interval)
+        next_multiple = reached_at + F.pmod(-since_last_multiple(reached_at, 0, trigger.interval_ms), interval)
         rows_with_part, firing_time = rows_with_late_flag.withColumn(_PART, F.lit(0).cast("bigint")), F.least(next_multiple, last_ms)
     else:
         by_reach_time = Window.partitionBy(*window_group, _IS_LATE).orderBy(
-            _REACHED_AT, millis(F.col(time)) == reached, *tie_breakers(drop_engine_columns(rows_in_windows))
+            _REACHED_AT, millis(F.col(time)) == reached_at, *tie_breakers(drop_engine_columns(rows_in_windows))
         )
         rows_with_part = rows_with_late_flag.withColumn(
             _PART, F.when(F.col(_IS_LATE), 0).otherwise(F.floor((F.row_number().over(by_reach_time) - 1) / trigger.rows))
         )
         rows_of_part = Window.partitionBy(*window_group, _IS_LATE, _PART)
         firing_time = F.when(F.count("*").over(rows_of_part) == trigger.rows, F.max(_REACHED_AT).over(rows_of_part)).otherwise(last_ms)
-    fired_rows = rows_with_part.withColumn(FIRED_AT, F.when(F.col(_IS_LATE), reached).otherwise(firing_time))
+    fired_rows = rows_with_part.withColumn(FIRED_AT, F.when(F.col(_IS_LATE), reached_at).otherwise(firing_time))
     firing_number = F.dense_rank().over(Window.partitionBy(*window_group).orderBy(FIRED_AT, _PART)).cast("bigint")
     return fired_rows.withColumn(FIRING, firing_number).drop(_REACHED_AT, _IS_LATE, _PART)

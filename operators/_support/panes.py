@@ -29,6 +29,6 @@ def assign_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness
 
 
 def expand_to_windows(paned: DataFrame, window: Aligned) -> DataFrame:
-    """Rows or panes, once for each of their windows that accepted them, with the `WINDOW`."""
+    """Expand rows or panes to the windows that accepted them: one row for each window, with `WINDOW`."""
     rows = paned.withColumn(WINDOW, F.explode(window.windows_of_pane(F.col(PANE))))
     return rows.where(F.col(CLOSED).isNull() | (F.col(WINDOW)[END] - 1 > F.col(CLOSED)))

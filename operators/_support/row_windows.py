@@ -17,7 +17,7 @@ from operators.timing import Duration
 from operators.windows import AnyWindow, Session
 
 SOURCE_WINDOW = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
-"""The names that the windows of the input's rows have in a result with windows of its own."""
+"""The result's names of the input's window columns, for a result that has windows of its own."""
 
 
 class RowWindows(Protocol):
@@ -61,7 +61,7 @@ class AssignedWindows(WindowedOperator):
         window: the windows.
         time: the event time, a timestamp column.
         allowed_lateness: how long after a window's end, in the watermark's time, it still accepts rows.
-        by: the columns of a group, whose rows form sessions; other windows do not depend on it.
+        group: the columns of a group, whose rows form sessions; other windows do not depend on it.
     """
 
     window: AnyWindow
@@ -94,7 +94,7 @@ class AssignedWindows(WindowedOperator):
             check_present(drop_engine_columns(rows), self.key, "by")
 
     def assign(self, rows: DataFrame) -> DataFrame:
-        """Rows, once for each of their windows that accepted them, with the `WINDOW`."""
+        """Assign rows to the windows that accepted them: one row for each window, with `WINDOW`."""
         return assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
 
 

@@ -18,10 +18,11 @@ _FORMER, _CLOSED, _LATE, _MOVED = (temporary(name) for name in ("former", "close
 
 
 def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, watermark: int) -> DataFrame:
-    """Decide as Flink does: a batch's rows first merge with the sessions that are still open, then the merged session is late or not.
+    """Decide which rows of a batch are late, as Flink does.
 
-    A row that such a session accepts is nevertheless late if `Session.longest` cuts the merged session before the row, and the part with
-    the row has closed. A closed session stays as it is, even if an accepted row lies within its gap: its rows are pinned to it.
+    The batch's rows first merge with the sessions that are still open. They are late if the merged session has closed. A row of an open
+    session is nevertheless late if `Session.longest` cuts the session before the row, and the part with the row has closed. A closed
+    session stays as it is, even if an accepted row lies within its gap: its rows are pinned to it.
 
     Args:
         rows: the rows of all inputs up to and including the batch, without rows that are known to be late: the columns of a group, `TIME`
@@ -56,14 +57,14 @@ def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, wa
 
 
 def _rows_of_groups_behind(rows: DataFrame, group: Sequence[str], watermark: int) -> DataFrame:
-    """The rows, without those pinned to a session, of the groups that have a new row behind the watermark."""
+    """The rows of the groups that have a new row behind the watermark, without the rows that are pinned to a session."""
     time = millis(F.col(TIME))
     groups_behind = rows.where(F.col(NEW) & (time <= parameter(watermark, time))).select(*group).distinct()
     return rows_of_keys(rows.where(F.col(SESSION).isNull()), groups_behind, group).drop(SESSION)
 
 
 def _pin_rows(kept_rows: DataFrame, group: Sequence[str]) -> DataFrame:
-    """The rows of the closed sessions that accepted rows would change, each with the session to which it is pinned."""
+    """Pin the rows of each closed session that accepted rows would change: the rows, with their former session."""
     is_moved: Column = F.max(F.col(WINDOW) != F.col(_FORMER)).over(Window.partitionBy(*group, _FORMER))
     moved_rows = kept_rows.where(_CLOSED).withColumn(_MOVED, is_moved).where(_MOVED)
     return moved_rows.select(WHICH, SEQ, ARRIVAL, F.col(_FORMER).alias(SESSION))

@@ -17,7 +17,7 @@ _MS, _PREVIOUS, _CHAIN, _PART = (temporary(name) for name in ("time", "previous"
 
 
 def assign_sessions(rows: DataFrame, session: Session, group: Sequence[str], time: str) -> DataFrame:
-    """Rows with the `WINDOW` of their session: the one in `SESSION`, or if that is null the one that they form.
+    """Assign rows to sessions, as `WINDOW`: the session in `SESSION`, or if that is null, the session that the rows form.
 
     A chain is a run of rows of a group in which no two consecutive rows are further apart than the gap. A chain that is longer than
     the longest session is cut into parts.
@@ -37,20 +37,20 @@ def assign_sessions(rows: DataFrame, session: Session, group: Sequence[str], tim
         _CHAIN, F.last(starts, ignorenulls=True).over(by_time)
     )
     rows_with_part = rows_with_chain.withColumn(_PART, _part_start(F.col(_MS), F.col(_CHAIN), longest))
-    part = Window.partitionBy(*group, has_no_session, _CHAIN, _PART)
-    end = F.least(F.max(_MS).over(part) + gap, _part_end(F.col(_PART), F.col(_CHAIN), longest))
-    formed_session = window_of(F.min(_MS).over(part), end)
+    rows_of_part = Window.partitionBy(*group, has_no_session, _CHAIN, _PART)
+    end = F.least(F.max(_MS).over(rows_of_part) + gap, _part_end(F.col(_PART), F.col(_CHAIN), longest))
+    formed_session = window_of(F.min(_MS).over(rows_of_part), end)
     return rows_with_part.withColumn(WINDOW, F.coalesce(SESSION, formed_session)).drop(SESSION, _MS, _PREVIOUS, _CHAIN, _PART)
 
 
 def _part_start(time: Column, chain: Column, longest: Column) -> Column:
-    """Where the part of a chain starts that holds a row: the chain's start, `longest` after it, or a whole multiple of `longest`."""
+    """The start of the part of a chain that contains a time: the chain's start, `longest` after it, or a whole multiple of `longest`."""
     aligned = _next_multiple(chain + longest, longest)
     return F.when(time < chain + longest, chain).when(time < aligned, chain + longest).otherwise(time - F.pmod(time, longest))
 
 
 def _part_end(start: Column, chain: Column, longest: Column) -> Column:
-    """Where the part that starts at a cut ends."""
+    """The end of the part of a chain that starts at a time."""
     return F.when(start == chain + longest, _next_multiple(start + 1, longest)).otherwise(start + longest)
 
 

@@ -57,10 +57,10 @@ class SharedWindows:
 
         Args:
             frames: the left and the right frame.
-            with_row_count: whether to add `SEEN`.
+            with_row_count: whether to add `ROW_COUNT`.
 
         Returns:
-            The key, `UNMATCHABLE`, `TIME`, `WINDOW`, and for each side its row and what orders it.
+            The key, `UNMATCHABLE`, `TIME`, `WINDOW`, and for each side its row (`ROWS`) and its order (`ORDERS`).
         """
         has_positions = all({SEQ, ARRIVAL} <= {*frame.columns} for frame in frames)
         sides = [self._side(frame, index, has_positions) for index, frame in enumerate(frames)]

@@ -13,7 +13,7 @@ from operators.columns import temporary
 from operators.timing import Interval
 
 _BOUNDS_PER_BUCKET = 4
-"""The length of a bucket, in lengths of the interval. The bounds of one row of four extend over two buckets, so that row is copied."""
+"""The length of a bucket, in lengths of the interval. The bounds of one row in four extend over two buckets, and that row is copied."""
 _BUCKETS = temporary("left_bucket"), temporary("right_bucket")
 
 
@@ -37,7 +37,7 @@ class BucketedJoin:
     condition: Column
 
     def __call__(self, left: DataFrame, right: DataFrame, how: str) -> DataFrame:
-        """The joined rows.
+        """Join two frames.
 
         Args:
             left: the left rows.

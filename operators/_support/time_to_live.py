@@ -1,4 +1,4 @@
-"""The time to live of a key: after a gap longer than it without a row, older rows of the key no longer count."""
+"""The time to live of a key: after a longer gap without a row of the key, its older rows no longer count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class TimeToLive:
 
     Args:
         ms: the duration in ms, more than zero.
-        by: the time in which it is measured.
+        time_kind: whether it is measured in event time or in processing time.
         is_retracted: whether the rows of an expired key are removed.
     """
 
@@ -90,11 +90,11 @@ class TimeToLive:
         """Every row of the generations that did not end before `oldest` (ms), with its own period, and its `GENERATION`."""
         rows_by_generation = self._with_generation_and_times(key, rows)
         end = F.max(_LAST).over(Window.partitionBy(*key, GENERATION))
-        needed_rows = rows_by_generation.withColumn(PERIOD_END, end).where(has_not_ended_before(oldest))
+        needed_rows = rows_by_generation.withColumn(PERIOD_END, end).where(ends_at_or_after(oldest))
         return needed_rows.withColumns({PERIOD_START: F.col(_FIRST), PERIOD_END: F.col(_LAST)}).drop(_FIRST, _LAST)
 
     def _with_generation_and_times(self, key: Sequence[str], rows: DataFrame) -> DataFrame:
-        """Rows with their `GENERATION`, and the first and the last time in ms of the rows that each stands for.
+        """Rows with their `GENERATION`, and with `_FIRST` and `_LAST`: the first and the last time in ms of the rows that a row stands for.
 
         A kept row stands for the rows of its generation that were not kept, so that they still count as rows of the key.
         """
@@ -113,6 +113,6 @@ class TimeToLive:
         return timed_rows.withColumn(_STARTS, starts).withColumn(GENERATION, F.sum(_STARTS).over(until_now)).drop(_STARTS)
 
 
-def has_not_ended_before(oldest: int | None) -> Column:
-    """Whether a row's period did not end before a time (ms); always if there is none."""
+def ends_at_or_after(oldest: int | None) -> Column:
+    """Whether a row's period ends at or after a time (ms); always true for None."""
     return F.lit(True) if oldest is None else F.col(PERIOD_END) >= parameter(oldest, F.col(PERIOD_END))

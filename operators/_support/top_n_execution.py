@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
-from operators._support.time_to_live import GENERATION, IS_CURRENT, has_not_ended_before
+from operators._support.time_to_live import GENERATION, IS_CURRENT, ends_at_or_after
 from operators._support.top_n_plan import TopNQuery
 from operators._support.top_n_promise import ADDED, LAST_RANK, newest_of_keys, row_tie_breakers, rows_not_replaced, rows_of_known_change
 from operators.changelog import COMMIT_VERSION, COMMITTED_AT, INSERT, UPDATE_AFTER
@@ -40,10 +40,11 @@ def rank_again(query: TopNQuery, kept_rows: DataFrame, rows: DataFrame) -> DataF
 
 
 def rows_still_needed(query: TopNQuery, rows: DataFrame, oldest: int | None) -> DataFrame:
-    """The rows from which, with later rows, the Top-N is computed: those that were not replaced or taken back.
+    """The rows that later steps need to compute the Top-N: those that were not replaced or taken back.
 
-    If rows are only added, those among the first `rank_end` of their partition. A partition's first row is kept if it matters although it
-    was replaced, and then the newest row of its key is kept too, even if that is a delete: else the first row would be in force again.
+    If rows are only added, they are the first `rank_end` rows of each partition. If the first row of a partition matters although it was
+    replaced, it is kept too. The newest row of its key is then kept as well, even if that is a delete: without it, the first row would
+    count as current again.
 
     Args:
         query: the Top-N; `why_all_rows` is None.
@@ -55,7 +56,7 @@ def rows_still_needed(query: TopNQuery, rows: DataFrame, oldest: int | None) -> 
         return _current_rows(query, ranked_rows) if query.key or query.change else _first_rows(query, ranked_rows, query.partition)
     rows_by_group = ranked_rows if query.ttl is None else query.ttl.with_periods(query.partition, ranked_rows)
     group = query.partition if query.ttl is None else (*query.partition, GENERATION)
-    is_lasting = has_not_ended_before(None if query.ttl is None else oldest)
+    is_lasting = ends_at_or_after(None if query.ttl is None else oldest)
     by_arrival = Window.partitionBy(*group).orderBy(*row_tie_breakers(rows_by_group))
     marked = rows_by_group.withColumn(_IS_FIRST, (F.row_number().over(by_arrival) == 1) & is_lasting)
     if not query.key:
@@ -69,7 +70,7 @@ def rows_still_needed(query: TopNQuery, rows: DataFrame, oldest: int | None) -> 
 
 
 def _first_rows(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> DataFrame:
-    """The rows that can be among the first ranks of their group, and its first row if that is marked; no row is ever replaced."""
+    """The rows with the first ranks of their group, and its first row if that is marked. It is for rows that are never replaced."""
     ranked = _with_last_rank(query, rows, group).withColumn(_RANK, _rank_column(query, rows, group))
     is_shown = F.col(_RANK) <= (F.col(LAST_RANK) if isinstance(query.last, str) else F.lit(query.last))
     marked = F.col(_IS_FIRST) if _IS_FIRST in rows.columns else F.lit(False)
@@ -146,10 +147,10 @@ def _current_rows(query: TopNQuery, rows: DataFrame) -> DataFrame:
 
 
 def _drop_retracted(rows: DataFrame, change: str) -> DataFrame:
-    """The rows that were not taken back: each retraction removes the oldest of the rows that are equal to it, so the newest remain.
+    """Drop the rows that were taken back: each retraction removes the oldest of the rows that are equal to it, so the newest remain.
 
-    A retraction is ignored if there is no equal row at that moment. With a balance of additions less retractions after each change, the
-    number of rows that remain is the last balance less the smallest balance below zero.
+    A retraction is ignored if there is no equal row at that moment. The balance after a change is the number of additions less the number
+    of retractions. The number of rows that remain is the last balance less the smallest balance below zero.
     """
     ignored_columns = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, *ADDED)
     equal_rows = Window.partitionBy(

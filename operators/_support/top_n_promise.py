@@ -1,7 +1,7 @@
 """The promise of a monotonic Top-N: a row that replaces another comes before it in the order, and no row is deleted.
 
 Only the first rows of each partition are kept. If one of them moved back, or were deleted, a row that is not kept could take its rank. So
-the rows that replace kept rows are compared with them. A row that is not kept may move back or be deleted: it stays behind those that are.
+the rows that replace kept rows are compared with them. A row that is not kept may move back or be deleted: it stays behind the kept rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def rows_not_replaced(query: TopNQuery, kept_rows: DataFrame, newest_rows: DataF
     is_same = F.col(_MOVES_BACK).isNull()
     promise_broken = F.raise_error(F.lit(PROMISE_BROKEN)).cast("boolean")
     return (
-        _compare_with_new_rows(query, kept_rows, newest_rows)
+        _mark_moves_back(query, kept_rows, newest_rows)
         .where(F.when(is_same, True).when(F.col(_MOVES_BACK), promise_broken).otherwise(False))
         .drop(_MOVES_BACK)
     )
@@ -58,14 +58,14 @@ def rows_not_replaced(query: TopNQuery, kept_rows: DataFrame, newest_rows: DataF
 def keys_moving_back(query: TopNQuery, kept_rows: DataFrame, rows: DataFrame) -> DataFrame:
     """The keys of kept rows that new rows move back or delete."""
     return (
-        _compare_with_new_rows(query, kept_rows, newest_of_keys(query.key, rows_of_known_change(query, rows)))
+        _mark_moves_back(query, kept_rows, newest_of_keys(query.key, rows_of_known_change(query, rows)))
         .where(_MOVES_BACK)
         .select(*query.key)
     )
 
 
 def keys_moved_back(query: TopNQuery, rows: DataFrame) -> DataFrame:
-    """The keys of which a row came after the row that it replaced, or was deleted, whether or not a rank could change."""
+    """The keys with a row that came after the row that it replaced, or that was deleted, whether or not a rank could change."""
     ranked_rows = rows_of_known_change(query, rows)
     by_arrival = Window.partitionBy(*query.key).orderBy(*row_tie_breakers(ranked_rows))
     previous_order = F.lag(F.struct(*[f"`{o.column}`" for o in query.order])).over(by_arrival)
@@ -83,8 +83,8 @@ def rows_of_known_change(query: TopNQuery, rows: DataFrame) -> DataFrame:
     return rows.where(F.col(query.change).isin(*kinds)) if query.change else rows
 
 
-def _compare_with_new_rows(query: TopNQuery, kept_rows: DataFrame, newest_rows: DataFrame) -> DataFrame:
-    """The kept rows with `_MOVES_BACK`: null if no new row replaces a row, else whether that breaks the promise."""
+def _mark_moves_back(query: TopNQuery, kept_rows: DataFrame, newest_rows: DataFrame) -> DataFrame:
+    """The kept rows with `_MOVES_BACK`: whether the new row that replaces a row breaks the promise; null if none replaces it."""
     columns = [*dict.fromkeys([*query.key, *(o.column for o in query.order), *([query.change] if query.change else [])])]
     new_rows = newest_rows.select(F.struct(*[f"`{c}`" for c in columns]).alias(_BY_KEY))
     loses_a_tie = F.col(f"kept.{_IS_LAST}") if _may_lose_a_tie(query) else F.lit(False)
@@ -92,7 +92,7 @@ def _compare_with_new_rows(query: TopNQuery, kept_rows: DataFrame, newest_rows: 
     is_deleted = F.col(f"{_BY_KEY}.`{query.change}`") == DELETE if query.change else F.lit(False)
     moves_back = F.when(F.col(_BY_KEY).isNotNull(), is_deleted | is_behind).alias(_MOVES_BACK)
     is_same = reduce(lambda a, b: a & b, [F.col(f"kept.`{c}`").eqNullSafe(F.col(f"new.{_BY_KEY}.`{c}`")) for c in query.key])
-    compared = _with_loses_ties(query, kept_rows).alias("kept").join(new_rows.alias("new"), is_same, "left")
+    compared = _mark_last_ties(query, kept_rows).alias("kept").join(new_rows.alias("new"), is_same, "left")
     return compared.select(*[F.col(f"kept.`{c}`") for c in kept_rows.columns], moves_back)
 
 
@@ -101,10 +101,10 @@ def _may_lose_a_tie(query: TopNQuery) -> bool:
     return query.function == "row_number" and query.can_tie
 
 
-def _with_loses_ties(query: TopNQuery, kept_rows: DataFrame) -> DataFrame:
-    """The kept rows; if rows can lose ties, with `_IS_LAST`: whether a row that is not kept may be equal to this one in the order.
+def _mark_last_ties(query: TopNQuery, kept_rows: DataFrame) -> DataFrame:
+    """The kept rows; if rows can lose ties, with `_IS_LAST`: whether a row that is not kept may be equal to the kept row in the order.
 
-    That is possible only in a partition in which all ranks are taken, for the rows that are equal to the last one.
+    That is possible only for the rows that are equal to the last one of a partition in which all ranks are taken.
     """
     if not _may_lose_a_tie(query):
         return kept_rows

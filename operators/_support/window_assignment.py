@@ -20,14 +20,14 @@ UNMATCHABLE = temporary("unmatchable")
 
 
 def assign_windows(rows: DataFrame, window: AnyWindow, *, time: str, lateness: Lateness, group: Sequence[str]) -> DataFrame:
-    """Rows, once for each of their windows that accepted them, with the `WINDOW`; sessions are those of a group."""
+    """Assign rows to the windows that accepted them: one row for each window, with `WINDOW`. Sessions are those of a group."""
     if isinstance(window, Session):
         return assign_sessions(rows, window, group, time)
     return expand_to_windows(assign_panes(rows, window, time, lateness), window)
 
 
 def assign_shared_windows(inputs: Sequence[DataFrame], window: AnyWindow, lateness: Lateness, group: Sequence[str]) -> DataFrame:
-    """The rows of several inputs in one frame, with the `WINDOW`, so that they form sessions together.
+    """Assign the rows of several inputs to windows, in one frame with `WINDOW`, so that they form sessions together.
 
     Every input has the group's columns and `TIME`; a column that only some inputs have is null in the rows of the others.
     """
@@ -42,7 +42,7 @@ def key_group(key: Sequence[str], index: int) -> list[Column]:
 
 
 def lateness_columns(frame: DataFrame) -> list[str]:
-    """The columns of a frame that hold how the lateness of its rows was decided."""
+    """The columns of a frame that record how the lateness of its rows was decided."""
     return [c for c in (WATERMARK, SESSION) if c in frame.columns]
 
 
@@ -56,7 +56,7 @@ def are_all_windows_closed(window: AnyWindow, event_time: Column, watermark: Col
 
 
 def bound_of_closed_windows(window: Aligned, watermark: int, lateness: Lateness) -> int | None:
-    """The time (epoch ms) before which `is_missed` holds; None if there are gaps between windows, whose rows are not late."""
+    """The time (epoch ms) before which all windows of a row have closed; None if there are gaps, because rows in gaps are not late."""
     if window.period > window.longest:
         return None
     newest_start = watermark + 1 - lateness.ms - window.longest - window.origin

@@ -107,7 +107,7 @@ class WindowedOperator:
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final; null in a gap between windows (see `ReportsFinality`).
 
-        With `purging`, a row that reaches its last window later is final when it reaches it.
+        With `purging`, a row that reaches its last window after that is final when it reaches the window.
         """
         if self.purging is None:
             return self._finality(frames)
@@ -117,7 +117,7 @@ class WindowedOperator:
         return rows.withColumn(FINALIZED_AT, F.when(F.col(FINALIZED_AT).isNotNull(), finalized_at)).drop(WATERMARK)
 
     def _finality(self, frames: Sequence[DataFrame], *columns: str) -> DataFrame:
-        """The rows of `finalized_at`, with some of the frames' columns."""
+        """When the last window of a row is final, as `finalized_at` without `purging`; with some of the frames' columns."""
         inputs = [self._grouping_columns(frame, index, EVENT_TIME, *columns) for index, frame in enumerate(frames)]
         if isinstance(self.window, Session):
             group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME, *columns)]
