@@ -20,8 +20,8 @@ from operators.timing import Duration, length_ms, millis, timestamp
 
 How = Literal["inner", "left"]
 AsOf = Literal["event_time", "arrival"]
-_AT, _IS_LEFT, _VERSION = temporary("at"), temporary("is_left"), temporary("version")
-_TIES, _ENDS, _FROM_NEWEST = temporary("ties"), temporary("ends"), temporary("from_newest")
+_POSITION, _IS_LEFT, _VERSION = temporary("at"), temporary("is_left"), temporary("version")
+_TIES, _IS_END, _FROM_NEWEST = temporary("ties"), temporary("ends"), temporary("from_newest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,14 +191,16 @@ class AsOfJoin:
         left, right = frames
         self._check(left, right)
         versions, right_without_change = self._versions(right), right.drop(self.change) if self.change else right
-        looked_up = (
+        rows_with_version = (
             self._rows_of_both_sides(left, versions, right_without_change).withColumn(_VERSION, self._last_version()).where(_IS_LEFT)
         )
-        valid = self._is_valid()
-        version_values = [F.when(valid, F.col(_VERSION)[name]).alias(name) for name in self.names.payload_of(right_without_change, left, 1)]
+        is_valid = self._is_valid()
+        version_values = [
+            F.when(is_valid, F.col(_VERSION)[name]).alias(name) for name in self.names.payload_of(right_without_change, left, 1)
+        ]
         left_ms = millis(F.col(self.names.joined_name(self.left_time, right_without_change, 0)))
         result_times = [timestamp(left_ms).alias(RESULT_TIME), timestamp(left_ms + 1).alias(FINAL_AT)]
-        rows = looked_up.where(valid) if self.how == "inner" else looked_up
+        rows = rows_with_version.where(is_valid) if self.how == "inner" else rows_with_version
         return rows.select(*self.names.key, *self.names.payload_of(left, right_without_change, 0), *version_values, *result_times)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
@@ -225,32 +227,32 @@ class AsOfJoin:
 
     def _versions(self, right: DataFrame) -> DataFrame:
         """The right rows that begin or end a version."""
-        usable = self._position(1).isNotNull()
+        is_usable = self._position(1).isNotNull()
         for column in self.names.key:
-            usable = F.col(column).isNotNull() & usable
-        return right.where(usable if self.change is None else F.col(self.change).isin(INSERT, UPDATE_AFTER, DELETE) & usable)
+            is_usable = F.col(column).isNotNull() & is_usable
+        return right.where(is_usable if self.change is None else F.col(self.change).isin(INSERT, UPDATE_AFTER, DELETE) & is_usable)
 
     def _rows_of_both_sides(self, left: DataFrame, versions: DataFrame, right_without_change: DataFrame) -> DataFrame:
         """The rows of both sides: left rows with their names in the result, and versions as structs."""
         names = self.names
         is_end = F.lit(False) if self.change is None else F.col(self.change) == DELETE
         payload = [F.col(c).alias(names.result_name(c, left, 1)) for c in right_without_change.columns if c not in names.key]
-        position = self._position(1).alias(_AT)
-        version = F.struct(F.struct(*tie_breakers(versions)).alias(_TIES), position, is_end.alias(_ENDS), *payload).alias(_VERSION)
+        position = self._position(1).alias(_POSITION)
+        version = F.struct(F.struct(*tie_breakers(versions)).alias(_TIES), position, is_end.alias(_IS_END), *payload).alias(_VERSION)
         right_rows = versions.select(*names.key, position, F.lit(False).alias(_IS_LEFT), version)
         left_rows = left.select(
-            *names.rename_for_join(left.columns, right_without_change, 0), self._position(0).alias(_AT), F.lit(True).alias(_IS_LEFT)
+            *names.side_columns(left.columns, right_without_change, 0), self._position(0).alias(_POSITION), F.lit(True).alias(_IS_LEFT)
         )
         return left_rows.unionByName(right_rows, allowMissingColumns=True)
 
     def _last_version(self) -> Column:
         """The last version at or before a row. Versions of one millisecond precede its left rows."""
-        by_time = Window.partitionBy(*self.names.key).orderBy(_AT, _IS_LEFT, f"{_VERSION}.{_TIES}")
+        by_time = Window.partitionBy(*self.names.key).orderBy(_POSITION, _IS_LEFT, f"{_VERSION}.{_TIES}")
         return F.last(_VERSION, ignorenulls=True).over(by_time.rowsBetween(Window.unboundedPreceding, Window.currentRow))
 
     def _is_valid(self) -> Column:
         version = F.col(_VERSION)
-        valid = version.isNotNull() & ~version[_ENDS]
+        is_valid = version.isNotNull() & ~version[_IS_END]
         if self.longest_age is not None:
-            valid = valid & (F.col(_AT) - version[_AT] <= self.longest_age)
-        return F.coalesce(valid, F.lit(False))
+            is_valid = is_valid & (F.col(_POSITION) - version[_POSITION] <= self.longest_age)
+        return F.coalesce(is_valid, F.lit(False))

@@ -161,8 +161,8 @@ def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") 
     """
     check_present(after, before.columns, "after")
     check_free(before, copies)
-    counted = _aggregate_by_row(before, after, F.sum(_SIGN).alias(_KIND)).where(F.col(_KIND) != 0)
-    return counted.select(*_columns_of(before), F.col(_KIND).alias(copies))
+    rows_with_copies = _aggregate_by_row(before, after, F.sum(_SIGN).alias(_KIND)).where(F.col(_KIND) != 0)
+    return rows_with_copies.select(*_columns_of(before), F.col(_KIND).alias(copies))
 
 
 def _columns_of(frame: DataFrame) -> list[Column]:
@@ -179,5 +179,5 @@ def _aggregate_by_row(before: DataFrame, after: DataFrame, aggregate: Column) ->
     entries = F.struct(*[as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in map_fields])
     # The maps of all copies are equal, except for the order of their entries.
     first_maps = F.first(F.struct(*[F.col(f"`{f.name}`") for f in map_fields])).alias(_ROW)
-    grouped = rows.groupBy(*[F.col(f"`{c}`") for c in columns_without_maps], entries.alias(_ENTRIES)).agg(aggregate, first_maps)
-    return grouped.select(*[F.col(f"`{c}`") for c in columns_without_maps], f"{_ROW}.*", _KIND)
+    aggregated_rows = rows.groupBy(*[F.col(f"`{c}`") for c in columns_without_maps], entries.alias(_ENTRIES)).agg(aggregate, first_maps)
+    return aggregated_rows.select(*[F.col(f"`{c}`") for c in columns_without_maps], f"{_ROW}.*", _KIND)

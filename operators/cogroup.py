@@ -119,8 +119,8 @@ class CoGroup(WindowedOperator):
     def _results(self, frames: Sequence[DataFrame], row_count: Sequence[Column]) -> DataFrame:
         """The groups; `row_count` is the aggregate for `rows_seen`, or is empty."""
         self._check(*map(drop_engine_columns, frames))
-        shared = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
-        rows = shared.rows(frames, with_row_count=bool(row_count))
+        shared_windows = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
+        rows = shared_windows.rows(frames, with_row_count=bool(row_count))
         arrays = [collect_in_order(ORDERS[index], ROWS[index]).alias(side) for index, side in enumerate(SIDES)]
         groups = rows.groupBy(*self.key, WINDOW, UNMATCHABLE).agg(*arrays, *row_count)
         added_columns = (*window_bounds(), *([ROWS_SEEN] if row_count else []), *window_times(self.window))

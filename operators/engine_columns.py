@@ -45,5 +45,7 @@ def tie_breakers(rows: DataFrame) -> list[Column]:
     """
     if {SEQ, ARRIVAL} <= {*rows.columns}:
         return [F.col(SEQ), F.col(ARRIVAL)]
-    ordered = [f for f in rows.schema.fields if can_be_ordered(f.dataType)]
-    return [F.col(f"`{f.name}`") for f in sorted(ordered, key=lambda f: (f.name != EVENT_TIME, not isinstance(f.dataType, AtomicType)))]
+    orderable_fields = [f for f in rows.schema.fields if can_be_ordered(f.dataType)]
+    return [
+        F.col(f"`{f.name}`") for f in sorted(orderable_fields, key=lambda f: (f.name != EVENT_TIME, not isinstance(f.dataType, AtomicType)))
+    ]

@@ -73,10 +73,10 @@ class ColumnError(OperatorError):
     """A frame lacks a column, has it with another type, or has a reserved name."""
 
     @classmethod
-    def missing(cls, parameter: str, column: str, present: list[str]) -> Self:
+    def missing(cls, parameter: str, column: str, columns: list[str]) -> Self:
         """The frame does not have the named column."""
-        hint = did_you_mean(column, present)
-        return cls(f"`{parameter}` names the column {column!r}, which the frame does not have; its columns: {', '.join(present)}{hint}")
+        hint = did_you_mean(column, columns)
+        return cls(f"`{parameter}` names the column {column!r}, which the frame does not have; its columns: {', '.join(columns)}{hint}")
 
     @classmethod
     def not_a_time(cls, parameter: str, column: str, type_name: str) -> Self:

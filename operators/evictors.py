@@ -89,8 +89,8 @@ class TimeEvictor:
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows that are kept (see `Evictor`)."""
-        aged = rows.withColumn(_NEWEST, F.max(millis(F.col(time))).over(Window.partitionBy(*group)))
-        return aged.where(millis(F.col(time)) > F.col(_NEWEST) - self.within_ms).drop(_NEWEST)
+        rows_with_newest = rows.withColumn(_NEWEST, F.max(millis(F.col(time))).over(Window.partitionBy(*group)))
+        return rows_with_newest.where(millis(F.col(time)) > F.col(_NEWEST) - self.within_ms).drop(_NEWEST)
 
 
 @dataclass(frozen=True)

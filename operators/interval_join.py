@@ -163,10 +163,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     @property
     def reads(self) -> ByTimeRange:
-        """Closed ranges.
-
-        To know that a kept row is unmatched, or which pair is the earliest, a step reads the other side as far back as a match could be.
-        """
+        """Closed ranges. To know that a row is unmatched, or its earliest pair, a step reads the other side as far back as matches go."""
         interval, mirrored = self.interval, self.interval.mirrored
         left_ms = max(interval.forward, interval.backward - mirrored.lower if self.keeps_unmatched(1) else 0)
         right_ms = max(interval.backward, interval.forward - interval.lower if self.keeps_unmatched(0) or self._has_left_rows_only else 0)
@@ -264,7 +261,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         check_time(right, self.right_time, "right_time")
         self.result_columns(left.columns, right.columns)
 
-    def _side(self, frame: DataFrame, other_frame: DataFrame, index: int) -> DataFrame:
+    def _side(self, frame: DataFrame, opposite: DataFrame, index: int) -> DataFrame:
         """One side's rows with their names during the join. The time is not copied, because Spark refuses two columns with a watermark."""
         event_time, rows = millis(F.col((self.left_time, self.right_time)[index])), drop_engine_columns(frame)
         added = {(_HAS_LEFT, _HAS_RIGHT)[index]: F.lit(True), (_LEFT_MS, _RIGHT_MS)[index]: event_time}
@@ -272,10 +269,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
             added[(_LEFT_WATERMARK, _RIGHT_WATERMARK)[index]] = watermark_if_late(frame, event_time, self.lateness)
         if self.how == "semi" and index == 0:  # with the key it identifies a row, as equal rows are interchangeable
             added[_NUMBER] = F.row_number().over(Window.partitionBy(*self.key).orderBy(*tie_breakers(rows)))
-        return frame.select(
-            *self.names.rename_for_join(rows.columns, other_frame, index),
-            *[value.alias(name) for name, value in added.items()],
-        )
+        return frame.select(*self.names.side_columns(rows.columns, opposite, index), *[value.alias(name) for name, value in added.items()])
 
     def _matched_left_rows(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
         """The left rows with a match, each with the result time of its earliest pair, in epoch ms."""
@@ -293,11 +287,11 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         return join_in_buckets(left, right, how) if self.time_buckets else left.join(right, matches, how)
 
     def _is_match(self, left_time: Column, right_time: Column, bounds: Callable[[Column, Column, Interval], Column] | None) -> Column:
-        left_at, right_at = F.col(_LEFT_MS), F.col(_RIGHT_MS)
-        within = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
+        left_ms, right_ms = F.col(_LEFT_MS), F.col(_RIGHT_MS)
+        is_within = (right_ms >= left_ms + self.interval.lower) & (right_ms <= left_ms + self.interval.upper)
         if self.late_rows == "join":
-            within &= are_joined(left_at, right_at, F.col(_LEFT_WATERMARK), F.col(_RIGHT_WATERMARK), self.interval)
-        condition, times = (self.names.key_pairs(), within, self.residual), (left_time, right_time)
+            is_within &= are_joined(left_ms, right_ms, F.col(_LEFT_WATERMARK), F.col(_RIGHT_WATERMARK), self.interval)
+        condition, times = (self.names.key_pairs(), is_within, self.residual), (left_time, right_time)
         return streaming_condition(*condition, times, bounds(*times, self.interval)) if bounds else static_condition(*condition)
 
     def _result_time(self) -> Column:

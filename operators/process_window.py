@@ -23,7 +23,7 @@ from operators.windows import AnyWindow
 
 ELEMENTS = "elements"
 """The rows of a window, in the result, and in the expression of a `ProcessWindow`."""
-_ORDER, _ROW, _SEEN = temporary("order"), temporary("row"), temporary("rows_seen")
+_ORDER, _ROW, _ROW_COUNT = temporary("order"), temporary("row"), temporary("rows_seen")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class ProcessWindow(WindowedOperator):
     def so_far(self, *frames: DataFrame) -> DataFrame:
         """The result of a call, and `rows_seen` (bigint), the number of rows of the window, evicted or not (see `Early`)."""
         [rows] = frames
-        return self._results(rows, [F.max(_SEEN).alias(ROWS_SEEN)])
+        return self._results(rows, [F.max(_ROW_COUNT).alias(ROWS_SEEN)])
 
     def group_and_time(self, frame: DataFrame, index: int) -> tuple[list[Column], str]:
         """The key, and the time."""
@@ -150,7 +150,9 @@ class ProcessWindow(WindowedOperator):
         else:
             rows_in_windows = assign_firings(structs, self.window, self.purging, time=self.time, lateness=self.lateness, group=self.key)
         rows_in_windows = (
-            rows_in_windows.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*self._group))) if with_row_count else rows_in_windows
+            rows_in_windows.withColumn(_ROW_COUNT, F.count("*").over(Window.partitionBy(*self._group)))
+            if with_row_count
+            else rows_in_windows
         )
         return rows_in_windows if self.evictor is None else self.evictor.keep(rows_in_windows, self._group, self.time)
 

@@ -26,7 +26,7 @@ from operators.windows import AnyWindow, Session
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 _RIGHT_WINDOW = temporary("right_window")
 _RIGHT_ROW_COUNT = temporary("right_rows_seen")
-_ADDED = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
+_WINDOW_COLUMNS = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +92,13 @@ class WindowJoin(WindowedOperator):
     @cached_property
     def names(self) -> JoinColumns:
         """The names of the result."""
-        return JoinColumns.read(self.on, self.left_prefix, self.right_prefix, _ADDED)
+        return JoinColumns.read(self.on, self.left_prefix, self.right_prefix, _WINDOW_COLUMNS)
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
         left, right = inputs
         joined_columns = self.names.result_columns(left, right)
-        columns = (*map(self._left_only_name, left), *_ADDED) if self.how in ("semi", "anti") else joined_columns
+        columns = (*map(self._left_only_name, left), *_WINDOW_COLUMNS) if self.how in ("semi", "anti") else joined_columns
         check_distinct([*columns, *self.shown_columns])
         return columns
 
@@ -137,10 +137,10 @@ class WindowJoin(WindowedOperator):
         rows = self._assign_shared_windows(frames, with_row_count) if needs_shared_windows else self._assign_windows(frames)
         left_rows, right_rows = (self._side(rows[i], (left, right)[i], (right, left)[i], i) for i in (0, 1))
         if self.how in ("semi", "anti"):
-            selected = left_rows.join(right_rows, self._is_match(), f"left_{self.how}")
+            chosen_rows = left_rows.join(right_rows, self._is_match(), f"left_{self.how}")
             columns = [F.col(self.names.joined_name(c, right, 0)).alias(self._left_only_name(c)) for c in left.columns]
             row_count = [F.col(ROW_COUNT).alias(ROWS_SEEN)] if with_row_count else []
-            return selected.select(*columns, *window_bounds(), *row_count, *window_times(self.window))
+            return chosen_rows.select(*columns, *window_bounds(), *row_count, *window_times(self.window))
         joined = left_rows.join(right_rows, self._is_match(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _RIGHT_WINDOW))
         columns = [*self.names.key_columns(), *self.names.payload(left, right)]
         row_count = [F.coalesce(ROW_COUNT, _RIGHT_ROW_COUNT).alias(ROWS_SEEN)] if with_row_count else []
@@ -148,7 +148,7 @@ class WindowJoin(WindowedOperator):
 
     def _left_only_name(self, column: str) -> str:
         """The name of a left column in a result that has left columns alone."""
-        return self.left_prefix + column if column in _ADDED else column
+        return self.left_prefix + column if column in _WINDOW_COLUMNS else column
 
     def group_and_time(self, frame: DataFrame, index: int) -> tuple[list[Column], str]:
         """The columns that group a side's rows (the key, and for a null key its side), and the side's event time."""
@@ -173,15 +173,15 @@ class WindowJoin(WindowedOperator):
 
         These are sessions, and windows with an evictor or with the number of their rows.
         """
-        shared = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
-        rows = shared.rows(frames, with_row_count=with_row_count)
+        shared_windows = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
+        rows = shared_windows.rows(frames, with_row_count=with_row_count)
         return [rows.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW, *([ROW_COUNT] if with_row_count else [])) for row in ROWS]
 
-    def _side(self, rows: DataFrame, frame: DataFrame, other_frame: DataFrame, index: int) -> DataFrame:
+    def _side(self, rows: DataFrame, frame: DataFrame, opposite: DataFrame, index: int) -> DataFrame:
         """A side's rows in their windows, with their names during the join."""
         added = [F.col(WINDOW).alias((WINDOW, _RIGHT_WINDOW)[index])]
         added += [F.col(ROW_COUNT).alias((ROW_COUNT, _RIGHT_ROW_COUNT)[index])] if ROW_COUNT in rows.columns else []
-        return rows.select(*self.names.rename_for_join(frame.columns, other_frame, index), *added)
+        return rows.select(*self.names.side_columns(frame.columns, opposite, index), *added)
 
     def _is_match(self) -> Column:
         condition = F.col(WINDOW) == F.col(_RIGHT_WINDOW)

@@ -24,7 +24,7 @@ from operators.windows import END, Aligned, AnyWindow, Session, Tumbling
 
 GROUPING_ID = "grouping_id"
 """The column of a result that says which grouping set it belongs to."""
-_SEEN, _END = temporary("rows_seen"), temporary("end")
+_ROW_COUNT, _END = temporary("rows_seen"), temporary("end")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,10 +249,10 @@ class WindowedAggregate(WindowedOperator):
             (*self.key, WINDOW),
         )
         if with_row_count:
-            windowed_rows = windowed_rows.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*group)))
+            windowed_rows = windowed_rows.withColumn(_ROW_COUNT, F.count("*").over(Window.partitionBy(*group)))
         windowed_rows = windowed_rows if evictor is None else evictor.keep(windowed_rows, group, self.time)
         return windowed_rows.groupBy(*group).agg(
-            *self._aggregates.columns(windowed_rows), *([F.max(_SEEN).alias(ROWS_SEEN)] if with_row_count else [])
+            *self._aggregates.columns(windowed_rows), *([F.max(_ROW_COUNT).alias(ROWS_SEEN)] if with_row_count else [])
         )
 
     def _aggregate_by_firing(self, rows: DataFrame, trigger: Purging) -> DataFrame:

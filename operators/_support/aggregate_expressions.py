@@ -52,12 +52,12 @@ class _Word:
     Args:
         name: the word in lower case.
         is_call: whether a bracket opens after it.
-        inside: the functions whose brackets are around it, the outermost first.
+        enclosing_functions: the functions whose brackets are around it, the outermost first.
     """
 
     name: str
     is_call: bool
-    inside: tuple[str, ...]
+    enclosing_functions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,12 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
         """What a word makes the value depend on, and what to write instead; None if the word is harmless."""
         if word.name in _FIRST_ROW_READ and word.is_call:
             return f"{_ROW_ORDER}; in place of {word.name} use min_by(v, struct(event_time, seq, arrival)), or max_by"
-        if word.name in _IN_ORDER_READ and word.is_call and not {*_ORDER_INDEPENDENT} & {*word.inside} and not self._has_within_group:
+        if (
+            word.name in _IN_ORDER_READ
+            and word.is_call
+            and not {*_ORDER_INDEPENDENT} & {*word.enclosing_functions}
+            and not self._has_within_group
+        ):
             return f"{_ROW_ORDER}; sort the result of {word.name}: sort_array(collect_list(v))"
         if word.is_call and (word.name in _APPROXIMATE or word.name.startswith(("kll_", "theta_"))):
             return f"{_ROW_ORDER}; in place of {word.name} use {_APPROXIMATE.get(word.name, 'an exact function')}"
@@ -262,13 +267,13 @@ def _is_one_pair_of_brackets(texts: Sequence[str]) -> bool:
 
 def _read_words(tokens: Sequence[Token]) -> Iterator[_Word]:
     """The words in the order of the expression, with the functions whose brackets are around each."""
-    inside: list[str] = []
+    enclosing_functions: list[str] = []
     previous_word = ""
-    for token, following in zip(tokens, [*tokens, None][1:], strict=True):
+    for token, next_token in zip(tokens, [*tokens, None][1:], strict=True):
         if token.text == "(":
-            inside.append(previous_word)
+            enclosing_functions.append(previous_word)
         elif token.text == ")":
-            inside = inside[:-1]
+            enclosing_functions = enclosing_functions[:-1]
         previous_word = token.text.lower() if token.kind == "word" else ""
         if previous_word:
-            yield _Word(previous_word, following is not None and following.text == "(", tuple(inside))
+            yield _Word(previous_word, next_token is not None and next_token.text == "(", tuple(enclosing_functions))

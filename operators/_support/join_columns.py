@@ -94,7 +94,7 @@ class JoinColumns:
             return right_key(column) if index else column
         return self.result_name(column, other_frame, index)
 
-    def rename_for_join(self, columns: Sequence[str], other_frame: DataFrame, index: int) -> list[Column]:
+    def side_columns(self, columns: Sequence[str], other_frame: DataFrame, index: int) -> list[Column]:
         """A side's columns with their names during the join."""
         return [F.col(c).alias(self.joined_name(c, other_frame, index)) for c in columns]
 

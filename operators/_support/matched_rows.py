@@ -33,9 +33,9 @@ def finality(frames: Sequence[DataFrame], times: Sequence[str], final_at: Callab
     return reduce(DataFrame.unionByName, rows)
 
 
-def result_times(at: Column) -> tuple[Column, Column]:
+def result_times(result_time: Column) -> tuple[Column, Column]:
     """`result_time` and `final_at` of a result of a join, from its result time in epoch ms."""
-    return timestamp(at).alias(RESULT_TIME), timestamp(at + 1).alias(FINAL_AT)
+    return timestamp(result_time).alias(RESULT_TIME), timestamp(result_time + 1).alias(FINAL_AT)
 
 
 def with_ids(frames: Sequence[DataFrame]) -> list[DataFrame]:

@@ -23,9 +23,9 @@ def assign_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness
     `CLOSED` is the watermark before the row's batch less the allowed lateness, in epoch ms. It is null if every window of the row
     accepted it, and for rows without `WATERMARK`. Rows with a null time are dropped.
     """
-    paned = rows.where(F.col(time).isNotNull()).withColumn(PANE, pane_of(window, millis(F.col(time))))
+    rows_with_pane = rows.where(F.col(time).isNotNull()).withColumn(PANE, pane_of(window, millis(F.col(time))))
     closed_up_to = lateness.closed_up_to(millis(F.col(WATERMARK))) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
-    return paned.withColumn(CLOSED, F.when(closed_up_to >= F.col(PANE) + window.pane - 1, closed_up_to)).drop(WATERMARK)
+    return rows_with_pane.withColumn(CLOSED, F.when(closed_up_to >= F.col(PANE) + window.pane - 1, closed_up_to)).drop(WATERMARK)
 
 
 def expand_to_windows(paned: DataFrame, window: Aligned) -> DataFrame:

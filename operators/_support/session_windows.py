@@ -30,10 +30,10 @@ def assign_sessions(rows: DataFrame, session: Session, group: Sequence[str], tim
     """
     rows_with_session = rows if SESSION in rows.columns else rows.withColumn(SESSION, F.lit(None).cast(SESSION_TYPE))
     has_no_session, gap, longest = F.col(SESSION).isNull(), F.lit(session.gap_ms), F.lit(session.longest_ms).cast("bigint")
-    timed = rows_with_session.where(F.col(time).isNotNull()).withColumn(_MS, millis(F.col(time)))
+    rows_with_time = rows_with_session.where(F.col(time).isNotNull()).withColumn(_MS, millis(F.col(time)))
     by_time = Window.partitionBy(*group, has_no_session).orderBy(_MS)
     starts = F.when(F.col(_PREVIOUS).isNull() | (F.col(_MS) - F.col(_PREVIOUS) > gap), F.col(_MS))
-    rows_with_chain = timed.withColumn(_PREVIOUS, F.lag(_MS).over(by_time)).withColumn(
+    rows_with_chain = rows_with_time.withColumn(_PREVIOUS, F.lag(_MS).over(by_time)).withColumn(
         _CHAIN, F.last(starts, ignorenulls=True).over(by_time)
     )
     rows_with_part = rows_with_chain.withColumn(_PART, _part_start(F.col(_MS), F.col(_CHAIN), longest))

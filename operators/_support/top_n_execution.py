@@ -8,7 +8,14 @@ from pyspark.sql.types import IntegralType
 
 from operators._support.time_to_live import GENERATION, IS_CURRENT, ends_at_or_after
 from operators._support.top_n_plan import TopNQuery
-from operators._support.top_n_promise import ADDED, LAST_RANK, newest_of_keys, row_tie_breakers, rows_not_replaced, rows_of_known_change
+from operators._support.top_n_promise import (
+    LAST_RANK,
+    RANKING_COLUMNS,
+    newest_of_keys,
+    row_tie_breakers,
+    rows_not_replaced,
+    rows_of_known_change,
+)
 from operators.changelog import COMMIT_VERSION, COMMITTED_AT, INSERT, UPDATE_AFTER
 from operators.columns import RANK, as_comparable, check_distinct, check_present, temporary
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
@@ -152,7 +159,7 @@ def _drop_retracted(rows: DataFrame, change: str) -> DataFrame:
     A retraction is ignored if there is no equal row at that moment. The balance after a change is the number of additions less the number
     of retractions. The number of rows that remain is the last balance less the smallest balance below zero.
     """
-    ignored_columns = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, *ADDED)
+    ignored_columns = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, *RANKING_COLUMNS)
     equal_rows = Window.partitionBy(
         *[as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in rows.schema.fields if f.name not in ignored_columns]
     )
@@ -161,17 +168,17 @@ def _drop_retracted(rows: DataFrame, change: str) -> DataFrame:
     balance = F.sum(F.when(is_added, 1).otherwise(-1)).over(by_arrival.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     last_balance = F.last(_BALANCE).over(by_arrival.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
     remaining = last_balance - F.least(F.lit(0), F.min(_BALANCE).over(equal_rows))
-    balanced = rows.withColumn(_BALANCE, balance).withColumn(_BALANCE, remaining).where(is_added)
+    rows_with_balance = rows.withColumn(_BALANCE, balance).withColumn(_BALANCE, remaining).where(is_added)
     newer_rows = F.count("*").over(equal_rows) - F.row_number().over(by_arrival)
-    return balanced.withColumn(_FROM_NEWEST, newer_rows).where(F.col(_FROM_NEWEST) < F.col(_BALANCE)).drop(_FROM_NEWEST, _BALANCE)
+    return rows_with_balance.withColumn(_FROM_NEWEST, newer_rows).where(F.col(_FROM_NEWEST) < F.col(_BALANCE)).drop(_FROM_NEWEST, _BALANCE)
 
 
 def _rank_rows(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The rows whose rank is from the first to the last rank to show."""
     rank = _rank_column(query, rows, query.partition)
     last_rank = F.col(LAST_RANK) if isinstance(query.last, str) else F.lit(query.last)
-    shown = rows.withColumn(_RANK, rank).where((F.col(_RANK) <= last_rank) & (F.col(_RANK) >= query.first)).drop(LAST_RANK)
-    return shown.withColumnRenamed(_RANK, RANK) if query.with_rank else shown.drop(_RANK)
+    shown_rows = rows.withColumn(_RANK, rank).where((F.col(_RANK) <= last_rank) & (F.col(_RANK) >= query.first)).drop(LAST_RANK)
+    return shown_rows.withColumnRenamed(_RANK, RANK) if query.with_rank else shown_rows.drop(_RANK)
 
 
 def _rank_column(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> Column:

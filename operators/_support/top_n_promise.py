@@ -19,7 +19,7 @@ from operators.contract import PROMISE_BROKEN
 from operators.engine_columns import tie_breakers
 
 LAST_RANK = temporary("last_rank")
-ADDED = (LAST_RANK, GENERATION, IS_CURRENT)
+RANKING_COLUMNS = (LAST_RANK, GENERATION, IS_CURRENT)
 """The columns that a Top-N adds to rows while it ranks them."""
 _FROM_NEWEST, _BY_KEY, _MOVES_BACK, _BEFORE = (temporary(name) for name in ("from_newest", "by_key", "moves_back", "before"))
 _RANK, _IS_LAST = (temporary(name) for name in ("rank", "is_last"))
@@ -29,7 +29,7 @@ _Columns = Callable[[str], Column]
 
 def row_tie_breakers(rows: DataFrame) -> list[Column]:
     """The columns that order rows of equal rank, without those that a Top-N adds."""
-    return tie_breakers(rows.drop(*ADDED))
+    return tie_breakers(rows.drop(*RANKING_COLUMNS))
 
 
 def newest_of_keys(key: Sequence[str], rows: DataFrame) -> DataFrame:
