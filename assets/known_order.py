@@ -40,11 +40,12 @@ def with_known_order(table: DerivedAsset, tables: Mapping[str, DerivedAsset], so
 def _why_rows_rise(top: TopN, totals: Aggregate, never_negative: Collection[str]) -> str:
     """Why the rows of a ranking only move up; empty if they might not."""
     orders = [order for order in top.order if order.column not in totals.key]  # a row and the row that it replaces have the same key
-    reasons = [totals.moves(o.column, never_negative, is_descending=o.descending, nulls_first=o.nulls_first) for o in orders]
+    reasons = [totals.why_never_moves_back(o.column, never_negative, is_descending=o.descending, nulls_first=o.nulls_first) for o in orders]
     if not orders or not all(reasons):
         return ""
     has_no_ties = {*top.key} <= {*top.partition, *(order.column for order in top.order)}
-    changes_order = totals.changes_only([order.column for order in orders])  # otherwise an update may move a row to the end of its ties
+    # If an update may leave the order of a row as it is, it may move the row to the end of its ties.
+    changes_order = totals.always_changes_one_of([order.column for order in orders])
     return ", ".join(reasons) if has_no_ties or top.function == "rank" or changes_order else ""
 
 

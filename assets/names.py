@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from operators.column_types import parts
+from operators.column_types import types_within
 
 LONGEST_NAME, LONGEST_COLUMN, MOST_COLUMNS = 128, 255, 1_000
 RESERVED = frozenset({"events", "ledger", "quarantine", "landing", "changelog", "early", "verdicts", "kept_rows", "maintenance"})
@@ -68,14 +68,14 @@ def first_twice(names: Sequence[str]) -> str | None:
 
 def nested_fields(kind: DataType) -> Iterator[StructType]:
     """Every struct in a type, including the type itself."""
-    return (part for part in parts(kind) if isinstance(part, StructType))
+    return (part for part in types_within(kind) if isinstance(part, StructType))
 
 
 def is_stored(kind: DataType) -> bool:
     """Whether a Delta table can store values of a type."""
-    return not any(isinstance(part, _NOT_STORED) for part in parts(kind))
+    return not any(isinstance(part, _NOT_STORED) for part in types_within(kind))
 
 
 def is_key(kind: DataType) -> bool:
     """Whether a join can compare values of a type."""
-    return not any(isinstance(part, MapType | VariantType) for part in parts(kind))
+    return not any(isinstance(part, MapType | VariantType) for part in types_within(kind))

@@ -9,7 +9,7 @@ from operators.contract import Operator
 
 @runtime_checkable
 class ReportsFinality(Operator, Protocol):
-    """An operator that reports when a row is finalized, that is, can no longer be part of a new result, so that its rows can be counted."""
+    """An operator that reports when a row is finalized: when it can no longer be part of a new result. So its rows can be counted."""
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last result that may contain a row is final.

@@ -10,9 +10,9 @@ from pyspark.sql.types import DoubleType, FloatType, StructType
 
 from operators._support.aggregate_expressions import Aggregates, unmergeable_sum
 from operators._support.time_to_live import GENERATION, AfterTtl, TimeToLive
-from operators.columns import check_distinct, check_present, names, same_rows, temporary
+from operators.columns import are_rows_equal, check_distinct, check_present, names, temporary
 from operators.contract import NEVER_LATE
-from operators.engine_columns import ARRIVAL, PARTIAL, PERIOD_END, PERIOD_START, SEQ, plain
+from operators.engine_columns import ARRIVAL, PARTIAL, PERIOD_END, PERIOD_START, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
 from operators.steps import ByKey, NewRows, Upsert
 from operators.timing import Duration, TimeKind
@@ -42,9 +42,11 @@ class Aggregate:
 
     The semantics are those of Flink SQL's `GROUP BY` on a stream, and of its `table.exec.state.ttl`. A step reads its new rows and the
     results of their keys, if every aggregate is a single call of `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`,
-    `bit_or` or `bit_xor`. With any other aggregate it reads every row of the keys of its new rows. With `ttl`, over a source, the engine
-    keeps the result of each key, or with any other aggregate its rows, beside the table until no new row can be within `ttl` of them, and
-    a step reads its new rows and what is kept of their keys. A row that is more than `ttl` behind the watermark makes it read the log.
+    `bit_or` or `bit_xor`. With any other aggregate it reads every row of the keys of its new rows.
+
+    With `ttl`, over a source, the engine keeps the result of each key beside the table (with any other aggregate, the rows of the key)
+    until no new row can be within `ttl` of them. A step reads its new rows, and the kept results or rows of their keys. If a new row is
+    more than `ttl` behind the watermark, the step reads the log.
 
     Args:
         by: the key columns, at least one.
@@ -127,10 +129,10 @@ class Aggregate:
         [rows] = frames
         self._check(rows)
         if self._ttl:
-            return self._of_all(self._ttl.current(self.key, rows))
+            return self._aggregate_all(self._ttl.current_rows(self.key, rows))
         if _has_positions(rows) and not self._takes_newest_position:
-            return self._with_last_change(self._results_of_single_rows(rows))
-        return self._aggregated_by_key(
+            return self._merge_by_arrival(self._results_of_single_rows(rows))
+        return self._aggregate_by_key(
             rows, self._aggregates.plain_columns() if self._aggregates.are_mergeable else self._aggregates.columns(rows)
         )
 
@@ -139,31 +141,31 @@ class Aggregate:
         [rows] = frames
         self._check(rows)
         if _has_positions(rows) and not self._takes_newest_position:
-            return self._with_last_change(current.unionByName(self._results_of_single_rows(rows)))
-        partial = self._checked_sums(current.unionByName(self(rows)))
-        return self._aggregated_by_key(partial, self._aggregates.typed(self._aggregates.merged(partial), partial.schema))
+            return self._merge_by_arrival(current.unionByName(self._results_of_single_rows(rows)))
+        partial = self._check_sums(current.unionByName(self(rows)))
+        return self._aggregate_by_key(partial, self._aggregates.restore_types(self._aggregates.merge_columns(partial), partial.schema))
 
     def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
         """With `ttl`, the rows of each key's periods, or one row with their result (see `KeepsRows`).
 
-        Results of two periods could not be merged if a late row joined these, because the position of a result depends on the order of all
-        rows. So a key has one row only while its rows are of one period, and then also the rows since another period began.
+        If a late row joined two periods, their results could not be merged, because the position of a result depends on the order of all
+        rows. So the rows of a key are replaced by one row only while they are of one period. The rows since another period began stay.
         """
         if self._ttl is None:
             return rows
-        needed, periods = self._ttl.needed(self.key, rows, oldest), Window.partitionBy(*self.key)
+        needed_rows, periods = self._ttl.needed_rows(self.key, rows, oldest), Window.partitionBy(*self.key)
         if not self._aggregates.are_mergeable:
-            return needed.drop(GENERATION)
-        marked = needed.withColumn(_IS_ONLY, F.min(GENERATION).over(periods) == F.max(GENERATION).over(periods)).drop(GENERATION)
-        of_one = marked.where(_IS_ONLY).drop(_IS_ONLY)
-        return marked.where(~F.col(_IS_ONLY)).drop(_IS_ONLY).unionByName(self._as_one_row(of_one), allowMissingColumns=True)
+            return needed_rows.drop(GENERATION)
+        marked = needed_rows.withColumn(_IS_ONLY, F.min(GENERATION).over(periods) == F.max(GENERATION).over(periods)).drop(GENERATION)
+        rows_of_one_period = marked.where(_IS_ONLY).drop(_IS_ONLY)
+        return marked.where(~F.col(_IS_ONLY)).drop(_IS_ONLY).unionByName(self._as_one_row(rows_of_one_period), allowMissingColumns=True)
 
     def check_types(self, rows: StructType) -> None:
         """Raise `OperatorError` if columns of these types certainly cannot be aggregated; it needs no Spark session."""
         self._aggregates.check_merged_sums(rows)
 
-    def moves(self, column: str, never_negative: Collection[str], *, is_descending: bool, nulls_first: bool) -> str:
-        """Why further rows never move a key's value back in an order; empty if they might, or if it is no column of the aggregates.
+    def why_never_moves_back(self, column: str, never_negative: Collection[str], *, is_descending: bool, nulls_first: bool) -> str:
+        """Why further rows never move a key's value back in an order; empty if they might, or if the column is not an aggregate.
 
         Args:
             column: a column of the result.
@@ -171,64 +173,72 @@ class Aggregate:
             is_descending: whether large values come first.
             nulls_first: whether null comes before all values.
 
-        >>> Aggregate(by="k", aggregates={"n": "count(*)"}).moves("n", (), is_descending=True, nulls_first=False)
+        >>> Aggregate(by="k", aggregates={"n": "count(*)"}).why_never_moves_back("n", (), is_descending=True, nulls_first=False)
         'count(*) never falls'
         """
         expression = None if self._ttl else self._aggregates.expressions.get(column)  # an expired key starts anew
-        return "" if expression is None else expression.moves(never_negative, is_descending=is_descending, nulls_first=nulls_first)
+        return (
+            ""
+            if expression is None
+            else expression.why_never_moves_back(never_negative, is_descending=is_descending, nulls_first=nulls_first)
+        )
 
-    def changes_only(self, columns: Sequence[str]) -> bool:
+    def always_changes_one_of(self, columns: Sequence[str]) -> bool:
         """Whether each change of a result changes at least one of the given columns."""
-        return self._aggregates.changes_only(columns)
+        return self._aggregates.always_changes_one_of(columns)
 
     def _as_one_row(self, rows: DataFrame) -> DataFrame:
         """One row of each key: its result so far, in `PARTIAL`, and the period of its rows."""
-        results = self._of_all(rows.drop(PERIOD_START, PERIOD_END)).alias("r")
+        results = self._aggregate_all(rows.drop(PERIOD_START, PERIOD_END)).alias("r")
         periods = rows.groupBy(*self.key).agg(F.min(PERIOD_START).alias(PERIOD_START), F.max(PERIOD_END).alias(PERIOD_END)).alias("p")
-        joined = results.join(periods, same_rows("r", "p", self.key))
+        joined = results.join(periods, are_rows_equal("r", "p", self.key))
         partial = F.struct(*[F.col(f"r.`{name}`").alias(name) for name in self.aggregates]).alias(PARTIAL)
         return joined.select(*[f"r.`{c}`" for c in (*self.key, SEQ, ARRIVAL)], PERIOD_START, PERIOD_END, partial)
 
-    def _of_all(self, rows: DataFrame) -> DataFrame:
-        """The result of all rows, without regard to the TTL; some may be results of others."""
-        lasting = replace(self, ttl=None, ttl_by="event", after_ttl="keep")
+    def _aggregate_all(self, rows: DataFrame) -> DataFrame:
+        """The results of all rows, without regard to the TTL. A row with `PARTIAL` is itself the result of earlier rows."""
+        without_ttl = replace(self, ttl=None, ttl_by="event", after_ttl="keep")
         if PARTIAL not in rows.columns:
-            return lasting(rows)
+            return without_ttl(rows)
         partial = rows.where(F.col(PARTIAL).isNotNull()).select(*self.key, f"{PARTIAL}.*", SEQ, ARRIVAL)
-        return lasting.fold(partial, rows.where(F.col(PARTIAL).isNull()).drop(PARTIAL))
+        return without_ttl.fold(partial, rows.where(F.col(PARTIAL).isNull()).drop(PARTIAL))
 
     @property
     def _takes_newest_position(self) -> bool:
         """Whether `seq` and `arrival` of a result are those of the newest row of its key."""
         return not self._aggregates.are_mergeable or self._aggregates.change_with_every_row
 
-    def _aggregated_by_key(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
+    def _aggregate_by_key(self, rows: DataFrame, values: Sequence[Column]) -> DataFrame:
         """One row of each key, with the newest `seq` and `arrival` if the rows have them."""
         position = [F.max(F.struct(SEQ, ARRIVAL)).alias(_POSITION)] if _has_positions(rows) else []
-        grouped = rows.groupBy(*self.key).agg(*values, *position)
-        return self._checked_sums(grouped.select(*self.key, *self.aggregates, *([f"{_POSITION}.*"] if position else [])))
+        results = rows.groupBy(*self.key).agg(*values, *position)
+        return self._check_sums(results.select(*self.key, *self.aggregates, *([f"{_POSITION}.*"] if position else [])))
 
     def _results_of_single_rows(self, rows: DataFrame) -> DataFrame:
         """The result of each row as the only one of its key."""
-        alone = Window.partitionBy(*self.key).orderBy(SEQ, ARRIVAL).rowsBetween(Window.currentRow, Window.currentRow)
-        values = [F.expr(sql).over(alone).alias(name) for name, sql in self.aggregates.items()]
+        single_row = Window.partitionBy(*self.key).orderBy(SEQ, ARRIVAL).rowsBetween(Window.currentRow, Window.currentRow)
+        values = [F.expr(sql).over(single_row).alias(name) for name, sql in self.aggregates.items()]
         return rows.select(*self.key, *values, SEQ, ARRIVAL)
 
-    def _with_last_change(self, partial: DataFrame) -> DataFrame:
-        """Merge partial results in arrival order: the last values, and the position of the row that last changed one of them."""
-        in_order = Window.partitionBy(*self.key).orderBy(SEQ, ARRIVAL)
-        until_now = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        values = self._aggregates.typed(
-            [value.over(until_now) for value in self._aggregates.merged(self._checked_sums(partial))], partial.schema
+    def _merge_by_arrival(self, partial: DataFrame) -> DataFrame:
+        """Merge partial results in the order of arrival: the last values, and the position of the row that last changed one of them."""
+        by_arrival = Window.partitionBy(*self.key).orderBy(SEQ, ARRIVAL)
+        until_now = by_arrival.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        values = self._aggregates.restore_types(
+            [value.over(until_now) for value in self._aggregates.merge_columns(self._check_sums(partial))], partial.schema
         )
-        running = partial.select(*self.key, *values, SEQ, ARRIVAL).withColumn(_VALUES, F.struct(*self.aggregates))
-        numbered = running.withColumns({_PREVIOUS: F.lag(_VALUES).over(in_order), _NTH: F.row_number().over(in_order)})
+        running_results = partial.select(*self.key, *values, SEQ, ARRIVAL).withColumn(_VALUES, F.struct(*self.aggregates))
+        results_with_previous = running_results.withColumns(
+            {_PREVIOUS: F.lag(_VALUES).over(by_arrival), _NTH: F.row_number().over(by_arrival)}
+        )
         is_change = (F.col(_NTH) == 1) | ~F.col(_VALUES).eqNullSafe(F.col(_PREVIOUS))
-        last = [F.max_by(name, F.struct(SEQ, ARRIVAL)).alias(name) for name in self.aggregates]
+        last_values = [F.max_by(name, F.struct(SEQ, ARRIVAL)).alias(name) for name in self.aggregates]
         position = F.max(F.when(is_change, F.struct(SEQ, ARRIVAL))).alias(_POSITION)
-        return self._checked_sums(numbered.groupBy(*self.key).agg(*last, position).select(*self.key, *self.aggregates, f"{_POSITION}.*"))
+        return self._check_sums(
+            results_with_previous.groupBy(*self.key).agg(*last_values, position).select(*self.key, *self.aggregates, f"{_POSITION}.*")
+        )
 
-    def _checked_sums(self, results: DataFrame) -> DataFrame:
+    def _check_sums(self, results: DataFrame) -> DataFrame:
         """The results unchanged; raises `OperatorError` if a sum of floats depends on the order of its rows."""
         for name, expression in self._aggregates.expressions.items():
             if expression.merge_function == "sum" and isinstance(results.schema[name].dataType, DoubleType | FloatType):
@@ -237,11 +247,11 @@ class Aggregate:
 
     def _check(self, rows: DataFrame) -> None:
         if rows.isStreaming:
-            why = "Spark would keep the state of every key forever"
-            raise StreamingError.refused("Aggregate", why, "let the engine run it, or give `WindowedAggregate` a window")
-        check_present(plain(rows), self.key, "by")
+            reason = "Spark would keep the state of every key forever"
+            raise StreamingError.refused("Aggregate", reason, "let the engine run it, or give `WindowedAggregate` a window")
+        check_present(drop_engine_columns(rows), self.key, "by")
         if self._ttl:
-            self._ttl.check(plain(rows))
+            self._ttl.check(drop_engine_columns(rows))
 
 
 def _has_positions(rows: DataFrame) -> bool:

@@ -20,8 +20,8 @@ from operators.timing import Duration, length_ms, millis, timestamp
 
 How = Literal["inner", "left"]
 AsOf = Literal["event_time", "arrival"]
-_AT, _IS_LEFT, _VERSION = temporary("at"), temporary("is_left"), temporary("version")
-_TIES, _ENDS, _FROM_NEWEST = temporary("ties"), temporary("ends"), temporary("from_newest")
+_POSITION, _IS_LEFT, _VERSION = temporary("at"), temporary("is_left"), temporary("version")
+_TIES, _IS_END, _FROM_NEWEST = temporary("ties"), temporary("ends"), temporary("from_newest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class AsOfJoin:
     @cached_property
     def names(self) -> JoinColumns:
         """The names of the result."""
-        return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
+        return JoinColumns.read(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
 
     @cached_property
     def longest_age(self) -> int | None:
@@ -155,7 +155,7 @@ class AsOfJoin:
         """Which left rows have a valid version, and which versions a left row uses (see `ReportsMatches`)."""
         rows = with_ids(frames)
         finalized = finality(rows, (self.left_time, self.right_time), self.finalized_at_if_unmatched, ROW_ID)
-        return with_matched(finalized, ids_in_pairs(replace(self, how="inner")(*rows), self.names.traced(ROW_ID)))
+        return with_matched(finalized, ids_in_pairs(replace(self, how="inner")(*rows), self.names.traced_names(ROW_ID)))
 
     def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps unmatched rows: of the left side (0) if `how` is `left`."""
@@ -169,14 +169,14 @@ class AsOfJoin:
         """The newest version of each key; none of a key that was deleted (see `KeepsVersions`)."""
         versions = self._versions(rows)
         newest_first = Window.partitionBy(*self.names.key).orderBy(
-            self._at(1).desc(), *[c.desc_nulls_last() for c in tie_breakers(versions)]
+            self._position(1).desc(), *[c.desc_nulls_last() for c in tie_breakers(versions)]
         )
         newest = versions.withColumn(_FROM_NEWEST, F.row_number().over(newest_first)).where(F.col(_FROM_NEWEST) == 1).drop(_FROM_NEWEST)
         return newest if self.change is None else newest.where(F.col(self.change) != DELETE)
 
     def traced(self, column: str) -> tuple[str, str]:
         """The result's names of a column that both sides have."""
-        return self.names.traced(column)
+        return self.names.traced_names(column)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Join two frames.
@@ -190,14 +190,18 @@ class AsOfJoin:
         """
         left, right = frames
         self._check(left, right)
-        versions, kept = self._versions(right), right.drop(self.change) if self.change else right
-        looked_up = self._rows(left, versions, kept).withColumn(_VERSION, self._last_version()).where(_IS_LEFT)
-        valid = self._is_valid()
-        result = [F.when(valid, F.col(_VERSION)[name]).alias(name) for name in self.names.payload_of(kept, left, 1)]
-        at = millis(F.col(self.names.joined_name(self.left_time, kept, 0)))
-        times = [timestamp(at).alias(RESULT_TIME), timestamp(at + 1).alias(FINAL_AT)]
-        rows = looked_up.where(valid) if self.how == "inner" else looked_up
-        return rows.select(*self.names.key, *self.names.payload_of(left, kept, 0), *result, *times)
+        versions, right_without_change = self._versions(right), right.drop(self.change) if self.change else right
+        rows_with_version = (
+            self._rows_of_both_sides(left, versions, right_without_change).withColumn(_VERSION, self._last_version()).where(_IS_LEFT)
+        )
+        is_valid = self._is_valid()
+        version_values = [
+            F.when(is_valid, F.col(_VERSION)[name]).alias(name) for name in self.names.payload_of(right_without_change, left, 1)
+        ]
+        left_ms = millis(F.col(self.names.joined_name(self.left_time, right_without_change, 0)))
+        result_times = [timestamp(left_ms).alias(RESULT_TIME), timestamp(left_ms + 1).alias(FINAL_AT)]
+        rows = rows_with_version.where(is_valid) if self.how == "inner" else rows_with_version
+        return rows.select(*self.names.key, *self.names.payload_of(left, right_without_change, 0), *version_values, *result_times)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         if self.change is not None:
@@ -209,44 +213,46 @@ class AsOfJoin:
         for frame in (left, right) if self.as_of == "arrival" else ():
             self._check_arrival(frame)
         if left.isStreaming or right.isStreaming:
-            why = "Spark has no join of a stream with the versions of another one"
-            raise StreamingError.refused("AsOfJoin", why, "let the engine run it")
+            reason = "Spark has no join of a stream with the versions of another one"
+            raise StreamingError.refused("AsOfJoin", reason, "let the engine run it")
 
     def _check_arrival(self, frame: DataFrame) -> None:
         if not {SEQ, ARRIVAL} <= {*frame.columns}:
             legal = f"event_time, for frames without the columns {SEQ!r} and {ARRIVAL!r}; the engine's sources have them"
             raise ColumnError.bad_value("as_of", self.as_of, legal)
 
-    def _at(self, which: int) -> Column:
+    def _position(self, index: int) -> Column:
         """The position of a side's row among the versions: its time in ms, or its batch."""
-        return F.col(SEQ).cast("bigint") if self.as_of == "arrival" else millis(F.col((self.left_time, self.right_time)[which]))
+        return F.col(SEQ).cast("bigint") if self.as_of == "arrival" else millis(F.col((self.left_time, self.right_time)[index]))
 
     def _versions(self, right: DataFrame) -> DataFrame:
         """The right rows that begin or end a version."""
-        usable = self._at(1).isNotNull()
+        is_usable = self._position(1).isNotNull()
         for column in self.names.key:
-            usable = F.col(column).isNotNull() & usable
-        return right.where(usable if self.change is None else F.col(self.change).isin(INSERT, UPDATE_AFTER, DELETE) & usable)
+            is_usable = F.col(column).isNotNull() & is_usable
+        return right.where(is_usable if self.change is None else F.col(self.change).isin(INSERT, UPDATE_AFTER, DELETE) & is_usable)
 
-    def _rows(self, left: DataFrame, versions: DataFrame, kept: DataFrame) -> DataFrame:
+    def _rows_of_both_sides(self, left: DataFrame, versions: DataFrame, right_without_change: DataFrame) -> DataFrame:
         """The rows of both sides: left rows with their names in the result, and versions as structs."""
         names = self.names
-        ends = F.lit(False) if self.change is None else F.col(self.change) == DELETE
-        payload = [F.col(c).alias(names.result_name(c, left, 1)) for c in kept.columns if c not in names.key]
-        at = self._at(1).alias(_AT)
-        version = F.struct(F.struct(*tie_breakers(versions)).alias(_TIES), at, ends.alias(_ENDS), *payload).alias(_VERSION)
-        right_rows = versions.select(*names.key, at, F.lit(False).alias(_IS_LEFT), version)
-        left_rows = left.select(*names.renamed(left.columns, kept, 0), self._at(0).alias(_AT), F.lit(True).alias(_IS_LEFT))
+        is_end = F.lit(False) if self.change is None else F.col(self.change) == DELETE
+        payload = [F.col(c).alias(names.result_name(c, left, 1)) for c in right_without_change.columns if c not in names.key]
+        position = self._position(1).alias(_POSITION)
+        version = F.struct(F.struct(*tie_breakers(versions)).alias(_TIES), position, is_end.alias(_IS_END), *payload).alias(_VERSION)
+        right_rows = versions.select(*names.key, position, F.lit(False).alias(_IS_LEFT), version)
+        left_rows = left.select(
+            *names.side_columns(left.columns, right_without_change, 0), self._position(0).alias(_POSITION), F.lit(True).alias(_IS_LEFT)
+        )
         return left_rows.unionByName(right_rows, allowMissingColumns=True)
 
     def _last_version(self) -> Column:
         """The last version at or before a row. Versions of one millisecond precede its left rows."""
-        by_time = Window.partitionBy(*self.names.key).orderBy(_AT, _IS_LEFT, f"{_VERSION}.{_TIES}")
+        by_time = Window.partitionBy(*self.names.key).orderBy(_POSITION, _IS_LEFT, f"{_VERSION}.{_TIES}")
         return F.last(_VERSION, ignorenulls=True).over(by_time.rowsBetween(Window.unboundedPreceding, Window.currentRow))
 
     def _is_valid(self) -> Column:
         version = F.col(_VERSION)
-        valid = version.isNotNull() & ~version[_ENDS]
+        is_valid = version.isNotNull() & ~version[_IS_END]
         if self.longest_age is not None:
-            valid = valid & (F.col(_AT) - version[_AT] <= self.longest_age)
-        return F.coalesce(valid, F.lit(False))
+            is_valid = is_valid & (F.col(_POSITION) - version[_POSITION] <= self.longest_age)
+        return F.coalesce(is_valid, F.lit(False))

@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.column_types import has_map
-from operators.columns import check_free, check_present, comparable, same_rows, temporary
-from operators.engine_columns import plain
+from operators.columns import are_rows_equal, as_comparable, check_free, check_present, temporary
+from operators.engine_columns import drop_engine_columns
 from operators.errors import OperatorError
 
 CHANGE = "change"
@@ -48,24 +48,24 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str], chang
     """
     if not key:
         raise OperatorError.bad_value("key", key, "at least one column; without a key every row would change into every other")
-    check_present(plain(before), key, "key")
-    check_present(plain(after), plain(before).columns, "after")
+    check_present(drop_engine_columns(before), key, "key")
+    check_present(drop_engine_columns(after), drop_engine_columns(before).columns, "after")
     check_free(before, change)
     columns = [*[F.col(f"`{c}`") for c in before.columns], F.lit(True).alias(_EXISTS)]
-    old, new = before.select(columns).alias("o"), after.select(columns).alias("n")
+    before_rows, after_rows = before.select(columns).alias("o"), after.select(columns).alias("n")
     kinds = (
         F.when(F.col(f"o.{_EXISTS}").isNull(), F.array(F.lit(INSERT)))
         .when(F.col(f"n.{_EXISTS}").isNull(), F.array(F.lit(DELETE)))
-        .when(~same_rows("o", "n", before.columns, before.schema), F.array(F.lit(UPDATE_BEFORE), F.lit(UPDATE_AFTER)))
+        .when(~are_rows_equal("o", "n", before.columns, before.schema), F.array(F.lit(UPDATE_BEFORE), F.lit(UPDATE_AFTER)))
     )
-    changes = old.join(new, same_rows("o", "n", key), "full").withColumn(_KIND, F.explode(kinds))
-    is_old = F.col(_KIND).isin(UPDATE_BEFORE, DELETE)
+    changes = before_rows.join(after_rows, are_rows_equal("o", "n", key), "full").withColumn(_KIND, F.explode(kinds))
+    is_before = F.col(_KIND).isin(UPDATE_BEFORE, DELETE)
     return changes.select(
-        *[F.when(is_old, F.col(f"o.`{c}`")).otherwise(F.col(f"n.`{c}`")).alias(c) for c in before.columns], F.col(_KIND).alias(change)
+        *[F.when(is_before, F.col(f"o.`{c}`")).otherwise(F.col(f"n.`{c}`")).alias(c) for c in before.columns], F.col(_KIND).alias(change)
     )
 
 
-def net(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
+def last_changes(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
     """The last change of each key.
 
     Args:
@@ -93,8 +93,8 @@ def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
     Returns:
         The changelog's columns without `change` and the order column; one row for each key whose last change is no delete.
     """
-    last = net(changelog, key=key, order=order)
-    return last.where(F.col(CHANGE) != DELETE).drop(CHANGE, order)
+    changes = last_changes(changelog, key=key, order=order)
+    return changes.where(F.col(CHANGE) != DELETE).drop(CHANGE, order)
 
 
 def as_json(columns: Sequence[str]) -> Column:
@@ -130,8 +130,8 @@ def keyed_upserts(
     has_value = F.col(CHANGE).isin(INSERT, UPDATE_AFTER)
     is_replaced = F.bool_or(has_value).over(Window.partitionBy(order, *key))
     messages = changelog.withColumn(_SIGN, is_replaced).where(has_value | ~F.col(_SIGN))
-    own = [c for c in changelog.columns if c not in (CHANGE, order)]
-    value = F.when(has_value, encode(own))
+    value_columns = [c for c in changelog.columns if c not in (CHANGE, order)]
+    value = F.when(has_value, encode(value_columns))
     return messages.select(order, (encode_key or encode)(key).alias("key"), value.alias("value"))
 
 
@@ -144,10 +144,12 @@ def bag_changes(before: DataFrame, after: DataFrame, change: str = CHANGE) -> Da
     """
     check_present(after, before.columns, "after")
     check_free(before, change)
-    old, new = F.count_if(F.col(_SIGN) < 0), F.count_if(F.col(_SIGN) > 0)
-    more = F.when(new > old, F.array_repeat(F.lit(INSERT), (new - old).cast("int")))
-    fewer = F.when(new < old, F.concat(F.array(F.lit(DELETE)), F.array_repeat(F.lit(INSERT), new.cast("int"))))
-    kinds = F.coalesce(more, fewer, F.array().cast("array<string>"))
+    copies_before, copies_after = F.count_if(F.col(_SIGN) < 0), F.count_if(F.col(_SIGN) > 0)
+    kinds_if_more = F.when(copies_after > copies_before, F.array_repeat(F.lit(INSERT), (copies_after - copies_before).cast("int")))
+    kinds_if_fewer = F.when(
+        copies_after < copies_before, F.concat(F.array(F.lit(DELETE)), F.array_repeat(F.lit(INSERT), copies_after.cast("int")))
+    )
+    kinds = F.coalesce(kinds_if_more, kinds_if_fewer, F.array().cast("array<string>"))
     return _aggregate_by_row(before, after, kinds.alias(_KIND)).select(*_columns_of(before), F.explode(_KIND).alias(change))
 
 
@@ -159,23 +161,23 @@ def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") 
     """
     check_present(after, before.columns, "after")
     check_free(before, copies)
-    counted = _aggregate_by_row(before, after, F.sum(_SIGN).alias(_KIND)).where(F.col(_KIND) != 0)
-    return counted.select(*_columns_of(before), F.col(_KIND).alias(copies))
+    rows_with_copies = _aggregate_by_row(before, after, F.sum(_SIGN).alias(_KIND)).where(F.col(_KIND) != 0)
+    return rows_with_copies.select(*_columns_of(before), F.col(_KIND).alias(copies))
 
 
 def _columns_of(frame: DataFrame) -> list[Column]:
     return [F.col(f"`{c}`") for c in frame.columns]
 
 
-def _aggregate_by_row(before: DataFrame, after: DataFrame, value: Column) -> DataFrame:
-    """An aggregate of each distinct row of two tables over its copies, whose sign is -1 in `before` and 1 in `after`."""
-    both = after.select(*_columns_of(before), F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
-    plain = [f.name for f in before.schema.fields if not has_map(f.dataType)]
-    maps = [f for f in before.schema.fields if f.name not in plain]
-    if not maps:
-        return both.groupBy(*_columns_of(before)).agg(value)
-    entries = F.struct(*[comparable(F.col(f"`{f.name}`"), f.dataType) for f in maps])
+def _aggregate_by_row(before: DataFrame, after: DataFrame, aggregate: Column) -> DataFrame:
+    """Aggregate the copies of each distinct row of two tables. The sign of a copy is -1 in `before` and 1 in `after`."""
+    rows = after.select(*_columns_of(before), F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
+    columns_without_maps = [f.name for f in before.schema.fields if not has_map(f.dataType)]
+    map_fields = [f for f in before.schema.fields if f.name not in columns_without_maps]
+    if not map_fields:
+        return rows.groupBy(*_columns_of(before)).agg(aggregate)
+    entries = F.struct(*[as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in map_fields])
     # The maps of all copies are equal, except for the order of their entries.
-    first_maps = F.first(F.struct(*[F.col(f"`{f.name}`") for f in maps])).alias(_ROW)
-    grouped = both.groupBy(*[F.col(f"`{c}`") for c in plain], entries.alias(_ENTRIES)).agg(value, first_maps)
-    return grouped.select(*[F.col(f"`{c}`") for c in plain], f"{_ROW}.*", _KIND)
+    first_maps = F.first(F.struct(*[F.col(f"`{f.name}`") for f in map_fields])).alias(_ROW)
+    aggregated_rows = rows.groupBy(*[F.col(f"`{c}`") for c in columns_without_maps], entries.alias(_ENTRIES)).agg(aggregate, first_maps)
+    return aggregated_rows.select(*[F.col(f"`{c}`") for c in columns_without_maps], f"{_ROW}.*", _KIND)

@@ -8,9 +8,9 @@ from pyspark.sql import functions as F
 
 from operators._support.aggregate_expressions import check_depends_on_rows_only
 from operators._support.matched_rows import ROW_ID, with_ids, with_matched
-from operators._support.ordered_rows import in_order
+from operators._support.ordered_rows import collect_in_order
 from operators._support.panes import WINDOW
-from operators._support.shared_windows import ORDERS, ROWS, SEEN, SIDES, SharedWindows
+from operators._support.shared_windows import ORDERS, ROW_COUNT, ROWS, SIDES, SharedWindows
 from operators._support.window_assignment import UNMATCHABLE, key_group, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import (
@@ -26,7 +26,7 @@ from operators.columns import (
     temporary,
 )
 from operators.contract import ASIDE
-from operators.engine_columns import EVENT_TIME, WHICH, plain
+from operators.engine_columns import EVENT_TIME, WHICH, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
 from operators.evictors import Evictor
 from operators.timing import Duration
@@ -60,8 +60,8 @@ class CoGroup(WindowedOperator):
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
-        evictor: which rows of a key and window are grouped, of both sides together; None for all. For each row it reads the columns
-            `left` and `right`: one has the row of its side, and the other is null.
+        evictor: which rows of a key and window are grouped, of both sides together; None for all. It reads each row as the columns
+            `left` and `right`: the column of the row's side has the row, and the other one is null.
         early: when a window that is still open shows its group so far, in `early/<asset>`; None for never. The results do not depend
             on it.
 
@@ -114,32 +114,32 @@ class CoGroup(WindowedOperator):
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
         """The result of a call, and `rows_seen` (bigint), the number of rows of both sides in the window (see `Early`)."""
-        return self._results(frames, [F.max(SEEN).alias(ROWS_SEEN)])
+        return self._results(frames, [F.max(ROW_COUNT).alias(ROWS_SEEN)])
 
-    def _results(self, frames: Sequence[DataFrame], seen: Sequence[Column]) -> DataFrame:
-        """The groups, with what they have seen."""
-        self._check(*map(plain, frames))
-        shared = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
-        each = shared.rows(frames, counted=bool(seen))
-        arrays = [in_order(ORDERS[which], ROWS[which]).alias(side) for which, side in enumerate(SIDES)]
-        groups = each.groupBy(*self.key, WINDOW, UNMATCHABLE).agg(*arrays, *seen)
-        added = (*window_bounds(), *([ROWS_SEEN] if seen else []), *window_times(self.window))
+    def _results(self, frames: Sequence[DataFrame], row_count: Sequence[Column]) -> DataFrame:
+        """The groups; `row_count` is the aggregate for `rows_seen`, or is empty."""
+        self._check(*map(drop_engine_columns, frames))
+        shared_windows = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
+        rows = shared_windows.rows(frames, with_row_count=bool(row_count))
+        arrays = [collect_in_order(ORDERS[index], ROWS[index]).alias(side) for index, side in enumerate(SIDES)]
+        groups = rows.groupBy(*self.key, WINDOW, UNMATCHABLE).agg(*arrays, *row_count)
+        added_columns = (*window_bounds(), *([ROWS_SEEN] if row_count else []), *window_times(self.window))
         if self.rows is None:
-            return groups.select(*self.key, *SIDES, *added)
-        results = groups.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added)
-        check_distinct([*results.columns, *([] if seen else self.shown_columns)])
+            return groups.select(*self.key, *SIDES, *added_columns)
+        results = groups.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added_columns)
+        check_distinct([*results.columns, *([] if row_count else self.shown_columns)])
         return results
 
-    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+    def group_and_time(self, frame: DataFrame, index: int) -> tuple[list[Column], str]:
         """The columns that group a side's rows (the key, and for a null key its side), and the side's event time."""
-        return key_group(self.key, which), (self.left_time, self.right_time)[which]
+        return key_group(self.key, index), (self.left_time, self.right_time)[index]
 
     def matches(self, *frames: DataFrame) -> DataFrame:
         """Which rows are in a group with a row of the other side (see `ReportsMatches`)."""
         rows = with_ids(frames)
         left, right = SIDES
         groups = replace(self, rows=None)(*rows).where((F.size(left) > 0) & (F.size(right) > 0))
-        ids = [groups.select(F.lit(which).alias(WHICH), F.explode(F.col(side)[ROW_ID]).alias(ROW_ID)) for which, side in enumerate(SIDES)]
+        ids = [groups.select(F.lit(index).alias(WHICH), F.explode(F.col(side)[ROW_ID]).alias(ROW_ID)) for index, side in enumerate(SIDES)]
         return with_matched(self._finality(rows, ROW_ID), ids[0].unionByName(ids[1]).distinct())
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
@@ -149,5 +149,5 @@ class CoGroup(WindowedOperator):
         check_present(right, self.key, "on")
         check_same_types(left, right, self.key)
         if left.isStreaming or right.isStreaming:
-            why = "Spark's cogroup reads one micro-batch at a time, and would split a window whose rows are in two of them"
-            raise StreamingError.refused("CoGroup", why, "let the engine run it")
+            reason = "Spark's cogroup reads one micro-batch at a time, and would split a window whose rows are in two of them"
+            raise StreamingError.refused("CoGroup", reason, "let the engine run it")

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pyspark.sql.types import ArrayType, AtomicType, DataType, MapType, StructType, VariantType
 
 
-def parts(kind: DataType) -> Iterator[DataType]:
+def types_within(kind: DataType) -> Iterator[DataType]:
     """A type and every type that it contains, at any depth.
 
-    >>> [part.simpleString() for part in parts(StructType().add("values", ArrayType(VariantType())))]
+    >>> [contained.simpleString() for contained in types_within(StructType().add("values", ArrayType(VariantType())))]
     ['struct<values:array<variant>>', 'array<variant>', 'variant']
     """
     yield kind
@@ -21,15 +21,18 @@ def parts(kind: DataType) -> Iterator[DataType]:
             contained = [kind.keyType, kind.valueType]
         case _:
             contained = []
-    for one in contained:
-        yield from parts(one)
+    for contained_type in contained:
+        yield from types_within(contained_type)
 
 
 def has_map(kind: DataType) -> bool:
     """Whether a type is a map, or contains one."""
-    return any(isinstance(part, MapType) for part in parts(kind))
+    return any(isinstance(contained, MapType) for contained in types_within(kind))
 
 
 def can_be_ordered(kind: DataType) -> bool:
     """Whether Spark can order values of a type: it cannot if there is a map or a variant in it."""
-    return all(isinstance(part, ArrayType | StructType | AtomicType) and not isinstance(part, VariantType) for part in parts(kind))
+    return all(
+        isinstance(contained, ArrayType | StructType | AtomicType) and not isinstance(contained, VariantType)
+        for contained in types_within(kind)
+    )

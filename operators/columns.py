@@ -44,25 +44,27 @@ def parameter(value: int, column: Column) -> Column:
     return F.get(F.array(F.lit(value).cast("bigint")), column.bitwiseAND(0).cast("int"))
 
 
-def same_rows(one: str, other: str, columns: Sequence[str], schema: StructType | None = None) -> Column:
+def are_rows_equal(left_alias: str, right_alias: str, columns: Sequence[str], schema: StructType | None = None) -> Column:
     """Whether the rows of two aliases are equal in the given columns; nulls are equal.
 
     Args:
-        one: an alias.
-        other: the other alias.
+        left_alias: the alias of one row's frame.
+        right_alias: the alias of the other row's frame.
         columns: the columns.
         schema: the columns' types, needed if one may be a map: Spark does not compare maps.
     """
 
-    def value(alias: str, column: str) -> Column:
-        found = F.col(f"{alias}.`{column}`")
-        return found if schema is None else comparable(found, schema[column].dataType)
+    def comparable_value(alias: str, column: str) -> Column:
+        column_value = F.col(f"{alias}.`{column}`")
+        return column_value if schema is None else as_comparable(column_value, schema[column].dataType)
 
-    return balanced([value(one, c).eqNullSafe(value(other, c)) for c in columns], lambda a, b: a & b, F.lit(True))
+    return combine_balanced(
+        [comparable_value(left_alias, c).eqNullSafe(comparable_value(right_alias, c)) for c in columns], lambda a, b: a & b, F.lit(True)
+    )
 
 
-def balanced(columns: Sequence[Column], join: Callable[[Column, Column], Column], empty: Column) -> Column:
-    """Columns combined by an operator as a balanced tree: a chain of 1,000 overflows the stack of Spark's planner.
+def combine_balanced(columns: Sequence[Column], join: Callable[[Column, Column], Column], empty: Column) -> Column:
+    """Combine columns by an operator in a balanced tree, because a chain of 1,000 overflows the stack of Spark's planner.
 
     Args:
         columns: the columns.
@@ -72,20 +74,20 @@ def balanced(columns: Sequence[Column], join: Callable[[Column, Column], Column]
     if len(columns) < 2:
         return columns[0] if columns else empty
     half = len(columns) // 2
-    return join(balanced(columns[:half], join, empty), balanced(columns[half:], join, empty))
+    return join(combine_balanced(columns[:half], join, empty), combine_balanced(columns[half:], join, empty))
 
 
-def comparable(value: Column, kind: DataType) -> Column:
+def as_comparable(value: Column, kind: DataType) -> Column:
     """A value that Spark can compare, group by and hash: each map is replaced by an array of its entries, sorted by key."""
     if not has_map(kind):
         return value
     if isinstance(kind, MapType):
-        entries = F.transform(F.map_entries(value), lambda e: F.struct(e["key"], comparable(e["value"], kind.valueType)))
+        entries = F.transform(F.map_entries(value), lambda e: F.struct(e["key"], as_comparable(e["value"], kind.valueType)))
         return F.array_sort(entries)
     if isinstance(kind, ArrayType):
-        return F.transform(value, lambda e: comparable(e, kind.elementType))
+        return F.transform(value, lambda e: as_comparable(e, kind.elementType))
     fields = kind.fields if isinstance(kind, StructType) else []
-    return F.when(value.isNotNull(), F.struct(*[comparable(value[f.name], f.dataType).alias(f.name) for f in fields]))
+    return F.when(value.isNotNull(), F.struct(*[as_comparable(value[f.name], f.dataType).alias(f.name) for f in fields]))
 
 
 def keys_of(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:
@@ -93,9 +95,9 @@ def keys_of(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:
     return reduce(DataFrame.unionByName, [f.select(*key) for f in frames]).distinct()
 
 
-def of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
+def rows_of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
     """The rows of a frame with one of the keys; nulls are equal. All rows if the key has no column."""
-    return frame if not key else frame.alias("f").join(keys.alias("k"), same_rows("f", "k", key), "left_semi")
+    return frame if not key else frame.alias("f").join(keys.alias("k"), are_rows_equal("f", "k", key), "left_semi")
 
 
 def check_present(frame: DataFrame, columns: Sequence[str], parameter: str) -> None:
@@ -111,28 +113,28 @@ def check_present(frame: DataFrame, columns: Sequence[str], parameter: str) -> N
 def check_free(frame: DataFrame, column: str) -> None:
     """Raise `ColumnError` if the frame has a column that the result adds (Spark's names ignore case)."""
     if column.lower() in (c.lower() for c in frame.columns):
-        raise ColumnError.taken(column)
+        raise ColumnError.added_by_result(column)
 
 
 def check_time(frame: DataFrame, column: str, parameter: str) -> None:
     """Raise `ColumnError` unless the frame has the column and it is a timestamp."""
     check_present(frame, [column], parameter)
-    found = frame.schema[column].dataType
-    if not isinstance(found, TimestampType):
-        raise ColumnError.not_a_time(parameter, column, found.simpleString())
+    data_type = frame.schema[column].dataType
+    if not isinstance(data_type, TimestampType):
+        raise ColumnError.not_a_time(parameter, column, data_type.simpleString())
 
 
 def check_same_types(left: DataFrame, right: DataFrame, columns: Sequence[str]) -> None:
     """Raise `ColumnError` if Spark would compare the two types of a key column by a lossy cast."""
     for column in columns:
-        one, other = left.schema[column].dataType, right.schema[column].dataType
-        if one != other and not (isinstance(one, _EXACT) and isinstance(other, _EXACT)):
-            raise ColumnError.key_types(column, one.simpleString(), other.simpleString())
+        left_type, right_type = left.schema[column].dataType, right.schema[column].dataType
+        if left_type != right_type and not (isinstance(left_type, _EXACT) and isinstance(right_type, _EXACT)):
+            raise ColumnError.key_types(column, left_type.simpleString(), right_type.simpleString())
 
 
 def check_distinct(columns: Sequence[str], way_out: str = "rename one of them") -> None:
     """Raise `ColumnError`, which says what to do, if a name occurs twice (Spark's names ignore case)."""
-    seen: set[str] = set()
-    twice = [c for c in columns if c.lower() in seen or seen.add(c.lower())]
-    if twice:
-        raise ColumnError.collision(twice, way_out)
+    lower_names: set[str] = set()
+    repeated = [c for c in columns if c.lower() in lower_names or lower_names.add(c.lower())]
+    if repeated:
+        raise ColumnError.collision(repeated, way_out)

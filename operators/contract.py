@@ -97,8 +97,8 @@ def late_before(operator: Operator, watermark: int) -> int | None:
     """
     if not isinstance(operator, BoundsLateness):
         return None
-    first = next(vars(c) for c in type(operator).__mro__ if "late" in vars(c) or "late_before" in vars(c))
-    return operator.late_before(watermark) if "late_before" in first else None
+    members = next(vars(c) for c in type(operator).__mro__ if "late" in vars(c) or "late_before" in vars(c))
+    return operator.late_before(watermark) if "late_before" in members else None
 
 
 @runtime_checkable
@@ -142,15 +142,15 @@ class KeepsRows(Operator, Protocol):
     """An operator of one input that reads `ByKey` with `keeps`: it says which rows later steps need."""
 
     def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
-        """The rows of which a later step needs to know.
+        """The rows that later steps need.
 
-        For later rows, in the order of `seq` and `arrival`, a call on these rows and the later ones gives the same result as a call on all
-        rows. `still_needed` itself gives the same rows for both.
+        Later rows follow in the order of `seq` and `arrival`. A call on these rows and the later ones gives the same result as a call on
+        all rows. `still_needed` itself also gives the same rows for both.
 
         Args:
             rows: every row of some keys, or the rows of an earlier call and all later ones; with `seq` and `arrival`.
-            oldest: the time in ms, in event or processing time as `ByKey.ttl_by` says, before which a key's newest row must be for its rows
-                to be forgotten; None to forget none.
+            oldest: a time in ms, in event or processing time as `ByKey.ttl_by` says. The rows of a key are forgotten if its newest row is
+                before that time. None to forget none.
 
         Returns:
             Some of the rows with their columns, except `BATCH_TIME`; if keys have a TTL, with `PERIOD_START` and `PERIOD_END`.
@@ -160,7 +160,7 @@ class KeepsRows(Operator, Protocol):
 
 @runtime_checkable
 class KeepsVersions(Operator, Protocol):
-    """An operator with an input of versions, of whose older ones later rows can look up only the newest of each key."""
+    """An operator with an input of versions. Of the older versions of a key, later rows can look up only the newest."""
 
     def newest_versions(self, rows: DataFrame) -> DataFrame:
         """The newest version of each key, with the columns of the rows; none of a key that has no valid version."""
@@ -235,7 +235,7 @@ class RunsAsQuery(Operator, Protocol):
         ...
 
     def query_watermark(self, closed_to: int) -> int:
-        """Spark's watermark at which the query has emitted exactly the results with `final_at <= closed_to`; pairs it may emit before.
+        """Spark's watermark at which the query has emitted exactly the results with `final_at <= closed_to`; it may emit pairs earlier.
 
         Args:
             closed_to: the operator's watermark, in epoch ms. A row that is on time after it is not late for Spark either.
@@ -254,9 +254,9 @@ class RunsAsQuery(Operator, Protocol):
 def has_query(operator: Operator) -> bool:
     """Whether a streaming query computes an operator (see `RunsAsQuery`).
 
-    A subclass that overrides only `__call__` has none: the query that it inherits is that of the other `__call__`.
+    A subclass that overrides only `__call__` has none, because the inherited query computes the inherited `__call__`.
     """
     if not isinstance(operator, RunsAsQuery):
         return False
-    first = next(vars(c) for c in type(operator).__mro__ if "__call__" in vars(c) or "as_query" in vars(c))
-    return "as_query" in first
+    members = next(vars(c) for c in type(operator).__mro__ if "__call__" in vars(c) or "as_query" in vars(c))
+    return "as_query" in members

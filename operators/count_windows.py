@@ -117,24 +117,24 @@ class CountWindowAggregate:
         """
         [rows] = frames
         self._check(rows)
-        of_key = Window.partitionBy(*self.key)
-        numbered = rows.withColumn(_ROW, F.row_number().over(of_key.orderBy(SEQ, ARRIVAL)).cast("bigint"))
-        counted = numbered.withColumn(_ROWS, F.count("*").over(of_key))
-        each = counted.withColumn(WINDOW_NUMBER, F.explode(self._windows(F.col(_ROW), F.col(_ROWS))))
-        last = F.max(F.struct(SEQ, ARRIVAL)).alias(_POSITION)
-        results = each.groupBy(*self.key, WINDOW_NUMBER).agg(*self._aggregates.columns(each), last)
+        rows_of_key = Window.partitionBy(*self.key)
+        numbered_rows = rows.withColumn(_ROW, F.row_number().over(rows_of_key.orderBy(SEQ, ARRIVAL)).cast("bigint"))
+        rows_with_count = numbered_rows.withColumn(_ROWS, F.count("*").over(rows_of_key))
+        rows_in_windows = rows_with_count.withColumn(WINDOW_NUMBER, F.explode(self._window_numbers(F.col(_ROW), F.col(_ROWS))))
+        last_position = F.max(F.struct(SEQ, ARRIVAL)).alias(_POSITION)
+        results = rows_in_windows.groupBy(*self.key, WINDOW_NUMBER).agg(*self._aggregates.columns(rows_in_windows), last_position)
         return results.select(*self.key, WINDOW_NUMBER, *self.aggregates, f"{_POSITION}.*")
 
-    def _windows(self, row: Column, rows: Column) -> Column:
+    def _window_numbers(self, row: Column, rows: Column) -> Column:
         """The numbers of the complete windows that contain a row.
 
         Args:
             row: the row's number among the rows of its key, from 1.
             rows: the number of rows of the key.
         """
-        first = F.ceil(row / self._slide)
-        last = F.least(F.floor((row + self.size - 1) / self._slide), F.floor(rows / self._slide))
-        return F.when(first <= last, F.sequence(first, last)).otherwise(F.array().cast("array<bigint>"))
+        first_window = F.ceil(row / self._slide)
+        last_window = F.least(F.floor((row + self.size - 1) / self._slide), F.floor(rows / self._slide))
+        return F.when(first_window <= last_window, F.sequence(first_window, last_window)).otherwise(F.array().cast("array<bigint>"))
 
     def _check(self, rows: DataFrame) -> None:
         if rows.isStreaming:
@@ -147,5 +147,5 @@ def _check_positions(columns: Sequence[str]) -> None:
     """Raise `OperatorError` unless rows have the order of arrival."""
     if not {SEQ, ARRIVAL} <= {*columns}:
         way_out = "read a source, or an upserted table whose rows have both"
-        why = f"CountWindowAggregate counts rows in the order of arrival, and these have no {SEQ!r} and {ARRIVAL!r}"
-        raise OperatorError(f"{why}; {way_out}")
+        reason = f"CountWindowAggregate counts rows in the order of arrival, and these have no {SEQ!r} and {ARRIVAL!r}"
+        raise OperatorError(f"{reason}; {way_out}")

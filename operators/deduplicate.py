@@ -13,7 +13,7 @@ from operators._support.row_windows import AssignedWindows
 from operators._support.time_to_live import AfterTtl, TimeToLive
 from operators.columns import WINDOW_END, WINDOW_START, check_distinct, check_present, check_time, names
 from operators.contract import ASIDE
-from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, plain
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
 from operators.steps import Append, ByKey, ByTimeRange, NewRows, Upsert
 from operators.timing import Duration, TimeKind
@@ -123,7 +123,7 @@ class Deduplicate:
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
-        return (*self._scope.own_columns(inputs[0]), *self._scope.added)
+        return (*self._scope.input_columns(inputs[0]), *self._scope.added)
 
     @property
     def window_key(self) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ class Deduplicate:
 
     @property
     def reads(self) -> ByTimeRange | NewRows | ByKey:
-        """With a window, closed ranges; else the rows of new batches, which are merged with the current rows; or with kept rows."""
+        """With a window, closed ranges; else the rows of new batches, which are merged with the current rows or with kept rows."""
         return self._scope.reads
 
     def late(self, event_time: Column, watermark: Column) -> Column:
@@ -185,7 +185,7 @@ class Deduplicate:
         return RowChoice(self.keep, self.order, self.time).select(current.unionByName(rows), self.key)
 
     def _check(self, rows: DataFrame) -> None:
-        frame = plain(rows)
+        frame = drop_engine_columns(rows)
         check_present(frame, self.key, "by")
         check_time(frame, self.time, "time")
         if self.order == "arrival":
@@ -193,7 +193,7 @@ class Deduplicate:
         if self._ttl:
             self._ttl.check(frame)
         if self._scope.added:
-            check_distinct([*self._scope.own_columns(frame.columns), *self._scope.added, *shown_columns(self.early)])
+            check_distinct([*self._scope.input_columns(frame.columns), *self._scope.added, *shown_columns(self.early)])
         if rows.isStreaming:
-            why = "Spark keeps the first row that it meets, whatever its time, and drops late rows silently"
-            raise StreamingError.refused("Deduplicate", why, "let the engine run it, or use Spark's `dropDuplicatesWithinWatermark`")
+            reason = "Spark keeps the first row that it meets, whatever its time, and drops late rows silently"
+            raise StreamingError.refused("Deduplicate", reason, "let the engine run it, or use Spark's `dropDuplicatesWithinWatermark`")

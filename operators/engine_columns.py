@@ -22,8 +22,8 @@ NEW = temporary("new")
 BATCH_TIME = temporary("batch_time")
 """In the frames of an operator with a processing-time TTL: the processing time of the row's batch (timestamp)."""
 PERIOD_START, PERIOD_END = temporary("period_start"), temporary("period_end")
-"""In the frames of an operator with a TTL: of a kept row, the first and the last time (ms, bigint) of the rows that it stands for, between
-which its key did not expire; null for a new row."""
+"""In the frames of an operator with a TTL: of a kept row, the first and the last time (ms, bigint) of the rows that it stands for. Its key
+did not expire between the two. Null for a new row."""
 PARTIAL = temporary("partial")
 """In the frames of an `Aggregate` with a TTL: of a kept row, the result of the rows that it stands for (struct); null for any other row."""
 WHICH = temporary("which")
@@ -33,7 +33,7 @@ MATCHED = temporary("matched")
 """In the frame of `ReportsMatches.matches`: whether a row is in a result with a row of another input."""
 
 
-def plain(frame: DataFrame) -> DataFrame:
+def drop_engine_columns(frame: DataFrame) -> DataFrame:
     """A frame without the columns that the engine adds for an operator."""
     return frame.drop(WATERMARK, SESSION, NEW, BATCH_TIME, PERIOD_START, PERIOD_END, PARTIAL)
 
@@ -45,5 +45,7 @@ def tie_breakers(rows: DataFrame) -> list[Column]:
     """
     if {SEQ, ARRIVAL} <= {*rows.columns}:
         return [F.col(SEQ), F.col(ARRIVAL)]
-    ordered = [f for f in rows.schema.fields if can_be_ordered(f.dataType)]
-    return [F.col(f"`{f.name}`") for f in sorted(ordered, key=lambda f: (f.name != EVENT_TIME, not isinstance(f.dataType, AtomicType)))]
+    orderable_fields = [f for f in rows.schema.fields if can_be_ordered(f.dataType)]
+    return [
+        F.col(f"`{f.name}`") for f in sorted(orderable_fields, key=lambda f: (f.name != EVENT_TIME, not isinstance(f.dataType, AtomicType)))
+    ]

@@ -18,18 +18,18 @@ class OperatorError(TidemarkError, ValueError):
         return cls(f"`{parameter}` is {value!r}; legal: {legal}")
 
 
-def did_you_mean(name: object, known: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
-    """The end of an error for an unknown name: the most similar of the known names, ignoring case; empty if none is similar.
+def did_you_mean(name: object, known_names: Iterable[str], other_names: Mapping[str, str] | None = None) -> str:
+    """The end of an error for an unknown name. It suggests the most similar of the known names, ignoring case; empty if none is similar.
 
     Args:
         name: the unknown name.
-        known: the known names.
+        known_names: the known names.
         other_names: further names to compare with, each with the known name that it stands for.
 
     >>> did_you_mean("paymentz", ["orders", "Payments"])
     "; did you mean 'Payments'?"
     """
-    by_lower_case = {other.lower(): one for other, one in (other_names or {}).items()} | {one.lower(): one for one in known}
+    by_lower_case = {alias.lower(): target for alias, target in (other_names or {}).items()} | {n.lower(): n for n in known_names}
     nearest = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1)
     return f"; did you mean {by_lower_case[nearest[0]]!r}?" if nearest else ""
 
@@ -73,28 +73,30 @@ class ColumnError(OperatorError):
     """A frame lacks a column, has it with another type, or has a reserved name."""
 
     @classmethod
-    def missing(cls, parameter: str, column: str, present: list[str]) -> Self:
+    def missing(cls, parameter: str, column: str, columns: list[str]) -> Self:
         """The frame does not have the named column."""
-        hint = did_you_mean(column, present)
-        return cls(f"`{parameter}` names the column {column!r}, which the frame does not have; its columns: {', '.join(present)}{hint}")
+        hint = did_you_mean(column, columns)
+        return cls(f"`{parameter}` names the column {column!r}, which the frame does not have; its columns: {', '.join(columns)}{hint}")
 
     @classmethod
-    def not_a_time(cls, parameter: str, column: str, found: str) -> Self:
+    def not_a_time(cls, parameter: str, column: str, type_name: str) -> Self:
         """The time column is not a timestamp."""
         legal = "legal: timestamp (for epoch milliseconds use timestamp_millis(...))"
-        return cls(f"`{parameter}` names the column {column!r} of type {found}; {legal}")
+        return cls(f"`{parameter}` names the column {column!r} of type {type_name}; {legal}")
 
     @classmethod
-    def not_whole(cls, parameter: str, column: str, found: str) -> Self:
+    def not_whole(cls, parameter: str, column: str, type_name: str) -> Self:
         """The column does not contain whole numbers."""
-        return cls(f"`{parameter}` names the column {column!r} of type {found}; legal: a whole number (tinyint, smallint, int or bigint)")
+        return cls(
+            f"`{parameter}` names the column {column!r} of type {type_name}; legal: a whole number (tinyint, smallint, int or bigint)"
+        )
 
     @classmethod
-    def key_types(cls, column: str, left: str, right: str) -> Self:
+    def key_types(cls, column: str, left_type: str, right_type: str) -> Self:
         """The two sides have a key column with different types."""
-        types = f"which is {left} on the left and {right} on the right"
-        why = "keys would match by a cast that loses digits, or not at all"
-        return cls(f"`on` names the column {column!r}, {types}; cast one side, or {why}")
+        types = f"which is {left_type} on the left and {right_type} on the right"
+        reason = "keys would match by a cast that loses digits, or not at all"
+        return cls(f"`on` names the column {column!r}, {types}; cast one side, or {reason}")
 
     @classmethod
     def reserved(cls, column: str, prefix: str) -> Self:
@@ -102,7 +104,7 @@ class ColumnError(OperatorError):
         return cls(f"the column {column!r} starts with {prefix!r}, which is reserved for temporary columns; rename it")
 
     @classmethod
-    def taken(cls, column: str) -> Self:
+    def added_by_result(cls, column: str) -> Self:
         """The input has a column that the result adds."""
         return cls(f"the result adds a column with the name {column!r}; rename the input column")
 
@@ -116,6 +118,6 @@ class StreamingError(OperatorError):
     """Spark's own streaming operator would give a wrong result, or refuse."""
 
     @classmethod
-    def refused(cls, operator: str, why: str, way_out: str) -> Self:
+    def refused(cls, operator: str, reason: str, way_out: str) -> Self:
         """The operator would compute a wrong result on streaming frames."""
-        return cls(f"{operator} on streaming frames: {why}; {way_out}")
+        return cls(f"{operator} on streaming frames: {reason}; {way_out}")

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import temporary
-from operators.engine_columns import plain, tie_breakers
+from operators.engine_columns import drop_engine_columns, tie_breakers
 from operators.errors import OperatorError, check_count
 from operators.nondeterministic import check_deterministic
 from operators.timing import Duration, millis, positive_ms
@@ -89,8 +89,8 @@ class TimeEvictor:
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows that are kept (see `Evictor`)."""
-        aged = rows.withColumn(_NEWEST, F.max(millis(F.col(time))).over(Window.partitionBy(*group)))
-        return aged.where(millis(F.col(time)) > F.col(_NEWEST) - self.within_ms).drop(_NEWEST)
+        rows_with_newest = rows.withColumn(_NEWEST, F.max(millis(F.col(time))).over(Window.partitionBy(*group)))
+        return rows_with_newest.where(millis(F.col(time)) > F.col(_NEWEST) - self.within_ms).drop(_NEWEST)
 
 
 @dataclass(frozen=True)
@@ -131,4 +131,4 @@ EVICTORS = CountEvictor, TimeEvictor, DeltaEvictor
 
 def _ties(rows: DataFrame, group: Sequence[str]) -> list[Column]:
     """The columns that order rows of a window with equal time."""
-    return tie_breakers(plain(rows).drop(*group))
+    return tie_breakers(drop_engine_columns(rows).drop(*group))

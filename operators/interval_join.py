@@ -17,7 +17,7 @@ from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, resu
 from operators._support.time_buckets import BucketedJoin, bucket_ms
 from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, temporary
 from operators.contract import ASIDE, NEVER_LATE
-from operators.engine_columns import EVENT_TIME, plain, tie_breakers
+from operators.engine_columns import EVENT_TIME, drop_engine_columns, tie_breakers
 from operators.errors import OperatorError
 from operators.steps import FOREVER, Append, ByTimeRange
 from operators.timing import Duration, Interval, millis, timestamp
@@ -28,7 +28,7 @@ LateRows = Literal["drop", "join"]
 _HAS_LEFT, _HAS_RIGHT, _LEFT_WATERMARK, _RIGHT_WATERMARK = map(temporary, ("has_left", "has_right", "left_watermark", "right_watermark"))
 _NUMBER, _ROW, _RESULT_MS = map(temporary, ("number", "row", "result_ms"))
 _LEFT_MS, _RIGHT_MS = temporary("left_ms"), temporary("right_ms")
-"""The times in ms, computed once for each row: Spark compares each row with all rows of its key."""
+"""The columns with the times in ms. They are computed once for each row, because Spark compares each row with all rows of its key."""
 _TRIGGERS: dict[How, tuple[tuple[type, ...], str]] = {
     "semi": ((EveryStep,), "an earlier match of a row may still arrive, and make the row final before a later trigger shows it"),
     "anti": ((), "that a row has no match is known only when it is final"),
@@ -70,10 +70,10 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         left_prefix: added to the name of a left column that the right side has too, or that is `result_time` or `final_at`.
         right_prefix: the same for the right side.
         allowed_lateness: how long after its time, in the watermark's time, a row still joins as if it had arrived in time.
-        late_rows: what happens to late rows. `drop`: they are in no result. `join`: a late row joins the rows that can still be matched
-            at the watermark (less `allowed_lateness`) before its batch, that is, whose `final_at` as unmatched rows is above it. Of two
-            late rows with equal watermarks, one must be such a row. A late row without a match is unmatched as any other row, and none
-            is counted as late. The next step recomputes the results from its oldest late row to its newest.
+        late_rows: what happens to late rows. `drop`: they are in no result. `join`: a late row joins each row that can still be matched
+            at the watermark before the late row's batch, less `allowed_lateness`: the row's `final_at`, if unmatched, is above it. Of
+            two late rows with equal watermarks, one must be such a row. A late row without a match is unmatched as any other row. No
+            row is counted as late. The next step recomputes the results from its oldest late row to its newest.
         early: when pairs that are not final are shown, in `early/<asset>`: `EveryStep` or `EveryInterval`; None for never. For `semi`
             these are the left rows that have a match so far, by `EveryStep`. Unmatched rows are shown only when they are final. The
             results do not depend on this parameter.
@@ -109,27 +109,27 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         for parameter, kinds in (("how", How), ("late_rows", LateRows)):
             if (value := getattr(self, parameter)) not in get_args(kinds):
                 raise OperatorError.bad_value(parameter, value, ", ".join(get_args(kinds)))
-        legal, why = _TRIGGERS.get(self.how, ((EveryStep, EveryInterval), "a pair has two rows, and gets no more"))
+        legal, reason = _TRIGGERS.get(self.how, ((EveryStep, EveryInterval), "a pair has two rows, and gets no more"))
         if self.early and not isinstance(self.early, legal):
             kinds = " or ".join([*[kind.__name__ for kind in legal], f"None for how={self.how!r}"])
-            raise OperatorError.bad_value("early", self.early, f"{kinds}: {why}")
+            raise OperatorError.bad_value("early", self.early, f"{kinds}: {reason}")
         _ = self.names, self.interval, self.lateness
 
     @cached_property
     def names(self) -> JoinColumns:
         """The names of the result; for `semi` and `anti`, of the pairs."""
-        return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
+        return JoinColumns.read(self.on, self.left_prefix, self.right_prefix, (RESULT_TIME, FINAL_AT))
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
         left, right = inputs
-        found = self.names.result_columns(left, right)
+        columns = self.names.result_columns(left, right)
         if self._has_left_rows_only:
-            found = (*map(self.names.own_name, left), RESULT_TIME, FINAL_AT)
-            check_distinct(found, "choose another `left_prefix`, or rename the input columns")
+            columns = (*map(self.names.left_only_name, left), RESULT_TIME, FINAL_AT)
+            check_distinct(columns, "choose another `left_prefix`, or rename the input columns")
         if self.early:
-            check_distinct([*found, ROWS_SEEN, IS_FINAL])
-        return found
+            check_distinct([*columns, ROWS_SEEN, IS_FINAL])
+        return columns
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -163,16 +163,13 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     @property
     def reads(self) -> ByTimeRange:
-        """Closed ranges.
-
-        To know that a kept row is unmatched, or which pair is the earliest, a step reads the other side as far back as a match could be.
-        """
-        one, mirrored = self.interval, self.interval.mirrored
-        left = max(one.forward, one.backward - mirrored.lower if self.keeps_unmatched(1) else 0)
-        right = max(one.backward, one.forward - one.lower if self.keeps_unmatched(0) or self._has_left_rows_only else 0)
+        """Closed ranges. To know that a row is unmatched, or its earliest pair, a step reads the other side as far back as matches go."""
+        interval, mirrored = self.interval, self.interval.mirrored
+        left_ms = max(interval.forward, interval.backward - mirrored.lower if self.keeps_unmatched(1) else 0)
+        right_ms = max(interval.backward, interval.forward - interval.lower if self.keeps_unmatched(0) or self._has_left_rows_only else 0)
         joins_late = self.late_rows == "join"
         lateness = FOREVER if joins_late else self.lateness.ms
-        return ByTimeRange(lookback=(left, right), watermark_delay=1, with_watermark=joins_late, lateness=lateness)
+        return ByTimeRange(lookback=(left_ms, right_ms), watermark_delay=1, with_watermark=joins_late, lateness=lateness)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """`event_time + allowed_lateness < watermark`, strictly, as in Flink's DataStream join; never if late rows are joined."""
@@ -191,7 +188,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         """Which rows are in a pair (see `ReportsMatches`)."""
         rows = with_ids(frames)
         finalized = finality(rows, (self.left_time, self.right_time), self.finalized_at_if_unmatched, ROW_ID)
-        return with_matched(finalized, ids_in_pairs(replace(self, how="inner", early=None)(*rows), self.names.traced(ROW_ID)))
+        return with_matched(finalized, ids_in_pairs(replace(self, how="inner", early=None)(*rows), self.names.traced_names(ROW_ID)))
 
     def keeps_unmatched(self, which: int) -> bool:
         """Whether the result keeps unmatched rows of the left (0) or right (1) side."""
@@ -203,7 +200,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     def traced(self, column: str) -> tuple[str, str | None]:
         """The result's names of a column that both sides have; a result of `semi` or `anti` has no right row."""
-        return (self.names.own_name(column), None) if self._has_left_rows_only else self.names.traced(column)
+        return (self.names.left_only_name(column), None) if self._has_left_rows_only else self.names.traced_names(column)
 
     @property
     def bucket_ms(self) -> int:
@@ -216,13 +213,13 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     @property
     def pairs(self) -> "IntervalJoin":
-        """The inner join: its results are the pairs, of which `semi` and `anti` name no right row (see `FindsPairs`)."""
+        """The inner join. Its results are the pairs; a result of `semi` or `anti` names no right row (see `FindsPairs`)."""
         return replace(self, how="inner", early=None)
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
-        """The pairs so far, or for `semi` the left rows with a match, and `rows_seen`, the rows that a result names (see `Early`)."""
-        so_far, rows = (replace(self, early=None), 1) if self._has_left_rows_only else (self.pairs, 2)
-        return so_far(*frames).withColumn(ROWS_SEEN, F.lit(rows).cast("bigint"))
+        """The pairs so far, or for `semi` the left rows with a match. `rows_seen` counts the rows that a result names (see `Early`)."""
+        so_far, row_count = (replace(self, early=None), 1) if self._has_left_rows_only else (self.pairs, 2)
+        return so_far(*frames).withColumn(ROWS_SEEN, F.lit(row_count).cast("bigint"))
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Join two frames.
@@ -234,26 +231,28 @@ class IntervalJoin(engine_streams.JoinedByQuery):
             The key columns, the left columns, the right columns (a name that both sides have gets its side's prefix), `result_time` and
             `final_at` (timestamp). `semi` and `anti` return the left columns only, with their own names.
         """
-        left, right = map(plain, frames)
+        left, right = map(drop_engine_columns, frames)
         self._check(left, right)
         batch_only = {"allowed_lateness": self.lateness.ms, "late_rows": self.late_rows == "join" and "join"}
         batch_only |= {"early": self.early, "time_buckets": self.time_buckets}
         streams = spark_streaming.check_join(left, right, self.left_time, self.right_time, self.how, **batch_only)
-        names, bounds = self.names, spark_streaming.within if streams else None
+        names, bounds = self.names, spark_streaming.time_bounds if streams else None
         times = F.col(names.joined_name(self.left_time, right, 0)), F.col(names.joined_name(self.right_time, left, 1))
-        sides, matches = (self._side(frames[0], right, 0), self._side(frames[1], left, 1)), self._matches(*times, bounds)
+        sides, matches = (self._side(frames[0], right, 0), self._side(frames[1], left, 1)), self._is_match(*times, bounds)
         if self._has_left_rows_only:
-            kept = (self._with_match if self.how == "semi" else self._without_match)(*sides, matches)
-            own = [F.col(names.joined_name(c, right, 0)).alias(names.own_name(c)) for c in left.columns]
-            return kept.select(*own, *result_times(F.col(_RESULT_MS)))
-        joined = self._joined(*sides, matches, self.how)
+            left_rows = (self._matched_left_rows if self.how == "semi" else self._unmatched_left_rows)(*sides, matches)
+            columns = [F.col(names.joined_name(c, right, 0)).alias(names.left_only_name(c)) for c in left.columns]
+            return left_rows.select(*columns, *result_times(F.col(_RESULT_MS)))
+        joined = self._join(*sides, matches, self.how)
         return joined.select(*names.key_columns(), *names.payload(left, right), *result_times(self._result_time()))
 
     def as_query(self, *frames: DataFrame) -> DataFrame:
         """The join of streams of the engine (see `RunsAsQuery`)."""
-        left, right = map(plain, frames)
-        sides, clocks = engine_streams.timed((self._side(frames[0], right, 0), _LEFT_MS), (self._side(frames[1], left, 1), _RIGHT_MS))
-        joined = sides[0].join(sides[1], self._matches(clocks[0], clocks[1], engine_streams.within), self.how)
+        left, right = map(drop_engine_columns, frames)
+        sides, times = engine_streams.add_doubled_times(
+            (self._side(frames[0], right, 0), _LEFT_MS), (self._side(frames[1], left, 1), _RIGHT_MS)
+        )
+        joined = sides[0].join(sides[1], self._is_match(times[0], times[1], engine_streams.time_bounds), self.how)
         return joined.select(*self.names.key_columns(), *self.names.payload(left, right), *result_times(self._result_time()))
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
@@ -262,37 +261,37 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         check_time(right, self.right_time, "right_time")
         self.result_columns(left.columns, right.columns)
 
-    def _side(self, frame: DataFrame, other: DataFrame, which: int) -> DataFrame:
-        """One side with its names during the join. It has no second copy of its time: Spark refuses two columns with a watermark."""
-        at, own = millis(F.col((self.left_time, self.right_time)[which])), plain(frame)
-        added = {(_HAS_LEFT, _HAS_RIGHT)[which]: F.lit(True), (_LEFT_MS, _RIGHT_MS)[which]: at}
+    def _side(self, frame: DataFrame, opposite: DataFrame, index: int) -> DataFrame:
+        """One side's rows with their names during the join. The time is not copied, because Spark refuses two columns with a watermark."""
+        event_time, rows = millis(F.col((self.left_time, self.right_time)[index])), drop_engine_columns(frame)
+        added = {(_HAS_LEFT, _HAS_RIGHT)[index]: F.lit(True), (_LEFT_MS, _RIGHT_MS)[index]: event_time}
         if self.late_rows == "join":
-            added[(_LEFT_WATERMARK, _RIGHT_WATERMARK)[which]] = watermark_if_late(frame, at, self.lateness)
-        if self.how == "semi" and which == 0:  # with the key it identifies a row, as equal rows are interchangeable
-            added[_NUMBER] = F.row_number().over(Window.partitionBy(*self.key).orderBy(*tie_breakers(own)))
-        return frame.select(*self.names.renamed(own.columns, other, which), *[of.alias(name) for name, of in added.items()])
+            added[(_LEFT_WATERMARK, _RIGHT_WATERMARK)[index]] = watermark_if_late(frame, event_time, self.lateness)
+        if self.how == "semi" and index == 0:  # with the key it identifies a row, as equal rows are interchangeable
+            added[_NUMBER] = F.row_number().over(Window.partitionBy(*self.key).orderBy(*tie_breakers(rows)))
+        return frame.select(*self.names.side_columns(rows.columns, opposite, index), *[value.alias(name) for name, value in added.items()])
 
-    def _with_match(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
-        """The left rows with a match, with the result time of their earliest pair, in epoch ms."""
-        at, row = self._result_time(), F.struct(*left.columns)
-        pairs = self._joined(left, right, matches, "inner").groupBy(*self.key, _NUMBER)
-        return pairs.agg(F.min(at).alias(_RESULT_MS), F.min_by(row, at).alias(_ROW)).select(_RESULT_MS, f"{_ROW}.*")
+    def _matched_left_rows(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
+        """The left rows with a match, each with the result time of its earliest pair, in epoch ms."""
+        result_time, row = self._result_time(), F.struct(*left.columns)
+        pairs = self._join(left, right, matches, "inner").groupBy(*self.key, _NUMBER)
+        return pairs.agg(F.min(result_time).alias(_RESULT_MS), F.min_by(row, result_time).alias(_ROW)).select(_RESULT_MS, f"{_ROW}.*")
 
-    def _without_match(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
+    def _unmatched_left_rows(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
         """The left rows without a match, with their result time, in epoch ms."""
-        return self._joined(left, right, matches, "left_anti").withColumn(_RESULT_MS, F.col(_LEFT_MS) + self.interval.forward)
+        return self._join(left, right, matches, "left_anti").withColumn(_RESULT_MS, F.col(_LEFT_MS) + self.interval.forward)
 
-    def _joined(self, left: DataFrame, right: DataFrame, matches: Column, how: str) -> DataFrame:
-        """The rows that match, and those that `how` keeps, by the join that `time_buckets` chooses."""
-        in_buckets = BucketedJoin(self.interval, (F.col(_LEFT_MS), F.col(_RIGHT_MS)), matches)
-        return in_buckets(left, right, how) if self.time_buckets else left.join(right, matches, how)
+    def _join(self, left: DataFrame, right: DataFrame, matches: Column, how: str) -> DataFrame:
+        """The pairs, and the unmatched rows that `how` keeps. With `time_buckets`, rows are compared only within buckets of time."""
+        join_in_buckets = BucketedJoin(self.interval, (F.col(_LEFT_MS), F.col(_RIGHT_MS)), matches)
+        return join_in_buckets(left, right, how) if self.time_buckets else left.join(right, matches, how)
 
-    def _matches(self, left_time: Column, right_time: Column, bounds: Callable[[Column, Column, Interval], Column] | None) -> Column:
-        left_at, right_at = F.col(_LEFT_MS), F.col(_RIGHT_MS)
-        within = (right_at >= left_at + self.interval.lower) & (right_at <= left_at + self.interval.upper)
+    def _is_match(self, left_time: Column, right_time: Column, bounds: Callable[[Column, Column, Interval], Column] | None) -> Column:
+        left_ms, right_ms = F.col(_LEFT_MS), F.col(_RIGHT_MS)
+        is_within = (right_ms >= left_ms + self.interval.lower) & (right_ms <= left_ms + self.interval.upper)
         if self.late_rows == "join":
-            within &= are_joined(left_at, right_at, F.col(_LEFT_WATERMARK), F.col(_RIGHT_WATERMARK), self.interval)
-        condition, times = (self.names.key_pairs(), within, self.residual), (left_time, right_time)
+            is_within &= are_joined(left_ms, right_ms, F.col(_LEFT_WATERMARK), F.col(_RIGHT_WATERMARK), self.interval)
+        condition, times = (self.names.key_pairs(), is_within, self.residual), (left_time, right_time)
         return streaming_condition(*condition, times, bounds(*times, self.interval)) if bounds else static_condition(*condition)
 
     def _result_time(self) -> Column:

@@ -7,13 +7,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators._support.firings import FIRED_AT, FIRING, Purging, assign_firings, check_purging, firing_times
-from operators._support.ordered_rows import in_order
+from operators._support.ordered_rows import collect_in_order
 from operators._support.panes import WINDOW
 from operators._support.window_assignment import assign_windows, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ASIDE
-from operators.engine_columns import EVENT_TIME, plain, tie_breakers
+from operators.engine_columns import EVENT_TIME, drop_engine_columns, tie_breakers
 from operators.errors import StreamingError
 from operators.evictors import Evictor
 from operators.nondeterministic import check_deterministic
@@ -23,7 +23,7 @@ from operators.windows import AnyWindow
 
 ELEMENTS = "elements"
 """The rows of a window, in the result, and in the expression of a `ProcessWindow`."""
-_ORDER, _ROW, _SEEN = temporary("order"), temporary("row"), temporary("rows_seen")
+_ORDER, _ROW, _ROW_COUNT = temporary("order"), temporary("row"), temporary("rows_seen")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,44 +114,51 @@ class ProcessWindow(WindowedOperator):
     def so_far(self, *frames: DataFrame) -> DataFrame:
         """The result of a call, and `rows_seen` (bigint), the number of rows of the window, evicted or not (see `Early`)."""
         [rows] = frames
-        return self._results(rows, [F.max(_SEEN).alias(ROWS_SEEN)])
+        return self._results(rows, [F.max(_ROW_COUNT).alias(ROWS_SEEN)])
 
-    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+    def group_and_time(self, frame: DataFrame, index: int) -> tuple[list[Column], str]:
         """The key, and the time."""
         return [F.col(c) for c in self.key], self.time
 
-    def _results(self, rows: DataFrame, seen: Sequence[Column]) -> DataFrame:
-        """The results, with what their windows have seen."""
+    def _results(self, rows: DataFrame, row_count: Sequence[Column]) -> DataFrame:
+        """The results; `row_count` is the aggregate for `rows_seen`, or is empty."""
         self._check(rows)
-        each = self._in_windows(rows, counted=bool(seen))
-        groups = each.groupBy(*self._group).agg(in_order(_ORDER, _ROW).alias(ELEMENTS), *seen)
-        bounded, times = groups.select("*", *window_bounds()), window_times(self.window) if self.purging is None else firing_times()
-        added = (*self.bounds, *([ROWS_SEEN] if seen else []), *times)
+        rows_in_windows = self._assign_windows(rows, with_row_count=bool(row_count))
+        groups = rows_in_windows.groupBy(*self._group).agg(collect_in_order(_ORDER, _ROW).alias(ELEMENTS), *row_count)
+        windows, times = (
+            groups.select("*", *window_bounds()),
+            window_times(self.window) if self.purging is None else firing_times(),
+        )
+        added_columns = (*self.bounds, *([ROWS_SEEN] if row_count else []), *times)
         if self.rows is None:
-            return bounded.select(*self.key, ELEMENTS, *added)
-        results = bounded.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added)
-        check_distinct([*results.columns, *([] if seen else self.shown_columns)])
+            return windows.select(*self.key, ELEMENTS, *added_columns)
+        results = windows.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added_columns)
+        check_distinct([*results.columns, *([] if row_count else self.shown_columns)])
         return results
 
     @property
     def _group(self) -> tuple[str, ...]:
         return (*self.key, WINDOW, *(() if self.purging is None else (FIRING, FIRED_AT)))
 
-    def _in_windows(self, rows: DataFrame, *, counted: bool) -> DataFrame:
-        """Each row as a struct, with what orders it, in each of its windows; `counted` adds the number of the window's rows."""
-        own = plain(rows)
-        order = F.struct(self.time, *tie_breakers(own)).alias(_ORDER)
-        structs = rows.select("*", order, F.struct(*own.columns).alias(_ROW))
+    def _assign_windows(self, rows: DataFrame, *, with_row_count: bool) -> DataFrame:
+        """Each row as a struct, with its order, in each of its windows; `with_row_count` adds the number of the window's rows."""
+        plain_rows = drop_engine_columns(rows)
+        order = F.struct(self.time, *tie_breakers(plain_rows)).alias(_ORDER)
+        structs = rows.select("*", order, F.struct(*plain_rows.columns).alias(_ROW))
         if self.purging is None:
-            each = assign_windows(structs, self.window, time=self.time, lateness=self.lateness, group=self.key)
+            rows_in_windows = assign_windows(structs, self.window, time=self.time, lateness=self.lateness, group=self.key)
         else:
-            each = assign_firings(structs, self.window, self.purging, time=self.time, lateness=self.lateness, group=self.key)
-        each = each.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*self._group))) if counted else each
-        return each if self.evictor is None else self.evictor.keep(each, self._group, self.time)
+            rows_in_windows = assign_firings(structs, self.window, self.purging, time=self.time, lateness=self.lateness, group=self.key)
+        rows_in_windows = (
+            rows_in_windows.withColumn(_ROW_COUNT, F.count("*").over(Window.partitionBy(*self._group)))
+            if with_row_count
+            else rows_in_windows
+        )
+        return rows_in_windows if self.evictor is None else self.evictor.keep(rows_in_windows, self._group, self.time)
 
     def _check(self, rows: DataFrame) -> None:
-        check_present(plain(rows), self.key, "by")
-        check_time(plain(rows), self.time, "time")
+        check_present(drop_engine_columns(rows), self.key, "by")
+        check_time(drop_engine_columns(rows), self.time, "time")
         if rows.isStreaming:
-            why = "Spark would keep every row of a window, and has no order of the rows in an array"
-            raise StreamingError.refused("ProcessWindow", why, "let the engine run it, or use `WindowedAggregate`")
+            reason = "Spark would keep every row of a window, and has no order of the rows in an array"
+            raise StreamingError.refused("ProcessWindow", reason, "let the engine run it, or use `WindowedAggregate`")

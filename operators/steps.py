@@ -16,14 +16,14 @@ class Reads:
     Attributes:
         closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches of sources, or the
             changed rows of a table.
-        watermark_delay: see `ByTimeRange`.
-        with_watermark: see `ByTimeRange`.
-        lateness: see `ByTimeRange`.
-        results: see `ByTimeRange`.
-        recorded: see `ByTimeRange`.
-        change: see `NewRows` and `ByKey`.
-        ttl: see `ByKey`.
-        ttl_by: see `ByKey`.
+        watermark_delay: the largest `final_at - result_time`, in ms.
+        with_watermark: whether the frames have `WATERMARK`.
+        lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
+        results: whether every input must be a derived table.
+        recorded: whether lateness is decided and recorded batch by batch.
+        change: the column with a row's change kind.
+        ttl: the time to live (TTL) of a key after its newest row, in ms.
+        ttl_by: whether the TTL is event time or processing time.
     """
 
     closes_ranges: ClassVar[bool] = False
@@ -36,8 +36,8 @@ class Reads:
     ttl: int | None = None
     ttl_by: TimeKind = "event"
 
-    def lookback_of(self, which: int) -> int | None:
-        """How far before a closed range input `which` must be read, in ms; None for all of its rows."""
+    def lookback_of(self, index: int) -> int | None:
+        """How far before a closed range input `index` must be read, in ms; None for all of its rows."""
         return 0
 
     @property
@@ -45,28 +45,28 @@ class Reads:
         """How far before a closed range any input must be read, in ms. Inputs of versions do not count."""
         return 0
 
-    def is_versioned(self, which: int) -> bool:
-        """Whether the rows of input `which` are versions; see `ByTimeRange`."""
+    def is_versioned(self, index: int) -> bool:
+        """Whether the rows of input `index` are versions, which rows of the other inputs look up."""
         return False
 
-    def is_by_arrival(self, which: int) -> bool:
-        """Whether the rows of input `which` are looked up by arrival; see `ByTimeRange`."""
+    def is_by_arrival(self, index: int) -> bool:
+        """Whether the rows of input `index` are versions that are looked up by arrival."""
         return False
 
-    def span_of(self, which: int, after: int | None, upto: int | None = None) -> tuple[int | None, int | None]:
-        """The first and the last event time of input `which` that the range `after < final_at <= upto` needs; None for no end."""
-        if self.is_by_arrival(which):
+    def span_of(self, index: int, after: int | None, upto: int | None = None) -> tuple[int | None, int | None]:
+        """The first and the last event time of input `index` that the range `after < final_at <= upto` needs; None for no end."""
+        if self.is_by_arrival(index):
             return None, None
-        lookback = self.lookback_of(which)
+        lookback = self.lookback_of(index)
         return None if after is None or lookback is None else after - lookback, upto
 
-    def wait_of(self, which: int) -> int:
-        """How long after its event time a row of input `which` may be pending, in ms of the watermark."""
-        return self.watermark_delay + (0 if self.is_versioned(which) else self.lookback_of(which) or 0)
+    def wait_of(self, index: int) -> int:
+        """How long after its event time a row of input `index` may be pending, in ms of the watermark."""
+        return self.watermark_delay + (0 if self.is_versioned(index) else self.lookback_of(index) or 0)
 
-    def influence_of(self, which: int) -> int:
-        """How long after its event time a row of input `which` may change results, by their `final_at`, in ms."""
-        lookback = self.lookback_of(which)
+    def influence_of(self, index: int) -> int:
+        """How long after its event time a row of input `index` may change results, by their `final_at`, in ms."""
+        lookback = self.lookback_of(index)
         return FOREVER if lookback is None else lookback + self.watermark_delay
 
     @property
@@ -88,9 +88,9 @@ class ByTimeRange(Reads):
         results: whether every input must be a derived table, whose results' time is the `event_time`.
         recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
             by batch (see `DecidesLateness`). The frames have `SESSION`.
-        versions: the indexes of the inputs whose rows are versions, which rows of the other inputs look up. A version may be looked up as
-            long as the lookback says, and is counted as matched when the watermark reaches its time plus `watermark_delay`: from then
-            on every row can find it.
+        versions: the indexes of the inputs whose rows are versions, which rows of the other inputs look up. A version can be looked up for
+            as long as the lookback. It is counted as matched when the watermark reaches its time plus `watermark_delay`, because every
+            row can find it from then on.
         by_arrival: the indexes of the inputs of versions that are looked up by arrival. A step reads all of their rows up to its last
             batch, whatever their event times. No row of them is late, and the watermark does not wait for them. They must be sources.
 
@@ -109,29 +109,29 @@ class ByTimeRange(Reads):
     by_arrival: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        endless = [which for which, lookback in enumerate(self.lookback) if lookback is None and which not in self.versions]
+        endless = [index for index, lookback in enumerate(self.lookback) if lookback is None and index not in self.versions]
         if endless:
             legal = f"a number of ms for input {endless[0]}: only inputs in `versions` can be read from their beginning at each step"
             raise OperatorError.bad_value("lookback", self.lookback, legal)
         if not {*self.by_arrival} <= {*self.versions}:
             raise OperatorError.bad_value("by_arrival", self.by_arrival, f"inputs that are in `versions` too, which is {self.versions}")
 
-    def lookback_of(self, which: int) -> int | None:
-        """How far before a closed range input `which` must be read, in ms; None for all of its rows."""
-        return self.lookback[which]
+    def lookback_of(self, index: int) -> int | None:
+        """How far before a closed range input `index` must be read, in ms; None for all of its rows."""
+        return self.lookback[index]
 
     @property
     def longest_lookback(self) -> int:
         """How far before a closed range any input must be read, in ms. Inputs of versions do not count."""
-        return max((lookback or 0 for which, lookback in enumerate(self.lookback) if not self.is_versioned(which)), default=0)
+        return max((lookback or 0 for index, lookback in enumerate(self.lookback) if not self.is_versioned(index)), default=0)
 
-    def is_versioned(self, which: int) -> bool:
-        """Whether the rows of input `which` are versions."""
-        return which in self.versions
+    def is_versioned(self, index: int) -> bool:
+        """Whether the rows of input `index` are versions."""
+        return index in self.versions
 
-    def is_by_arrival(self, which: int) -> bool:
-        """Whether the rows of input `which` are looked up by arrival."""
-        return which in self.by_arrival
+    def is_by_arrival(self, index: int) -> bool:
+        """Whether the rows of input `index` are looked up by arrival."""
+        return index in self.by_arrival
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class ByKey(Reads):
         ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
         ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
             time the frames have `BATCH_TIME`.
-        keeps: if the operator says which rows later steps need (see `KeepsRows`): a step over a source reads only these, and its new
-            rows. None if it needs every row.
+        keeps: set if the operator says which rows later steps need (see `KeepsRows`). A step over a source then reads only these rows
+            and its new rows. None if a step needs every row.
     """
 
     key: tuple[str, ...]

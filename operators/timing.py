@@ -42,12 +42,12 @@ def duration_ms(value: Duration, parameter: str) -> int:
         return value
     if isinstance(value, timedelta):
         return _from_timedelta(value, parameter)
-    written = _DURATION.fullmatch(value) if isinstance(value, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-    word = written[2].lower() if written else ""
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    word = match[2].lower() if match else ""
     unit = _UNITS.get(word) or _UNITS.get(_WORDS.get(word.removesuffix("s"), ""))
-    if written is None or unit is None:
+    if match is None or unit is None:
         raise DurationError.unreadable(parameter, value)
-    return int(written[1]) * unit
+    return int(match[1]) * unit
 
 
 def length_ms(value: Duration, parameter: str) -> int:
@@ -76,10 +76,10 @@ def positive_ms(value: Duration, parameter: str) -> int:
 
 
 def _from_timedelta(value: timedelta, parameter: str) -> int:
-    whole, rest = divmod(value, timedelta(milliseconds=1))
-    if rest:
+    milliseconds, remainder = divmod(value, timedelta(milliseconds=1))
+    if remainder:
         raise DurationError.unreadable(parameter, value)
-    return whole
+    return milliseconds
 
 
 def millis(time: Column) -> Column:

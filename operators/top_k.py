@@ -14,7 +14,7 @@ from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows, Resul
 from operators._support.window_assignment import times_of_end, window_bounds
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, temporary
 from operators.contract import ASIDE
-from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, plain
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, check_count
 from operators.steps import Append, ByTimeRange
 from operators.timing import Duration
@@ -80,7 +80,7 @@ class TopK:
 
     @cached_property
     def order(self) -> tuple[Ordering, ...]:
-        """`order_by`, read."""
+        """The columns of `order_by`, parsed."""
         return tuple(Ordering.read(text, "order_by") for text in names(self.order_by))
 
     @property
@@ -143,58 +143,60 @@ class TopK:
             `rank` (int), `result_time` and `final_at` (timestamp).
         """
         [rows] = frames
-        return self._ranked(rows, [])
+        return self._rank_rows(rows, [])
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
         """The result of a call, and `rows_seen` (bigint), the number of rows of the group in the window (see `Early`)."""
         [rows] = frames
-        return self._ranked(rows, [F.count("*").over(Window.partitionBy(*self.window_key)).alias(ROWS_SEEN)])
+        return self._rank_rows(rows, [F.count("*").over(Window.partitionBy(*self.window_key)).alias(ROWS_SEEN)])
 
-    def _ranked(self, rows: DataFrame, seen: Sequence[Column]) -> DataFrame:
-        """The ranks, with what their groups have seen."""
+    def _rank_rows(self, rows: DataFrame, row_count: Sequence[Column]) -> DataFrame:
+        """The ranks; `row_count` is the expression for `rows_seen`, or is empty."""
         self._check_windows(rows)
-        each = self._in_windows(rows)
-        self._check(each)
-        own = [c for c in each.columns if c not in (RESULT_TIME, FINAL_AT)]
-        if each.isStreaming:
-            return self._streamed(each.select(*own))
-        within = Window.partitionBy(*self.window_key).orderBy(*[o.by() for o in self._total_order(own)])
-        ranked = each.select(*own, F.row_number().over(within).alias(RANK), *seen).withColumns(self._windows.times())
+        rows_in_windows = self._assign_windows(rows)
+        self._check(rows_in_windows)
+        columns = [c for c in rows_in_windows.columns if c not in (RESULT_TIME, FINAL_AT)]
+        if rows_in_windows.isStreaming:
+            return self._rank_stream(rows_in_windows.select(*columns))
+        by_order = Window.partitionBy(*self.window_key).orderBy(*[o.sort_expression() for o in self._total_order(columns)])
+        ranked = rows_in_windows.select(*columns, F.row_number().over(by_order).alias(RANK), *row_count).withColumns(self._windows.times())
         return ranked.where(F.col(RANK) <= self.k)
 
-    def _streamed(self, rows: DataFrame) -> DataFrame:
-        """The ranks of a stream's windows, each of which is collected, sorted and cut when it ends."""
+    def _rank_stream(self, rows: DataFrame) -> DataFrame:
+        """The ranks of a stream's windows. Spark collects, sorts and cuts the rows of a window when it ends."""
         spark_streaming.check_results(rows, type(self).__name__)
         group = (WINDOW_START, WINDOW_END, *names(self.by))
         order = [o for o in self._total_order(rows.columns) if o.column not in group]
         rows_of_group = F.collect_list(F.struct(*[c for c in rows.columns if c not in group]))
-        first = F.slice(F.array_sort(rows_of_group, lambda a, b: spark_streaming.compared(a, b, order)), 1, self.k)
-        ranked = rows.groupBy(*group).agg(first.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_INDEX, _FIRST))
-        unpacked = [F.col(c) if c in group else F.col(f"{_FIRST}.`{c}`") for c in rows.columns]
-        return ranked.select(*unpacked, (F.col(_INDEX) + 1).alias(RANK)).withColumns(times_of_end())
+        first_rows = F.slice(F.array_sort(rows_of_group, lambda a, b: spark_streaming.compare_structs(a, b, order)), 1, self.k)
+        ranked = rows.groupBy(*group).agg(first_rows.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_INDEX, _FIRST))
+        columns = [F.col(c) if c in group else F.col(f"{_FIRST}.`{c}`") for c in rows.columns]
+        return ranked.select(*columns, (F.col(_INDEX) + 1).alias(RANK)).withColumns(times_of_end())
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final (see `ReportsFinality`); without `window`, the row's own window."""
         return self._windows.finalized_at(*frames)
 
-    def _in_windows(self, rows: DataFrame) -> DataFrame:
+    def _assign_windows(self, rows: DataFrame) -> DataFrame:
         """Each row in its windows; a window that the rows had before gets another name."""
         if isinstance(self._windows, ResultWindows):
             return rows.drop(EVENT_TIME)
-        own = [F.col(c).alias(SOURCE_WINDOW.get(c, c)) for c in plain(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
-        return self._windows.assign(rows).select(*own, *window_bounds())
+        columns = [F.col(c).alias(SOURCE_WINDOW.get(c, c)) for c in drop_engine_columns(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
+        return self._windows.assign(rows).select(*columns, *window_bounds())
 
     def _total_order(self, columns: Sequence[str]) -> list[Ordering]:
         """The order, completed by all other columns."""
-        decided = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END}
+        ordered_columns = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END}
         ties = [c for c in (SEQ, ARRIVAL) if c in columns] + [c for c in columns if c not in (SEQ, ARRIVAL)]
-        return [*self.order, *[Ordering(c, descending=False, nulls_first=True) for c in ties if c not in decided]]
+        return [*self.order, *[Ordering(c, descending=False, nulls_first=True) for c in ties if c not in ordered_columns]]
 
     def _check_windows(self, rows: DataFrame) -> None:
         self._windows.check(rows)
         if rows.isStreaming and self.window:
-            why = "Spark would keep every row of a window to rank them"
-            raise StreamingError.refused("TopK", why, "aggregate by window first, and rank that without `window`; or let the engine run it")
+            reason = "Spark would keep every row of a window to rank them"
+            raise StreamingError.refused(
+                "TopK", reason, "aggregate by window first, and rank that without `window`; or let the engine run it"
+            )
 
     def _check(self, rows: DataFrame) -> None:
         check_present(rows, self.columns, "order_by")

@@ -10,12 +10,19 @@ from pyspark.sql import functions as F
 
 from operators._support.ordering import Ordering
 from operators._support.time_to_live import AfterTtl, TimeToLive
-from operators._support.top_n_execution import check_rows, rank_again, rank_all, still_needed, with_other_ends, without_ranks
+from operators._support.top_n_execution import (
+    check_rows,
+    count_other_rank_ends,
+    rank_again,
+    rank_all,
+    rows_still_needed,
+    unranked_partitions,
+)
 from operators._support.top_n_plan import Function, Strategy, TopNQuery
-from operators._support.top_n_promise import keys_moved_back, rows_moving_back
+from operators._support.top_n_promise import keys_moved_back, keys_moving_back
 from operators.columns import RANK, names
 from operators.contract import ASIDE, NEVER_LATE
-from operators.engine_columns import ARRIVAL, SEQ, plain
+from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, is_count
 from operators.steps import ByKey, Kept, NewRows, Upsert
 from operators.timing import Duration, TimeKind
@@ -111,12 +118,12 @@ class TopN:
             return
         if self.strategy not in get_args(Strategy):
             raise OperatorError.bad_value("strategy", self.strategy, ", ".join(get_args(Strategy)))
-        if why := self.query.why_not(self.strategy):
-            raise OperatorError.bad_value("strategy", self.strategy, f"{', '.join(self.query.strategies())}: {why}")
+        if reason := self.query.why_not(self.strategy):
+            raise OperatorError.bad_value("strategy", self.strategy, f"{', '.join(self.query.strategies())}: {reason}")
 
     @cached_property
     def query(self) -> TopNQuery:
-        """The parameters, read."""
+        """The parameters, parsed."""
         return TopNQuery(
             partition=self.partition,
             order=self.order,
@@ -137,7 +144,7 @@ class TopN:
 
     @cached_property
     def order(self) -> tuple[Ordering, ...]:
-        """`order_by`, read."""
+        """The columns of `order_by`, parsed."""
         return tuple(Ordering.read(text, "order_by") for text in names(self.order_by))
 
     @property
@@ -168,7 +175,7 @@ class TopN:
 
     @property
     def reads(self) -> NewRows | ByKey:
-        """The rows of new batches, which are merged with the rows of the table; or with kept rows, or all rows, of their partitions."""
+        """The rows of new batches, and what they are merged with: rows of the table, or kept rows or all rows of their partitions."""
         if self.strategy_used != "retract":
             return NewRows(touches=self.partition, change=self.change)
         can_change_partition = not {*self.partition} <= {*self.key}
@@ -215,17 +222,17 @@ class TopN:
 
     def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
         """The rows from which, with later rows, the result is computed (see `KeepsRows`)."""
-        return still_needed(self.query, rows, oldest)
+        return rows_still_needed(self.query, rows, oldest)
 
     def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The keys of new rows that break the promise `improving`, so that `fold` fails (see `Promised`)."""
         [rows] = frames
-        return rows_moving_back(self.query, current, rows)
+        return keys_moving_back(self.query, current, rows)
 
     def moved_back(self, *frames: DataFrame) -> DataFrame:
-        """The keys (of `unique_key`) of which a row came after the row that it replaced, or was deleted; each once.
+        """The keys (of `unique_key`) with a row that came after the row that it replaced, or that was deleted; each key once.
 
-        `improving` promises that there is none. A ranking is wrong only if such a row was among those that are kept.
+        `improving` promises that there is none. A ranking is wrong only if such a row was a kept row.
         """
         [rows] = frames
         self._check(rows)
@@ -235,7 +242,7 @@ class TopN:
         """The partitions that show nothing because `rank_end` of their first row is null, zero or less; and that `rank_end`."""
         [rows] = frames
         self._check(rows)
-        return without_ranks(self.query, rows)
+        return unranked_partitions(self.query, rows)
 
     def other_rank_ends(self, *frames: DataFrame) -> DataFrame:
         """The rows whose `rank_end` differs from their partition's, which is that of its first row.
@@ -247,10 +254,10 @@ class TopN:
         """
         [rows] = frames
         self._check(rows)
-        return with_other_ends(self.query, rows)
+        return count_other_rank_ends(self.query, rows)
 
     def _check(self, rows: DataFrame) -> None:
         if rows.isStreaming:
-            why = "Spark ranks no streaming frame by anything but time"
-            raise StreamingError.refused("TopN", why, "let the engine run it, or rank each micro-batch in `foreachBatch`")
-        check_rows(self.query, plain(rows))
+            reason = "Spark ranks no streaming frame by anything but time"
+            raise StreamingError.refused("TopN", reason, "let the engine run it, or rank each micro-batch in `foreachBatch`")
+        check_rows(self.query, drop_engine_columns(rows))

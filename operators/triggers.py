@@ -23,7 +23,7 @@ _BY_CLOCK = " of processing time"
 
 @dataclass(frozen=True)
 class Moment:
-    """What a trigger knows about an open window at one time.
+    """The state of an open window at one time, by which a trigger decides.
 
     Args:
         rows: the number of rows of the window (bigint), whether or not an evictor keeps them; for a window of two inputs, the rows of
@@ -118,8 +118,8 @@ class EveryInterval:
 
     def fires(self, now: Moment, before: Moment) -> bool:
         """Whether time has passed a multiple (see `Trigger`)."""
-        time, last = (now.clock, before.clock) if self.by == "processing" else (now.watermark, before.watermark)
-        return time is not None and (last is None or time // self.interval_ms > last // self.interval_ms)
+        time, previous_time = (now.clock, before.clock) if self.by == "processing" else (now.watermark, before.watermark)
+        return time is not None and (previous_time is None or time // self.interval_ms > previous_time // self.interval_ms)
 
 
 def shown_columns(trigger: Trigger | None) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def read_trigger(text: str) -> Trigger | None:
         raise OperatorError.bad_value("trigger", text, forms)
     if period == "step":
         return EveryStep()
-    counted = _EVERY_ROWS.fullmatch(period)
-    if counted:
-        return EveryRows(int(counted[1]))
+    match = _EVERY_ROWS.fullmatch(period)
+    if match:
+        return EveryRows(int(match[1]))
     return EveryInterval(period.removesuffix(_BY_CLOCK), "processing" if period.endswith(_BY_CLOCK) else "event")

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 from operators._support.join_columns import JoinColumns
 from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
 from operators._support.panes import WINDOW
-from operators._support.shared_windows import ROWS, SEEN, SharedWindows, check_evicted_sides
+from operators._support.shared_windows import ROW_COUNT, ROWS, SharedWindows, check_evicted_sides
 from operators._support.window_assignment import assign_windows, key_group, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_time, temporary
 from operators.contract import ASIDE
-from operators.engine_columns import EVENT_TIME, plain
+from operators.engine_columns import EVENT_TIME, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
 from operators.evictors import Evictor
 from operators.timing import Duration
@@ -25,8 +25,8 @@ from operators.windows import AnyWindow, Session
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 _RIGHT_WINDOW = temporary("right_window")
-_RIGHT_SEEN = temporary("right_rows_seen")
-_ADDED = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
+_RIGHT_ROW_COUNT = temporary("right_rows_seen")
+_WINDOW_COLUMNS = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +57,9 @@ class WindowJoin(WindowedOperator):
             `result_time` or `final_at`.
         right_prefix: the same for the right side.
         allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
-        evictor: which rows of a key and window are joined, of both sides together; None for all. For each row it reads the columns
-            `left` and `right`: one has the row of its side, and the other is null. A row that it removes is in no result, also not as an
-            unmatched row.
+        evictor: which rows of a key and window are joined, of both sides together; None for all. It reads each row as the columns
+            `left` and `right`: the column of the row's side has the row, and the other one is null. A row that it removes is in no
+            result, also not as an unmatched row.
         early: when a window that is still open shows its results so far, in `early/<asset>`; None for never. An unmatched row of an open
             window may still find a match. The results do not depend on it.
 
@@ -92,15 +92,15 @@ class WindowJoin(WindowedOperator):
     @cached_property
     def names(self) -> JoinColumns:
         """The names of the result."""
-        return JoinColumns.checked(self.on, self.left_prefix, self.right_prefix, _ADDED)
+        return JoinColumns.read(self.on, self.left_prefix, self.right_prefix, _WINDOW_COLUMNS)
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
         left, right = inputs
-        both = self.names.result_columns(left, right)
-        found = (*map(self._own_name, left), *_ADDED) if self.how in ("semi", "anti") else both
-        check_distinct([*found, *self.shown_columns])
-        return found
+        joined_columns = self.names.result_columns(left, right)
+        columns = (*map(self._left_only_name, left), *_WINDOW_COLUMNS) if self.how in ("semi", "anti") else joined_columns
+        check_distinct([*columns, *self.shown_columns])
+        return columns
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -123,64 +123,70 @@ class WindowJoin(WindowedOperator):
             `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp). `semi` and `anti` return the left
             columns only, with their own names.
         """
-        return self._joined(frames)
+        return self._join(frames)
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
         """The result of a call, and `rows_seen` (bigint), the number of rows of both sides in the window (see `Early`)."""
-        return self._joined(frames, counted=True)
+        return self._join(frames, with_row_count=True)
 
-    def _joined(self, frames: Sequence[DataFrame], *, counted: bool = False) -> DataFrame:
-        """The results; `counted` adds `rows_seen`."""
-        one, other = map(plain, frames)
-        self._check(one, other)
-        together = counted or self.evictor is not None or isinstance(self.window, Session)
-        each = self._in_shared_windows(frames, counted) if together else self._in_windows(frames)
-        left, right = (self._side(each[i], (one, other)[i], (other, one)[i], i) for i in (0, 1))
+    def _join(self, frames: Sequence[DataFrame], *, with_row_count: bool = False) -> DataFrame:
+        """The results; `with_row_count` adds `rows_seen`."""
+        left, right = map(drop_engine_columns, frames)
+        self._check(left, right)
+        needs_shared_windows = with_row_count or self.evictor is not None or isinstance(self.window, Session)
+        rows = self._assign_shared_windows(frames, with_row_count) if needs_shared_windows else self._assign_windows(frames)
+        left_rows, right_rows = (self._side(rows[i], (left, right)[i], (right, left)[i], i) for i in (0, 1))
         if self.how in ("semi", "anti"):
-            kept = left.join(right, self._matches(), f"left_{self.how}")
-            own = [F.col(self.names.joined_name(c, other, 0)).alias(self._own_name(c)) for c in one.columns]
-            seen = [F.col(SEEN).alias(ROWS_SEEN)] if counted else []
-            return kept.select(*own, *window_bounds(), *seen, *window_times(self.window))
-        joined = left.join(right, self._matches(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _RIGHT_WINDOW))
-        own = [*self.names.key_columns(), *self.names.payload(one, other)]
-        seen = [F.coalesce(SEEN, _RIGHT_SEEN).alias(ROWS_SEEN)] if counted else []
-        return joined.select(*own, *window_bounds(), *seen, *window_times(self.window))
+            chosen_rows = left_rows.join(right_rows, self._is_match(), f"left_{self.how}")
+            columns = [F.col(self.names.joined_name(c, right, 0)).alias(self._left_only_name(c)) for c in left.columns]
+            row_count = [F.col(ROW_COUNT).alias(ROWS_SEEN)] if with_row_count else []
+            return chosen_rows.select(*columns, *window_bounds(), *row_count, *window_times(self.window))
+        joined = left_rows.join(right_rows, self._is_match(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _RIGHT_WINDOW))
+        columns = [*self.names.key_columns(), *self.names.payload(left, right)]
+        row_count = [F.coalesce(ROW_COUNT, _RIGHT_ROW_COUNT).alias(ROWS_SEEN)] if with_row_count else []
+        return joined.select(*columns, *window_bounds(), *row_count, *window_times(self.window))
 
-    def _own_name(self, column: str) -> str:
-        """The name that a left column has where the result has left columns alone."""
-        return self.left_prefix + column if column in _ADDED else column
+    def _left_only_name(self, column: str) -> str:
+        """The name of a left column in a result that has left columns alone."""
+        return self.left_prefix + column if column in _WINDOW_COLUMNS else column
 
-    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+    def group_and_time(self, frame: DataFrame, index: int) -> tuple[list[Column], str]:
         """The columns that group a side's rows (the key, and for a null key its side), and the side's event time."""
-        return key_group(self.names.key, which), (self.left_time, self.right_time)[which]
+        return key_group(self.names.key, index), (self.left_time, self.right_time)[index]
 
     def matches(self, *frames: DataFrame) -> DataFrame:
         """Which rows are in a pair, in at least one of their windows (see `ReportsMatches`)."""
         rows = with_ids(frames)
         pairs = replace(self, how="inner")(*rows)
-        return with_matched(self._finality(rows, ROW_ID), ids_in_pairs(pairs, self.names.traced(ROW_ID)))
+        return with_matched(self._finality(rows, ROW_ID), ids_in_pairs(pairs, self.names.traced_names(ROW_ID)))
 
-    def _in_windows(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
+    def _assign_windows(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
         """Each side's rows, once for each of their windows that accepted them."""
         times = (self.left_time, self.right_time)
-        return [assign_windows(f, self.window, time=time, lateness=self.lateness, group=()) for f, time in zip(frames, times, strict=True)]
+        return [
+            assign_windows(frame, self.window, time=time, lateness=self.lateness, group=())
+            for frame, time in zip(frames, times, strict=True)
+        ]
 
-    def _in_shared_windows(self, frames: Sequence[DataFrame], counted: bool) -> list[DataFrame]:
-        """Each side's rows in windows that depend on the rows of both: sessions, and windows with an evictor or a count of their rows."""
-        shared = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
-        each = shared.rows(frames, counted=counted)
-        return [each.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW, *([SEEN] if counted else [])) for row in ROWS]
+    def _assign_shared_windows(self, frames: Sequence[DataFrame], with_row_count: bool) -> list[DataFrame]:
+        """Each side's rows in windows that depend on the rows of both sides.
 
-    def _side(self, each: DataFrame, own: DataFrame, other: DataFrame, which: int) -> DataFrame:
-        """A side's rows with their names during the join."""
-        added = [F.col(WINDOW).alias((WINDOW, _RIGHT_WINDOW)[which])]
-        added += [F.col(SEEN).alias((SEEN, _RIGHT_SEEN)[which])] if SEEN in each.columns else []
-        return each.select(*self.names.renamed(own.columns, other, which), *added)
+        These are sessions, and windows with an evictor or with the number of their rows.
+        """
+        shared_windows = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
+        rows = shared_windows.rows(frames, with_row_count=with_row_count)
+        return [rows.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW, *([ROW_COUNT] if with_row_count else [])) for row in ROWS]
 
-    def _matches(self) -> Column:
+    def _side(self, rows: DataFrame, frame: DataFrame, opposite: DataFrame, index: int) -> DataFrame:
+        """A side's rows in their windows, with their names during the join."""
+        added = [F.col(WINDOW).alias((WINDOW, _RIGHT_WINDOW)[index])]
+        added += [F.col(ROW_COUNT).alias((ROW_COUNT, _RIGHT_ROW_COUNT)[index])] if ROW_COUNT in rows.columns else []
+        return rows.select(*self.names.side_columns(frame.columns, opposite, index), *added)
+
+    def _is_match(self) -> Column:
         condition = F.col(WINDOW) == F.col(_RIGHT_WINDOW)
-        for one, other in self.names.key_pairs():
-            condition = (one == other) & condition
+        for left, right in self.names.key_pairs():
+            condition = (left == right) & condition
         return condition if self.residual is None else condition & F.expr(self.residual)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
@@ -188,5 +194,5 @@ class WindowJoin(WindowedOperator):
         check_time(left, self.left_time, "left_time")
         check_time(right, self.right_time, "right_time")
         if left.isStreaming or right.isStreaming:
-            why = "Spark joins streams by windows only in inner and outer joins of its own window columns, and does not record late rows"
-            raise StreamingError.refused("WindowJoin", why, "let the engine run it")
+            reason = "Spark joins streams by windows only in inner and outer joins of its own window columns, and does not record late rows"
+            raise StreamingError.refused("WindowJoin", reason, "let the engine run it")

@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 from operators._support import engine_streams, spark_streaming
 from operators._support.aggregate_expressions import Aggregates
 from operators._support.firings import FIRED_AT, FIRING, Purging, assign_firings, check_purging, firing_times
-from operators._support.panes import CLOSED, PANE, WINDOW, in_panes, in_windows
+from operators._support.panes import CLOSED, PANE, WINDOW, assign_panes, expand_to_windows
 from operators._support.window_assignment import assign_windows, times_of_end, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_present, check_time, names, temporary
 from operators.contract import ASIDE
-from operators.engine_columns import EVENT_TIME, plain
+from operators.engine_columns import EVENT_TIME, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
 from operators.evictors import Evictor
 from operators.timing import Duration
@@ -24,7 +24,7 @@ from operators.windows import END, Aligned, AnyWindow, Session, Tumbling
 
 GROUPING_ID = "grouping_id"
 """The column of a result that says which grouping set it belongs to."""
-_SEEN, _END = temporary("rows_seen"), temporary("end")
+_ROW_COUNT, _END = temporary("rows_seen"), temporary("end")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,15 +93,15 @@ class WindowedAggregate(WindowedOperator):
         _ = self.lateness
         _ = self._aggregates
         check_purging(self.purging, self.window, self.early)
-        check_distinct([*self.key, *self._added, *self.bounds, *self.aggregates, RESULT_TIME, FINAL_AT, *self.shown_columns])
+        check_distinct([*self.key, *self._added_columns, *self.bounds, *self.aggregates, RESULT_TIME, FINAL_AT, *self.shown_columns])
         if self.grouping_sets is not None:
             self._check_sets(self.grouping_sets)
 
     def _check_sets(self, sets: Sequence[Sequence[str]]) -> None:
         legal = f"different lists of some of the columns of `by`, which are {', '.join(self.key) or 'none'}"
-        masks = [{*one} for one in sets]
-        are_lists = not any(isinstance(one, str) or len({*one}) < len(one) for one in sets)
-        if not sets or not are_lists or any(not one <= {*self.key} or masks.count(one) > 1 for one in masks):
+        column_sets = [{*columns} for columns in sets]
+        are_lists = not any(isinstance(columns, str) or len({*columns}) < len(columns) for columns in sets)
+        if not sets or not are_lists or any(not columns <= {*self.key} or column_sets.count(columns) > 1 for columns in column_sets):
             raise OperatorError.bad_value("grouping_sets", sets, legal)
         if isinstance(self.window, Session):
             raise OperatorError.bad_value("grouping_sets", sets, "None for sessions, which are those of one key: make a table for each set")
@@ -123,17 +123,17 @@ class WindowedAggregate(WindowedOperator):
         return ("rows",)
 
     @property
-    def _added(self) -> tuple[str, ...]:
+    def _added_columns(self) -> tuple[str, ...]:
         return () if self.grouping_sets is None else (GROUPING_ID,)
 
     @property
     def result_key(self) -> tuple[str, ...]:
         """One result for each key and window, for each grouping set, and for each firing."""
-        return (*self.key, *self._added, *self.bounds)
+        return (*self.key, *self._added_columns, *self.bounds)
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
-        return (*self.key, *self._added, *self.bounds, *self.aggregates, RESULT_TIME, FINAL_AT)
+        return (*self.key, *self._added_columns, *self.bounds, *self.aggregates, RESULT_TIME, FINAL_AT)
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         """Aggregate a frame.
@@ -150,13 +150,17 @@ class WindowedAggregate(WindowedOperator):
         [rows] = frames
         self._check(rows)
         if rows.isStreaming:
-            return self._streamed(rows)
+            return self._aggregate_stream(rows)
         if self.grouping_sets is not None:
-            return reduce(DataFrame.union, [self._of_set(rows, one) for one in self.grouping_sets])
+            return reduce(DataFrame.union, [self._aggregate_set(rows, grouping_set) for grouping_set in self.grouping_sets])
         if self.purging is not None:
-            return self._by_firing(rows, self.purging)
-        by_row = self.evictor or not self._merges_panes
-        results = self._by_row(rows, self.evictor) if isinstance(self.window, Session) or by_row else self._by_pane(rows, self.window)
+            return self._aggregate_by_firing(rows, self.purging)
+        needs_rows = self.evictor or not self._merges_panes
+        results = (
+            self._aggregate_by_row(rows, self.evictor)
+            if isinstance(self.window, Session) or needs_rows
+            else self._aggregate_by_pane(rows, self.window)
+        )
         return results.select(*self.key, *window_bounds(), *self.aggregates, *window_times(self.window))
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
@@ -165,25 +169,25 @@ class WindowedAggregate(WindowedOperator):
             return replace(self, aggregates={**self.aggregates, ROWS_SEEN: "count(*)"}, early=None)(*frames)
         [rows] = frames
         self._check(rows)
-        results = self._by_row(rows, self.evictor, counted=True)
+        results = self._aggregate_by_row(rows, self.evictor, with_row_count=True)
         return results.select(*self.key, *window_bounds(), *self.aggregates, ROWS_SEEN, *window_times(self.window))
 
-    def _of_set(self, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    def _aggregate_set(self, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
         """The results of a grouping set."""
         results = replace(self, by=tuple(columns), grouping_sets=None)(rows)
         keys = [F.col(f"`{c}`") if c in columns else F.lit(None).cast(rows.select(f"`{c}`").schema[0].dataType).alias(c) for c in self.key]
         left_out = sum(1 << n for n, c in enumerate(reversed(self.key)) if c not in columns)
         return results.select(*keys, F.lit(left_out).cast("bigint").alias(GROUPING_ID), *results.columns[len(columns) :])
 
-    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+    def group_and_time(self, frame: DataFrame, index: int) -> tuple[list[Column], str]:
         """The key, and the time."""
         return [F.col(c) for c in self.key], self.time
 
     def _check(self, rows: DataFrame) -> None:
-        check_present(plain(rows), self.key, "by")
-        check_time(plain(rows), self.time, "time")
+        check_present(drop_engine_columns(rows), self.key, "by")
+        check_time(drop_engine_columns(rows), self.time, "time")
 
-    def _streamed(self, rows: DataFrame) -> DataFrame:
+    def _aggregate_stream(self, rows: DataFrame) -> DataFrame:
         unsupported = {
             "allowed_lateness": self.lateness.ms,
             "evictor": self.evictor,
@@ -192,24 +196,24 @@ class WindowedAggregate(WindowedOperator):
             "purging": self.purging,
         }
         window = spark_streaming.check_windows(rows, self.time, self.window, type(self).__name__, **unsupported)
-        each = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
-        results = each.agg(*self._aggregates.plain_columns())
-        return results.select(*self.key, *spark_streaming.bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
+        rows_by_window = rows.withColumn(WINDOW, spark_streaming.window_struct(F.col(self.time), window)).groupBy(*self.key, WINDOW)
+        results = rows_by_window.agg(*self._aggregates.plain_columns())
+        return results.select(*self.key, *spark_streaming.window_bounds(F.col(WINDOW)), *self.aggregates).withColumns(times_of_end())
 
     def check_query(self) -> None:
         """Raise `StreamingError` if Spark's own windows have other results than a step (see `RunsAsQuery`)."""
         name, way_out = type(self).__name__, spark_streaming.STATIC_WAY_OUT
         if isinstance(self.window, Session):
-            why = "a session that Spark keeps open may be closed by the watermark before a row's batch"
-            raise StreamingError.refused(name, why, way_out)
+            reason = "a session that Spark keeps open may be closed by the watermark before a row's batch"
+            raise StreamingError.refused(name, reason, way_out)
         unsupported = {"evictor": self.evictor, "grouping_sets": self.grouping_sets, "purging": self.purging}
         spark_streaming.check_parameters(name, allowed_lateness=self.lateness.ms, **unsupported)
         for sql, expression in zip(self.aggregates.values(), self._aggregates.expressions.values(), strict=True):
             if expression.is_distinct:
                 raise StreamingError.refused(name, f"Spark has no DISTINCT aggregates of streams, as {sql!r} is", way_out)
             if not isinstance(self.window, Tumbling) and self._aggregates.are_mergeable and expression.is_sum:
-                why = f"over overlapping windows a step adds the sums of panes, and Spark the rows, so that a {sql!r} of doubles differs"
-                raise StreamingError.refused(name, why, f"write '{sql} + 0', for which a step adds the rows too")
+                reason = f"over overlapping windows a step adds the sums of panes, and Spark the rows, so that a {sql!r} of doubles differs"
+                raise StreamingError.refused(name, reason, f"write '{sql} + 0', for which a step adds the rows too")
 
     def query_watermark(self, closed_to: int) -> int:
         """Spark's watermark at which the windows up to `closed_to` are final (see `RunsAsQuery`)."""
@@ -219,37 +223,42 @@ class WindowedAggregate(WindowedOperator):
         """The aggregation of a stream of the engine (see `RunsAsQuery`)."""
         [rows] = frames
         self._check(rows)
-        each = assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
-        timed = each.select("*", engine_streams.window_time(F.col(WINDOW)[END], _END))
-        results = timed.groupBy(*self.key, WINDOW, _END).agg(*self._aggregates.columns(each))
+        rows_in_windows = assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
+        rows_with_time = rows_in_windows.select("*", engine_streams.window_time(F.col(WINDOW)[END], _END))
+        results = rows_with_time.groupBy(*self.key, WINDOW, _END).agg(*self._aggregates.columns(rows_in_windows))
         return results.select(*self.key, *window_bounds(), *self.aggregates, *window_times(self.window))
 
     @property
     def _merges_panes(self) -> bool:
         return isinstance(self.window, Tumbling) or self._aggregates.are_mergeable
 
-    def _by_pane(self, rows: DataFrame, window: Aligned) -> DataFrame:
+    def _aggregate_by_pane(self, rows: DataFrame, window: Aligned) -> DataFrame:
         """Aggregate each row once, in its pane; then merge panes. Rows that some of their windows did not accept have separate panes."""
-        paned = in_panes(rows, window, self.time, self.lateness)
-        panes = paned.groupBy(*self.key, PANE, CLOSED).agg(*self._aggregates.columns(paned))
-        windowed = in_windows(panes, window)
+        rows_in_panes = assign_panes(rows, window, self.time, self.lateness)
+        panes = rows_in_panes.groupBy(*self.key, PANE, CLOSED).agg(*self._aggregates.columns(rows_in_panes))
+        panes_in_windows = expand_to_windows(panes, window)
         if isinstance(window, Tumbling):
-            return windowed
-        merged = self._aggregates.typed(self._aggregates.merged(panes), panes.schema)
-        return windowed.groupBy(*self.key, WINDOW).agg(*merged)
+            return panes_in_windows
+        values = self._aggregates.restore_types(self._aggregates.merge_columns(panes), panes.schema)
+        return panes_in_windows.groupBy(*self.key, WINDOW).agg(*values)
 
-    def _by_row(self, rows: DataFrame, evictor: Evictor | None, *, counted: bool = False) -> DataFrame:
-        """Aggregate each row once for each of its windows; `counted` adds `rows_seen`, the number of rows before any is evicted."""
-        each, group = assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key), (*self.key, WINDOW)
-        if counted:
-            each = each.withColumn(_SEEN, F.count("*").over(Window.partitionBy(*group)))
-        each = each if evictor is None else evictor.keep(each, group, self.time)
-        return each.groupBy(*group).agg(*self._aggregates.columns(each), *([F.max(_SEEN).alias(ROWS_SEEN)] if counted else []))
+    def _aggregate_by_row(self, rows: DataFrame, evictor: Evictor | None, *, with_row_count: bool = False) -> DataFrame:
+        """Aggregate each row once for each of its windows; `with_row_count` adds `rows_seen`, the number of rows before any is evicted."""
+        windowed_rows, group = (
+            assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key),
+            (*self.key, WINDOW),
+        )
+        if with_row_count:
+            windowed_rows = windowed_rows.withColumn(_ROW_COUNT, F.count("*").over(Window.partitionBy(*group)))
+        windowed_rows = windowed_rows if evictor is None else evictor.keep(windowed_rows, group, self.time)
+        return windowed_rows.groupBy(*group).agg(
+            *self._aggregates.columns(windowed_rows), *([F.max(_ROW_COUNT).alias(ROWS_SEEN)] if with_row_count else [])
+        )
 
-    def _by_firing(self, rows: DataFrame, trigger: Purging) -> DataFrame:
+    def _aggregate_by_firing(self, rows: DataFrame, trigger: Purging) -> DataFrame:
         """Aggregate each row once for each of its windows, with the other rows of its firing."""
-        fired = assign_firings(rows, self.window, trigger, time=self.time, lateness=self.lateness, group=self.key)
+        rows_by_firing = assign_firings(rows, self.window, trigger, time=self.time, lateness=self.lateness, group=self.key)
         group = (*self.key, WINDOW, FIRING, FIRED_AT)
-        kept = fired if self.evictor is None else self.evictor.keep(fired, group, self.time)
-        results = kept.groupBy(*group).agg(*self._aggregates.columns(kept))
+        kept_rows = rows_by_firing if self.evictor is None else self.evictor.keep(rows_by_firing, group, self.time)
+        results = kept_rows.groupBy(*group).agg(*self._aggregates.columns(kept_rows))
         return results.select(*self.key, *window_bounds(), FIRING, *self.aggregates, *firing_times())

@@ -87,7 +87,7 @@ class Tumbling(_Shifted):
         """The size in ms."""
         return self.pane
 
-    def of_pane(self, pane: Column) -> Column:
+    def windows_of_pane(self, pane: Column) -> Column:
         """The one window."""
         return F.array(window_of(pane, pane + self.pane))
 
@@ -141,15 +141,17 @@ class Sliding(_Shifted):
         """The greatest length that divides size and slide."""
         return gcd(self.longest, self.step)
 
-    def of_pane(self, pane: Column) -> Column:
+    def windows_of_pane(self, pane: Column) -> Column:
         """Up to `size / slide` windows, rounded up; none in a gap."""
         if self.pane == self.step and self.longest <= _MOST_LITERAL_WINDOWS * self.step:  # Spark compiles these, but not a lambda
-            return F.array(*[window_of(pane - at, pane - at + self.longest) for at in range(self.longest - self.step, -1, -self.step)])
+            return F.array(
+                *[window_of(pane - shift, pane - shift + self.longest) for shift in range(self.longest - self.step, -1, -self.step)]
+            )
         newest = pane - self._since_newest_start(pane)
-        others = F.floor((self.longest - self.pane - self._since_newest_start(pane)) / self.step).cast("bigint")
-        starts = F.sequence(newest - others * self.step, newest, F.lit(self.step).cast("bigint"))
-        found = F.transform(starts, lambda start: window_of(start, start + self.longest))
-        return found if self._is_gapless else F.when(self._is_in_a_window(pane), found).otherwise(F.array().cast(_NO_WINDOWS))
+        earlier_windows = F.floor((self.longest - self.pane - self._since_newest_start(pane)) / self.step).cast("bigint")
+        starts = F.sequence(newest - earlier_windows * self.step, newest, F.lit(self.step).cast("bigint"))
+        windows = F.transform(starts, lambda start: window_of(start, start + self.longest))
+        return windows if self._is_gapless else F.when(self._is_in_a_window(pane), windows).otherwise(F.array().cast(_NO_WINDOWS))
 
     def last_end(self, pane: Column) -> Column:
         """The end of the window that started last."""
@@ -208,7 +210,7 @@ class Cumulative(_Shifted):
         """The step in ms."""
         return positive_ms(self.step, "step")
 
-    def of_pane(self, pane: Column) -> Column:
+    def windows_of_pane(self, pane: Column) -> Column:
         """The windows that end after the pane, up to the longest."""
         start = self._start(pane)
         ends = F.sequence(pane + self.pane, start + self.longest, F.lit(self.pane).cast("bigint"))

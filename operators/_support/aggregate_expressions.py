@@ -52,12 +52,12 @@ class _Word:
     Args:
         name: the word in lower case.
         is_call: whether a bracket opens after it.
-        inside: the functions whose brackets are around it, the outermost first.
+        enclosing_functions: the functions whose brackets are around it, the outermost first.
     """
 
     name: str
     is_call: bool
-    inside: tuple[str, ...]
+    enclosing_functions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
     @cached_property
     def merge_function(self) -> str | None:
         """The aggregate function that merges partial results; None if there is none."""
-        function, *rest = [token.text.lower() for token in self._tokens] or [""]
-        is_call = self._is_plain and _is_one_pair_of_brackets(rest) and rest[1:2] != ["distinct"]
+        function, *following_tokens = [token.text.lower() for token in self._tokens] or [""]
+        is_call = self._is_plain and _is_one_pair_of_brackets(following_tokens) and following_tokens[1:2] != ["distinct"]
         return _MERGE_FUNCTION.get(function) if is_call else None
 
     @cached_property
@@ -107,7 +107,7 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
         """Whether it is one call of `sum` whose partial results can be merged."""
         return self.merge_function == "sum" and self._tokens[0].name == "sum"
 
-    def moves(self, never_negative: Collection[str], *, is_descending: bool, nulls_first: bool) -> str:
+    def why_never_moves_back(self, never_negative: Collection[str], *, is_descending: bool, nulls_first: bool) -> str:
         """Why further rows never move the value back in an order; empty if they might.
 
         Args:
@@ -122,10 +122,10 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
             return ""
         if function == ("max" if is_descending else "min"):
             return f"{self.sql} never {'falls' if is_descending else 'rises'}"
-        is_sum = function == "sum" and is_descending and self._adds_only(never_negative)
+        is_sum = function == "sum" and is_descending and self._only_adds(never_negative)
         return f"{self.sql} never falls, because no row lowers it" if is_sum else ""
 
-    def _adds_only(self, columns: Collection[str]) -> bool:
+    def _only_adds(self, columns: Collection[str]) -> bool:
         """Whether it adds products and sums of some columns and whole numbers."""
         tokens = [token for call in calls_of(self.sql, frozenset({"sum"})) for text in call.arguments for token in tokens_of(text)]
         return all(token.name in columns or token.text.isdigit() or token.text in "+*" for token in tokens)
@@ -153,7 +153,12 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
         """What a word makes the value depend on, and what to write instead; None if the word is harmless."""
         if word.name in _FIRST_ROW_READ and word.is_call:
             return f"{_ROW_ORDER}; in place of {word.name} use min_by(v, struct(event_time, seq, arrival)), or max_by"
-        if word.name in _IN_ORDER_READ and word.is_call and not {*_ORDER_INDEPENDENT} & {*word.inside} and not self._has_within_group:
+        if (
+            word.name in _IN_ORDER_READ
+            and word.is_call
+            and not {*_ORDER_INDEPENDENT} & {*word.enclosing_functions}
+            and not self._has_within_group
+        ):
             return f"{_ROW_ORDER}; sort the result of {word.name}: sort_array(collect_list(v))"
         if word.is_call and (word.name in _APPROXIMATE or word.name.startswith(("kll_", "theta_"))):
             return f"{_ROW_ORDER}; in place of {word.name} use {_APPROXIMATE.get(word.name, 'an exact function')}"
@@ -187,7 +192,7 @@ class Aggregates:
         """Whether partial results of all aggregates can be merged."""
         return all(expression.merge_function for expression in self.expressions.values())
 
-    def changes_only(self, columns: Sequence[str]) -> bool:
+    def always_changes_one_of(self, columns: Sequence[str]) -> bool:
         """Whether each row that changes a result changes at least one of the given columns."""
         with_every_row = (self.expressions[name].changes_with_every_row for name in columns if name in self.expressions)
         return any(with_every_row) or (self.are_mergeable and {*self.expressions} <= {*columns})
@@ -206,8 +211,8 @@ class Aggregates:
         sql_by_name = {name: expression.sql for name, expression in self.expressions.items()}
         return [F.expr(sql).alias(name) for name, sql in rewrite_aggregates(sql_by_name, rows).items()]
 
-    def merged(self, partial: DataFrame) -> list[Column]:
-        """The aggregates of partial results, which have the names of the aggregates; none depends on the order of the rows."""
+    def merge_columns(self, partial: DataFrame) -> list[Column]:
+        """The columns that merge partial results, which have the aggregates' names; none depends on the order of the rows."""
         sql_by_name = {name: f"{expression.merge_function}(`{name}`)" for name, expression in self.expressions.items()}
         return [F.expr(sql) for sql in rewrite_aggregates(sql_by_name, partial).values()]
 
@@ -218,8 +223,8 @@ class Aggregates:
             if expression.merge_function == "sum" and expression.adds_one_of(inexact):
                 raise unmergeable_sum(expression.sql)
 
-    def typed(self, values: Sequence[Column], partial: StructType) -> list[Column]:
-        """Merged values with the names and types of the partial results: Spark's sum of a decimal has a wider type."""
+    def restore_types(self, values: Sequence[Column], partial: StructType) -> list[Column]:
+        """Give merged values the names and types of the partial results, because Spark's sum of a decimal has a wider type."""
         return [value.cast(partial[name].dataType).alias(name) for name, value in zip(self.expressions, values, strict=True)]
 
 
@@ -262,13 +267,13 @@ def _is_one_pair_of_brackets(texts: Sequence[str]) -> bool:
 
 def _read_words(tokens: Sequence[Token]) -> Iterator[_Word]:
     """The words in the order of the expression, with the functions whose brackets are around each."""
-    inside: list[str] = []
-    previous = ""
-    for token, following in zip(tokens, [*tokens, None][1:], strict=True):
+    enclosing_functions: list[str] = []
+    previous_word = ""
+    for token, next_token in zip(tokens, [*tokens, None][1:], strict=True):
         if token.text == "(":
-            inside.append(previous)
+            enclosing_functions.append(previous_word)
         elif token.text == ")":
-            inside = inside[:-1]
-        previous = token.text.lower() if token.kind == "word" else ""
-        if previous:
-            yield _Word(previous, following is not None and following.text == "(", tuple(inside))
+            enclosing_functions = enclosing_functions[:-1]
+        previous_word = token.text.lower() if token.kind == "word" else ""
+        if previous_word:
+            yield _Word(previous_word, next_token is not None and next_token.text == "(", tuple(enclosing_functions))

@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 
 from operators._support.panes import WINDOW
 from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows
-from operators._support.time_to_live import GENERATION, TimeToLive, not_before
+from operators._support.time_to_live import GENERATION, TimeToLive, ends_at_or_after
 from operators._support.window_assignment import window_bounds, window_times
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
 from operators.contract import NEVER_LATE
-from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH, plain, tie_breakers
+from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH, drop_engine_columns, tie_breakers
 from operators.errors import OperatorError
 from operators.steps import Append, ByKey, ByTimeRange, NewRows, Upsert
 from operators.triggers import ROWS_SEEN
@@ -40,10 +40,10 @@ class RowChoice:
     def select(self, rows: DataFrame, group: Sequence[str]) -> DataFrame:
         """The row that is kept of each group; by event time, rows with a null time are dropped."""
         choose = F.min_by if self.keep == "first" else F.max_by
-        kept = F.struct(*rows.columns)
+        chosen_row = F.struct(*rows.columns)
         if self.order == "event_time":
             rows = rows.where(F.col(self.time).isNotNull())
-        return rows.groupBy(*group).agg(choose(kept, self._order(rows)).alias(_ROW)).select(f"{_ROW}.*")
+        return rows.groupBy(*group).agg(choose(chosen_row, self._order(rows)).alias(_ROW)).select(f"{_ROW}.*")
 
     def _order(self, rows: DataFrame) -> Column:
         time = [F.col(self.time)] if self.order == "event_time" else []
@@ -66,7 +66,7 @@ class StreamDeduplication:
     added: tuple[str, ...] = ()
     """The columns that the result adds."""
 
-    def own_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
+    def input_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The names of the rows' own columns in the result."""
         return tuple(columns)
 
@@ -104,13 +104,13 @@ class StreamDeduplication:
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key."""
-        return self.choice.select(self.ttl.current(self.key, rows) if self.ttl else rows, self.key)
+        return self.choice.select(self.ttl.current_rows(self.key, rows) if self.ttl else rows, self.key)
 
     def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
-        """The row of each generation of each key that did not end before `oldest` (ms); it stands for its generation."""
+        """The chosen row of each generation of a key that did not end before `oldest` (ms); it stands for its generation."""
         if self.ttl is None:
             return rows
-        periods = self.ttl.with_periods(self.key, rows).where(not_before(oldest))
+        periods = self.ttl.with_periods(self.key, rows).where(ends_at_or_after(oldest))
         return self.choice.select(periods, (*self.key, GENERATION)).drop(GENERATION)
 
     def so_far(self, rows: DataFrame) -> DataFrame:
@@ -134,7 +134,7 @@ class WindowDeduplication:
     added: tuple[str, ...] = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
     """The columns that the result adds."""
 
-    def own_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
+    def input_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The names of the rows' own columns in the result: a window that the rows had before gets another name."""
         return tuple(SOURCE_WINDOW.get(c, c) for c in columns)
 
@@ -166,7 +166,7 @@ class WindowDeduplication:
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key and window, with the window and its times."""
-        return self._with_windows(self.windows.assign(rows), plain(rows).columns)
+        return self._choose_by_window(self.windows.assign(rows), drop_engine_columns(rows).columns)
 
     def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
         """Raise `OperatorError`: a step reads the rows of its windows."""
@@ -174,10 +174,19 @@ class WindowDeduplication:
 
     def so_far(self, rows: DataFrame) -> DataFrame:
         """The same, with the number of rows of the key in the window."""
-        counted = F.count("*").over(Window.partitionBy(*self.key, WINDOW))
-        return self._with_windows(self.windows.assign(rows).withColumn(ROWS_SEEN, counted), plain(rows).columns, ROWS_SEEN)
+        row_count = F.count("*").over(Window.partitionBy(*self.key, WINDOW))
+        return self._choose_by_window(
+            self.windows.assign(rows).withColumn(ROWS_SEEN, row_count), drop_engine_columns(rows).columns, ROWS_SEEN
+        )
 
-    def _with_windows(self, each: DataFrame, own: Sequence[str], *seen: str) -> DataFrame:
-        kept = self.choice.select(each, (*self.key, WINDOW))
-        named = [F.col(c).alias(name) for c, name in zip(own, self.own_columns(own), strict=True)]
-        return kept.select(*named, *window_bounds(), *seen, *window_times(self.windows.window))
+    def _choose_by_window(self, rows: DataFrame, columns: Sequence[str], *row_count: str) -> DataFrame:
+        """The chosen row of each key and window, with the result's names of some columns.
+
+        Args:
+            rows: the rows in their windows.
+            columns: the columns of the input.
+            row_count: the column with the number of the window's rows, if the result has it.
+        """
+        chosen_rows = self.choice.select(rows, (*self.key, WINDOW))
+        renamed = [F.col(c).alias(name) for c, name in zip(columns, self.input_columns(columns), strict=True)]
+        return chosen_rows.select(*renamed, *window_bounds(), *row_count, *window_times(self.windows.window))

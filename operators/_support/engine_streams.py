@@ -28,14 +28,21 @@ from operators._support.spark_streaming import DELAY, check_kind
 from operators.timing import Interval, timestamp
 
 
-def timed(*sides: tuple[DataFrame, str]) -> tuple[list[DataFrame], list[Column]]:
-    """The sides of a join with a time that has a watermark, and these times; each side is given with its time's column, in epoch ms."""
+def add_doubled_times(*sides: tuple[DataFrame, str]) -> tuple[list[DataFrame], list[Column]]:
+    """Add a doubled time with a watermark to the rows of each side of a join.
+
+    Args:
+        sides: the rows of each side, and the name of their time column, in epoch ms.
+
+    Returns:
+        The rows with the doubled times, and the doubled times.
+    """
     rows = [side.select("*", timestamp(F.col(ms) * 2).alias(f"{ms}_doubled", metadata={DELAY: 0})) for side, ms in sides]
     return rows, [F.col(f"{ms}_doubled") for _, ms in sides]
 
 
-def within(left: Column, right: Column, interval: Interval) -> Column:
-    """The bounds of a join over the times of `timed`, in the only form from which Spark infers when it can remove state."""
+def time_bounds(left: Column, right: Column, interval: Interval) -> Column:
+    """The bounds of a join over doubled times, in the only form from which Spark infers when it can remove state."""
     lower, upper = (F.lit(timedelta(milliseconds=2 * bound)) for bound in (-interval.backward, interval.forward))
     return (right >= left + lower) & (right <= left + upper)
 
@@ -64,7 +71,7 @@ class _Join(Protocol):
 
 
 class JoinedByQuery:
-    """The part of `RunsAsQuery` of an interval join that does not read rows."""
+    """The methods of `RunsAsQuery` that an interval join implements without reading rows."""
 
     def check_query(self: _Join) -> None:
         """Raise `StreamingError` for the kinds and parameters that Spark's join of streams does not have."""

@@ -28,18 +28,20 @@ def exact_sum(value: str, condition: str | None = None) -> str:
         condition: SQL of the rows to add; None for all.
     """
     where = f" AND ({condition})" if condition else ""
-    finite = f"abs({value}) < {_double(LARGEST)}"
+    finite = f"abs({value}) < {_double_literal(LARGEST)}"
     chunks = [f"sum({_chunk(value, level)}) FILTER (WHERE {finite}{where})" for level in LEVELS]
-    others = f"sum({value}) FILTER (WHERE NOT ({_is_addable(value, finite)}){where})"
-    parts = f"named_struct('n', count({value}) FILTER (WHERE {finite}{where}), 's', array({', '.join(chunks)}), 'o', {others})"
-    total = f"if(g.n = 0, g.o, {_rounded('g.s')} + coalesce(g.o, 0D))"
-    return f"transform(array({parts}), g -> {total})[0]"
+    sum_of_infinite = f"sum({value}) FILTER (WHERE NOT ({_is_addable(value, finite)}){where})"
+    sums = f"named_struct('n', count({value}) FILTER (WHERE {finite}{where}), 's', array({', '.join(chunks)}), 'o', {sum_of_infinite})"
+    total = f"if(g.n = 0, g.o, {_nearest_double('g.s')} + coalesce(g.o, 0D))"
+    return f"transform(array({sums}), g -> {total})[0]"
 
 
 def _chunk(value: str, level: int) -> str:
     """SQL of a chunk of a finite double: its bits from a weight to the next, as a whole number with the sign of the double."""
-    weight, above = 2.0 ** (BITS * level), 2.0 ** (BITS * (level + 1))
-    return f"try_cast(({value} % {_double(above)} - {value} % {_double(weight)}) / {_double(weight)} AS BIGINT)"
+    weight, next_weight = 2.0 ** (BITS * level), 2.0 ** (BITS * (level + 1))
+    return (
+        f"try_cast(({value} % {_double_literal(next_weight)} - {value} % {_double_literal(weight)}) / {_double_literal(weight)} AS BIGINT)"
+    )
 
 
 def _is_addable(value: str, finite: str) -> str:
@@ -48,7 +50,7 @@ def _is_addable(value: str, finite: str) -> str:
     return f"CASE WHEN {finite} THEN true WHEN {infinite} THEN false WHEN {value} IS NULL THEN true ELSE raise_error('{NO_EXACT_SUM}') END"
 
 
-def _rounded(sums: str) -> str:
+def _nearest_double(sums: str) -> str:
     """SQL of the double nearest to the number whose chunks have the given sums, the least first."""
     digits = f"transform(array({_digits(sums)}), d -> if(d[0] < 0, {_digits(f'transform({sums}, c -> -c)')}, d))[0]"
     sign = f"if({_digits(sums)}[0] < 0, -1D, 1D)"
@@ -67,5 +69,5 @@ def _digits(sums: str) -> str:
     return f"aggregate({sums}, {zero}, (s, c) -> {step}, s -> array_prepend(s.digits, s.carry))"
 
 
-def _double(value: float) -> str:
+def _double_literal(value: float) -> str:
     return f"{value!r}D" if "e" in repr(value) or "." in repr(value) else f"{value!r}.0D"

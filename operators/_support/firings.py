@@ -16,7 +16,7 @@ from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW
 from operators._support.window_assignment import assign_windows
 from operators.columns import FINAL_AT, RESULT_TIME, temporary
-from operators.engine_columns import WATERMARK, plain, tie_breakers
+from operators.engine_columns import WATERMARK, drop_engine_columns, tie_breakers
 from operators.errors import OperatorError
 from operators.steps import ByTimeRange
 from operators.timing import millis, timestamp
@@ -52,12 +52,12 @@ def check_purging(trigger: Purging | None, window: AnyWindow, early: Trigger | N
         raise OperatorError.bad_value("purging", trigger, legal)
 
 
-def purged_reads(reads: ByTimeRange, allowed_lateness: int) -> ByTimeRange:
+def firing_reads(reads: ByTimeRange, allowed_lateness: int) -> ByTimeRange:
     """What a step reads: every row of the windows with a firing in its range. No row corrects a firing that is final."""
-    return ByTimeRange(lookback=tuple((of or 0) + allowed_lateness for of in reads.lookback), with_watermark=True)
+    return ByTimeRange(lookback=tuple((lookback or 0) + allowed_lateness for lookback in reads.lookback), with_watermark=True)
 
 
-def reached_at(frame: DataFrame, time: Column) -> Column:
+def reach_time(frame: DataFrame, time: Column) -> Column:
     """The watermark, in epoch ms, at which a row reaches its windows.
 
     It is the row's time, or 1 ms after the watermark before its batch, whichever is later.
@@ -67,31 +67,35 @@ def reached_at(frame: DataFrame, time: Column) -> Column:
 
 def firing_times() -> tuple[Column, Column]:
     """`result_time` and `final_at` of a firing: its time."""
-    at = timestamp(F.col(FIRED_AT))
-    return at.alias(RESULT_TIME), at.alias(FINAL_AT)
+    fired_at = timestamp(F.col(FIRED_AT))
+    return fired_at.alias(RESULT_TIME), fired_at.alias(FINAL_AT)
 
 
 def assign_firings(
     rows: DataFrame, window: AnyWindow, trigger: Purging, *, time: str, lateness: Lateness, group: Sequence[str]
 ) -> DataFrame:
-    """Rows, once for each of their windows that accepted them, with the `WINDOW`, and with `FIRED_AT` and `FIRING` of the row's firing.
+    """Assign rows to the windows that accepted them, and to firings: one row for each window, with `WINDOW`, `FIRED_AT` and `FIRING`.
 
     The last firing on time is at the window's last millisecond. A row that reaches its window later is in a firing of its own, with the
     rows that reach it at the same time.
     """
-    timed = rows.withColumn(_REACHED_AT, reached_at(rows, F.col(time)))
-    each, of_window = assign_windows(timed, window, time=time, lateness=lateness, group=group), (*group, WINDOW)
-    last, reached = F.col(WINDOW)[END] - 1, F.col(_REACHED_AT)
-    late = each.withColumn(_IS_LATE, reached > last)
+    timed_rows = rows.withColumn(_REACHED_AT, reach_time(rows, F.col(time)))
+    rows_in_windows, window_group = assign_windows(timed_rows, window, time=time, lateness=lateness, group=group), (*group, WINDOW)
+    last_ms, reached_at = F.col(WINDOW)[END] - 1, F.col(_REACHED_AT)
+    rows_with_late_flag = rows_in_windows.withColumn(_IS_LATE, reached_at > last_ms)
     if isinstance(trigger, EveryInterval):
-        step = F.lit(trigger.interval_ms).cast("bigint")
-        next_multiple = reached + F.pmod(-since_last_multiple(reached, 0, trigger.interval_ms), step)
-        parted, fires = late.withColumn(_PART, F.lit(0).cast("bigint")), F.least(next_multiple, last)
+        interval = F.lit(trigger.interval_ms).cast("bigint")
+        next_multiple = reached_at + F.pmod(-since_last_multiple(reached_at, 0, trigger.interval_ms), interval)
+        rows_with_part, firing_time = rows_with_late_flag.withColumn(_PART, F.lit(0).cast("bigint")), F.least(next_multiple, last_ms)
     else:
-        in_order = Window.partitionBy(*of_window, _IS_LATE).orderBy(_REACHED_AT, millis(F.col(time)) == reached, *tie_breakers(plain(each)))
-        parted = late.withColumn(_PART, F.when(F.col(_IS_LATE), 0).otherwise(F.floor((F.row_number().over(in_order) - 1) / trigger.rows)))
-        of_part = Window.partitionBy(*of_window, _IS_LATE, _PART)
-        fires = F.when(F.count("*").over(of_part) == trigger.rows, F.max(_REACHED_AT).over(of_part)).otherwise(last)
-    fired = parted.withColumn(FIRED_AT, F.when(F.col(_IS_LATE), reached).otherwise(fires))
-    number = F.dense_rank().over(Window.partitionBy(*of_window).orderBy(FIRED_AT, _PART)).cast("bigint")
-    return fired.withColumn(FIRING, number).drop(_REACHED_AT, _IS_LATE, _PART)
+        by_reach_time = Window.partitionBy(*window_group, _IS_LATE).orderBy(
+            _REACHED_AT, millis(F.col(time)) == reached_at, *tie_breakers(drop_engine_columns(rows_in_windows))
+        )
+        rows_with_part = rows_with_late_flag.withColumn(
+            _PART, F.when(F.col(_IS_LATE), 0).otherwise(F.floor((F.row_number().over(by_reach_time) - 1) / trigger.rows))
+        )
+        rows_of_part = Window.partitionBy(*window_group, _IS_LATE, _PART)
+        firing_time = F.when(F.count("*").over(rows_of_part) == trigger.rows, F.max(_REACHED_AT).over(rows_of_part)).otherwise(last_ms)
+    fired_rows = rows_with_part.withColumn(FIRED_AT, F.when(F.col(_IS_LATE), reached_at).otherwise(firing_time))
+    firing_number = F.dense_rank().over(Window.partitionBy(*window_group).orderBy(FIRED_AT, _PART)).cast("bigint")
+    return fired_rows.withColumn(FIRING, firing_number).drop(_REACHED_AT, _IS_LATE, _PART)

@@ -12,7 +12,7 @@ from operators.errors import ColumnError, OperatorError
 
 @dataclass(frozen=True)
 class JoinColumns:
-    """The names of the left (0) and the right (1) side's columns during a join, and in its result.
+    """The names of the columns of both sides during a join, and in its result. The left side has the index 0, the right side 1.
 
     Args:
         key: the key columns, with the same names on both sides.
@@ -27,8 +27,8 @@ class JoinColumns:
     added: tuple[str, ...]
 
     @classmethod
-    def checked(cls, on: str | Sequence[str], left_prefix: str, right_prefix: str, added: Sequence[str]) -> "JoinColumns":
-        """The names of a join on a key.
+    def read(cls, on: str | Sequence[str], left_prefix: str, right_prefix: str, added: Sequence[str]) -> "JoinColumns":
+        """Read the key and the prefixes of a join.
 
         Raises:
             OperatorError: the key is empty, or the prefixes are equal.
@@ -41,7 +41,7 @@ class JoinColumns:
         return cls(names(on), left_prefix, right_prefix, tuple(added))
 
     def check(self, left: DataFrame, right: DataFrame) -> None:
-        """Raise `ColumnError` unless both sides have the key, with types that compare exactly, and all names of the result differ."""
+        """Raise `ColumnError` unless both sides have the key, its types compare exactly, and all names of the result differ."""
         check_present(left, self.key, "on")
         check_present(right, self.key, "on")
         check_same_types(left, right, self.key)
@@ -58,44 +58,45 @@ class JoinColumns:
                 if column not in columns:
                     raise ColumnError.missing("on", column, [*columns])
         payload = [
-            self._result_name(c, other, n)
-            for n, (own, other) in enumerate(((left, right), (right, left)))
-            for c in own
+            self._result_name(c, other_columns, index)
+            for index, (side_columns, other_columns) in enumerate(((left, right), (right, left)))
+            for c in side_columns
             if c not in self.key
         ]
-        columns_of_both = (*self.key, *payload, *self.added)
-        check_distinct(columns_of_both, "choose other `left_prefix` / `right_prefix`, or rename the input columns")
-        return columns_of_both
+        result = (*self.key, *payload, *self.added)
+        check_distinct(result, "choose other `left_prefix` / `right_prefix`, or rename the input columns")
+        return result
 
     def payload(self, left: DataFrame, right: DataFrame) -> list[str]:
-        """The result's columns other than the key and those that it adds."""
+        """The result's names of both sides' columns other than the key."""
         return [*self.payload_of(left, right, 0), *self.payload_of(right, left, 1)]
 
-    def payload_of(self, frame: DataFrame, other: DataFrame, which: int) -> list[str]:
+    def payload_of(self, frame: DataFrame, other_frame: DataFrame, index: int) -> list[str]:
         """The result's names of a side's columns other than the key."""
-        return [self.result_name(c, other, which) for c in frame.columns if c not in self.key]
+        return [self.result_name(c, other_frame, index) for c in frame.columns if c not in self.key]
 
-    def result_name(self, column: str, other: DataFrame, which: int) -> str:
+    def result_name(self, column: str, other_frame: DataFrame, index: int) -> str:
         """The result's name of a side's column that is not part of the key."""
-        return self._result_name(column, other.columns, which)
+        return self._result_name(column, other_frame.columns, index)
 
-    def _result_name(self, column: str, others: Sequence[str], which: int) -> str:
-        is_shared = column in others or column in self.added
-        return (self.left_prefix, self.right_prefix)[which] + column if is_shared else column
+    def _result_name(self, column: str, other_columns: Sequence[str], index: int) -> str:
+        """The same, from the names of the other side's columns."""
+        is_shared = column in other_columns or column in self.added
+        return (self.left_prefix, self.right_prefix)[index] + column if is_shared else column
 
-    def own_name(self, column: str) -> str:
+    def left_only_name(self, column: str) -> str:
         """The name of a left column in a result that has left columns alone."""
         return self.left_prefix + column if column in self.added else column
 
-    def joined_name(self, column: str, other: DataFrame, which: int) -> str:
+    def joined_name(self, column: str, other_frame: DataFrame, index: int) -> str:
         """A column's name during the join: the result's name, or a temporary one for the right side's key."""
         if column in self.key:
-            return right_key(column) if which else column
-        return self.result_name(column, other, which)
+            return right_key(column) if index else column
+        return self.result_name(column, other_frame, index)
 
-    def renamed(self, columns: Sequence[str], other: DataFrame, which: int) -> list[Column]:
+    def side_columns(self, columns: Sequence[str], other_frame: DataFrame, index: int) -> list[Column]:
         """A side's columns with their names during the join."""
-        return [F.col(c).alias(self.joined_name(c, other, which)) for c in columns]
+        return [F.col(c).alias(self.joined_name(c, other_frame, index)) for c in columns]
 
     def key_pairs(self) -> list[tuple[Column, Column]]:
         """Each key column of the left side with that of the right side."""
@@ -105,7 +106,7 @@ class JoinColumns:
         """The result's key, from a side that has a row."""
         return [F.coalesce(F.col(c), F.col(right_key(c))).alias(c) for c in self.key]
 
-    def traced(self, column: str) -> tuple[str, str]:
+    def traced_names(self, column: str) -> tuple[str, str]:
         """The result's names of a column that both sides have."""
         return (column, column) if column in self.key else (self.left_prefix + column, self.right_prefix + column)
 

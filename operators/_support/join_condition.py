@@ -9,20 +9,20 @@ from pyspark.sql import functions as F
 from operators._support import spark_streaming
 
 
-def static_condition(keys: Sequence[tuple[Column, Column]], within: Column, residual: str | None) -> Column:
+def static_condition(keys: Sequence[tuple[Column, Column]], is_within: Column, residual: str | None) -> Column:
     """Equal keys, times within the bounds, and the residual condition.
 
     Args:
         keys: each key column of the left side with that of the right side.
-        within: whether two times are within the bounds.
+        is_within: whether two times are within the bounds.
         residual: a further condition in SQL; None for none.
     """
-    condition = _with_keys(keys, within)
+    condition = _with_keys(keys, is_within)
     return condition if residual is None else condition & F.expr(residual)
 
 
 def streaming_condition(
-    keys: Sequence[tuple[Column, Column]], within: Column, residual: str | None, times: tuple[Column, Column], bounds: Column
+    keys: Sequence[tuple[Column, Column]], is_within: Column, residual: str | None, times: tuple[Column, Column], bounds: Column
 ) -> Column:
     """The same for streaming frames.
 
@@ -30,17 +30,17 @@ def streaming_condition(
 
     Args:
         keys: each key column of the left side with that of the right side.
-        within: whether two times are within the bounds.
+        is_within: whether two times are within the bounds.
         residual: a further condition in SQL; None for none.
         times: the left and the right time column, with a watermark.
         bounds: the bounds of the time columns, from which Spark derives it.
     """
-    present = spark_streaming.present(*times, *chain.from_iterable(keys))
-    condition = _with_keys(keys, present & bounds & spark_streaming.opaque(within))
-    return condition if residual is None else condition & spark_streaming.opaque(F.expr(residual))
+    has_no_nulls = spark_streaming.are_not_null(*times, *chain.from_iterable(keys))
+    condition = _with_keys(keys, has_no_nulls & bounds & spark_streaming.hide_bounds(is_within))
+    return condition if residual is None else condition & spark_streaming.hide_bounds(F.expr(residual))
 
 
 def _with_keys(keys: Sequence[tuple[Column, Column]], condition: Column) -> Column:
-    for one, other in keys:
-        condition = (one == other) & condition
+    for left, right in keys:
+        condition = (left == right) & condition
     return condition

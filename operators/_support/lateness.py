@@ -31,9 +31,9 @@ class Lateness:
             raise DurationError.negative("allowed_lateness", self.ms)
 
     @classmethod
-    def read(cls, allowed: Duration) -> Self:
+    def read(cls, duration: Duration) -> Self:
         """Read the parameter `allowed_lateness`."""
-        return cls(length_ms(allowed, "allowed_lateness"))
+        return cls(length_ms(duration, "allowed_lateness"))
 
     def __bool__(self) -> bool:
         return self.ms > 0

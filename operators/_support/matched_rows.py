@@ -9,8 +9,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT, RESULT_TIME, comparable
-from operators.engine_columns import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, plain
+from operators.columns import FINAL_AT, RESULT_TIME, as_comparable
+from operators.engine_columns import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, drop_engine_columns
 from operators.timing import timestamp
 
 ROW_ID = "matched_row_id"
@@ -27,25 +27,25 @@ def finality(frames: Sequence[DataFrame], times: Sequence[str], final_at: Callab
         columns: further columns of the frames.
     """
     rows = [
-        frame.select(F.lit(which).alias(WHICH), EVENT_TIME, final_at(which, F.col(time)).alias(FINALIZED_AT), *columns)
-        for which, (frame, time) in enumerate(zip(frames, times, strict=True))
+        frame.select(F.lit(index).alias(WHICH), EVENT_TIME, final_at(index, F.col(time)).alias(FINALIZED_AT), *columns)
+        for index, (frame, time) in enumerate(zip(frames, times, strict=True))
     ]
     return reduce(DataFrame.unionByName, rows)
 
 
-def result_times(at: Column) -> tuple[Column, Column]:
+def result_times(result_time: Column) -> tuple[Column, Column]:
     """`result_time` and `final_at` of a result of a join, from its result time in epoch ms."""
-    return timestamp(at).alias(RESULT_TIME), timestamp(at + 1).alias(FINAL_AT)
+    return timestamp(result_time).alias(RESULT_TIME), timestamp(result_time + 1).alias(FINAL_AT)
 
 
 def with_ids(frames: Sequence[DataFrame]) -> list[DataFrame]:
     """The frames with `ROW_ID`."""
-    return [frame.withColumn(ROW_ID, _hash(plain(frame))) for frame in frames]
+    return [frame.withColumn(ROW_ID, _hash(drop_engine_columns(frame))) for frame in frames]
 
 
 def _hash(frame: DataFrame) -> Column:
     """A hash of a row, which distinguishes nulls."""
-    values = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]
+    values = [as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]
     return F.xxhash64(*values, *[value.isNull() for value in values])
 
 
@@ -56,7 +56,7 @@ def ids_in_pairs(pairs: DataFrame, columns: Sequence[str]) -> DataFrame:
         pairs: results with a row of every input.
         columns: for each input, the column that has the id of its row.
     """
-    ids = [pairs.select(F.lit(which).alias(WHICH), F.col(f"`{column}`").alias(ROW_ID)) for which, column in enumerate(columns)]
+    ids = [pairs.select(F.lit(index).alias(WHICH), F.col(f"`{column}`").alias(ROW_ID)) for index, column in enumerate(columns)]
     return reduce(DataFrame.unionByName, ids).distinct()
 
 

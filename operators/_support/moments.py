@@ -32,12 +32,12 @@ OF_TWO_COLUMNS = frozenset(_TWO_COLUMNS_SQL)
 
 def sorted_sum(value: str, condition: str | None, *, is_distinct: bool) -> str:
     """SQL of the sum of doubles in their order; null if there is none."""
-    return f"aggregate({_sorted(value, condition, is_distinct)}, cast(null AS DOUBLE), (a, v) -> coalesce(a, 0D) + v)"
+    return f"aggregate({_sorted_values(value, condition, is_distinct)}, cast(null AS DOUBLE), (a, v) -> coalesce(a, 0D) + v)"
 
 
 def sorted_average(value: str, condition: str | None, *, is_distinct: bool) -> str:
     """SQL of the average of doubles, which are added in their order; null if there is none."""
-    return f"transform(array({_sorted(value, condition, is_distinct)}), l -> {_mean('l', 'v')})[0]"
+    return f"transform(array({_sorted_values(value, condition, is_distinct)}), l -> {_mean('l', 'v')})[0]"
 
 
 def moment(function: str, value: str, condition: str | None, *, is_distinct: bool) -> str:
@@ -51,7 +51,7 @@ def moment(function: str, value: str, condition: str | None, *, is_distinct: boo
     """
     powers = [f"aggregate(l, 0D, (a, v) -> a + {' * '.join(['(v - m)'] * n)})" for n in range(5)]
     result = _ONE_COLUMN_SQL[_SYNONYMS.get(function, function)].format(*powers)
-    return _with_mean(_sorted(value, condition, is_distinct), _mean("l", "v"), result)
+    return _with_mean(_sorted_values(value, condition, is_distinct), _mean("l", "v"), result)
 
 
 def moment_of_two(function: str, y: str, x: str, condition: str | None) -> str:
@@ -64,13 +64,13 @@ def moment_of_two(function: str, y: str, x: str, condition: str | None) -> str:
         condition: SQL of the rows that count; None for all.
     """
     pairs = f"named_struct('y', {y}, 'x', {x})"
-    known = f"({y}) IS NOT NULL AND ({x}) IS NOT NULL" + (f" AND ({condition})" if condition else "")
+    both_known = f"({y}) IS NOT NULL AND ({x}) IS NOT NULL" + (f" AND ({condition})" if condition else "")
     products = {a + b: f"aggregate(l, 0D, (a, v) -> a + (v.{a} - m.{a}) * (v.{b} - m.{b}))" for a, b in ("yx", "yy", "xx")}
     means = f"named_struct('y', {_mean('l', 'v.y')}, 'x', {_mean('l', 'v.x')})"
-    return _with_mean(_sorted(pairs, known, is_distinct=False), means, _TWO_COLUMNS_SQL[function].format(**products))
+    return _with_mean(_sorted_values(pairs, both_known, is_distinct=False), means, _TWO_COLUMNS_SQL[function].format(**products))
 
 
-def _sorted(value: str, condition: str | None, is_distinct: bool) -> str:
+def _sorted_values(value: str, condition: str | None, is_distinct: bool) -> str:
     """SQL of the values of a group that are not null, in order."""
     where = f" FILTER (WHERE {condition})" if condition else ""
     return f"sort_array(collect_{'set' if is_distinct else 'list'}({value}){where})"

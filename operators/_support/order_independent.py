@@ -49,7 +49,7 @@ def rewrite_aggregates(aggregates: Mapping[str, str], rows: DataFrame) -> dict[s
     """
     aggregates = {name: without_comments(sql) for name, sql in aggregates.items()}
     calls_by_name = {name: [*calls_of(sql, _REWRITTEN)] for name, sql in aggregates.items()}
-    types = _Types.of([call for calls in calls_by_name.values() for call in calls], rows)
+    types = _Types.of_arguments([call for calls in calls_by_name.values() for call in calls], rows)
     return {
         name: _replace_calls(aggregates[name], [(call, _replacement(call, types)) for call in calls])
         for name, calls in calls_by_name.items()
@@ -70,12 +70,12 @@ class _Types:
         self._kinds = kinds
 
     @classmethod
-    def of(cls, calls: Sequence[Call], rows: DataFrame) -> "_Types":
+    def of_arguments(cls, calls: Sequence[Call], rows: DataFrame) -> "_Types":
         """The types of the arguments that need them."""
         texts = [text for call in calls for text in call.arguments if call.function not in _SUMS or not _is_exact(text, rows.schema)]
         texts = [*dict.fromkeys(text for text in texts if text)]
-        analysed = rows.select(*[F.expr(text).alias(f"a{n}") for n, text in enumerate(texts)]).schema if texts else StructType()
-        return cls({text: analysed[n].dataType for n, text in enumerate(texts)})
+        argument_schema = rows.select(*[F.expr(text).alias(f"a{n}") for n, text in enumerate(texts)]).schema if texts else StructType()
+        return cls({text: argument_schema[n].dataType for n, text in enumerate(texts)})
 
     def __getitem__(self, text: str) -> DataType | None:
         """The type of an argument; None if it is exact."""
@@ -96,20 +96,20 @@ def _is_exact(text: str, schema: StructType) -> bool:
 def _replacement(call: Call, types: _Types) -> str | None:
     """The SQL that replaces a call; None to leave it."""
     if call.function in moments.OF_TWO_COLUMNS:
-        return _statistic_of_two(call)
+        return _statistic_sql(call)
     if call.function in _CHOICES:
-        return _choice(call, types)
+        return _choice_sql(call, types)
     if len(call.arguments) != 1:
         return None
     [value] = call.arguments
     if call.function == "mode":
-        return f"mode({value}, true){_filter(call)}"
+        return f"mode({value}, true){_filter_clause(call)}"
     if call.function in moments.OF_ONE_COLUMN:
         return moments.moment(call.function, _as_double(value), call.condition, is_distinct=call.is_distinct)
-    return _sum(call, value, types[value]) if call.function in _SUMS else _average(call, value, types[value])
+    return _sum_sql(call, value, types[value]) if call.function in _SUMS else _average_sql(call, value, types[value])
 
 
-def _sum(call: Call, value: str, kind: DataType | None) -> str | None:
+def _sum_sql(call: Call, value: str, kind: DataType | None) -> str | None:
     if not isinstance(kind, _INEXACT):
         return None
     if call.is_distinct:
@@ -117,35 +117,35 @@ def _sum(call: Call, value: str, kind: DataType | None) -> str | None:
     return exact_sum(_as_double(value), call.condition)
 
 
-def _average(call: Call, value: str, kind: DataType | None) -> str | None:
+def _average_sql(call: Call, value: str, kind: DataType | None) -> str | None:
     if isinstance(kind, _INEXACT):
         if call.is_distinct:
             return moments.sorted_average(_as_double(value), call.condition, is_distinct=True)
         total = exact_sum(_as_double(value), call.condition)
     elif isinstance(kind, (*_SMALL, LongType)):
         wide = value if isinstance(kind, _SMALL) else f"cast({value} AS DECIMAL(20, 0))"
-        total = f"cast(sum({_quantifier(call)}{wide}){_filter(call)} AS DOUBLE)"
+        total = f"cast(sum({_quantifier(call)}{wide}){_filter_clause(call)} AS DOUBLE)"
     else:
         return None
-    return f"try_divide({total}, count({_quantifier(call)}{value}){_filter(call)})"
+    return f"try_divide({total}, count({_quantifier(call)}{value}){_filter_clause(call)})"
 
 
-def _statistic_of_two(call: Call) -> str | None:
+def _statistic_sql(call: Call) -> str | None:
     if len(call.arguments) != 2 or call.is_distinct:
         return None
     y, x = map(_as_double, call.arguments)
     return moments.moment_of_two(call.function, y, x, call.condition)
 
 
-def _choice(call: Call, types: _Types) -> str | None:
+def _choice_sql(call: Call, types: _Types) -> str | None:
     """`min_by` and `max_by`: of the rows with the least or the greatest order, the one with the least or the greatest value."""
     if len(call.arguments) != 2 or "arrival" in call.arguments[1].lower() or call.is_distinct:
         return None
     value, order = call.arguments
     if any(kind is None or has_map(kind) or isinstance(kind, VariantType) for kind in (types[value], types[order])):
         return None
-    least = f"if(({order}) IS NULL, null, named_struct('o', {order}, 'v', {value}))"
-    return f"{call.function}({value}, {least}){_filter(call)}"
+    order_then_value = f"if(({order}) IS NULL, null, named_struct('o', {order}, 'v', {value}))"
+    return f"{call.function}({value}, {order_then_value}){_filter_clause(call)}"
 
 
 def _as_double(value: str) -> str:
@@ -156,5 +156,5 @@ def _quantifier(call: Call) -> str:
     return "DISTINCT " if call.is_distinct else ""
 
 
-def _filter(call: Call) -> str:
+def _filter_clause(call: Call) -> str:
     return f" FILTER (WHERE {call.condition})" if call.condition else ""

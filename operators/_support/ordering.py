@@ -44,7 +44,7 @@ class Ordering:
         nulls = (clause[3] or "").lower()
         return cls(clause[1].strip("`"), descending, nulls == "first" if nulls else not descending)
 
-    def by(self) -> Column:
+    def sort_expression(self) -> Column:
         """The order as a Spark sort expression."""
         column = F.col(f"`{self.column}`")
         if self.descending:

@@ -17,18 +17,18 @@ def pane_of(window: Aligned, time: Column) -> Column:
     return time - since_last_multiple(time, window.origin, window.pane)
 
 
-def in_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness) -> DataFrame:
+def assign_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness) -> DataFrame:
     """Rows with their `PANE` and with `CLOSED`: a window whose last millisecond is at or before `CLOSED` did not accept the row.
 
     `CLOSED` is the watermark before the row's batch less the allowed lateness, in epoch ms. It is null if every window of the row
     accepted it, and for rows without `WATERMARK`. Rows with a null time are dropped.
     """
-    paned = rows.where(F.col(time).isNotNull()).withColumn(PANE, pane_of(window, millis(F.col(time))))
+    rows_with_pane = rows.where(F.col(time).isNotNull()).withColumn(PANE, pane_of(window, millis(F.col(time))))
     closed_up_to = lateness.closed_up_to(millis(F.col(WATERMARK))) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
-    return paned.withColumn(CLOSED, F.when(closed_up_to >= F.col(PANE) + window.pane - 1, closed_up_to)).drop(WATERMARK)
+    return rows_with_pane.withColumn(CLOSED, F.when(closed_up_to >= F.col(PANE) + window.pane - 1, closed_up_to)).drop(WATERMARK)
 
 
-def in_windows(paned: DataFrame, window: Aligned) -> DataFrame:
-    """Rows or panes, once for each of their windows that accepted them, with the `WINDOW`."""
-    each = paned.withColumn(WINDOW, F.explode(window.of_pane(F.col(PANE))))
-    return each.where(F.col(CLOSED).isNull() | (F.col(WINDOW)[END] - 1 > F.col(CLOSED)))
+def expand_to_windows(paned: DataFrame, window: Aligned) -> DataFrame:
+    """Expand rows or panes to the windows that accepted them: one row for each window, with `WINDOW`."""
+    rows = paned.withColumn(WINDOW, F.explode(window.windows_of_pane(F.col(PANE))))
+    return rows.where(F.col(CLOSED).isNull() | (F.col(WINDOW)[END] - 1 > F.col(CLOSED)))

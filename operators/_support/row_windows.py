@@ -10,14 +10,14 @@ from operators._support.window_assignment import assign_windows, times_of_end
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START, check_present, check_time
 from operators.contract import NEVER_LATE
-from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH, plain
+from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH, drop_engine_columns
 from operators.errors import OperatorError
 from operators.steps import ByTimeRange
 from operators.timing import Duration
 from operators.windows import AnyWindow, Session
 
 SOURCE_WINDOW = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
-"""The names that the windows of the input's rows have in a result with windows of its own."""
+"""The result's names of the input's window columns, for a result that has windows of its own."""
 
 
 class RowWindows(Protocol):
@@ -61,13 +61,13 @@ class AssignedWindows(WindowedOperator):
         window: the windows.
         time: the event time, a timestamp column.
         allowed_lateness: how long after a window's end, in the watermark's time, it still accepts rows.
-        by: the columns of a group, whose rows form sessions; other windows do not depend on it.
+        group: the columns of a group, whose rows form sessions; other windows do not depend on it.
     """
 
     window: AnyWindow
     time: str
     allowed_lateness: Duration
-    by: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[str]:
@@ -77,9 +77,9 @@ class AssignedWindows(WindowedOperator):
     @property
     def key(self) -> tuple[str, ...]:
         """The columns of a group."""
-        return self.by
+        return self.group
 
-    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
+    def group_and_time(self, frame: DataFrame, index: int) -> tuple[list[Column], str]:
         """The columns of a group, and the time."""
         return [F.col(c) for c in self.key], self.time
 
@@ -89,12 +89,12 @@ class AssignedWindows(WindowedOperator):
 
     def check(self, rows: DataFrame) -> None:
         """Raise `ColumnError` unless the rows have the event time, and for sessions the columns of a group."""
-        check_time(plain(rows), self.time, "time")
+        check_time(drop_engine_columns(rows), self.time, "time")
         if isinstance(self.window, Session):
-            check_present(plain(rows), self.key, "by")
+            check_present(drop_engine_columns(rows), self.key, "by")
 
     def assign(self, rows: DataFrame) -> DataFrame:
-        """Rows, once for each of their windows that accepted them, with the `WINDOW`."""
+        """Assign rows to the windows that accepted them: one row for each window, with `WINDOW`."""
         return assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
 
 
@@ -130,4 +130,4 @@ class ResultWindows:
     def check(self, rows: DataFrame) -> None:
         """Raise `ColumnError` unless the rows have a window."""
         for bound in (WINDOW_START, WINDOW_END):
-            check_time(plain(rows), bound, bound)
+            check_time(drop_engine_columns(rows), bound, bound)

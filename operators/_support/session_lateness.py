@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW
-from operators._support.session_windows import TIME, in_sessions
-from operators.columns import of_keys, parameter, temporary
+from operators._support.session_windows import TIME, assign_sessions
+from operators.columns import parameter, rows_of_keys, temporary
 from operators.engine_columns import ARRIVAL, NEW, SEQ, SESSION, SESSION_TYPE, WHICH
 from operators.timing import millis
 from operators.windows import END, Session
@@ -18,10 +18,11 @@ _FORMER, _CLOSED, _LATE, _MOVED = (temporary(name) for name in ("former", "close
 
 
 def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, watermark: int) -> DataFrame:
-    """Decide as Flink does: a batch's rows first merge with the sessions that are still open, then the merged session is late or not.
+    """Decide which rows of a batch are late, as Flink does.
 
-    A row that such a session accepts is nevertheless late if `Session.longest` cuts the merged session before the row, and the part with
-    the row has closed. A closed session stays as it is, even if an accepted row lies within its gap: its rows are pinned to it.
+    The batch's rows first merge with the sessions that are still open. They are late if the merged session has closed. A row of an open
+    session is nevertheless late if `Session.longest` cuts the session before the row, and the part with the row has closed. A closed
+    session stays as it is, even if an accepted row lies within its gap: its rows are pinned to it.
 
     Args:
         rows: the rows of all inputs up to and including the batch, without rows that are known to be late: the columns of a group, `TIME`
@@ -34,28 +35,36 @@ def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, wa
         `WHICH`, `seq`, `arrival` and `SESSION`: null for a late row, else the closed session that an older row is pinned to.
     """
     group = [c for c in rows.columns if c not in (TIME, WHICH, SEQ, ARRIVAL, SESSION, NEW)]
-    near = _rows_of_behind_keys(rows, group, watermark).localCheckpoint()  # the rows of a few keys, which are read three times
+    candidates = _rows_of_groups_behind(rows, group, watermark).localCheckpoint()  # the rows of a few keys, which are read three times
     end = F.col(WINDOW)[END]
     is_closed = lateness.has_closed(end, parameter(watermark, end))
-    old = in_sessions(near.where(~F.col(NEW)), session, group, TIME).withColumn(_CLOSED, is_closed).withColumnRenamed(WINDOW, _FORMER)
-    still_open = old.where(~F.col(_CLOSED)).drop(_CLOSED, _FORMER)
-    merged = in_sessions(still_open.unionByName(near.where(NEW)), session, group, TIME).where(NEW).withColumn(_LATE, is_closed)
-    accepted = old.unionByName(merged.where(~F.col(_LATE)).drop(WINDOW, _LATE), allowMissingColumns=True)
-    cut = in_sessions(accepted, session, group, TIME).withColumn(_LATE, F.col(NEW) & is_closed).localCheckpoint()
-    kept = in_sessions(cut.where(~F.col(_LATE)).drop(WINDOW), session, group, TIME)
-    late = [frame.where(_LATE).select(WHICH, SEQ, ARRIVAL, F.lit(None).cast(SESSION_TYPE).alias(SESSION)) for frame in (merged, cut)]
-    return reduce(DataFrame.unionByName, [*late, _pinned(kept, group)])
+    earlier_rows = (
+        assign_sessions(candidates.where(~F.col(NEW)), session, group, TIME)
+        .withColumn(_CLOSED, is_closed)
+        .withColumnRenamed(WINDOW, _FORMER)
+    )
+    open_rows = earlier_rows.where(~F.col(_CLOSED)).drop(_CLOSED, _FORMER)
+    merged_rows = (
+        assign_sessions(open_rows.unionByName(candidates.where(NEW)), session, group, TIME).where(NEW).withColumn(_LATE, is_closed)
+    )
+    accepted_rows = earlier_rows.unionByName(merged_rows.where(~F.col(_LATE)).drop(WINDOW, _LATE), allowMissingColumns=True)
+    cut_rows = assign_sessions(accepted_rows, session, group, TIME).withColumn(_LATE, F.col(NEW) & is_closed).localCheckpoint()
+    kept_rows = assign_sessions(cut_rows.where(~F.col(_LATE)).drop(WINDOW), session, group, TIME)
+    late_rows = [
+        frame.where(_LATE).select(WHICH, SEQ, ARRIVAL, F.lit(None).cast(SESSION_TYPE).alias(SESSION)) for frame in (merged_rows, cut_rows)
+    ]
+    return reduce(DataFrame.unionByName, [*late_rows, _pin_rows(kept_rows, group)])
 
 
-def _rows_of_behind_keys(rows: DataFrame, group: Sequence[str], watermark: int) -> DataFrame:
-    """The rows, without those pinned to a session, of the groups that have a new row behind the watermark."""
+def _rows_of_groups_behind(rows: DataFrame, group: Sequence[str], watermark: int) -> DataFrame:
+    """The rows of the groups that have a new row behind the watermark, without the rows that are pinned to a session."""
     time = millis(F.col(TIME))
-    behind = rows.where(F.col(NEW) & (time <= parameter(watermark, time))).select(*group).distinct()
-    return of_keys(rows.where(F.col(SESSION).isNull()), behind, group).drop(SESSION)
+    groups_behind = rows.where(F.col(NEW) & (time <= parameter(watermark, time))).select(*group).distinct()
+    return rows_of_keys(rows.where(F.col(SESSION).isNull()), groups_behind, group).drop(SESSION)
 
 
-def _pinned(kept: DataFrame, group: Sequence[str]) -> DataFrame:
-    """The rows of the closed sessions that accepted rows would change, each with the session to which it is pinned."""
+def _pin_rows(kept_rows: DataFrame, group: Sequence[str]) -> DataFrame:
+    """Pin the rows of each closed session that accepted rows would change: the rows, with their former session."""
     is_moved: Column = F.max(F.col(WINDOW) != F.col(_FORMER)).over(Window.partitionBy(*group, _FORMER))
-    moved = kept.where(_CLOSED).withColumn(_MOVED, is_moved).where(_MOVED)
-    return moved.select(WHICH, SEQ, ARRIVAL, F.col(_FORMER).alias(SESSION))
+    moved_rows = kept_rows.where(_CLOSED).withColumn(_MOVED, is_moved).where(_MOVED)
+    return moved_rows.select(WHICH, SEQ, ARRIVAL, F.col(_FORMER).alias(SESSION))

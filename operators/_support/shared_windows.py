@@ -11,7 +11,7 @@ from operators._support.panes import WINDOW
 from operators._support.session_windows import TIME
 from operators._support.window_assignment import UNMATCHABLE, assign_shared_windows, key_group, lateness_columns
 from operators.columns import temporary
-from operators.engine_columns import ARRIVAL, SEQ, plain, tie_breakers
+from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns, tie_breakers
 from operators.errors import OperatorError
 from operators.evictors import Evictor
 from operators.windows import AnyWindow
@@ -20,8 +20,8 @@ SIDES = "left", "right"
 ROWS = temporary("left_row"), temporary("right_row")
 """The row of each side; null in the rows of the other."""
 ORDERS = temporary("left_order"), temporary("right_order")
-"""What orders the rows of each side: their time, then their tie breakers."""
-SEEN = temporary("rows_seen")
+"""The structs by which the rows of each side are ordered: their time, then their tie breakers."""
+ROW_COUNT = temporary("rows_seen")
 """The number of rows of both sides with a row's key in its window, before an evictor removes any."""
 _SIDE = temporary("side")
 
@@ -52,39 +52,39 @@ class SharedWindows:
     lateness: Lateness
     evictor: Evictor | None
 
-    def rows(self, frames: Sequence[DataFrame], *, counted: bool = False) -> DataFrame:
+    def rows(self, frames: Sequence[DataFrame], *, with_row_count: bool = False) -> DataFrame:
         """The rows of both inputs, once for each of their windows that accepted them.
 
         Args:
             frames: the left and the right frame.
-            counted: whether to add `SEEN`.
+            with_row_count: whether to add `ROW_COUNT`.
 
         Returns:
-            The key, `UNMATCHABLE`, `TIME`, `WINDOW`, and for each side its row and what orders it.
+            The key, `UNMATCHABLE`, `TIME`, `WINDOW`, and for each side its row (`ROWS`) and its order (`ORDERS`).
         """
         has_positions = all({SEQ, ARRIVAL} <= {*frame.columns} for frame in frames)
-        sides = [self._side(frame, which, has_positions) for which, frame in enumerate(frames)]
-        each = assign_shared_windows(sides, self.window, self.lateness, (*self.key, UNMATCHABLE))
-        if counted:
-            each = each.withColumn(SEEN, F.count("*").over(Window.partitionBy(*self.key, WINDOW)))
-        return each if self.evictor is None else self._evict(each, self.evictor)
+        sides = [self._side(frame, index, has_positions) for index, frame in enumerate(frames)]
+        rows = assign_shared_windows(sides, self.window, self.lateness, (*self.key, UNMATCHABLE))
+        if with_row_count:
+            rows = rows.withColumn(ROW_COUNT, F.count("*").over(Window.partitionBy(*self.key, WINDOW)))
+        return rows if self.evictor is None else self._evict(rows, self.evictor)
 
-    def _side(self, frame: DataFrame, which: int, has_positions: bool) -> DataFrame:
+    def _side(self, frame: DataFrame, index: int, has_positions: bool) -> DataFrame:
         """A side's rows as structs, with the values that order them."""
-        own, time = plain(frame), self.times[which]
-        ties = tie_breakers(own)
-        row = [F.struct(time, *ties).alias(ORDERS[which]), F.struct(*own.columns).alias(ROWS[which])]
-        evictor_order = self._evictor_order(ties, which, has_positions) if self.evictor else []
-        return frame.select(*key_group(self.key, which), F.col(time).alias(TIME), *lateness_columns(frame), *row, *evictor_order)
+        plain_frame, time = drop_engine_columns(frame), self.times[index]
+        ties = tie_breakers(plain_frame)
+        row = [F.struct(time, *ties).alias(ORDERS[index]), F.struct(*plain_frame.columns).alias(ROWS[index])]
+        evictor_order = self._evictor_order(ties, index, has_positions) if self.evictor else []
+        return frame.select(*key_group(self.key, index), F.col(time).alias(TIME), *lateness_columns(frame), *row, *evictor_order)
 
-    def _evictor_order(self, ties: Sequence[Column], which: int, has_positions: bool) -> list[Column]:
+    def _evictor_order(self, ties: Sequence[Column], index: int, has_positions: bool) -> list[Column]:
         """The columns by which an evictor orders rows of equal time, of both sides together."""
         if has_positions:
-            return [F.col(SEQ), F.struct(F.col(ARRIVAL), F.lit(which)).alias(ARRIVAL)]
-        return [F.lit(which).alias(_SIDE), *[tie.alias(temporary(f"{SIDES[which]}_{n}")) for n, tie in enumerate(ties)]]
+            return [F.col(SEQ), F.struct(F.col(ARRIVAL), F.lit(index)).alias(ARRIVAL)]
+        return [F.lit(index).alias(_SIDE), *[tie.alias(temporary(f"{SIDES[index]}_{tie_index}")) for tie_index, tie in enumerate(ties)]]
 
-    def _evict(self, each: DataFrame, evictor: Evictor) -> DataFrame:
+    def _evict(self, rows: DataFrame, evictor: Evictor) -> DataFrame:
         """The rows that an evictor keeps; it sees the rows of the sides as the columns `left` and `right`."""
-        named: dict[str, str] = dict(zip(ROWS, SIDES, strict=True))
-        kept = evictor.keep(each.withColumnsRenamed(named), (*self.key, UNMATCHABLE, WINDOW), TIME)
-        return kept.withColumnsRenamed({name: row for row, name in named.items()})
+        side_by_row_column: dict[str, str] = dict(zip(ROWS, SIDES, strict=True))
+        kept_rows = evictor.keep(rows.withColumnsRenamed(side_by_row_column), (*self.key, UNMATCHABLE, WINDOW), TIME)
+        return kept_rows.withColumnsRenamed({name: row for row, name in side_by_row_column.items()})

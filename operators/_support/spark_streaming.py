@@ -78,8 +78,8 @@ def check_kind(how: str, **unsupported: object) -> None:
         raise StreamingError.refused(f"{article} {how} interval join", _LEFT_ROWS[how], STATIC_WAY_OUT)
     for name, value in unsupported.items():
         if value:
-            why = f"Spark's join of streams has no `{name}`, which is {value!r}"
-            raise StreamingError.refused("an interval join", why, STATIC_WAY_OUT)
+            reason = f"Spark's join of streams has no `{name}`, which is {value!r}"
+            raise StreamingError.refused("an interval join", reason, STATIC_WAY_OUT)
 
 
 def _check_watermark(frame: DataFrame, time: str, side: str, how: str) -> None:
@@ -92,11 +92,11 @@ def _check_watermark(frame: DataFrame, time: str, side: str, how: str) -> None:
 
 
 def _check_chain(frame: DataFrame, side: str) -> None:
-    marked = [field.name for field in frame.schema if DELAY in field.metadata]
-    if len(marked) > 1:
+    times = [field.name for field in frame.schema if DELAY in field.metadata]
+    if len(times) > 1:
         raise StreamingError.refused(
             "an interval join",
-            f"the {side} frame has a watermark on each of {', '.join(marked)}, as a stream-stream join's result has; Spark accepts one",
+            f"the {side} frame has a watermark on each of {', '.join(times)}, as a stream-stream join's result has; Spark accepts one",
             STATIC_WAY_OUT,
         )
 
@@ -111,7 +111,7 @@ def _check_zone(frame: DataFrame) -> None:
         )
 
 
-def present(*columns: Column) -> Column:
+def are_not_null(*columns: Column) -> Column:
     """Whether no column is null, as a condition on each side: Spark's full stream-stream join pairs null keys with null keys.
 
     With this condition, an outer row with a null key or time does not enter the state, and is emitted unmatched at once.
@@ -119,7 +119,7 @@ def present(*columns: Column) -> Column:
     return reduce(Column.__and__, [c.isNotNull() for c in columns])
 
 
-def opaque(condition: Column) -> Column:
+def hide_bounds(condition: Column) -> Column:
     """The condition in a form from which Spark infers no bounds.
 
     Spark treats `left_amount > 0` as a bound on the event time, at 1970, and then never removes state: unmatched rows would never be
@@ -128,7 +128,7 @@ def opaque(condition: Column) -> Column:
     return F.greatest(condition, F.lit(False))
 
 
-def within(left: Column, right: Column, interval: Interval) -> Column:
+def time_bounds(left: Column, right: Column, interval: Interval) -> Column:
     """The bounds as interval arithmetic on the raw times: the only form from which Spark infers when it can remove state.
 
     The distance of two times that are floored to 1 ms can be almost 1 ms smaller than that of the raw times, so these bounds are 999 µs
@@ -158,8 +158,8 @@ def check_windows(rows: DataFrame, time: str, window: object, operator: str, **u
         raise StreamingError.refused(operator, f"{kinds}, and `window` is {window!r}", STATIC_WAY_OUT)
     check_parameters(operator, **unsupported)
     if DELAY not in rows.schema[time].metadata:
-        why = f"the frame has no watermark on {time!r}, so that no window would ever end"
-        raise StreamingError.refused(operator, why, f"call withWatermark({time!r}, ...) on it")
+        reason = f"the frame has no watermark on {time!r}, so that no window would ever end"
+        raise StreamingError.refused(operator, reason, f"call withWatermark({time!r}, ...) on it")
     return window
 
 
@@ -176,7 +176,7 @@ def window_struct(time: Column, window: Sliding | Tumbling) -> Column:
     return F.window(time, _ms(window.longest), _ms(slide), _ms(window.origin % slide))
 
 
-def bounds(window: Column) -> tuple[Column, Column]:
+def window_bounds(window: Column) -> tuple[Column, Column]:
     """`window_start` and `window_end` of Spark's window. The end is the event time of an operator that reads the result."""
     return window["start"].alias(WINDOW_START), window["end"].alias(WINDOW_END, metadata={DELAY: 0})
 
@@ -184,17 +184,23 @@ def bounds(window: Column) -> tuple[Column, Column]:
 def check_results(rows: DataFrame, operator: str) -> None:
     """Raise `StreamingError` unless a stream has the results of a windowed aggregate: Spark must know when a window has ended."""
     if DELAY not in rows.schema[WINDOW_END].metadata:
-        why = f"{WINDOW_END!r} has no watermark, so that Spark does not know when a window has ended"
-        raise StreamingError.refused(operator, why, "call it on the result of WindowedAggregate for a streaming frame, in append mode")
+        reason = f"{WINDOW_END!r} has no watermark, so that Spark does not know when a window has ended"
+        raise StreamingError.refused(operator, reason, "call it on the result of WindowedAggregate for a streaming frame, in append mode")
 
 
-def compared(one: Column, other: Column, order: Sequence[Ordering]) -> Column:
+def compare_structs(left: Column, right: Column, order: Sequence[Ordering]) -> Column:
     """-1, 0 or 1, comparing two structs by an order: for `array_sort`, Spark's only way to sort rows of a stream."""
     result = F.lit(0)
-    for by in reversed(order):
-        a, b = one[by.column], other[by.column]
-        first, smaller = (-1 if by.nulls_first else 1), (1 if by.descending else -1)
-        result = F.when(a.eqNullSafe(b), result).when(a.isNull(), first).when(b.isNull(), -first).when(a < b, smaller).otherwise(-smaller)
+    for ordering in reversed(order):
+        a, b = left[ordering.column], right[ordering.column]
+        null_first, smaller = (-1 if ordering.nulls_first else 1), (1 if ordering.descending else -1)
+        result = (
+            F.when(a.eqNullSafe(b), result)
+            .when(a.isNull(), null_first)
+            .when(b.isNull(), -null_first)
+            .when(a < b, smaller)
+            .otherwise(-smaller)
+        )
     return result
 
 

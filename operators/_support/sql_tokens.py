@@ -94,7 +94,7 @@ def _opens_call(tokens: Sequence[Token], n: int, functions: frozenset[str]) -> b
 
 
 def _read_call(sql: str, tokens: Sequence[Token], first: int, close: int) -> tuple[Call, int]:
-    """The call whose name and closing bracket are the tokens of two indexes; and the index of the token after it."""
+    """Read the call whose name and closing bracket have two token indexes. Returns it, and the index of the token after it."""
     inner = tokens[first + 2 : close]
     quantifier = inner[0].name if inner and inner[0].is_code and inner[0].name in ("distinct", "all") else ""
     start = inner[0].end if quantifier else tokens[first + 1].end

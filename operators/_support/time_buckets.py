@@ -13,7 +13,7 @@ from operators.columns import temporary
 from operators.timing import Interval
 
 _BOUNDS_PER_BUCKET = 4
-"""The length of a bucket, in lengths of the interval. The bounds of one row of four extend over two buckets, so that row is copied."""
+"""The length of a bucket, in lengths of the interval. The bounds of one row in four extend over two buckets, and that row is copied."""
 _BUCKETS = temporary("left_bucket"), temporary("right_bucket")
 
 
@@ -37,7 +37,7 @@ class BucketedJoin:
     condition: Column
 
     def __call__(self, left: DataFrame, right: DataFrame, how: str) -> DataFrame:
-        """The joined rows.
+        """Join two frames.
 
         Args:
             left: the left rows.
@@ -45,26 +45,26 @@ class BucketedJoin:
             how: the kind of the join as Spark names it, such as `full` or `left_anti`.
         """
         if how == "right":
-            return self._joined(self._with_copies(left, 0), self._with_bucket(right, 1), how)
+            return self._join(self._with_copies(left, 0), self._with_bucket(right, 1), how)
         if how != "full":
-            return self._joined(self._with_bucket(left, 0), self._with_copies(right, 1), how)
+            return self._join(self._with_bucket(left, 0), self._with_copies(right, 1), how)
         # a copied row may match in one bucket and not in another, so each side keeps its unmatched rows where it has no copies
-        unmatched = self._joined(self._with_bucket(right, 1), self._with_copies(left, 0), "left_anti")
+        unmatched = self._join(self._with_bucket(right, 1), self._with_copies(left, 0), "left_anti")
         return self(left, right, "left").unionByName(unmatched, allowMissingColumns=True)
 
-    def _joined(self, one: DataFrame, other: DataFrame, how: str) -> DataFrame:
-        left, right = map(F.col, _BUCKETS)
-        return one.join(other, (left == right) & self.condition, how).drop(*_BUCKETS)
+    def _join(self, rows: DataFrame, other_rows: DataFrame, how: str) -> DataFrame:
+        left_bucket, right_bucket = map(F.col, _BUCKETS)
+        return rows.join(other_rows, (left_bucket == right_bucket) & self.condition, how).drop(*_BUCKETS)
 
-    def _with_bucket(self, rows: DataFrame, which: int) -> DataFrame:
+    def _with_bucket(self, rows: DataFrame, index: int) -> DataFrame:
         """Each row with the bucket of its time."""
-        return rows.withColumn(_BUCKETS[which], self._bucket(self.times[which]))
+        return rows.withColumn(_BUCKETS[index], self._bucket(self.times[index]))
 
-    def _with_copies(self, rows: DataFrame, which: int) -> DataFrame:
+    def _with_copies(self, rows: DataFrame, index: int) -> DataFrame:
         """Each row once for each bucket that contains times of the other side within its bounds."""
-        interval, time = (self.interval, self.interval.mirrored)[which], self.times[which]
-        first, last = self._bucket(time + interval.lower), self._bucket(time + interval.upper)
-        return rows.withColumn(_BUCKETS[which], F.explode(F.array_distinct(F.array(first, last))))
+        interval, time = (self.interval, self.interval.mirrored)[index], self.times[index]
+        first_bucket, last_bucket = self._bucket(time + interval.lower), self._bucket(time + interval.upper)
+        return rows.withColumn(_BUCKETS[index], F.explode(F.array_distinct(F.array(first_bucket, last_bucket))))
 
     def _bucket(self, time: Column) -> Column:
         """The first millisecond of the bucket of a time."""

@@ -1,4 +1,4 @@
-"""The time to live of a key: after a gap longer than it without a row, older rows of the key no longer count."""
+"""The time to live of a key: after a longer gap without a row of the key, its older rows no longer count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ class TimeToLive:
 
     Args:
         ms: the duration in ms, more than zero.
-        by: the time in which it is measured.
+        time_kind: whether it is measured in event time or in processing time.
         is_retracted: whether the rows of an expired key are removed.
     """
 
     ms: int
-    by: TimeKind
+    time_kind: TimeKind
     is_retracted: bool = False
 
     @classmethod
@@ -58,15 +58,17 @@ class TimeToLive:
             change: see `ByKey`.
             keeps: whether rows that later steps need are kept, so that a step need not read every row.
         """
-        kept = Kept(self.ms) if keeps else None
-        return ByKey(key, through=through, change=change, ttl=self.ms if self.is_retracted else None, ttl_by=self.by, keeps=kept)
+        kept_rows = Kept(self.ms) if keeps else None
+        return ByKey(
+            key, through=through, change=change, ttl=self.ms if self.is_retracted else None, ttl_by=self.time_kind, keeps=kept_rows
+        )
 
     def check(self, rows: DataFrame) -> None:
         """Raise `ColumnError` unless the rows have an event time, if it is measured in event time."""
-        if self.by == "event":
+        if self.time_kind == "event":
             check_time(rows, EVENT_TIME, "ttl")
 
-    def current(self, key: Sequence[str], rows: DataFrame) -> DataFrame:
+    def current_rows(self, key: Sequence[str], rows: DataFrame) -> DataFrame:
         """The rows of the newest generation of each key."""
         return self.with_generation(key, rows).where(IS_CURRENT).drop(GENERATION, IS_CURRENT)
 
@@ -75,40 +77,42 @@ class TimeToLive:
 
         A key without a row for longer than the time to live expires; its next row starts its next generation, counted from 0.
         """
-        counted = self._counted(key, rows).drop(_FIRST, _LAST)
-        return counted.withColumn(IS_CURRENT, F.col(GENERATION) == F.max(GENERATION).over(Window.partitionBy(*key)))
+        rows_by_generation = self._with_generation_and_times(key, rows).drop(_FIRST, _LAST)
+        return rows_by_generation.withColumn(IS_CURRENT, F.col(GENERATION) == F.max(GENERATION).over(Window.partitionBy(*key)))
 
     def with_periods(self, key: Sequence[str], rows: DataFrame) -> DataFrame:
         """Rows with their `GENERATION`, and its `PERIOD_START` and `PERIOD_END`, so that each row can stand for all of its generation."""
-        of_generation = Window.partitionBy(*key, GENERATION)
-        periods = {PERIOD_START: F.min(_FIRST).over(of_generation), PERIOD_END: F.max(_LAST).over(of_generation)}
-        return self._counted(key, rows).withColumns(periods).drop(_FIRST, _LAST)
+        rows_of_generation = Window.partitionBy(*key, GENERATION)
+        periods = {PERIOD_START: F.min(_FIRST).over(rows_of_generation), PERIOD_END: F.max(_LAST).over(rows_of_generation)}
+        return self._with_generation_and_times(key, rows).withColumns(periods).drop(_FIRST, _LAST)
 
-    def needed(self, key: Sequence[str], rows: DataFrame, oldest: int | None) -> DataFrame:
+    def needed_rows(self, key: Sequence[str], rows: DataFrame, oldest: int | None) -> DataFrame:
         """Every row of the generations that did not end before `oldest` (ms), with its own period, and its `GENERATION`."""
-        counted = self._counted(key, rows)
+        rows_by_generation = self._with_generation_and_times(key, rows)
         end = F.max(_LAST).over(Window.partitionBy(*key, GENERATION))
-        kept = counted.withColumn(PERIOD_END, end).where(not_before(oldest))
-        return kept.withColumns({PERIOD_START: F.col(_FIRST), PERIOD_END: F.col(_LAST)}).drop(_FIRST, _LAST)
+        needed_rows = rows_by_generation.withColumn(PERIOD_END, end).where(ends_at_or_after(oldest))
+        return needed_rows.withColumns({PERIOD_START: F.col(_FIRST), PERIOD_END: F.col(_LAST)}).drop(_FIRST, _LAST)
 
-    def _counted(self, key: Sequence[str], rows: DataFrame) -> DataFrame:
-        """Rows with their `GENERATION`, and the first and the last time in ms of the rows that each stands for.
+    def _with_generation_and_times(self, key: Sequence[str], rows: DataFrame) -> DataFrame:
+        """Rows with their `GENERATION`, and with `_FIRST` and `_LAST`: the first and the last time in ms of the rows that a row stands for.
 
         A kept row stands for the rows of its generation that were not kept, so that they still count as rows of the key.
         """
-        if self.by == "processing" and not {BATCH_TIME, PERIOD_START} & {*rows.columns}:
-            raise OperatorError.bad_value("ttl_by", self.by, "event: a frame has no processing time of its rows; or let the engine run it")
-        time = EVENT_TIME if self.by == "event" else BATCH_TIME
-        own, has_periods = F.unix_millis(time) if time in rows.columns else F.lit(None).cast("bigint"), PERIOD_START in rows.columns
-        ends = [F.coalesce(F.col(end), own) if has_periods else own for end in (PERIOD_START, PERIOD_END)]
-        timed = rows.withColumns(dict(zip((_FIRST, _LAST), ends, strict=True))).drop(BATCH_TIME, PERIOD_START, PERIOD_END)
-        in_time = Window.partitionBy(*key).orderBy(_FIRST)
-        before = F.max(_LAST).over(in_time.rowsBetween(Window.unboundedPreceding, -1))
-        starts = F.coalesce((F.col(_FIRST) - before > self.ms).cast("int"), F.lit(0))
-        until_now = in_time.rangeBetween(Window.unboundedPreceding, Window.currentRow)
-        return timed.withColumn(_STARTS, starts).withColumn(GENERATION, F.sum(_STARTS).over(until_now)).drop(_STARTS)
+        if self.time_kind == "processing" and not {BATCH_TIME, PERIOD_START} & {*rows.columns}:
+            raise OperatorError.bad_value(
+                "ttl_by", self.time_kind, "event: a frame has no processing time of its rows; or let the engine run it"
+            )
+        time = EVENT_TIME if self.time_kind == "event" else BATCH_TIME
+        row_time, has_periods = F.unix_millis(time) if time in rows.columns else F.lit(None).cast("bigint"), PERIOD_START in rows.columns
+        period = [F.coalesce(F.col(end), row_time) if has_periods else row_time for end in (PERIOD_START, PERIOD_END)]
+        timed_rows = rows.withColumns(dict(zip((_FIRST, _LAST), period, strict=True))).drop(BATCH_TIME, PERIOD_START, PERIOD_END)
+        by_time = Window.partitionBy(*key).orderBy(_FIRST)
+        previous_end = F.max(_LAST).over(by_time.rowsBetween(Window.unboundedPreceding, -1))
+        starts = F.coalesce((F.col(_FIRST) - previous_end > self.ms).cast("int"), F.lit(0))
+        until_now = by_time.rangeBetween(Window.unboundedPreceding, Window.currentRow)
+        return timed_rows.withColumn(_STARTS, starts).withColumn(GENERATION, F.sum(_STARTS).over(until_now)).drop(_STARTS)
 
 
-def not_before(oldest: int | None) -> Column:
-    """Whether a row's period did not end before a time (ms); always if there is none."""
+def ends_at_or_after(oldest: int | None) -> Column:
+    """Whether a row's period ends at or after a time (ms); always true for None."""
     return F.lit(True) if oldest is None else F.col(PERIOD_END) >= parameter(oldest, F.col(PERIOD_END))

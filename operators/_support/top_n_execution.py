@@ -6,12 +6,19 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
-from operators._support.time_to_live import GENERATION, IS_CURRENT, not_before
+from operators._support.time_to_live import GENERATION, IS_CURRENT, ends_at_or_after
 from operators._support.top_n_plan import TopNQuery
-from operators._support.top_n_promise import ADDED, LAST_RANK, newest_of_keys, not_replaced, of_known_change, row_tie_breakers
+from operators._support.top_n_promise import (
+    LAST_RANK,
+    RANKING_COLUMNS,
+    newest_of_keys,
+    row_tie_breakers,
+    rows_not_replaced,
+    rows_of_known_change,
+)
 from operators.changelog import COMMIT_VERSION, COMMITTED_AT, INSERT, UPDATE_AFTER
-from operators.columns import RANK, check_distinct, check_present, comparable, temporary
-from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, plain
+from operators.columns import RANK, as_comparable, check_distinct, check_present, temporary
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
 from operators.errors import ColumnError
 
 _RANK, _BALANCE, _FROM_NEWEST = (temporary(name) for name in ("rank", "balance", "from_newest"))
@@ -20,87 +27,88 @@ _IS_FIRST, _OF_FIRST = temporary("is_first"), temporary("of_first")
 
 def rank_all(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The Top-N of all rows, without earlier results."""
-    known = of_known_change(query, rows)
+    ranked_rows = rows_of_known_change(query, rows)
     if query.ttl is None:
-        return _ranked(query, _in_force(query, _with_last_rank(query, known, query.partition)))
-    parted = query.ttl.with_generation(query.partition, known)
-    in_force = _in_force(query, _with_last_rank(query, parted, (*query.partition, GENERATION)))
-    return _ranked(query, in_force.where(IS_CURRENT).drop(GENERATION, IS_CURRENT))
+        return _rank_rows(query, _current_rows_without_change(query, _with_last_rank(query, ranked_rows, query.partition)))
+    rows_by_period = query.ttl.with_generation(query.partition, ranked_rows)
+    current_rows = _current_rows_without_change(query, _with_last_rank(query, rows_by_period, (*query.partition, GENERATION)))
+    return _rank_rows(query, current_rows.where(IS_CURRENT).drop(GENERATION, IS_CURRENT))
 
 
-def rank_again(query: TopNQuery, kept: DataFrame, rows: DataFrame) -> DataFrame:
+def rank_again(query: TopNQuery, kept_rows: DataFrame, rows: DataFrame) -> DataFrame:
     """The Top-N of the rows that were kept and of new rows, which replace the kept rows of their keys.
 
     It fails while it is computed if a new row, or a delete, breaks the promise of a monotonic input (see `top_n_promise`).
     """
-    known = of_known_change(query, rows)
-    others = not_replaced(query, kept, newest_of_keys(query.key, known)) if query.key else kept
-    others = others.drop(RANK) if query.with_rank else others
-    return _ranked(query, others.unionByName(_in_force(query, known)))
+    new_rows = rows_of_known_change(query, rows)
+    remaining_rows = rows_not_replaced(query, kept_rows, newest_of_keys(query.key, new_rows)) if query.key else kept_rows
+    remaining_rows = remaining_rows.drop(RANK) if query.with_rank else remaining_rows
+    return _rank_rows(query, remaining_rows.unionByName(_current_rows_without_change(query, new_rows)))
 
 
-def still_needed(query: TopNQuery, rows: DataFrame, oldest: int | None) -> DataFrame:
-    """The rows from which, with later rows, the Top-N is computed: those that were not replaced or taken back.
+def rows_still_needed(query: TopNQuery, rows: DataFrame, oldest: int | None) -> DataFrame:
+    """The rows that later steps need to compute the Top-N: those that were not replaced or taken back.
 
-    If rows are only added, those among the first `rank_end` of their partition. A partition's first row is kept if it matters although it
-    was replaced, and then the newest row of its key is kept too, even if that is a delete: else the first row would be in force again.
+    If rows are only added, they are the first `rank_end` rows of each partition. If the first row of a partition matters although it was
+    replaced, it is kept too. The newest row of its key is then kept as well, even if that is a delete: without it, the first row would
+    count as current again.
 
     Args:
         query: the Top-N; `why_all_rows` is None.
         rows: the rows, with `seq` and `arrival`.
         oldest: see `KeepsRows`.
     """
-    known = of_known_change(query, rows)
+    ranked_rows = rows_of_known_change(query, rows)
     if not query.has_first_rows:
-        return _present(query, known) if query.key or query.change else _first_rows(query, known, query.partition)
-    grouped = known if query.ttl is None else query.ttl.with_periods(query.partition, known)
+        return _current_rows(query, ranked_rows) if query.key or query.change else _first_rows(query, ranked_rows, query.partition)
+    rows_by_group = ranked_rows if query.ttl is None else query.ttl.with_periods(query.partition, ranked_rows)
     group = query.partition if query.ttl is None else (*query.partition, GENERATION)
-    is_lasting = not_before(None if query.ttl is None else oldest)
-    arrived = Window.partitionBy(*group).orderBy(*row_tie_breakers(grouped))
-    marked = grouped.withColumn(_IS_FIRST, (F.row_number().over(arrived) == 1) & is_lasting)
+    is_lasting = ends_at_or_after(None if query.ttl is None else oldest)
+    by_arrival = Window.partitionBy(*group).orderBy(*row_tie_breakers(rows_by_group))
+    marked = rows_by_group.withColumn(_IS_FIRST, (F.row_number().over(by_arrival) == 1) & is_lasting)
     if not query.key:
         return _first_rows(query, marked.where(is_lasting), group).drop(_IS_FIRST, GENERATION)
-    newest_first = Window.partitionBy(*query.key).orderBy(*[c.desc_nulls_last() for c in row_tie_breakers(grouped)])
-    of_first = F.max(_IS_FIRST).over(Window.partitionBy(*query.key))
-    newest = marked.withColumns({_FROM_NEWEST: F.row_number().over(newest_first), _OF_FIRST: of_first})
+    newest_first = Window.partitionBy(*query.key).orderBy(*[c.desc_nulls_last() for c in row_tie_breakers(rows_by_group)])
+    has_first_row = F.max(_IS_FIRST).over(Window.partitionBy(*query.key))
+    numbered = marked.withColumns({_FROM_NEWEST: F.row_number().over(newest_first), _OF_FIRST: has_first_row})
     is_present = (F.col(query.change).isin(INSERT, UPDATE_AFTER) if query.change else F.lit(True)) & is_lasting
-    needed = newest.where(F.col(_IS_FIRST) | ((F.col(_FROM_NEWEST) == 1) & (F.col(_OF_FIRST) | is_present)))
+    needed = numbered.where(F.col(_IS_FIRST) | ((F.col(_FROM_NEWEST) == 1) & (F.col(_OF_FIRST) | is_present)))
     return needed.drop(_IS_FIRST, _FROM_NEWEST, _OF_FIRST, GENERATION)
 
 
 def _first_rows(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> DataFrame:
-    """The rows that can be among the first ranks of their group, and its first row if that is marked; no row is ever replaced."""
-    ranked = _with_last_rank(query, rows, group).withColumn(_RANK, _rank(query, rows, group))
+    """The rows with the first ranks of their group, and its first row if that is marked. It is for rows that are never replaced."""
+    ranked = _with_last_rank(query, rows, group).withColumn(_RANK, _rank_column(query, rows, group))
     is_shown = F.col(_RANK) <= (F.col(LAST_RANK) if isinstance(query.last, str) else F.lit(query.last))
     marked = F.col(_IS_FIRST) if _IS_FIRST in rows.columns else F.lit(False)
     return ranked.where(is_shown | marked).drop(_RANK, LAST_RANK)
 
 
-def without_ranks(query: TopNQuery, rows: DataFrame) -> DataFrame:
+def unranked_partitions(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The partitions whose last rank is null, zero or less: the columns of a partition, and `rank_end`."""
-    rows = of_known_change(query, rows)
+    rows = rows_of_known_change(query, rows)
     if query.ttl:
-        rows = query.ttl.current(query.partition, rows)
+        rows = query.ttl.current_rows(query.partition, rows)
     if not isinstance(query.last, str):
         return rows.limit(0).select(*query.partition, F.lit(None).cast("int").alias("rank_end"))
-    first = F.min_by(F.struct(F.col(query.last).alias(LAST_RANK)), F.struct(*row_tie_breakers(rows)))[LAST_RANK].alias(LAST_RANK)
-    last_ranks = rows.groupBy(*query.partition).agg(first).where(F.coalesce(F.col(LAST_RANK), F.lit(0)) < 1)
+    first_rank_end = F.min_by(F.struct(F.col(query.last).alias(LAST_RANK)), F.struct(*row_tie_breakers(rows)))[LAST_RANK].alias(LAST_RANK)
+    last_ranks = rows.groupBy(*query.partition).agg(first_rank_end).where(F.coalesce(F.col(LAST_RANK), F.lit(0)) < 1)
     return last_ranks.select(*query.partition, F.col(LAST_RANK).alias("rank_end"))
 
 
-def with_other_ends(query: TopNQuery, rows: DataFrame) -> DataFrame:
+def count_other_rank_ends(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The number of rows of each partition whose last rank differs from the partition's: the columns of a partition, and `rows`.
 
     With a time to live, a row is compared with the last rank of its own period.
     """
-    rows = of_known_change(query, rows)
+    rows = rows_of_known_change(query, rows)
     if not isinstance(query.last, str):
         return rows.limit(0).select(*query.partition, F.lit(0).cast("bigint").alias("rows"))
     group = query.partition
     if query.ttl:
         rows, group = query.ttl.with_generation(query.partition, rows), (*group, GENERATION)
-    differs = ~F.col(f"`{query.last}`").eqNullSafe(F.col(LAST_RANK))
-    return _with_last_rank(query, rows, group).where(differs).groupBy(*query.partition).agg(F.count("*").alias("rows"))
+    has_other_end = ~F.col(f"`{query.last}`").eqNullSafe(F.col(LAST_RANK))
+    return _with_last_rank(query, rows, group).where(has_other_end).groupBy(*query.partition).agg(F.count("*").alias("rows"))
 
 
 def check_rows(query: TopNQuery, rows: DataFrame) -> None:
@@ -111,9 +119,9 @@ def check_rows(query: TopNQuery, rows: DataFrame) -> None:
     check_present(rows, [query.change] if query.change else [], "change")
     if isinstance(query.last, str):
         check_present(rows, [query.last], "rank_end")
-        found = rows.schema[query.last].dataType
-        if not isinstance(found, IntegralType):
-            raise ColumnError.not_whole("rank_end", query.last, found.simpleString())
+        data_type = rows.schema[query.last].dataType
+        if not isinstance(data_type, IntegralType):
+            raise ColumnError.not_whole("rank_end", query.last, data_type.simpleString())
     if query.ttl:
         query.ttl.check(rows)
     check_distinct([*rows.columns, *([RANK] if query.with_rank else [])])
@@ -123,52 +131,58 @@ def _with_last_rank(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> 
     """Rows with `LAST_RANK`, if the last rank is a column: its value in the first row of the group. Else the rows unchanged."""
     if not isinstance(query.last, str):
         return rows
-    arrived = Window.partitionBy(*group).orderBy(*row_tie_breakers(plain(rows))).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return rows.withColumn(LAST_RANK, F.first(query.last).over(arrived))
+    by_arrival = (
+        Window.partitionBy(*group)
+        .orderBy(*row_tie_breakers(drop_engine_columns(rows)))
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    return rows.withColumn(LAST_RANK, F.first(query.last).over(by_arrival))
 
 
-def _in_force(query: TopNQuery, rows: DataFrame) -> DataFrame:
+def _current_rows_without_change(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The rows that were neither replaced nor taken back, without the change column."""
-    present = _present(query, rows)
+    present = _current_rows(query, rows)
     return present.drop(query.change) if query.change else present
 
 
-def _present(query: TopNQuery, rows: DataFrame) -> DataFrame:
+def _current_rows(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The rows that were neither replaced nor taken back."""
     if not query.key:
-        return _not_taken_back(rows, query.change) if query.change else rows
+        return _drop_retracted(rows, query.change) if query.change else rows
     newest = newest_of_keys(query.key, rows)
     return newest.where(F.col(query.change).isin(INSERT, UPDATE_AFTER)) if query.change else newest
 
 
-def _not_taken_back(rows: DataFrame, change: str) -> DataFrame:
-    """The rows that were not taken back: each retraction removes the oldest of the rows that are equal to it, so the newest remain.
+def _drop_retracted(rows: DataFrame, change: str) -> DataFrame:
+    """Drop the rows that were taken back: each retraction removes the oldest of the rows that are equal to it, so the newest remain.
 
-    A retraction is ignored if there is no equal row at that moment. With a balance of additions less retractions after each change, the
-    number of rows that remain is the last balance less the smallest balance below zero.
+    A retraction is ignored if there is no equal row at that moment. The balance after a change is the number of additions less the number
+    of retractions. The number of rows that remain is the last balance less the smallest balance below zero.
     """
-    ignored = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, *ADDED)
-    equal = Window.partitionBy(*[comparable(F.col(f"`{f.name}`"), f.dataType) for f in rows.schema.fields if f.name not in ignored])
+    ignored_columns = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, *RANKING_COLUMNS)
+    equal_rows = Window.partitionBy(
+        *[as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in rows.schema.fields if f.name not in ignored_columns]
+    )
     is_added = F.col(change).isin(INSERT, UPDATE_AFTER)
-    in_order = equal.orderBy(*row_tie_breakers(rows))
-    balance = F.sum(F.when(is_added, 1).otherwise(-1)).over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    last = F.last(_BALANCE).over(in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
-    remaining = last - F.least(F.lit(0), F.min(_BALANCE).over(equal))
-    counted = rows.withColumn(_BALANCE, balance).withColumn(_BALANCE, remaining).where(is_added)
-    from_newest = F.count("*").over(equal) - F.row_number().over(in_order)
-    return counted.withColumn(_FROM_NEWEST, from_newest).where(F.col(_FROM_NEWEST) < F.col(_BALANCE)).drop(_FROM_NEWEST, _BALANCE)
+    by_arrival = equal_rows.orderBy(*row_tie_breakers(rows))
+    balance = F.sum(F.when(is_added, 1).otherwise(-1)).over(by_arrival.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    last_balance = F.last(_BALANCE).over(by_arrival.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
+    remaining = last_balance - F.least(F.lit(0), F.min(_BALANCE).over(equal_rows))
+    rows_with_balance = rows.withColumn(_BALANCE, balance).withColumn(_BALANCE, remaining).where(is_added)
+    newer_rows = F.count("*").over(equal_rows) - F.row_number().over(by_arrival)
+    return rows_with_balance.withColumn(_FROM_NEWEST, newer_rows).where(F.col(_FROM_NEWEST) < F.col(_BALANCE)).drop(_FROM_NEWEST, _BALANCE)
 
 
-def _ranked(query: TopNQuery, rows: DataFrame) -> DataFrame:
+def _rank_rows(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The rows whose rank is from the first to the last rank to show."""
-    rank = _rank(query, rows, query.partition)
-    last = F.col(LAST_RANK) if isinstance(query.last, str) else F.lit(query.last)
-    shown = rows.withColumn(_RANK, rank).where((F.col(_RANK) <= last) & (F.col(_RANK) >= query.first)).drop(LAST_RANK)
-    return shown.withColumnRenamed(_RANK, RANK) if query.with_rank else shown.drop(_RANK)
+    rank = _rank_column(query, rows, query.partition)
+    last_rank = F.col(LAST_RANK) if isinstance(query.last, str) else F.lit(query.last)
+    shown_rows = rows.withColumn(_RANK, rank).where((F.col(_RANK) <= last_rank) & (F.col(_RANK) >= query.first)).drop(LAST_RANK)
+    return shown_rows.withColumnRenamed(_RANK, RANK) if query.with_rank else shown_rows.drop(_RANK)
 
 
-def _rank(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> Column:
-    order = [o.by() for o in query.order]
+def _rank_column(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> Column:
+    order = [o.sort_expression() for o in query.order]
     ties = [c.asc_nulls_first() for c in row_tie_breakers(rows)] if query.function == "row_number" else []
     function = {"row_number": F.row_number, "rank": F.rank, "dense_rank": F.dense_rank}[query.function]
     return function().over(Window.partitionBy(*group).orderBy(*order, *ties))

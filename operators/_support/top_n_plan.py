@@ -69,18 +69,20 @@ class TopNQuery:
             return None
         return self._why_not_keep_the_first_rows() or (self._why_not_append() if strategy == "append" else self._why_not_update())
 
-    def explain(self, used: Strategy, is_pinned: bool) -> str:
+    def explain(self, strategy_used: Strategy, is_pinned: bool) -> str:
         """The strategy that is used and what it costs, then a line for each other strategy, which says why it is not used."""
-        others = [f"not {strategy}: {why}" for strategy in get_args(Strategy) if (why := self.why_not(strategy))]
-        known = [f"rows only move up: {self.rises}"] if self.rises and used == "update" else []
-        return "\n".join([f"{used}{' (pinned)' if is_pinned else ''}: {self._cost(used)}", *known, *others])
+        reasons_against = [f"not {strategy}: {reason}" for strategy in get_args(Strategy) if (reason := self.why_not(strategy))]
+        input_reason = [f"rows only move up: {self.rises}"] if self.rises and strategy_used == "update" else []
+        return "\n".join(
+            [f"{strategy_used}{' (pinned)' if is_pinned else ''}: {self._cost(strategy_used)}", *input_reason, *reasons_against]
+        )
 
-    def _cost(self, used: Strategy) -> str:
-        if used != "retract":
-            return _COST[used]
-        if why := self.why_all_rows():
-            return f"{_COST_OF_ALL}, because {why}"
-        return _COST[used] if self.key or self.change else _COST_OF_ADDED
+    def _cost(self, strategy: Strategy) -> str:
+        if strategy != "retract":
+            return _COST[strategy]
+        if reason := self.why_all_rows():
+            return f"{_COST_OF_ALL}, because {reason}"
+        return _COST[strategy] if self.key or self.change else _COST_OF_ADDED
 
     @property
     def has_first_rows(self) -> bool:
@@ -95,8 +97,8 @@ class TopNQuery:
         if self.change and not self.key:
             return f"{parameter} needs rows that were deleted, which only a `unique_key` tells from equal rows"
         if self.ttl is not None and self.key and not {*self.partition} <= {*self.key}:
-            needed = "with a `ttl`, a step needs rows that left their partition, even those that were forgotten"
-            return f"{needed}; put the columns of `by` into `unique_key`"
+            reason = "with a `ttl`, a step needs rows that left their partition, even those that were forgotten"
+            return f"{reason}; put the columns of `by` into `unique_key`"
         return None
 
     def _why_not_keep_the_first_rows(self) -> str | None:

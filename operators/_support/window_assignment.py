@@ -7,8 +7,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators._support.lateness import Lateness
-from operators._support.panes import WINDOW, in_panes, in_windows, pane_of
-from operators._support.session_windows import TIME, in_sessions
+from operators._support.panes import WINDOW, assign_panes, expand_to_windows, pane_of
+from operators._support.session_windows import TIME, assign_sessions
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, temporary
 from operators.engine_columns import SESSION, WATERMARK
 from operators.steps import ByTimeRange
@@ -20,14 +20,14 @@ UNMATCHABLE = temporary("unmatchable")
 
 
 def assign_windows(rows: DataFrame, window: AnyWindow, *, time: str, lateness: Lateness, group: Sequence[str]) -> DataFrame:
-    """Rows, once for each of their windows that accepted them, with the `WINDOW`; sessions are those of a group."""
+    """Assign rows to the windows that accepted them: one row for each window, with `WINDOW`. Sessions are those of a group."""
     if isinstance(window, Session):
-        return in_sessions(rows, window, group, time)
-    return in_windows(in_panes(rows, window, time, lateness), window)
+        return assign_sessions(rows, window, group, time)
+    return expand_to_windows(assign_panes(rows, window, time, lateness), window)
 
 
 def assign_shared_windows(inputs: Sequence[DataFrame], window: AnyWindow, lateness: Lateness, group: Sequence[str]) -> DataFrame:
-    """The rows of several inputs in one frame, with the `WINDOW`, so that they form sessions together.
+    """Assign the rows of several inputs to windows, in one frame with `WINDOW`, so that they form sessions together.
 
     Every input has the group's columns and `TIME`; a column that only some inputs have is null in the rows of the others.
     """
@@ -35,28 +35,28 @@ def assign_shared_windows(inputs: Sequence[DataFrame], window: AnyWindow, latene
     return assign_windows(rows, window, time=TIME, lateness=lateness, group=group)
 
 
-def key_group(key: Sequence[str], which: int) -> list[Column]:
-    """The columns that group the rows of input `which`: the key, and `UNMATCHABLE`, which keeps each input's null keys apart."""
+def key_group(key: Sequence[str], index: int) -> list[Column]:
+    """The columns that group the rows of input `index`: the key, and `UNMATCHABLE`, which keeps each input's null keys apart."""
     has_null = reduce(lambda a, b: a | b, [F.col(c).isNull() for c in key])
-    return [*map(F.col, key), F.when(has_null, which).alias(UNMATCHABLE)]
+    return [*map(F.col, key), F.when(has_null, index).alias(UNMATCHABLE)]
 
 
 def lateness_columns(frame: DataFrame) -> list[str]:
-    """The columns of a frame that hold how the lateness of its rows was decided."""
+    """The columns of a frame that record how the lateness of its rows was decided."""
     return [c for c in (WATERMARK, SESSION) if c in frame.columns]
 
 
-def all_windows_closed(window: AnyWindow, event_time: Column, watermark: Column, lateness: Lateness) -> Column:
+def are_all_windows_closed(window: AnyWindow, event_time: Column, watermark: Column, lateness: Lateness) -> Column:
     """Whether all windows of a row had closed: `last end - 1 ms + lateness <= watermark`; false for a row in a gap between windows.
 
     For sessions this treats the row as the only one of its session; another session may still accept it.
     """
-    last = millis(event_time) + window.gap_ms if isinstance(window, Session) else _last_millisecond(window, event_time)
-    return F.coalesce(lateness.has_closed(last, millis(watermark)), F.lit(False))
+    last_ms = millis(event_time) + window.gap_ms if isinstance(window, Session) else _last_millisecond(window, event_time)
+    return F.coalesce(lateness.has_closed(last_ms, millis(watermark)), F.lit(False))
 
 
-def all_windows_closed_before(window: Aligned, watermark: int, lateness: Lateness) -> int | None:
-    """The time (epoch ms) before which `is_missed` holds; None if there are gaps between windows, whose rows are not late."""
+def bound_of_closed_windows(window: Aligned, watermark: int, lateness: Lateness) -> int | None:
+    """The time (epoch ms) before which all windows of a row have closed; None if there are gaps, because rows in gaps are not late."""
     if window.period > window.longest:
         return None
     newest_start = watermark + 1 - lateness.ms - window.longest - window.origin
@@ -73,7 +73,7 @@ def _last_millisecond(window: Aligned, time: Column) -> Column:
     return window.last_end(pane_of(window, millis(time))) - 1
 
 
-def reads_windows(window: AnyWindow, lateness: Lateness, inputs: int = 1) -> ByTimeRange:
+def window_reads(window: AnyWindow, lateness: Lateness, inputs: int = 1) -> ByTimeRange:
     """What a step reads to compute whole windows: rows with the watermark before their batch, or with recorded lateness decisions."""
     if isinstance(window, Session):
         return ByTimeRange(lookback=(window.lookback,) * inputs, watermark_delay=1, lateness=lateness.ms, recorded=True)
@@ -88,11 +88,11 @@ def window_bounds() -> tuple[Column, Column]:
 
 def window_times(window: AnyWindow) -> tuple[Column, Column]:
     """`result_time`, the last millisecond of the `WINDOW`, and `final_at`: the same, or the end of a session."""
-    last, end = timestamp(F.col(WINDOW)[END] - 1), timestamp(F.col(WINDOW)[END])
-    return last.alias(RESULT_TIME), (end if isinstance(window, Session) else last).alias(FINAL_AT)
+    last_ms, end = timestamp(F.col(WINDOW)[END] - 1), timestamp(F.col(WINDOW)[END])
+    return last_ms.alias(RESULT_TIME), (end if isinstance(window, Session) else last_ms).alias(FINAL_AT)
 
 
 def times_of_end() -> dict[str, Column]:
     """`result_time` and `final_at` of whole windows, from `window_end`: its last millisecond."""
-    last = F.col(WINDOW_END) - F.expr("INTERVAL 1 MILLISECOND")
-    return {RESULT_TIME: last, FINAL_AT: last}
+    last_ms = F.col(WINDOW_END) - F.expr("INTERVAL 1 MILLISECOND")
+    return {RESULT_TIME: last_ms, FINAL_AT: last_ms}

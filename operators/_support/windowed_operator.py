@@ -6,18 +6,18 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators._support.firings import FIRING, Purging, purged_reads, reached_at
+from operators._support.firings import FIRING, Purging, firing_reads, reach_time
 from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW
 from operators._support.session_lateness import lateness_decisions
 from operators._support.session_windows import TIME
 from operators._support.window_assignment import (
-    all_windows_closed,
-    all_windows_closed_before,
+    are_all_windows_closed,
     assign_shared_windows,
+    bound_of_closed_windows,
     last_final_at,
     lateness_columns,
-    reads_windows,
+    window_reads,
 )
 from operators.columns import WINDOW_END, WINDOW_START
 from operators.engine_columns import ARRIVAL, EVENT_TIME, FINALIZED_AT, NEW, SEQ, SESSION, WATERMARK, WHICH
@@ -79,58 +79,58 @@ class WindowedOperator:
     @property
     def reads(self) -> ByTimeRange:
         """Closed ranges, and rows with the watermark before their batch or with recorded lateness decisions."""
-        reads = reads_windows(self.window, self.lateness, len(self.inputs))
-        return reads if self.purging is None else purged_reads(reads, self.lateness.ms)
+        reads = window_reads(self.window, self.lateness, len(self.inputs))
+        return reads if self.purging is None else firing_reads(reads, self.lateness.ms)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """Whether all windows of a row had closed: `last end - 1 ms + allowed lateness <= watermark`; false in a gap between windows.
 
         For sessions, whether the row would be late as the only one of its session; `lateness_decisions` gives the decision.
         """
-        return all_windows_closed(self.window, event_time, watermark, self.lateness)
+        return are_all_windows_closed(self.window, event_time, watermark, self.lateness)
 
     def late_before(self, watermark: int) -> int | None:
         """The time before which all windows of a row had closed (see `BoundsLateness`); None for sessions, or if there are gaps."""
-        return None if isinstance(self.window, Session) else all_windows_closed_before(self.window, watermark, self.lateness)
+        return None if isinstance(self.window, Session) else bound_of_closed_windows(self.window, watermark, self.lateness)
 
-    def groups(self, frame: DataFrame, which: int) -> tuple[list[Column], str]:
-        """The columns that group the rows of input `which`, with the same names for all inputs, and the input's event time."""
+    def group_and_time(self, frame: DataFrame, index: int) -> tuple[list[Column], str]:
+        """The columns that group the rows of input `index`, with the same names for all inputs, and the input's event time."""
         raise NotImplementedError
 
     def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
         """Decide which rows of a batch are late for sessions, where they may join older rows (see `DecidesLateness`)."""
         if not isinstance(self.window, Session):
             raise OperatorError(f"{type(self).__name__} over {type(self.window).__name__} decides lateness row by row: call `late`")
-        inputs = [self._grouping_columns(frame, which, *_batch_position(frame), NEW) for which, frame in enumerate(frames)]
+        inputs = [self._grouping_columns(frame, index, *_batch_position(frame), NEW) for index, frame in enumerate(frames)]
         return lateness_decisions(reduce(DataFrame.unionByName, inputs), self.window, self.lateness, watermark)
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final; null in a gap between windows (see `ReportsFinality`).
 
-        With `purging`, a row that reaches its last window later is final when it reaches it.
+        With `purging`, a row that reaches its last window after that is final when it reaches the window.
         """
         if self.purging is None:
             return self._finality(frames)
         with_watermark = [WATERMARK for frame in frames[:1] if WATERMARK in frame.columns]
-        found = self._finality(frames, *with_watermark)
-        at = F.greatest(FINALIZED_AT, timestamp(reached_at(found, F.col(EVENT_TIME))))
-        return found.withColumn(FINALIZED_AT, F.when(F.col(FINALIZED_AT).isNotNull(), at)).drop(WATERMARK)
+        rows = self._finality(frames, *with_watermark)
+        finalized_at = F.greatest(FINALIZED_AT, timestamp(reach_time(rows, F.col(EVENT_TIME))))
+        return rows.withColumn(FINALIZED_AT, F.when(F.col(FINALIZED_AT).isNotNull(), finalized_at)).drop(WATERMARK)
 
-    def _finality(self, frames: Sequence[DataFrame], *more: str) -> DataFrame:
-        """The rows of `finalized_at`, with some of the frames' columns."""
-        inputs = [self._grouping_columns(frame, which, EVENT_TIME, *more) for which, frame in enumerate(frames)]
+    def _finality(self, frames: Sequence[DataFrame], *columns: str) -> DataFrame:
+        """When the last window of a row is final, as `finalized_at` without `purging`; with some of the frames' columns."""
+        inputs = [self._grouping_columns(frame, index, EVENT_TIME, *columns) for index, frame in enumerate(frames)]
         if isinstance(self.window, Session):
-            group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME, *more)]
-            each = assign_shared_windows(inputs, self.window, self.lateness, group)
-            return each.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(FINALIZED_AT), *more)
-        rows = reduce(DataFrame.unionByName, [frame.select(WHICH, EVENT_TIME, TIME, *more) for frame in inputs])
-        return rows.select(WHICH, EVENT_TIME, last_final_at(self.window, F.col(TIME)).alias(FINALIZED_AT), *more)
+            group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME, *columns)]
+            rows_in_windows = assign_shared_windows(inputs, self.window, self.lateness, group)
+            return rows_in_windows.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(FINALIZED_AT), *columns)
+        rows = reduce(DataFrame.unionByName, [frame.select(WHICH, EVENT_TIME, TIME, *columns) for frame in inputs])
+        return rows.select(WHICH, EVENT_TIME, last_final_at(self.window, F.col(TIME)).alias(FINALIZED_AT), *columns)
 
-    def _grouping_columns(self, frame: DataFrame, which: int, *more: Column | str) -> DataFrame:
+    def _grouping_columns(self, frame: DataFrame, index: int, *columns: Column | str) -> DataFrame:
         """The columns that decide a row's windows: its group, its time, and the session that it was assigned to before."""
-        group, time = self.groups(frame, which)
+        group, time = self.group_and_time(frame, index)
         session = [c for c in lateness_columns(frame) if c == SESSION]
-        return frame.select(*group, F.col(time).alias(TIME), F.lit(which).alias(WHICH), *session, *more)
+        return frame.select(*group, F.col(time).alias(TIME), F.lit(index).alias(WHICH), *session, *columns)
 
 
 def _batch_position(frame: DataFrame) -> list[Column]:

@@ -60,7 +60,7 @@ def rows_of(planned: Plan, frames: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _in_order(rows: DataFrame, order: Order) -> DataFrame:
-    ordered = rows.orderBy(*[Ordering.read(one, "ORDER BY").by() for one in order.by]) if order.by else rows
+    ordered = rows.orderBy(*[Ordering.read(one, "ORDER BY").sort_expression() for one in order.by]) if order.by else rows
     return ordered if order.limit is None else ordered.limit(order.limit)
 
 

@@ -251,8 +251,8 @@ def _rises(of: Relation, top: TopN) -> str:
         return ""
     names = {i.name: i.column or "" for i in of.items} if isinstance(of, Select) else {c: c for c in of.columns}
     values = [order for order in top.order if order.column not in of.key]
-    moves = below.operator.moves
-    reasons = [moves(names[o.column], (), is_descending=o.descending, nulls_first=o.nulls_first) for o in values]
+    why_never_moves_back = below.operator.why_never_moves_back
+    reasons = [why_never_moves_back(names[o.column], (), is_descending=o.descending, nulls_first=o.nulls_first) for o in values]
     is_total = {*of.key} <= {*top.partition, *(order.column for order in top.order)}
     return ", ".join(reasons) if values and all(reasons) and is_total else ""
 

@@ -70,7 +70,7 @@ def test_the_account_finds_a_ranking_that_an_earlier_version_got_wrong(make_engi
     replay(engine, [{"l": MOVED_BACK}])
     with monkeypatch.context() as patched:
         patched.setattr(
-            top_n_execution, "not_replaced", lambda query, kept, new: kept.join(new, [*query.key], "left_anti").select(kept.columns)
+            top_n_execution, "rows_not_replaced", lambda query, kept, new: kept.join(new, [*query.key], "left_anti").select(kept.columns)
         )
         engine.advance("newest")
     assert rows_of(engine.views.table("newest"), "k", "v", "rank") != BEST

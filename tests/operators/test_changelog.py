@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from operators import ColumnError, OperatorError, difference, fold
-from operators.changelog import bag_changes, bag_difference, keyed_upserts, net
+from operators.changelog import bag_changes, bag_difference, keyed_upserts, last_changes
 from tests.operators.frames import by_tag, frame, tagged
 
 KEYED = pa.schema({"case_id": pa.string(), "k": pa.string(), "v": pa.int32(), "w": pa.string()})
@@ -123,7 +123,7 @@ def test_net_keeps_the_last_change_of_each_key_and_fold_the_current_rows(spark: 
         (None, 5, "+U", 3),
     ]
     rows = frame(spark, log, schema)
-    last = net(rows, key=["k"], order="step")
+    last = last_changes(rows, key=["k"], order="step")
     assert last.columns == rows.columns
     kept = {("added", 1, "+I", 1), ("updated", 2, "+U", 2), ("deleted", 1, "-D", 3), ("back", 3, "+I", 3), (None, 5, "+U", 3)}
     assert {tuple(r) for r in last.collect()} == kept

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, LongType, MapType, StringType, StructType, VariantType
 
-from operators.column_types import can_be_ordered, has_map, parts
+from operators.column_types import can_be_ordered, has_map, types_within
 
 MAP = MapType(StringType(), LongType())
 
@@ -38,4 +38,4 @@ def test_a_nested_type_has_the_properties_of_the_types_in_it(case: Case) -> None
 def test_the_parts_of_a_type_are_itself_and_then_those_of_each_type_in_it() -> None:
     kind = StructType().add("m", MapType(StringType(), ArrayType(LongType()))).add("v", VariantType())
     names = ["map<string,array<bigint>>", "string", "array<bigint>", "bigint", "variant"]
-    assert [part.simpleString() for part in parts(kind)] == [kind.simpleString(), *names]
+    assert [part.simpleString() for part in types_within(kind)] == [kind.simpleString(), *names]

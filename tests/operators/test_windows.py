@@ -49,7 +49,7 @@ def test_each_row_is_in_exactly_the_windows_that_contain_its_time(spark: SparkSe
     for name, window in WINDOWS.items():
         rows = spark.createDataFrame(pa.table({"t": pa.array(_times(window), pa.int64())}))
         pane = pane_of(window, F.col("t"))
-        spans = F.transform(window.of_pane(pane), lambda w: F.array(w["start"], w["end"]))
+        spans = F.transform(window.windows_of_pane(pane), lambda w: F.array(w["start"], w["end"]))
         frames.append(
             rows.select(F.lit(name).alias("name"), "t", pane.alias("pane"), spans.alias("spans"), window.last_end(pane).alias("last"))
         )

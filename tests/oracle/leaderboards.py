@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from operators import Aggregate, OperatorError, TopN, difference
 from operators.changelog import CHANGE, INSERT
-from operators.columns import same_rows
+from operators.columns import are_rows_equal
 from tests.oracle.cases import CaseError
 from tests.oracle.compare import CaseResult
 from tests.oracle.windowed import names
@@ -186,7 +186,7 @@ def _merged(current: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> D
     """Merge as the engine does: the rows that new rows may change are recomputed, all others are kept."""
     partition = operator.partition if isinstance(operator, TopN) else operator.key
     keys = new.select(*partition).distinct()
-    same = same_rows("h", "k", partition)
+    same = are_rows_equal("h", "k", partition)
     changed, others = (current.alias("h").join(keys.alias("k"), same, how) for how in ("left_semi", "left_anti"))
     return others.unionByName(operator.fold(changed, new))
 

@@ -12,7 +12,7 @@ from assets.contracts import DerivedAsset
 from assets.days import day_end, day_start
 from assets.ports import TERMS
 from operators.column_types import has_map
-from operators.columns import comparable
+from operators.columns import as_comparable
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress, stored_progress
@@ -144,6 +144,6 @@ def row_hash(frame: DataFrame) -> Column:
     """A row's hash. Spark's hash ignores nulls, so (1, null) and (null, 1) would be equal; therefore null flags are hashed too."""
     fields = frame.schema.fields
     plain = [f"`{f.name}`" for f in fields if not has_map(f.dataType)]
-    maps = [comparable(F.col(f"`{f.name}`"), f.dataType) for f in fields if has_map(f.dataType)]  # Spark cannot hash a map
+    maps = [as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in fields if has_map(f.dataType)]  # Spark cannot hash a map
     without_maps = F.expr(f"xxhash64({', '.join([*plain, *[f'isnull(`{f.name}`)' for f in fields]])})")
     return (F.xxhash64(without_maps, *maps) if maps else without_maps).alias("print")

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from assets.days import text
 from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE
-from operators.columns import FINAL_AT, same_rows, temporary
+from operators.columns import FINAL_AT, are_rows_equal, temporary
 from platform_defs.engine.lake.small_queries import collect, fetch_arrow, from_arrow, is_arrow_type
 from platform_defs.engine.lake.tables import Lake
 
@@ -68,7 +68,7 @@ class Changes:
         is_deleted = F.col(f"c.{OWN_CHANGE}") == DELETE
         rows = self.rows if self.few is None else from_arrow(self.few, self.rows)
         own = rows.drop(OWN_CHANGE)
-        same = same_rows("t", "c", key) if key else same_rows("t", "c", own.columns, own.schema) & is_deleted
+        same = are_rows_equal("t", "c", key) if key else are_rows_equal("t", "c", own.columns, own.schema) & is_deleted
         within = F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in self.ends])
         newest = rows.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
         lake.merge(table, newest, same & within, is_deleted=is_deleted, metadata=metadata, number=number, stored=self.few is not None)

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.columns import keys_of, of_keys
+from operators.columns import keys_of, rows_of_keys
 from operators.contract import NEVER_LATE, KeepsRows, late_before
 from operators.engine_columns import BATCH_TIME, EVENT_TIME, PERIOD_END, SEQ
 from operators.errors import OperatorError
@@ -70,7 +70,7 @@ class KeptRows:
         held = self._table.rows()
         if self._may_need_forgotten(since, after):
             keys = keys_of([new], self.reads.key)
-            return StepRows(held, new, keys, materialize(of_keys(self.reading.input(self.asset, 0, after.seq), keys, self.reads.key)))
+            return StepRows(held, new, keys, materialize(rows_of_keys(self.reading.input(self.asset, 0, after.seq), keys, self.reads.key)))
         rows = materialize(self._of(held, self._affected_keys(held, new)).unionByName(new, allowMissingColumns=True))
         keys = keys_of([rows], self.reads.key)
         if self.reads.through:  # a row of these keys may have moved to a key that the step does not affect
@@ -79,7 +79,7 @@ class KeptRows:
 
     def of_affected(self, step: StepRows, rows: DataFrame) -> DataFrame:
         """Only the rows with one of the step's keys. The step does not have all rows of other keys."""
-        return of_keys(rows, step.keys, self.reads.key) if self.reads.through else rows
+        return rows_of_keys(rows, step.keys, self.reads.key) if self.reads.through else rows
 
     def ends(self, step: StepRows) -> DataFrame:
         """The time in ms of the newest row of each key, in `PERIOD_END`."""

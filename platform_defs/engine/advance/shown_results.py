@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START, same_rows, temporary
+from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START, are_rows_equal, temporary
 from operators.timing import instant
 from operators.triggers import ROWS_SEEN, Moment, Trigger
 
@@ -40,7 +40,7 @@ class ShownWindows:
         if isinstance(fires, bool):
             return fresh if fires else _still_open(shown, now[0])
         windows = self._counted(fresh, shown).withColumn(_FIRES, F.coalesce(fires, F.lit(False)))
-        fired = fresh.alias("r").join(windows.where(_FIRES).alias("w"), same_rows("r", "w", self.key), "left_semi")
+        fired = fresh.alias("r").join(windows.where(_FIRES).alias("w"), are_rows_equal("r", "w", self.key), "left_semi")
         kept = shown.alias("s").join(windows.where(~F.col(_FIRES)).alias("w"), self._continues("w", "s"), "left_semi")
         return fired.unionByName(kept)
 
@@ -55,12 +55,12 @@ class ShownWindows:
     def _continues(self, window: str, shown: str) -> Column:
         """Whether a window was shown before; for a session, whether a session that was shown before lies within it."""
         if not self.are_sessions:
-            return same_rows(window, shown, self.key)
+            return are_rows_equal(window, shown, self.key)
         group = [c for c in self.key if c not in (WINDOW_START, WINDOW_END)]
         within = (F.col(f"{shown}.{WINDOW_START}") >= F.col(f"{window}.{WINDOW_START}")) & (
             F.col(f"{shown}.{WINDOW_END}") <= F.col(f"{window}.{WINDOW_END}")
         )
-        return same_rows(window, shown, group) & within
+        return are_rows_equal(window, shown, group) & within
 
 
 def _still_open(shown: DataFrame, watermark: int | None) -> DataFrame:

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, difference, net
-from operators.columns import check_free, of_keys, parameter, same_rows
+from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, difference, last_changes
+from operators.columns import are_rows_equal, check_free, parameter, rows_of_keys
 from operators.engine_columns import EVENT_TIME
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, steps_of, upserted
 from platform_defs.engine.inputs.progress import Progress, commit_step, progress, require_same_columns
@@ -105,7 +105,7 @@ class UpsertedTable:
             )
             point("advance.after_create")
         else:
-            unapplied, same = self._unapplied(applied.value["step"], now.step), same_rows("t", "c", key)
+            unapplied, same = self._unapplied(applied.value["step"], now.step), are_rows_equal("t", "c", key)
             point("advance.before_fold")
             if lake.upsert(self.asset.name, unapplied, key, is_deleted=f"c.`{CHANGE}` = '{DELETE}'", metadata=metadata, number=now.step):
                 point("advance.after_fold")
@@ -136,7 +136,7 @@ class UpsertedTable:
         changelog = steps_of(self.reading, self.asset, after, upto)
         if upto - after == 1:  # by the operator's contract (`Upsert`), a step adds or removes at most one row of a key
             return changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
-        return net(changelog, key=upserted(self.asset).key, order=STEP)
+        return last_changes(changelog, key=upserted(self.asset).key, order=STEP)
 
 
 def with_keys(lake: Lake, table: str, rows: DataFrame, keys: DataFrame) -> DataFrame:
@@ -144,7 +144,7 @@ def with_keys(lake: Lake, table: str, rows: DataFrame, keys: DataFrame) -> DataF
     if lake.is_large(table):
         for column, ends in _extent(keys).items():
             rows = rows.where(F.col(f"`{column}`").between(*ends))
-    return of_keys(rows, keys, keys.columns)
+    return rows_of_keys(rows, keys, keys.columns)
 
 
 def _times(rows: DataFrame) -> list[str]:

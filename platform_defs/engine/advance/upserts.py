@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import difference
-from operators.columns import keys_of, of_keys
+from operators.columns import keys_of, rows_of_keys
 from operators.contract import PROMISE_BROKEN, Incremental, Promised
 from operators.engine_columns import PERIOD_END
 from operators.errors import OperatorError
@@ -147,13 +147,13 @@ class RecomputedKeys(Strategy):
         """
         if within_ttl is not None:
             expired = table.current(rows).select(*self.reads.key).distinct().exceptAll(within_ttl)
-            keys, rows = keys.unionByName(expired).distinct(), of_keys(rows, within_ttl, within_ttl.columns)
+            keys, rows = keys.unionByName(expired).distinct(), rows_of_keys(rows, within_ttl, within_ttl.columns)
         return difference(table.current_of(rows, keys), rows, key=self.key)
 
     def all_results(self, after: Progress) -> DataFrame:
         """The rows of all keys within their TTL, computed anew."""
         rows, within_ttl = self.asset.rows(*self.inputs.all_rows(after)), self._within_ttl(after)
-        return rows if within_ttl is None else of_keys(rows, within_ttl, within_ttl.columns)
+        return rows if within_ttl is None else rows_of_keys(rows, within_ttl, within_ttl.columns)
 
     def state(self, now: Progress) -> Iterator[StatePart]:
         """The table's own rows, and all rows of the inputs."""
@@ -171,18 +171,18 @@ class RecomputedKeys(Strategy):
         if new is None:
             return None
         if self._keys_can_change:
-            new = [of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all_rows(after)]
+            new = [rows_of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all_rows(after)]
             return materialize(keys_of(new, self.reads.key))  # few keys, which several joins read
         return keys_of(new, self.reads.key)
 
     def _of_keys(self, keys: DataFrame, after: Progress) -> DataFrame:
         """The rows of the given keys after a step."""
         key, through = self.reads.key, self.reads.through
-        frames = [of_keys(frame, keys, key) for frame in self.inputs.all_rows(after)]
+        frames = [rows_of_keys(frame, keys, key) for frame in self.inputs.all_rows(after)]
         if not self._keys_can_change:
             return self.asset.rows(*frames)
         others = keys_of(frames, through)
-        return of_keys(self.asset.rows(*[of_keys(frame, others, through) for frame in self.inputs.all_rows(after)]), keys, key)
+        return rows_of_keys(self.asset.rows(*[rows_of_keys(frame, others, through) for frame in self.inputs.all_rows(after)]), keys, key)
 
     def _within_ttl(self, after: Progress) -> DataFrame | None:
         """The keys with a row that is not older than the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""

@@ -10,8 +10,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, StructType
 
-from operators.column_types import parts
-from operators.columns import balanced
+from operators.column_types import types_within
+from operators.columns import combine_balanced
 
 _MANY_DIGITS = "[0-9][0-9.]{15}"
 _MOST_EXACT = 16
@@ -30,7 +30,7 @@ def decimals(struct: StructType) -> StructType:
 
 def has_nested_decimal(type_: DataType) -> bool:
     """Whether a type has decimals in a struct, an array or a map, which the JSON parser converts itself."""
-    return not isinstance(type_, DecimalType) and any(isinstance(part, DecimalType) for part in parts(type_))
+    return not isinstance(type_, DecimalType) and any(isinstance(part, DecimalType) for part in types_within(type_))
 
 
 def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -> Column:
@@ -71,4 +71,4 @@ def _exact_text(name: str, texts: str, digits: str) -> Column:
 
 
 def _any(conditions: Sequence[Column]) -> Column:
-    return balanced([F.coalesce(c, F.lit(False)) for c in conditions], lambda a, b: a | b, F.lit(False))
+    return combine_balanced([F.coalesce(c, F.lit(False)) for c in conditions], lambda a, b: a | b, F.lit(False))

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from operators.column_types import parts
+from operators.column_types import types_within
 from platform_defs.engine.formats.values import COMMON_TYPES
 
 _KEYS = StringType | IntegralType
@@ -30,7 +30,7 @@ _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 1e7
 def has_json_value(kind: DataType) -> bool:
     """Whether `json_value` converts the values of a type. It does not for a map whose keys are neither text nor whole numbers."""
     return all(
-        isinstance(part, COMMON_TYPES) and (not isinstance(part, MapType) or isinstance(part.keyType, _KEYS)) for part in parts(kind)
+        isinstance(part, COMMON_TYPES) and (not isinstance(part, MapType) or isinstance(part.keyType, _KEYS)) for part in types_within(kind)
     )
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, StringType, StructField, StructType
 
 from assets.contracts import SourceContract
-from operators.columns import balanced, temporary
+from operators.columns import combine_balanced, temporary
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.csv_style import HEADER, CsvStyle, header_names
 from platform_defs.engine.formats.files import File
@@ -145,7 +145,7 @@ def _name_faults(contract: SourceContract) -> list[Column]:
     miswritten_names = F.filter(
         keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(present, F.lower(k))
     )
-    empty = balanced([F.col(f"{_PARSED}.`{n}`").isNull() for n in names], lambda a, b: a | b, F.lit(False))
+    empty = combine_balanced([F.col(f"{_PARSED}.`{n}`").isNull() for n in names], lambda a, b: a | b, F.lit(False))
     miswritten = F.when(empty, _fault_of_names(miswritten_names, "it has names in another case than the contract's: "))
     if contract.new_columns == "ignore":
         return [miswritten]

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from operators.columns import balanced
+from operators.columns import combine_balanced
 
 COMMON_TYPES = (
     StructType | ArrayType | MapType | NumericType | StringType | BinaryType | BooleanType | DateType | TimestampType | TimestampNTZType
@@ -107,7 +107,7 @@ def is_lost(value: Column, stored_type: DataType, declared: DataType) -> Column:
             losses = [
                 is_lost(value[names[f.name]], stored_type[names[f.name]].dataType, f.dataType) for f in declared.fields if f.name in names
             ]
-            return balanced(losses, lambda a, b: a | b, F.lit(False))
+            return combine_balanced(losses, lambda a, b: a | b, F.lit(False))
         case ArrayType(), ArrayType():
             return _or_false(F.exists(value, lambda v: is_lost(v, stored_type.elementType, declared.elementType)))
         case MapType(), MapType() if stored_type.keyType == declared.keyType:

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import CHANGE, CHANGED_AT, STEP, fold, net
+from operators.changelog import CHANGE, CHANGED_AT, STEP, fold, last_changes
 from operators.columns import parameter
 from operators.errors import OperatorError
 from operators.steps import Emits
@@ -52,7 +52,7 @@ def table_read(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> DerivedA
 
 def newest_changes(reading: Reading, table: DerivedAsset, after: int, upto: int) -> DataFrame:
     """The last change of each key of an upserted table in the steps `after < step <= upto`, with its kind in `CHANGE`."""
-    return net(steps_of(reading, table, after, upto), key=upserted(table).key, order=STEP).drop(STEP, CHANGED_AT)
+    return last_changes(steps_of(reading, table, after, upto), key=upserted(table).key, order=STEP).drop(STEP, CHANGED_AT)
 
 
 def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> DataFrame:

@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from operators.column_types import parts
+from operators.column_types import types_within
 from platform_defs.engine.formats.values import COMMON_TYPES
 from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows, java_class
 from platform_defs.engine.lake.plan_inputs import ROWS_IN_MEMORY, inputs_of, text_bytes
@@ -182,7 +182,7 @@ def is_small(frame: DataFrame) -> bool:
 
 def is_arrow_type(kind: DataType) -> bool:
     """Whether the values of a type are the same when they are written to Parquet by Arrow and by Spark."""
-    return all(isinstance(part, COMMON_TYPES) for part in parts(kind))
+    return all(isinstance(part, COMMON_TYPES) for part in types_within(kind))
 
 
 def _number_in_partition() -> Column:

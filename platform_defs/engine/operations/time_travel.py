@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from assets.days import moment
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, STEP, fold
-from operators.columns import keys_of, of_keys
+from operators.columns import keys_of, rows_of_keys
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.changelog_reader import APPLIED, as_of_step, change_column, steps_of, upserted
 from platform_defs.engine.inputs.progress import Progress, step_id, stored_progress
@@ -126,7 +126,7 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
         return rows
     newest = Span(time - reads.ttl, time)
     recent = [reading.input(asset, index, reading.ledger.head, newest) for index in range(len(asset.inputs))]
-    return of_keys(rows, keys_of(recent, reads.affected_by), reads.affected_by)
+    return rows_of_keys(rows, keys_of(recent, reads.affected_by), reads.affected_by)
 
 
 def _rows_until(reading: Reading, asset: DerivedAsset, index: int, time: int) -> DataFrame:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from operators.columns import FINAL_AT, parameter
 from operators.contract import Early
-from operators.engine_columns import SEQ, plain
+from operators.engine_columns import SEQ, drop_engine_columns
 from operators.timing import instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance
@@ -121,7 +121,7 @@ class Views:
         """A source's rows that arrived too late for an asset."""
         advance = self.snapshot(asset)
         rows = advance.reading.with_lateness(advance.asset, advance.asset.inputs.index(source), advance.reading.ledger.head)
-        return plain(rows.where(LATE).drop(LATE, FILTERED))
+        return drop_engine_columns(rows.where(LATE).drop(LATE, FILTERED))
 
     def with_early(self, asset: str) -> DataFrame:
         """An asset's results with `is_final` (boolean): the final results, and the early results of windows that are still open.

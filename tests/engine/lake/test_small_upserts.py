@@ -14,7 +14,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators.columns import same_rows
+from operators.columns import are_rows_equal
 from platform_defs.engine.lake import small_upserts
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
@@ -79,7 +79,7 @@ def upserted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
         for step in (2, 3):
             changes = _frame(spark, _changes(kind, step), kind, change=True)
             assert lake.upsert("few", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": step}, number=step)
-            same, is_deleted = same_rows("t", "c", KEY), F.col("c.kind") == "-D"
+            same, is_deleted = are_rows_equal("t", "c", KEY), F.col("c.kind") == "-D"
             lake.merge("many", changes, same, is_deleted=is_deleted, metadata={"m": step}, number=step, stored=True)
 
     def rows(read: Callable[[Lake], DataFrame]) -> dict[str, list[str]]:
