@@ -149,7 +149,7 @@ def document_model() -> type[Document]:
     )
 
 
-def validated(values: object) -> Document:
+def validate(values: object) -> Document:
     """The parts of a pipeline.
 
     Raises:
@@ -172,7 +172,7 @@ def read(text: str) -> Pipeline:
         found = parse(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DeclaredError(f"it is not one YAML document: {' '.join(str(error).split())}") from error
-    return validated(found.get(_ATTRIBUTES) if isinstance(found, dict) and {_TYPE, _ATTRIBUTES} <= {*found} else found).pipeline()
+    return validate(found.get(_ATTRIBUTES) if isinstance(found, dict) and {_TYPE, _ATTRIBUTES} <= {*found} else found).pipeline()
 
 
 def _specifications(kind: str, declared: Sequence[Declared]) -> list[Any]:

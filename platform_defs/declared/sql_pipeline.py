@@ -30,10 +30,10 @@ def read_sql(text: str) -> Pipeline:
     for planned in script.plans:
         if planned.target and not planned.is_explained:
             tables.add(planned.target, planned.relation)
-    if not tables.made:
+    if not tables.assets:
         raise SqlError.refused("a pipeline without a table", "it has no INSERT INTO statement", "add INSERT INTO name SELECT ...")
     contracts = [replace(s.contract, unique_key=()) if name in tables.versions else s.contract for name, s in sources.items()]
-    return Pipeline(sources=contracts, tables=list(tables.made.values()))
+    return Pipeline(sources=contracts, tables=list(tables.assets.values()))
 
 
 def sources_of(script: Script) -> dict[str, DeclaredSource]:

@@ -31,13 +31,13 @@ class SqlTables:
     Args:
         stored: for each source, the columns of its rows.
         descriptions: for each table, what it contains.
-        made: the assets, by name.
+        assets: the assets, by name.
         versions: the sources whose rows are versions of their key, so that a key occurs more than once.
     """
 
     stored: Mapping[str, Sequence[str]]
     descriptions: Mapping[str, str] = field(default_factory=dict)
-    made: dict[str, DerivedAsset] = field(default_factory=dict)
+    assets: dict[str, DerivedAsset] = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)
 
     def add(self, name: str, relation: Relation) -> None:
@@ -47,7 +47,7 @@ class SqlTables:
             SqlError: the query has no operator, or changes the operator's result.
             ContractError: the asset is not legal.
         """
-        if name not in self.made:
+        if name not in self.assets:
             self._make(name, relation)
 
     def _make(self, name: str, relation: Relation) -> None:
@@ -66,7 +66,7 @@ class SqlTables:
         if isinstance(operator, TopN) and any(map(upserts, apply.inputs)):
             operator = replace(operator, change=_CHANGE)
         description = self.descriptions.get(name, "")
-        self.made[name] = DerivedAsset(
+        self.assets[name] = DerivedAsset(
             name=name, inputs=tuple(inputs), operator=operator, prepare=prepare, shape=shape, description=description
         )
 

@@ -6,7 +6,7 @@ from random import Random
 
 from platform_defs.simulator.errors import InputExistsError
 from platform_defs.simulator.goods import clicks, order_items
-from platform_defs.simulator.rows import Row, make_invalid, sent
+from platform_defs.simulator.rows import Row, make_invalid, simulate_arrivals
 from platform_defs.simulator.shop import NOT_CLEAN, QUARANTINED, SOURCES, Kind, Shop, ShopDay, Source, Truth
 from platform_defs.simulator.trade import is_within, order_updates, orders, payments
 
@@ -29,11 +29,11 @@ def simulate(shop: Shop) -> ShopDay:
     updated = order_updates(shop, updates_rng, usable)
     make_invalid(shop, updates_rng, updated)
     sent_rows = {
-        "orders": sent(shop, rng, ordered, "order_time"),
-        "payments": sent(shop, rng, paid, "payment_time"),
-        "order_items": sent(shop, goods_rng, items, "item_time"),
-        "clicks": sent(shop, goods_rng, clicked, "click_time"),
-        "order_updates": sent(shop, updates_rng, updated, "update_time"),
+        "orders": simulate_arrivals(shop, rng, ordered, "order_time"),
+        "payments": simulate_arrivals(shop, rng, paid, "payment_time"),
+        "order_items": simulate_arrivals(shop, goods_rng, items, "item_time"),
+        "clicks": simulate_arrivals(shop, goods_rng, clicked, "click_time"),
+        "order_updates": simulate_arrivals(shop, updates_rng, updated, "update_time"),
     }
     arrivals: dict[Source, list[int]] = {source: sent_rows[source][0] for source in SOURCES}
     lines = {source: sent_lines for source, (_, sent_lines) in sent_rows.items()}

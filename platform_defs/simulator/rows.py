@@ -59,7 +59,7 @@ def make_invalid(shop: Shop, rng: Random, rows: list[Row]) -> None:
             row.kind = kind
 
 
-def sent(shop: Shop, rng: Random, rows: list[Row], time: str) -> tuple[list[int], list[str]]:
+def simulate_arrivals(shop: Shop, rng: Random, rows: list[Row], time: str) -> tuple[list[int], list[str]]:
     """The arrival times and the lines that are sent for the rows, in order of arrival."""
     lines: list[tuple[int, str]] = []
     for i, row in enumerate(rows):

@@ -54,7 +54,7 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
     return (rows, number) if number else None
 
 
-def without_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut: Cut | None) -> DataFrame:
+def quarantine_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut: Cut | None) -> DataFrame:
     """Validated rows, of which those are quarantined that may be duplicates of rows that retention has removed from the log.
 
     Args:

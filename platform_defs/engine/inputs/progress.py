@@ -66,7 +66,7 @@ class Progress:
         return {PROGRESS: fields | {"id": identity}}
 
     @classmethod
-    def recorded(cls, table: str, metadata: Any) -> "Progress":
+    def from_metadata(cls, table: str, metadata: Any) -> "Progress":
         """The progress that a table's commit records.
 
         Raises:
@@ -139,7 +139,7 @@ def stored_value(lake: Lake, asset: DerivedAsset) -> Any:
 def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
     """An asset's progress, without a check of the operator that made the table."""
     commit = lake.newest(results_table(asset), PROGRESS)
-    return Progress() if commit is None else Progress.recorded(results_table(asset), commit.value)
+    return Progress() if commit is None else Progress.from_metadata(results_table(asset), commit.value)
 
 
 def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
@@ -151,7 +151,7 @@ def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
 def progress_at(lake: Lake, asset: DerivedAsset, step: int) -> Progress | None:
     """An asset's progress after one of its steps; None if its table's log no longer has the step."""
     commit = commit_at(lake, asset, step)
-    return None if commit is None else Progress.recorded(results_table(asset), commit.value)
+    return None if commit is None else Progress.from_metadata(results_table(asset), commit.value)
 
 
 def commit_at(lake: Lake, asset: DerivedAsset, step: int) -> Commit | None:
@@ -164,7 +164,7 @@ def commit_at(lake: Lake, asset: DerivedAsset, step: int) -> Commit | None:
     if commit is not None:
         return commit
     for commit in lake.commits(table, PROGRESS):
-        if (recorded := Progress.recorded(table, commit.value)).step <= step:
+        if (recorded := Progress.from_metadata(table, commit.value)).step <= step:
             return commit if recorded.step == step else None
     return None
 
@@ -190,12 +190,12 @@ def _earlier(lake: Lake, table: str, newest: Commit, step: int) -> Commit | None
     Each step is one commit, so step n - d is at least d versions before step n.
     """
     commit: Commit = newest
-    newest_progress = progress_found = Progress.recorded(table, newest.value)
+    newest_progress = progress_found = Progress.from_metadata(table, newest.value)
     while progress_found.step > step and progress_found.generation == newest_progress.generation:
         earlier = next(lake.commits(table, PROGRESS, commit.version - (progress_found.step - step)), None)
         if earlier is None:
             return None
-        commit, progress_found = earlier, Progress.recorded(table, earlier.value)
+        commit, progress_found = earlier, Progress.from_metadata(table, earlier.value)
     return commit if progress_found.step == step and progress_found.generation == newest_progress.generation else None
 
 

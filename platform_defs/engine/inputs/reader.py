@@ -23,7 +23,7 @@ from platform_defs.engine.inputs.result_rows import result_rows
 from platform_defs.engine.inputs.retained import Cut, KeptDays, cut_of, has_lost_rows, kept_days
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.inputs.span import EVER, Span
-from platform_defs.engine.inputs.waited_for import waited_for, watermark_key
+from platform_defs.engine.inputs.waited_for import awaited_inputs, watermark_key
 from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger import watermarks
@@ -70,7 +70,7 @@ class Reading:
     assets: Mapping[str, DerivedAsset]
     _timelines: dict[str, tuple[int, Timeline]] = field(default_factory=dict, compare=False)
 
-    def pinned(self, *assets: str) -> "Reading":
+    def pin_versions(self, *assets: str) -> "Reading":
         """A snapshot of the inputs: first of the given assets' tables, then of the ledger, then of all other tables.
 
         The order makes the snapshots consistent: the ledger has every batch, and the inputs every step, that a table's progress names.
@@ -150,7 +150,7 @@ class Reading:
         reading = self.on_one_ledger()
 
         def extended(earlier: Timeline, _: History) -> Timeline:
-            return watermarks.of_operator([reading.timeline(name) for name in waited_for(asset)], earlier)
+            return watermarks.of_operator([reading.timeline(name) for name in awaited_inputs(asset)], earlier)
 
         return reading._cached(f"own:{asset.name}", extended, asset)
 

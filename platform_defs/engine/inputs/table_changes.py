@@ -33,7 +33,7 @@ class TableChanges(ABC):
         """The table's rows as of a step; None if that state can no longer be read."""
 
     @abstractmethod
-    def changed(self, after: int, upto: int) -> DataFrame | None:
+    def changed_rows(self, after: int, upto: int) -> DataFrame | None:
         """The rows that the steps `after < step <= upto` added or deleted, and each replaced row before and after its change.
 
         `upto` must be the table's newest step. The result may contain rows that did not change. It is None if an earlier state, which is
@@ -41,8 +41,8 @@ class TableChanges(ABC):
         """
 
     @abstractmethod
-    def only_added(self, after: int, upto: int) -> bool:
-        """Whether these steps only added rows: those that `changed` returns."""
+    def has_only_additions(self, after: int, upto: int) -> bool:
+        """Whether these steps only added rows: those that `changed_rows` returns."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class UpsertedChanges(TableChanges):
         """The table's rows as of a step."""
         return as_of_step(self.reading, self.table, step)
 
-    def changed(self, after: int, upto: int) -> DataFrame | None:
+    def changed_rows(self, after: int, upto: int) -> DataFrame | None:
         """Each row of the changelog."""
         return steps_of(self.reading, self.table, after, upto).drop(CHANGE, STEP, CHANGED_AT)
 
-    def only_added(self, after: int, upto: int) -> bool:
+    def has_only_additions(self, after: int, upto: int) -> bool:
         """Never: rows of an upserted table replace each other."""
         return False
 
@@ -76,7 +76,7 @@ class FinalResults(TableChanges):
             return self._within(Span(None, progress_then.closed_to))
         return self._as_of(step, Span())
 
-    def changed(self, after: int, upto: int) -> DataFrame | None:
+    def changed_rows(self, after: int, upto: int) -> DataFrame | None:
         """The results that were closed since step `after`; and for the ranges that were corrected since, the results before and after."""
         newest, progress_before = stored_progress(self.reading.lake, self.table), progress_at(self.reading.lake, self.table, after)
         if progress_before is None or progress_before.generation != newest.generation:
@@ -90,7 +90,7 @@ class FinalResults(TableChanges):
             frames += [rows_before, self._within(span)]
         return reduce(DataFrame.unionByName, frames)
 
-    def only_added(self, after: int, upto: int) -> bool:
+    def has_only_additions(self, after: int, upto: int) -> bool:
         """Whether no result was corrected since."""
         return not _corrected_since(stored_progress(self.reading.lake, self.table), after)
 
