@@ -26,6 +26,7 @@ HEALTHY_S = 600.0
 """A run that has lasted this long counts as healthy: earlier failures no longer lengthen the wait after the next failure, and an alert
 about them ends."""
 _MOST_RUNS = 16
+"""The maximum number of runs that `newest_runs` returns."""
 _KILLED = "Run execution process"
 """The first words of Dagster's event for a process that has ended without recording it."""
 _ON = {InstigatorStatus.RUNNING, InstigatorStatus.AUTOMATICALLY_RUNNING}

@@ -155,10 +155,10 @@ class KeptRows:
 
     def _oldest_needed(self, after: Progress) -> int | None:
         """The rows of a key are forgotten if its newest row is before this time, in ms; None if no rows are forgotten."""
-        ttl, now = self._keeps.ttl, ttl_clock(self.reading, self.asset, self.reads.ttl_by, after.seq)
-        if ttl is None or now is None:
+        ttl, clock = self._keeps.ttl, ttl_clock(self.reading, self.asset, self.reads.ttl_by, after.seq)
+        if ttl is None or clock is None:
             return None
-        return now - (ttl if self.reads.ttl_by == "processing" else 2 * ttl)  # later rows may be as far as the TTL behind the watermark
+        return clock - (ttl if self.reads.ttl_by == "processing" else 2 * ttl)  # later rows may be as far as the TTL behind the watermark
 
     def _affected_keys(self, kept_rows: DataFrame, new_rows: DataFrame) -> DataFrame:
         """The keys of new rows; if rows can move, also the present keys of these rows."""

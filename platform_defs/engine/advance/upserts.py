@@ -199,8 +199,8 @@ class RecomputedKeys(Strategy):
         """The oldest time in ms within the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
         if self.reads.ttl is None:
             return None
-        now = ttl_clock(self.reading, self.asset, self.reads.ttl_by, after.seq)
-        return None if now is None else now - self.reads.ttl
+        clock = ttl_clock(self.reading, self.asset, self.reads.ttl_by, after.seq)
+        return None if clock is None else clock - self.reads.ttl
 
 
 @dataclass(frozen=True)

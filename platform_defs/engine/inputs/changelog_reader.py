@@ -20,7 +20,7 @@ APPLIED = "folded"
 
 
 def require_upserts(asset: DerivedAsset) -> Emits:
-    """The declaration of how an asset writes its rows, which must be by upserts.
+    """Require that an asset upserts its rows; returns how it writes them.
 
     Raises:
         OperatorError: the asset appends its rows.
@@ -37,16 +37,16 @@ def change_column(asset: DerivedAsset) -> str:
     return CHANGE if reads.change is None else reads.change
 
 
-def upstream_table(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> DerivedAsset | None:
+def upstream_table(asset: DerivedAsset, tables: Sequence[DerivedAsset]) -> DerivedAsset | None:
     """The table whose changes an asset reads step by step; None if it reads sources or closed ranges.
 
     Args:
         asset: the asset.
-        derived: the tables among its inputs. `assets.input_checks` refuses several inputs if one of them is a table.
+        tables: the tables among its inputs. `assets.input_checks` refuses several inputs if one of them is a table.
     """
-    if asset.operator.reads.closes_ranges or not derived:
+    if asset.operator.reads.closes_ranges or not tables:
         return None
-    [upstream] = derived
+    [upstream] = tables
     return upstream
 
 

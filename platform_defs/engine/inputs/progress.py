@@ -76,7 +76,7 @@ class Progress:
             corrected = tuple((int(step), int(first), int(last)) for step, first, last in metadata.get("corrected", ()))
             recorded = cls(**{**metadata, "corrected": corrected})
             numbers = (recorded.step, recorded.seq, recorded.generation, 0 if recorded.closed_to is None else recorded.closed_to)
-            if not all(isinstance(n, int) for n in numbers) or not isinstance(recorded.operator, str | None):
+            if not all(isinstance(number, int) for number in numbers) or not isinstance(recorded.operator, str | None):
                 raise TypeError("a field of another type")
         except (AttributeError, TypeError, ValueError) as error:
             raise ProgressError.not_ours(table) from error
@@ -160,7 +160,7 @@ def commit_at(lake: Lake, asset: DerivedAsset, step: int) -> Commit | None:
     newest = lake.newest(table, PROGRESS)
     if newest is None:
         return None
-    commit = _earlier(lake, table, newest, step)
+    commit = _find_earlier_commit(lake, table, newest, step)
     if commit is not None:
         return commit
     for commit in lake.commits(table, PROGRESS):
@@ -172,7 +172,8 @@ def commit_at(lake: Lake, asset: DerivedAsset, step: int) -> Commit | None:
 def step_time(lake: Lake, asset: DerivedAsset) -> int | None:
     """When an asset's newest step was committed, by the clock of its writer, in epoch ms; None before the first.
 
-    Maintenance repeats the progress of a step in a later commit. If the log no longer has the step's own commit, it is the time of that.
+    Maintenance repeats the progress of a step in a later commit. If the log no longer has the step's own commit, this is the time of the
+    later one.
     """
     committed_at, newest = None, lake.newest(results_table(asset), PROGRESS)
     if newest is None:
@@ -184,7 +185,7 @@ def step_time(lake: Lake, asset: DerivedAsset) -> int | None:
     return committed_at
 
 
-def _earlier(lake: Lake, table: str, newest: Commit, step: int) -> Commit | None:
+def _find_earlier_commit(lake: Lake, table: str, newest: Commit, step: int) -> Commit | None:
     """A step of the newest generation, found without reading all commits since; None if this search does not find it.
 
     Each step is one commit, so step n - d is at least d versions before step n.
@@ -212,7 +213,7 @@ def table_identity(lake: Lake, asset: DerivedAsset) -> str | None:
 
 
 def readers_of(assets: Mapping[str, DerivedAsset], names: Iterable[str]) -> list[str]:
-    """The assets that read the named ones, directly or indirectly; each after those that it reads."""
+    """The assets that read one of the named assets, directly or indirectly; each comes after those that it reads."""
     readers: list[str] = []
     for name, asset in assets.items():
         if name not in names and any(input_name in readers or input_name in names for input_name in asset.inputs):

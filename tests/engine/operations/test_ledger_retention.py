@@ -18,7 +18,7 @@ from platform_defs.engine.advance.early_results import SHOWN, last_shown_metadat
 from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.identity import identity_of
-from platform_defs.engine.inputs.reader import DECIDED
+from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.result_rows import late_results
 from platform_defs.engine.inputs.retained import Cut, write_totals
 from platform_defs.engine.lake.commits import APPLICATION, RETENTION, once
