@@ -254,18 +254,18 @@ def listed(lake: SimLake, folder: str, source: str) -> list[File]:
 class SimReading(Reading):
     """Reads inputs from memory. Watermarks and the choice of batches with late rows are the engine's own."""
 
-    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
-        name = asset.inputs[which]
+    def input(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> Any:
+        name = asset.inputs[index]
         if name in self.assets:
             return self._derived(self.assets[name], span)
-        return Rows(LOG, [row[:-1] for row in self.with_lateness(asset, which, head, span, after) if not row[-1]])
+        return Rows(LOG, [row[:-1] for row in self.with_lateness(asset, index, head, span, after) if not row[-1]])
 
-    def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
-        times = [row[2] for row in self.input(asset, which, head, span, after)]
+    def ends(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
+        times = [row[2] for row in self.input(asset, index, head, span, after)]
         return (min(times), max(times)) if times else None
 
-    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
-        name = asset.inputs[which]
+    def with_lateness(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> Any:
+        name = asset.inputs[index]
         if name in self.assets:
             rows = self._derived(self.assets[name], span)
             return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
