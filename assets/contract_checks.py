@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import StructField, StructType
 
-from assets.names import MOST_COLUMNS, column_fault, first_twice, folded, is_key, is_stored, name_fault, nested_fields
+from assets.names import MOST_COLUMNS, column_fault, first_twice, fold_case, is_key, is_stored, name_fault, nested_fields
 from assets.reader_options import option_fault
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError, did_you_mean
@@ -95,7 +95,7 @@ def check_columns(declared: Sequence[StructField], names: Sequence[str]) -> None
     if not 0 < len(declared) <= MOST_COLUMNS:
         raise ContractError.bad_value("schema", f"{len(declared)} columns", f"1 to {MOST_COLUMNS} columns; put more into structs or maps")
     for column in declared:
-        if folded(column.name) in ENGINE_COLUMNS or column.name.startswith("_"):
+        if fold_case(column.name) in ENGINE_COLUMNS or column.name.startswith("_"):
             raise ContractError.reserved_name(column.name)
         if legal := column_fault(column.name):
             raise ContractError.bad_value("schema", column.name, legal)

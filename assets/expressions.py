@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from assets.contract_checks import ContractError
-from assets.names import folded
+from assets.names import fold_case
 from operators.errors import did_you_mean
 
 WITHOUT_PARENTHESES = frozenset({"user", "current_user", "session_user", "current_time", "localtimestamp"})
@@ -33,9 +33,9 @@ def check_columns_exist(
     parameter: str, names: Iterable[str], columns: Sequence[str], owner: str, engine_columns: Sequence[str] = ()
 ) -> None:
     """Raise `ContractError` if one of the names is not a column; see `check_expression`."""
-    folded_columns = {folded(column) for column in (*columns, *engine_columns)}
+    folded_columns = {fold_case(column) for column in (*columns, *engine_columns)}
     for name in names:
-        if folded(name) not in folded_columns:
+        if fold_case(name) not in folded_columns:
             raise _no_column(parameter, name, name, columns, owner)
 
 
@@ -49,8 +49,8 @@ def _no_column(parameter: str, expression: str, unknown: str, columns: Sequence[
 
 def unknown_column(expression: str, columns: Sequence[str]) -> str | None:
     """The first name in an expression that is neither a column nor a lambda's parameter; None if there is none, or it is not certain."""
-    folded_columns = {folded(column) for column in columns}
-    return next((name for name in columns_read(expression) if folded(name) not in folded_columns), None)
+    folded_columns = {fold_case(column) for column in columns}
+    return next((name for name in columns_read(expression) if fold_case(name) not in folded_columns), None)
 
 
 @lru_cache(maxsize=1024)  # each tick of a sensor makes an engine, which checks the pipeline

@@ -54,7 +54,7 @@ def _is_legal(letter: str) -> bool:
     return f"a{letter}".isidentifier() or letter in _BESIDE_LETTERS
 
 
-def folded(name: str) -> str:
+def fold_case(name: str) -> str:
     """A name in the form that Java's case-insensitive comparison uses: each letter to upper case, then to lower case."""
     upper = "".join(u if len(u := letter.upper()) == 1 else letter for letter in name)
     return "".join(low if len(low := letter.lower()) == 1 else letter for letter in upper)
@@ -63,7 +63,7 @@ def folded(name: str) -> str:
 def first_twice(names: Sequence[str]) -> str | None:
     """The first name that equals an earlier one, ignoring case; None if all differ."""
     earlier_names: set[str] = set()
-    return next((name for name in names if folded(name) in earlier_names or earlier_names.add(folded(name))), None)
+    return next((name for name in names if fold_case(name) in earlier_names or earlier_names.add(fold_case(name))), None)
 
 
 def nested_fields(kind: DataType) -> Iterator[StructType]:

@@ -9,7 +9,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from assets.expressions import check_columns_exist, check_expression
 from assets.input_checks import check_inputs
 from assets.known_order import with_known_order
-from assets.names import first_twice, folded
+from assets.names import first_twice, fold_case
 from assets.retention_checks import check_retention
 from assets.shape import Shape
 from operators.aggregate import Aggregate
@@ -140,7 +140,7 @@ def _check_described(table: DerivedAsset, columns: Sequence[str]) -> None:
 def _check_changelog(table: DerivedAsset, columns: Sequence[str]) -> None:
     """Raise if a result has a column that its changelog adds: the changelog could never be written."""
     for column in columns:
-        if folded(column) in (CHANGE, CHANGED_AT, STEP):
+        if fold_case(column) in (CHANGE, CHANGED_AT, STEP):
             kind = type(table.operator).__name__
             way_out = f"rename it in the source's schema, or if it has change kinds, give its name to {kind} as `change`"
             legal = f"columns other than {CHANGE}, {CHANGED_AT} and {STEP}, which the changelog of {table.name!r} adds; {way_out}"
@@ -257,6 +257,6 @@ def _check_kind_column(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], 
     """Raise if the column in which an asset reads the change kind has the name of a column of the upstream table."""
     kind = asset.operator.reads.change
     for name in asset.inputs:
-        if kind and name in assets and folded(kind) in map(folded, columns_by_name.get(name, ())):
+        if kind and name in assets and fold_case(kind) in map(fold_case, columns_by_name.get(name, ())):
             legal = f"a name that is no column of {name!r}: {asset.name!r} reads the change kind of a row of {name!r} in it"
             raise ContractError.bad_value("change", kind, legal)

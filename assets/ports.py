@@ -179,8 +179,8 @@ class PendingPort(Protocol):
         """The oldest and the newest event time of an asset's sources, in epoch ms; None if there are no events."""
         ...
 
-    def described(self, asset: str) -> dict[str, Any]:
-        """The progress of an asset; see `PendingWork.described`."""
+    def describe_progress(self, asset: str) -> dict[str, Any]:
+        """The progress of an asset; see `PendingWork.describe_progress`."""
         ...
 
 

@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
 from assets.expressions import WITHOUT_PARENTHESES, check_columns_exist, check_expression, columns_read
-from assets.names import column_fault, first_twice, folded
+from assets.names import column_fault, first_twice, fold_case
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 
 ALL = "*"
@@ -93,8 +93,8 @@ class Preparation:
         selected: list[tuple[str, str]] = []
         for item in self._items:
             if isinstance(item.tree, exp.Star):
-                excluded = {folded(name) for name in item.excluded}
-                selected += [(name, _quoted(name)) for name in input_columns if folded(name) not in excluded]
+                excluded = {fold_case(name) for name in item.excluded}
+                selected += [(name, _quoted(name)) for name in input_columns if fold_case(name) not in excluded]
             else:
                 selected.append((item.tree.alias_or_name, item.sql))
         if (duplicate := first_twice([name for name, _ in selected])) is not None:
@@ -109,9 +109,9 @@ class Preparation:
             input_columns: the input's columns.
             engine_columns: columns that the engine adds to them.
         """
-        names_by_column = {name: {*map(folded, columns_read(sql))} for name, sql in self.columns(input_columns).items()}
+        names_by_column = {name: {*map(fold_case, columns_read(sql))} for name, sql in self.columns(input_columns).items()}
         return {
-            name: [column for column in (*input_columns, *engine_columns) if folded(column) in names]
+            name: [column for column in (*input_columns, *engine_columns) if fold_case(column) in names]
             for name, names in names_by_column.items()
         }
 
@@ -203,9 +203,9 @@ def _check_row_by_row(parameter: str, sql: str, tree: exp.Expr) -> None:
 
 def _check_bare_names(parameter: str, sql: str, tree: exp.Expr, columns: Sequence[str]) -> None:
     """Raise if a name is no column, but a function that Spark calls without parentheses."""
-    folded_columns = {folded(column) for column in columns}
+    folded_columns = {fold_case(column) for column in columns}
     for column in tree.find_all(exp.Column):
-        if folded(column.name) in WITHOUT_PARENTHESES - folded_columns:
+        if fold_case(column.name) in WITHOUT_PARENTHESES - folded_columns:
             raise ContractError.bad_value(parameter, sql, _DETERMINISTIC)
 
 
@@ -232,7 +232,7 @@ def _check_column(item: _Item) -> None:
     name = item.tree.alias_or_name
     if not name or not isinstance(item.tree, exp.Alias | exp.Column):
         raise ContractError.bad_value("select", item.sql, f"a name for each computed column: {item.sql} AS name")
-    if folded(name) in ENGINE_COLUMNS:
+    if fold_case(name) in ENGINE_COLUMNS:
         legal = f"names other than {', '.join(ENGINE_COLUMNS)}, which the engine keeps; rename it"
         raise ContractError.bad_value("select", item.sql, legal)
     if legal := column_fault(name):

@@ -55,7 +55,7 @@ def _land(spark: SparkSession, folder: Path, n: int, rows: int, first: int, leng
 def _steps(spark: SparkSession, folder: Path, operator: Operator, rows: int) -> dict[str, list[float]]:
     """The seconds of each step, by table."""
     engine, took = _engine(spark, folder, operator), {name: list[float]() for name in WAYS}
-    with engine.queries.enabled():
+    with engine.queries.enable():
         _land(spark, folder, 0, rows, START, DAY_MS)
         for n in range(1, STEPS + 1):
             engine.ingest()

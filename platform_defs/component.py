@@ -9,7 +9,7 @@ from dagster.components.scaffold.scaffold import ScaffoldRequest, scaffold_with
 from pydantic import BaseModel
 
 from assets.pipeline import Pipeline
-from platform_defs.declared.pipeline import Document, document_model, validated
+from platform_defs.declared.pipeline import Document, document_model, validate
 from platform_defs.declared.text import parse
 from platform_defs.definitions import build
 from platform_defs.settings import settings
@@ -56,7 +56,7 @@ class TidemarkPipeline(dg.Component):
             DeclaredError: there are no attributes, or a source or a table is not legal.
             ContractError: a table does not match the sources or tables that it reads.
         """
-        document = attributes if isinstance(attributes, Document) else validated({})
+        document = attributes if isinstance(attributes, Document) else validate({})
         return cls(document.pipeline())
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:

@@ -25,7 +25,8 @@ STARTS_S = 300.0
 HEALTHY_S = 600.0
 """A run that has lasted this long counts as healthy: earlier failures no longer lengthen the wait after the next failure, and an alert
 about them ends."""
-_LOOKED_AT = 16
+_MOST_RUNS = 16
+"""The maximum number of runs that `newest_runs` returns."""
 _KILLED = "Run execution process"
 """The first words of Dagster's event for a process that has ended without recording it."""
 _ON = {InstigatorStatus.RUNNING, InstigatorStatus.AUTOMATICALLY_RUNNING}
@@ -39,7 +40,7 @@ def stream_of(engine: Engine) -> str:
 
 def newest_runs(instance: dg.DagsterInstance, engine: Engine) -> Sequence[RunRecord]:
     """The newest runs of the job on an engine's lake, the newest first; runs that a user has launched are among them."""
-    return instance.get_run_records(dg.RunsFilter(job_name=JOB, tags={TAG: stream_of(engine)}), limit=_LOOKED_AT)
+    return instance.get_run_records(dg.RunsFilter(job_name=JOB, tags={TAG: stream_of(engine)}), limit=_MOST_RUNS)
 
 
 def is_starting(record: RunRecord, now_s: float) -> bool:
@@ -91,7 +92,7 @@ def reason_not_to_stream(engine: Engine, newest: Sequence[RunRecord]) -> str | N
     """
     if newest and newest[0].dagster_run.status == dg.DagsterRunStatus.CANCELED:
         return f"run {newest[0].dagster_run.run_id} was cancelled; launch the job {JOB} to go on, and {SUPERVISOR} supervises it"
-    violating = [name for name in engine.assets if (account := engine.accounts.recorded(name)) is not None and not account.holds]
+    violating = [name for name in engine.assets if (account := engine.accounts.recorded_account(name)) is not None and not account.holds]
     if not violating:
         return None
     return (

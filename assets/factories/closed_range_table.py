@@ -100,7 +100,7 @@ def event_time_asset(
         selected = first, last = days_of(context)
         rebuilt = _rebuild(engine, derived.name, first, last) if config.rebuild else {}
         advanced = worker.do(context, engine, derived.name, selected)
-        accounts, closed_to = advanced.accounts, engine.pending.described(derived.name)["closed_to"]
+        accounts, closed_to = advanced.accounts, engine.pending.describe_progress(derived.name)["closed_to"]
         is_final = {day: closed_to is not None and closed_to >= day_end(day) for day in days_from(first, last)}
         _add_days(context, derived.name, advanced, is_final)
         law = law_check(advanced)
@@ -155,7 +155,7 @@ def _first_day_to_account(engine: EnginePort, derived: DerivedAsset, first: date
     reads = derived.operator.reads
     longest_wait = reads.longest_lookback + reads.watermark_delay
     corrected = reads.lateness if reads.lateness < FOREVER else 0  # rows that join at any lateness need an account of all days
-    closed_to, times = engine.pending.described(derived.name)["closed_to"], engine.pending.event_times(derived.name)
+    closed_to, times = engine.pending.describe_progress(derived.name)["closed_to"], engine.pending.event_times(derived.name)
     if closed_to is None:
         return day_of(min(day_start(first) - longest_wait, times[0])) if times else day_of(day_start(first) - longest_wait)
     return day_of(min(day_start(first), closed_to + 1 - corrected) - longest_wait)
@@ -163,12 +163,12 @@ def _first_day_to_account(engine: EnginePort, derived: DerivedAsset, first: date
 
 def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
     """The metadata of a table's progress; after its first step also its columns and their lineage."""
-    state = engine.pending.described(derived.name)
+    state = engine.pending.describe_progress(derived.name)
     return progress_metadata(state) | (column_metadata(engine, derived) if state["steps"] else {})
 
 
 def progress_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The progress of a table as Dagster metadata, from the values that `PendingPort.described` returns."""
+    """The progress of a table as Dagster metadata, from the values that `PendingPort.describe_progress` returns."""
     metadata = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
     if state.get("kept_from"):
         metadata["retained_totals_before"] = str(state["kept_from"])

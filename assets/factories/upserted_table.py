@@ -85,7 +85,7 @@ def _advance_and_account(derived: DerivedAsset, engine: EnginePort, _: Days | No
     """Handle the rows that arrived since the last step, and account for all rows."""
     steps = list(engine.steps(derived.name))
     metadata: dict[str, Any] = {"steps": len(steps), "changes": sum(s.rows for s in steps)}
-    if engine.pending.described(derived.name)["steps"]:
+    if engine.pending.describe_progress(derived.name)["steps"]:
         metadata |= {**engine.views.metrics(derived.name), **column_metadata(engine, derived)}
     accounts, differences = engine.accounts.days(derived.name), engine.accounts.count_differences(derived.name)
     engine.accounts.record(derived.name, accounts, differences)

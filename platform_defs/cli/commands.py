@@ -177,11 +177,11 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
         if failures.is_blocked(name):
             return
         with failures.recording(name):
-            state = engine.pending.described(name)
+            state = engine.pending.describe_progress(name)
             task = bar.add_task(f"{name} (hours of event time)", total=state["lag_ms"] // 3_600_000)
             for step in engine.steps(name, until):
                 steps_made[name].append(render.step(name, step))
-                bar.update(task, completed=(state["lag_ms"] - engine.pending.described(name)["lag_ms"]) // 3_600_000)
+                bar.update(task, completed=(state["lag_ms"] - engine.pending.describe_progress(name)["lag_ms"]) // 3_600_000)
                 yield step
 
     with _progress() as bar:

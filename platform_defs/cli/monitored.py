@@ -6,7 +6,7 @@ from typing import Any
 from assets.factories.sentences import duration
 from platform_defs.cli.render import instant, out, plain
 from platform_defs.engine import Engine
-from platform_defs.engine.advance.held_back import held_back
+from platform_defs.engine.advance.held_back import find_holding_source
 from platform_defs.engine.operations.failures import Failure
 
 _SHOWN_FROM_S = 60
@@ -16,7 +16,7 @@ _SHOWN_FROM_S = 60
 def of_table(engine: Engine, name: str) -> dict[str, Any]:
     """The source that holds back a table, since when the table waits, and the failure of its last advance."""
     freshness = engine.freshness
-    holder, waiting = held_back(freshness.reading, name), freshness.waiting(name)
+    holder, waiting = find_holding_source(freshness.reading, name), freshness.waiting(name)
     behind_s = None if holder is None or holder.behind_ms is None else holder.behind_ms / 1000
     return {
         "held_back_by": None if holder is None else holder.source,

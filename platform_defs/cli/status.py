@@ -55,7 +55,7 @@ def _source(engine: Engine, name: str) -> dict[str, Any]:
 
 
 def _progress(engine: Engine, name: str) -> dict[str, Any]:
-    state, progress = engine.pending.described(name), engine.pending.progress(name)
+    state, progress = engine.pending.describe_progress(name), engine.pending.progress(name)
     return {
         "operator": progress.operator,
         "streams_as": engine.assets[name].streams_as,
@@ -93,7 +93,7 @@ def _retained_totals(engine: Engine, name: str) -> dict[str, Any]:
 
 
 def _recorded_table(engine: Engine, name: str) -> dict[str, Any]:
-    refused, last = engine.pending.refused_because(name), engine.accounts.recorded(name)
+    refused, last = engine.pending.refusal_reason(name), engine.accounts.recorded_account(name)
     law: dict[str, Any] = {"holds": None, "broken": [], _DIFFERS: []}
     if last is not None:
         law = {"holds": last.holds, "broken": _broken(last), _DIFFERS: [_difference(*values) for values in last.differences]}

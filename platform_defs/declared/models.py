@@ -54,7 +54,7 @@ OPERATORS = (
 )
 KEYS = "legal: keys that are text; YAML may read on, yes and no as true and false, so write them in quotes"
 _PROTOCOLS: dict[Any, tuple[type, ...]] = {Operator: OPERATORS, Trigger: TRIGGERS, Evictor: EVICTORS}
-"""The specifications of each protocol that YAML can name; one of a user's own is Python."""
+"""The specifications of each protocol that YAML can name. A user's own specification can only be given in Python."""
 _NOT_DECLARED = {"rises"}
 """Parameters that follow from the pipeline."""
 
@@ -83,7 +83,7 @@ class Declared(Strict):
         Raises:
             OperatorError: a value is not legal; the message names the parameter.
         """
-        return self.kind(**{name.rstrip("_"): _specified(getattr(self, name)) for name in self.model_fields_set})
+        return self.kind(**{name.rstrip("_"): _to_specification(getattr(self, name)) for name in self.model_fields_set})
 
 
 class OneOf(Declared):
@@ -91,7 +91,7 @@ class OneOf(Declared):
 
     @model_validator(mode="before")
     @classmethod
-    def _require_one(cls, values: Any) -> Any:
+    def _require_one_key(cls, values: Any) -> Any:
         if not isinstance(values, dict) or len(values) != 1:
             raise ValueError(f"legal: a mapping with one key, of {', '.join(cls.model_fields)}")
         [name] = values
@@ -103,7 +103,7 @@ class OneOf(Declared):
     def specification(self) -> Any:
         """The specification."""
         [name] = self.model_fields_set
-        return _specified(getattr(self, name))
+        return _to_specification(getattr(self, name))
 
 
 @cache
@@ -113,8 +113,8 @@ def model_of(kind: type) -> type[Declared]:
     for field in dataclasses.fields(kind):
         if field.init and field.name not in _NOT_DECLARED:
             is_required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            described = Field(... if is_required else None, alias=field.name, description=_descriptions(kind).get(field.name))
-            fields[_field_name(field.name)] = (_type(hints[field.name]), described)
+            model_field = Field(... if is_required else None, alias=field.name, description=_descriptions(kind).get(field.name))
+            fields[_field_name(field.name)] = (_field_type(hints[field.name]), model_field)
     return _model(kind.__name__, Declared, (inspect.getdoc(kind) or "").partition("\n")[0], kind, fields)
 
 
@@ -139,19 +139,19 @@ def _field_name(name: str) -> str:
 
 
 def _model(name: str, base: Any, doc: str, kind: type, fields: Mapping[str, Any]) -> Any:
-    made: Any = create_model(name, __base__=base, __doc__=doc, **fields)
-    made.kind = kind
-    return made
+    model: Any = create_model(name, __base__=base, __doc__=doc, **fields)
+    model.kind = kind
+    return model
 
 
 def _descriptions(kind: type) -> dict[str, str]:
     """The descriptions of parameters in a docstring of Google's style."""
     _, _, arguments = (inspect.getdoc(kind) or "").partition("Args:\n")
-    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)
-    return {name: re.sub(r"\s+", " ", text) for name, text in found}
+    matches = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)
+    return {name: re.sub(r"\s+", " ", text) for name, text in matches}
 
 
-def _type(hint: Any) -> Any:
+def _field_type(hint: Any) -> Any:
     """The type of a model's field, given the type of the dataclass's field."""
     if hint in _PROTOCOLS:
         return one_of(_PROTOCOLS[hint])
@@ -166,26 +166,26 @@ def _type(hint: Any) -> Any:
 
 def _union(parts: Sequence[Any]) -> Any:
     """A union. A duration is text or 0: YAML may read `10:30` as the number 630."""
-    of_duration = [int, timedelta] if timedelta in parts else []
+    duration_types = [int, timedelta] if timedelta in parts else []
     kinds: list[Any] = [part for part in parts if dataclasses.is_dataclass(part)]
     protocols = [part for part in parts if getattr(part, "_is_protocol", False) and part not in _PROTOCOLS]  # of Python objects
     functions = [part for part in parts if get_origin(part) is Callable]
-    others = [_type(part) for part in parts if part not in (*kinds, *of_duration, *protocols, *functions, StructType)]
-    others += [Literal[0]] if of_duration else []
-    return reduce(or_, [*others, *([one_of(kinds)] if len(kinds) > 1 else map(model_of, kinds))])
+    member_types = [_field_type(part) for part in parts if part not in (*kinds, *duration_types, *protocols, *functions, StructType)]
+    member_types += [Literal[0]] if duration_types else []
+    return reduce(or_, [*member_types, *([one_of(kinds)] if len(kinds) > 1 else map(model_of, kinds))])
 
 
 _COLLECTIONS: dict[Any, Callable[[Any], Any]] = {
-    tuple: lambda hint: list[_type(get_args(hint)[0])],
-    Sequence: lambda hint: list[_type(get_args(hint)[0])],
-    Mapping: lambda hint: dict[str, _type(get_args(hint)[1])],
+    tuple: lambda hint: list[_field_type(get_args(hint)[0])],
+    Sequence: lambda hint: list[_field_type(get_args(hint)[0])],
+    Mapping: lambda hint: dict[str, _field_type(get_args(hint)[1])],
 }
 
 
-def _specified(value: Any) -> Any:
+def _to_specification(value: Any) -> Any:
     """The specification, or the parameter of one, for a value of a model."""
     if isinstance(value, Declared):
         return value.specification()
     if isinstance(value, list):
-        return tuple(_specified(one) for one in value)
-    return {key: _specified(one) for key, one in value.items()} if isinstance(value, dict) else value
+        return tuple(_to_specification(item) for item in value)
+    return {key: _to_specification(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
 
 _TYPE, _ATTRIBUTES = "type", "attributes"
-_WORDS = {
+_FAULT_TEXTS = {
     "extra_forbidden": "there is no such parameter",
     "missing": "is missing",
     "model_type": "legal: a mapping",
@@ -41,13 +41,13 @@ class DeclaredError(TidemarkError, ValueError):
     @classmethod
     def of_values(cls, error: ValidationError, document: object) -> "DeclaredError":
         """Values that the schema does not allow, each with its path in the document."""
-        found: dict[str, list[str]] = {}
-        for one in error.errors():
-            kind = "key" if one["loc"][-1:] == ("[key]",) else one["type"]
-            words = _WORDS.get(kind, one["msg"].removeprefix("Value error, ").replace("Input should be ", "legal: "))
-            faults = found.setdefault(_document_path(one["loc"], kind, document), [])
+        faults_by_path: dict[str, list[str]] = {}
+        for detail in error.errors():
+            kind = "key" if detail["loc"][-1:] == ("[key]",) else detail["type"]
+            words = _FAULT_TEXTS.get(kind, detail["msg"].removeprefix("Value error, ").replace("Input should be ", "legal: "))
+            faults = faults_by_path.setdefault(_document_path(detail["loc"], kind, document), [])
             faults += [words] if words not in faults else []
-        return cls("; ".join(f"{path}: {', or '.join(faults)}" for path, faults in found.items()))
+        return cls("; ".join(f"{path}: {', or '.join(faults)}" for path, faults in faults_by_path.items()))
 
     @classmethod
     def of_entry(cls, kind: str, name: object, error: object) -> "DeclaredError":
@@ -100,40 +100,40 @@ class Document(Strict):
             ContractError: sources and tables do not fit together, or a suite is of neither.
         """
         parts = cast(Any, self)  # of `document_model`
-        made = Pipeline(
+        pipeline = Pipeline(
             sources=_specifications("source", parts.sources),
             tables=_specifications("table", parts.tables),
             suites=self._suites,
-            completeness=_completeness(self.completeness),
+            completeness=_required_shares(self.completeness),
             freshness=self.freshness,
             first_day=self.first_day,
             last_day=self.last_day,
         )
-        made.check_suites(self.suites)
-        return made
+        pipeline.check_suites(self.suites)
+        return pipeline
 
     def _suites(self) -> "dict[str, ExpectationSuite]":
         from great_expectations import ExpectationSuite
 
         return {
-            name: ExpectationSuite(name=name, expectations=[_expectation(name, one) for one in expectations])
+            name: ExpectationSuite(name=name, expectations=[_make_expectation(name, expectation) for expectation in expectations])
             for name, expectations in self.suites.items()
         }
 
 
-def _completeness(given: Any) -> Any:
+def _required_shares(completeness: Any) -> Any:
     """The required shares: a number, or by the name of a table a number or a `Completeness`.
 
     Raises:
         ContractError: a key is neither `warn_below` nor `error_below`.
     """
-    if not isinstance(given, dict):
-        return given
-    known = [field.name for field in dataclasses.fields(Completeness)]
-    for parts in given.values():
-        if isinstance(parts, dict) and (unknown := next((name for name in parts if name not in known), None)) is not None:
-            raise ContractError.bad_value("completeness", unknown, f"{' and '.join(known)}{did_you_mean(unknown, known)}")
-    return {table: Completeness(**parts) if isinstance(parts, dict) else parts for table, parts in given.items()}
+    if not isinstance(completeness, dict):
+        return completeness
+    parameters = [field.name for field in dataclasses.fields(Completeness)]
+    for parts in completeness.values():
+        if isinstance(parts, dict) and (unknown := next((name for name in parts if name not in parameters), None)) is not None:
+            raise ContractError.bad_value("completeness", unknown, f"{' and '.join(parameters)}{did_you_mean(unknown, parameters)}")
+    return {table: Completeness(**parts) if isinstance(parts, dict) else parts for table, parts in completeness.items()}
 
 
 @cache
@@ -149,8 +149,8 @@ def document_model() -> type[Document]:
     )
 
 
-def validated(values: object) -> Document:
-    """The parts of a pipeline.
+def validate(values: object) -> Document:
+    """Validate the parts of a pipeline.
 
     Raises:
         DeclaredError: there are other parts or values than in the schema.
@@ -169,23 +169,24 @@ def read(text: str) -> Pipeline:
         ContractError: sources and tables do not fit together.
     """
     try:
-        found = parse(text)
+        document = parse(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DeclaredError(f"it is not one YAML document: {' '.join(str(error).split())}") from error
-    return validated(found.get(_ATTRIBUTES) if isinstance(found, dict) and {_TYPE, _ATTRIBUTES} <= {*found} else found).pipeline()
+    is_component = isinstance(document, dict) and {_TYPE, _ATTRIBUTES} <= {*document}
+    return validate(document.get(_ATTRIBUTES) if is_component else document).pipeline()
 
 
 def _specifications(kind: str, declared: Sequence[Declared]) -> list[Any]:
-    found: list[Any] = []
-    for one in declared:
+    specifications: list[Any] = []
+    for declaration in declared:
         try:
-            found.append(one.specification())
+            specifications.append(declaration.specification())
         except TidemarkError as error:
-            raise DeclaredError.of_entry(kind, getattr(one, "name", ""), error) from error
-    return found
+            raise DeclaredError.of_entry(kind, getattr(declaration, "name", ""), error) from error
+    return specifications
 
 
-def _expectation(table: str, one: Expectation) -> Any:
+def _make_expectation(table: str, declared: Expectation) -> Any:
     from great_expectations.exceptions.exceptions import GreatExpectationsError
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
     from great_expectations.expectations.registry import list_registered_expectation_implementations
@@ -193,11 +194,11 @@ def _expectation(table: str, one: Expectation) -> Any:
     importlib.import_module("expectations.completeness")  # Great Expectations knows an expectation once its module is imported
 
     try:
-        return ExpectationConfiguration(**one.model_dump()).to_domain_obj()  # pyright: ignore[reportArgumentType]
+        return ExpectationConfiguration(**declared.model_dump()).to_domain_obj()  # pyright: ignore[reportArgumentType]
     except (GreatExpectationsError, ValueError) as error:
-        known = list_registered_expectation_implementations()
-        hint = "" if one.type in known else did_you_mean(one.type, known)
-        raise DeclaredError.of_entry(f"expectation {one.type} of", table, f"{error}{hint}") from error
+        known_types = list_registered_expectation_implementations()
+        hint = "" if declared.type in known_types else did_you_mean(declared.type, known_types)
+        raise DeclaredError.of_entry(f"expectation {declared.type} of", table, f"{error}{hint}") from error
 
 
 def _document_path(location: Sequence[object], kind: str, document: object) -> str:

@@ -24,16 +24,18 @@ def read_sql(text: str) -> Pipeline:
     sources = sources_of(script)
     _check_folders(sources)
     tables = SqlTables(
-        {name: [c.name for c in script.declared[name].stored] for name in sources},
+        {name: [column.name for column in script.declared[name].stored] for name in sources},
         {name: table.comment for name, table in script.declared.items()},
     )
     for planned in script.plans:
         if planned.target and not planned.is_explained:
             tables.add(planned.target, planned.relation)
-    if not tables.made:
+    if not tables.assets:
         raise SqlError.refused("a pipeline without a table", "it has no INSERT INTO statement", "add INSERT INTO name SELECT ...")
-    contracts = [replace(s.contract, unique_key=()) if name in tables.versions else s.contract for name, s in sources.items()]
-    return Pipeline(sources=contracts, tables=list(tables.made.values()))
+    contracts = [
+        replace(source.contract, unique_key=()) if name in tables.versions else source.contract for name, source in sources.items()
+    ]
+    return Pipeline(sources=contracts, tables=list(tables.assets.values()))
 
 
 def sources_of(script: Script) -> dict[str, DeclaredSource]:
@@ -55,6 +57,6 @@ def _check_folders(sources: Mapping[str, DeclaredSource]) -> None:
     """Raise `SqlError` if files are elsewhere than in the folder that a pipeline reads."""
     for name, source in sources.items():
         if source.connector == FILES and source.path and PurePosixPath(source.path).name != name:
-            why = f"a pipeline reads the files in the folder {name} of TIDEMARK_LANDING"
+            reason = f"a pipeline reads the files in the folder {name} of TIDEMARK_LANDING"
             way_out = f"name the folder {name}, or leave out 'path'; `tidemark sql` reads files at any path"
-            raise SqlError.refused(f"the path {source.path!r} of table {name!r}", why, way_out)
+            raise SqlError.refused(f"the path {source.path!r} of table {name!r}", reason, way_out)

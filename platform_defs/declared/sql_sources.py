@@ -1,4 +1,4 @@
-"""CREATE TABLE as the contract of a source, and its options for Kafka as the part of the connections that they belong to."""
+"""Reads CREATE TABLE statements: the contract of a source, and its part of the connections if its rows are in Kafka."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ FILES, DELTA, KAFKA = "filesystem", "delta", "kafka"
 CONNECTORS = (FILES, DELTA, KAFKA)
 FORMATS = ("csv", "json", "parquet")
 _PROPERTY, _RULE = "properties.", "tidemark.rule."
-_OF_CSV = {
+_CSV_OPTIONS = {
     "csv.field-delimiter": "sep",
     "csv.quote-character": "quote",
     "csv.escape-character": "escape",
@@ -23,7 +23,7 @@ _OF_CSV = {
     "tidemark.header": "header",
 }
 """Options of the CSV format, with Spark's names."""
-_OF_CONTRACT = {
+_CONTRACT_OPTIONS = {
     "scan.watermark.idle-timeout": "idle_timeout",
     "tidemark.future-skew": "future_skew",
     "tidemark.duplicate-horizon": "duplicate_horizon",
@@ -74,24 +74,24 @@ def declared_source(table: CreateTable) -> DeclaredSource:
         legal = f"legal: {', '.join(CONNECTORS)}{did_you_mean(connector, CONNECTORS)}"
         raise SqlError.refused(f"the connector {connector!r} of table {table.name!r}", "there is no such source", legal)
     path = options.pop("path", "") or options.pop("table-path", "")
-    kind = options.pop("format", "") or options.pop("value.format", "")
-    kafka, shared = _topics(table, options, kind) if connector == KAFKA else ({}, {})
-    if connector == FILES and kind not in FORMATS:
-        raise _bad_option(table, "format", kind, f"legal: {', '.join(FORMATS)}")
-    parameters: dict[str, Any] = {_OF_CONTRACT[name]: options.pop(name) for name in [*options] if name in _OF_CONTRACT}
+    file_format = options.pop("format", "") or options.pop("value.format", "")
+    kafka, kafka_options = _topics(table, options, file_format) if connector == KAFKA else ({}, {})
+    if connector == FILES and file_format not in FORMATS:
+        raise _bad_option(table, "format", file_format, f"legal: {', '.join(FORMATS)}")
+    parameters: dict[str, Any] = {_CONTRACT_OPTIONS[name]: options.pop(name) for name in [*options] if name in _CONTRACT_OPTIONS}
     rules = {name: options.pop(name) for name in [*options] if name.startswith(_RULE)}
-    reader = {_OF_CSV[name]: options.pop(name) for name in [*options] if name in _OF_CSV}
-    if kind == "csv":
+    reader = {_CSV_OPTIONS[name]: options.pop(name) for name in [*options] if name in _CSV_OPTIONS}
+    if file_format == "csv":
         reader = {"header": "false", **reader}  # as in Flink, whose CSV files have no header
     for name, value in options.items():
-        known = [*_OF_CSV, *_OF_CONTRACT, f"{_RULE}NAME", "path", "format", "connector"]
-        raise _bad_option(table, name, value, _REFUSED.get(name) or f"legal: {', '.join(known)}{did_you_mean(name, known)}")
+        legal_options = [*_CSV_OPTIONS, *_CONTRACT_OPTIONS, f"{_RULE}NAME", "path", "format", "connector"]
+        raise _bad_option(table, name, value, _REFUSED.get(name) or f"legal: {', '.join(legal_options)}{did_you_mean(name, legal_options)}")
     parameters["rules"] = tuple(RowRule(name.removeprefix(_RULE), condition) for name, condition in rules.items())
-    return DeclaredSource(_contract(table, reader, parameters), connector, path, kind, kafka, shared)
+    return DeclaredSource(_contract(table, reader, parameters), connector, path, file_format, kafka, kafka_options)
 
 
-def _bad_option(table: CreateTable, name: str, value: str, why: str) -> SqlError:
-    return SqlError(f"the option {name!r} of table {table.name!r} is {value!r}; {why}")
+def _bad_option(table: CreateTable, name: str, value: str, reason: str) -> SqlError:
+    return SqlError(f"the option {name!r} of table {table.name!r} is {value!r}; {reason}")
 
 
 def _contract(table: CreateTable, reader: Mapping[str, str], parameters: Mapping[str, Any]) -> SourceContract:
@@ -111,8 +111,8 @@ def _contract(table: CreateTable, reader: Mapping[str, str], parameters: Mapping
 
 def _ddl(column: Column) -> str:
     comment = column.comment.replace("\\", "\\\\").replace("'", "\\'")
-    described = f" COMMENT '{comment}'" if comment else ""
-    return f"{column_sql(column.name)} {column.type}{' NOT NULL' if column.is_required else ''}{described}"
+    comment_sql = f" COMMENT '{comment}'" if comment else ""
+    return f"{column_sql(column.name)} {column.type}{' NOT NULL' if column.is_required else ''}{comment_sql}"
 
 
 def _topics(table: CreateTable, options: dict[str, str], kind: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -129,15 +129,15 @@ def _topics(table: CreateTable, options: dict[str, str], kind: str) -> tuple[dic
 
 def _client_options(table: CreateTable, options: dict[str, str]) -> dict[str, str]:
     """The options of Kafka's client, except the consumer group: the ledger has the offsets."""
-    found: dict[str, str] = {}
-    for name in [n for n in options if n.startswith(_PROPERTY)]:
-        value, own = options.pop(name), name.removeprefix(_PROPERTY)
-        if any(secret in own.lower() for secret in _SECRETS):
-            way_out = f"write it to the file of connections as `kafka.{own}: {{env: NAME}}`"
+    client_options: dict[str, str] = {}
+    for name in [name for name in options if name.startswith(_PROPERTY)]:
+        value, client_option = options.pop(name), name.removeprefix(_PROPERTY)
+        if any(secret in client_option.lower() for secret in _SECRETS):
+            way_out = f"write it to the file of connections as `kafka.{client_option}: {{env: NAME}}`"
             raise SqlError.refused(f"the option {name!r} of table {table.name!r}", "it may be a secret, and a pipeline is shared", way_out)
-        if own != "group.id":
-            found[f"kafka.{own}"] = value
-    return found
+        if client_option != "group.id":
+            client_options[f"kafka.{client_option}"] = value
+    return client_options
 
 
 def _subscription(table: CreateTable, options: dict[str, str]) -> dict[str, str]:
@@ -145,12 +145,12 @@ def _subscription(table: CreateTable, options: dict[str, str]) -> dict[str, str]
     if bool(topic) == bool(pattern):
         legal = "legal: one of topic (names separated by semicolons) and topic-pattern (a regular expression)"
         raise _bad_option(table, "topic", topic, legal)
-    start, at = options.pop("scan.startup.mode", "earliest-offset"), options.pop("scan.startup.timestamp-millis", "")
+    start, start_ms = options.pop("scan.startup.mode", "earliest-offset"), options.pop("scan.startup.timestamp-millis", "")
     if start == "timestamp":
-        started = {"startingTimestamp": at}
+        start_options = {"startingTimestamp": start_ms}
     elif start in _STARTUP:
-        started = _STARTUP[start]
+        start_options = _STARTUP[start]
     else:
         legal = f"legal: {', '.join(_STARTUP)}, timestamp; afterwards the ledger has the offsets, and there is no consumer group"
         raise _bad_option(table, "scan.startup.mode", start, legal)
-    return {"subscribe": topic.replace(";", ",")} | started if topic else {"subscribePattern": pattern} | started
+    return {"subscribe": topic.replace(";", ",")} | start_options if topic else {"subscribePattern": pattern} | start_options

@@ -1,4 +1,4 @@
-"""INSERT INTO as derived assets: each operator of a query is a table, and what is done to the rows before it is its preparation."""
+"""INSERT INTO as derived assets: each operator of a query becomes a table, and the selections below it become its preparation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,13 +29,13 @@ class SqlTables:
     Args:
         stored: for each source, the columns of its rows.
         descriptions: for each table, what it contains.
-        made: the assets, by name.
+        assets: the assets, by name.
         versions: the sources whose rows are versions of their key, so that a key occurs more than once.
     """
 
     stored: Mapping[str, Sequence[str]]
     descriptions: Mapping[str, str] = field(default_factory=dict)
-    made: dict[str, DerivedAsset] = field(default_factory=dict)
+    assets: dict[str, DerivedAsset] = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)
 
     def add(self, name: str, relation: Relation) -> None:
@@ -45,82 +45,88 @@ class SqlTables:
             SqlError: the query has no operator, or changes the operator's result.
             ContractError: the asset is not legal.
         """
-        if name not in self.made:
+        if name not in self.assets:
             self._make(name, relation)
 
     def _make(self, name: str, relation: Relation) -> None:
-        apply, needed, shape = _result(name, relation)
+        apply, needed, shape = _split_result(name, relation)
         inputs, prepare = list[str](), dict[str, Preparation]()
-        for which, below in zip(apply.operator.inputs, apply.inputs, strict=True):
-            below = select_all(below) if self._aggregates_time(apply, below) else below
-            of, preparation = self._input(f"{name}_{which}", below, needed if len(apply.inputs) > 1 else None)
-            if of in inputs:
+        for side, input_relation in zip(apply.operator.inputs, apply.inputs, strict=True):
+            read = select_all(input_relation) if self._aggregates_time(apply, input_relation) else input_relation
+            upstream, preparation = self._input(f"{name}_{side}", read, needed if len(apply.inputs) > 1 else None)
+            if upstream in inputs:
                 way_out = "declare the source a second time under another name, and deliver its files to both"
-                raise SqlError.refused(f"table {name!r}, which joins {of!r} with itself", "the inputs of a table are different", way_out)
-            inputs.append(of)
-            prepare |= {of: preparation} if preparation else {}
+                raise SqlError.refused(
+                    f"table {name!r}, which joins {upstream!r} with itself", "the inputs of a table are different", way_out
+                )
+            inputs.append(upstream)
+            prepare |= {upstream: preparation} if preparation else {}
         operator = with_event_times(name, apply)
         if isinstance(operator, AsOfJoin):
             self.versions.add(inputs[1])
         if isinstance(operator, TopN) and any(map(upserts, apply.inputs)):
             operator = replace(operator, change=_CHANGE)
         description = self.descriptions.get(name, "")
-        self.made[name] = DerivedAsset(
+        self.assets[name] = DerivedAsset(
             name=name, inputs=tuple(inputs), operator=operator, prepare=prepare, shape=shape, description=description
         )
 
     def _input(self, name: str, relation: Relation, needed: Sequence[str] | None) -> tuple[str, Preparation | None]:
-        """The name of an input, and what is done to its rows.
+        """The name of an input, and its preparation.
 
         Args:
             name: the name of the table, if the input is the result of an operator without a name.
             relation: the input.
             needed: the columns of the result that the query selects; None for all.
         """
-        of = relation.of if isinstance(relation, Select) else relation
-        match of:
+        unselected = relation.of if isinstance(relation, Select) else relation
+        match unselected:
             case Input():
-                known = self._source(of.name)
+                input_name = self._require_source(unselected.name)
                 relation = select_all(relation) if needed is not None else relation
             case Named():
-                known = of.name
-                self.add(known, of.of)
+                input_name = unselected.name
+                self.add(input_name, unselected.of)
             case Apply():
-                known, below = name, relation if _filters_upserts(relation) else of
-                self.add(known, below)
-                relation = Named(known, below) if below is relation else relation
+                input_name, computed = name, relation if _filters_upserts(relation) else unselected
+                self.add(input_name, computed)
+                relation = Named(input_name, computed) if computed is relation else relation
             case _:
-                raise AssertionError(of)  # a selection of a selection is one selection, and windows are in operators
-        if not isinstance(relation, Select) or (isinstance(of, Apply | Named) and upserts(of) and _is_part(relation)):
-            return known, None
-        return known, self._preparation(relation, needed)
+                raise AssertionError(unselected)  # a selection of a selection is one selection, and windows are in operators
+        if not isinstance(relation, Select) or (isinstance(unselected, Apply | Named) and upserts(unselected) and _only_selects(relation)):
+            return input_name, None
+        return input_name, self._preparation(relation, needed)
 
-    def _aggregates_time(self, apply: Apply, below: Relation) -> bool:
+    def _aggregates_time(self, apply: Apply, relation: Relation) -> bool:
         """Whether an operator aggregates the event time of a source by its name in the query, and the source has no such column."""
-        if not isinstance(below, Input):
+        if not isinstance(relation, Input):
             return False
         operator: Any = getattr(apply.operator, "of", apply.operator)
         aggregated = {column for sql in getattr(operator, "aggregates", {}).values() for column in columns_read(sql)}
-        return bool(aggregated & {*below.times} - {*self.stored.get(below.name, ())})
+        return bool(aggregated & {*relation.times} - {*self.stored.get(relation.name, ())})
 
-    def _source(self, name: str) -> str:
+    def _require_source(self, name: str) -> str:
         if name not in self.stored:
             way_out = "write the INSERT INTO statement of that table before the statements that read it"
             raise SqlError.refused(f"a query of {name!r} before it has rows", "statements are read in order", way_out)
         return name
 
     def _preparation(self, selection: Select, needed: Sequence[str] | None) -> Preparation | None:
-        of = selection.of
-        own = {*self.stored[of.name]} if isinstance(of, Input) else {c for c in of.columns if not is_result_time(of, c)}
-        items = [i for i in selection.items if not (i.column in of.times and needed is not None and i.name not in needed)]
-        items = [i for i in items if not (i.column in (RESULT_TIME, FINAL_AT) and i.name == i.column)]
-        columns = [c for c in of.columns if c in own]
-        same = [i.name for i in items if i.column == i.name and i.name in own]
-        where = None if selection.where is None else _by_engine(selection.where, own, of)
-        if {*same} == {*columns}:
-            added = [_written(i, own, of) for i in items if i.name not in same]
+        upstream = selection.of
+        own_columns = (
+            {*self.stored[upstream.name]}
+            if isinstance(upstream, Input)
+            else {column for column in upstream.columns if not is_result_time(upstream, column)}
+        )
+        items = [item for item in selection.items if not (item.column in upstream.times and needed is not None and item.name not in needed)]
+        items = [item for item in items if not (item.column in (RESULT_TIME, FINAL_AT) and item.name == item.column)]
+        columns = [column for column in upstream.columns if column in own_columns]
+        unchanged = [item.name for item in items if item.column == item.name and item.name in own_columns]
+        where = None if selection.where is None else _with_engine_time(selection.where, own_columns, upstream)
+        if {*unchanged} == {*columns}:
+            added = [_item_sql(item, own_columns, upstream) for item in items if item.name not in unchanged]
             return Preparation(where=where, select=", ".join(["*", *added])) if added or where else None
-        return Preparation(where=where, select=", ".join(_written(i, own, of) for i in items))
+        return Preparation(where=where, select=", ".join(_item_sql(item, own_columns, upstream) for item in items))
 
 
 def select_all(relation: Relation) -> Relation:
@@ -128,22 +134,22 @@ def select_all(relation: Relation) -> Relation:
     return relation if isinstance(relation, Select) else Select(relation, tuple(Item.of_column(c) for c in relation.columns))
 
 
-def _result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] | None, Shape | None]:
-    """The operator of a table, the columns that the query reads of its result, and what is made of the result."""
+def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] | None, Shape | None]:
+    """The operator of a table, the columns of its result that the query reads, and the shape of the result."""
     if isinstance(relation, Apply):
         return relation, None, None
     if not isinstance(relation, Select) or not isinstance(relation.of, Apply):
-        why = "each table is the result of an operator, and the query only selects"
-        raise SqlError.refused(f"INSERT INTO {name}", why, "write CREATE VIEW: a selection is a part of the tables that read it")
+        reason = "each table is the result of an operator, and the query only selects"
+        raise SqlError.refused(f"INSERT INTO {name}", reason, "write CREATE VIEW: a selection is a part of the tables that read it")
     if relation.where is not None and isinstance(relation.of.operator, TracesInputs):
-        why = f"the results of a join account for its rows, and {relation.where} filters them"
+        reason = f"the results of a join account for its rows, and {relation.where} filters them"
         way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
-        raise SqlError.refused(f"INSERT INTO {name}", why, way_out)
+        raise SqlError.refused(f"INSERT INTO {name}", reason, way_out)
     added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
     for item in added:
         if find(item.name, relation.of.columns):
-            why = f"the operator's result has a column {item.name}, which the table keeps"
-            raise SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", why, "give it another name with AS")
+            reason = f"the operator's result has a column {item.name}, which the table keeps"
+            raise SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", reason, "give it another name with AS")
     read = [c for sql in [*(i.sql for i in relation.items), *filter(None, [relation.where])] for c in columns_read(sql)]
     if not added and relation.where is None:
         return relation.of, read, None
@@ -157,26 +163,26 @@ def _is_window_time(item: Item) -> bool:
 
 
 def _filters_upserts(relation: Relation) -> bool:
-    """Whether rows that replace each other are filtered, which is done where they are made: a row may no longer match."""
+    """Whether upserted rows are filtered. The table that makes them must filter them, because a new version of a row may not match."""
     return isinstance(relation, Select) and relation.where is not None and upserts(relation)
 
 
-def _is_part(selection: Select) -> bool:
+def _only_selects(selection: Select) -> bool:
     return selection.where is None and all(item.column == item.name for item in selection.items)
 
 
-def _written(item: Item, own: set[str], of: Relation) -> str:
+def _item_sql(item: Item, own_columns: set[str], upstream: Relation) -> str:
     """An item of a preparation."""
-    sql = item.sql if item.column in own else _by_engine(item.sql, own, of)
-    return sql if item.column == item.name and item.column in own else f"{sql} AS {column_sql(item.name)}"
+    sql = item.sql if item.column in own_columns else _with_engine_time(item.sql, own_columns, upstream)
+    return sql if item.column == item.name and item.column in own_columns else f"{sql} AS {column_sql(item.name)}"
 
 
-def _by_engine(sql: str, own: set[str], of: Relation) -> str:
+def _with_engine_time(sql: str, own_columns: set[str], upstream: Relation) -> str:
     """An expression in which an event time that is no column of the input is the engine's `event_time`."""
-    times = {*of.times} - own
+    times = {*upstream.times} - own_columns
 
-    def replaced(node: Any) -> Any:
+    def replace_time(node: Any) -> Any:
         return exp.column(EVENT_TIME) if isinstance(node, exp.Column) and node.name in times else node
 
     tree: Any = sqlglot.parse_one(sql, dialect="spark")
-    return tree.transform(replaced).sql(dialect="spark") if any(c.name in times for c in tree.find_all(exp.Column)) else sql
+    return tree.transform(replace_time).sql(dialect="spark") if any(column.name in times for column in tree.find_all(exp.Column)) else sql

@@ -86,7 +86,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "assets", checked_tables(self.sources, self.assets))
-        check_folders(self.lake.root, {n: folder for n, folder in self.folders.items() if n in self.sources}, self.assets)
+        check_folders(self.lake.root, {name: folder for name, folder in self.folders.items() if name in self.sources}, self.assets)
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -106,10 +106,10 @@ class Engine:
     @cached_property
     def ingestion(self) -> Ingestion:
         """Finds new files, and commits batches to the ledger."""
-        known = self.earlier.ingestion.landings if self.earlier else None
-        within = self.sources, self.assets, self.folders, self.max_files
+        earlier_landings = self.earlier.ingestion.landings if self.earlier else None
+        inputs = self.sources, self.assets, self.folders, self.max_files
         topics = self.topics, self.max_step, self.failures.record_sources
-        return Ingestion(lambda: self.spark, self.lake, self.ledger, *within, self._require_handled_batches, *topics, known)
+        return Ingestion(lambda: self.spark, self.lake, self.ledger, *inputs, self._require_handled_batches, *topics, earlier_landings)
 
     @cached_property
     def queries(self) -> RunningQueries:
@@ -181,9 +181,13 @@ class Engine:
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.
         """
-        longest = sum(a.operator.reads.longest_lookback + a.operator.reads.watermark_delay for a in self.assets.values())
-        ended = None if assets is None else sorted({s for name in assets for s in input_named(name, self.sources, self.assets).sources})
-        return self.ingestion.signals.drain(longest, ended)
+        longest_delay = sum(asset.operator.reads.longest_lookback + asset.operator.reads.watermark_delay for asset in self.assets.values())
+        ended_sources = (
+            None
+            if assets is None
+            else sorted({source for name in assets for source in input_named(name, self.sources, self.assets).sources})
+        )
+        return self.ingestion.signals.drain(longest_delay, ended_sources)
 
     def steps(self, asset: str, until: int | None = None, *, checked: bool = False, purpose: Purpose = "write") -> Generator[Step]:
         """Advance an asset step by step; each step is committed before it is yielded.
@@ -213,10 +217,10 @@ class Engine:
     def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
         """Recompute the finalized results of days, by default all, and correct those that differ; an upserted table is recomputed whole."""
         with naming_step_errors(asset), self._naming_lost_files():
-            done = rebuild(self._advance(asset), first or date.min, last or date.max)
-        if done.missing or done.extra:
+            rebuilt = rebuild(self._advance(asset), first or date.min, last or date.max)
+        if rebuilt.missing or rebuilt.extra:
             self.accounts.forget(asset)
-        return done
+        return rebuilt
 
     def remake(self, names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> Generator[tuple[str, Step]]:
         """Rebuild whole tables from the event logs with their present settings; see `remake` of `operations.rebuild`."""
@@ -242,9 +246,9 @@ class Engine:
             with suppress(UnreadableLogError):  # raised again when this table is read; the status of other tables is still shown
                 lake.delta_for_reading(results_table(asset))
                 lake.delta_for_reading(asset.name)
-        pinned = replace(self, lake=lake)
-        pinned.__dict__["ledger"] = LedgerView.of(self.ledger)
-        return pinned
+        engine = replace(self, lake=lake)
+        engine.__dict__["ledger"] = LedgerView.of(self.ledger)
+        return engine
 
     @cached_property
     def _reading_without_session(self) -> Reading:
@@ -252,18 +256,18 @@ class Engine:
         return Reading(None, self.lake, self.ledger, self.sources, self.assets)  # pyright: ignore[reportArgumentType]
 
     def _maintenance(self, **limits: Any) -> Maintenance:
-        within = {"lake_retention": self.lake_retention, "folders": self.folders, "sinks": self.sinks}
-        return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **within, **limits)
+        settings = {"lake_retention": self.lake_retention, "folders": self.folders, "sinks": self.sinks}
+        return Maintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **settings, **limits)
 
     def _checked_steps(self, asset: str, until: int | None, purpose: Purpose) -> Generator[Step]:
         with closing(self.steps(asset, until, purpose=purpose)) as steps:
             for step in steps:
                 with self.failures.recorded_of_account(asset):
-                    broken = [account for account in self.accounts.step(asset, step) if not account.holds]
-                    if broken:
+                    violations = [account for account in self.accounts.step(asset, step) if not account.holds]
+                    if violations:
                         with suppress(LawError):
                             self.accounts.check(asset, step)  # records the violation, so that a supervised stream stays off
-                        raise LawError.of_step(asset, broken)
+                        raise LawError.of_step(asset, violations)
                 yield step
 
     def _require_handled_batches(self) -> None:
@@ -272,8 +276,10 @@ class Engine:
             self.ledger.require(seq, f"table {table}")
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
-        sources = [t for s in self.sources.values() for t in (s.log, s.quarantine)]
-        derived = [t for a in self.assets.values() for t in (a.name, a.changelog, a.decisions, a.kept, a.early)]
+        sources = [table for source in self.sources.values() for table in (source.log, source.quarantine)]
+        derived = [
+            table for asset in self.assets.values() for table in (asset.name, asset.changelog, asset.decisions, asset.kept, asset.early)
+        ]
         return naming_lost_files(self.lake, [*sources, *derived])
 
     def _advance(self, asset: str) -> Advance:

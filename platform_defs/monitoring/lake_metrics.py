@@ -214,7 +214,7 @@ class _TableMetrics:
         _add(self.step_at, [name], _seconds(step_time(self._engine.lake, self._engine.assets[name])))
 
     def _add_position(self, name: str) -> None:
-        state = self._pending.described(name)
+        state = self._pending.describe_progress(name)
         _add(self.watermark, [name], _seconds(state["watermark"]))
         _add(self.closed, [name], _seconds(state["closed_to"]))
         self.lag.add_metric([name], state["lag_ms"] / 1000)
@@ -225,7 +225,7 @@ class _TableMetrics:
             _add(self.held_seconds, [name], _seconds(state["held_back_ms"]))
 
     def _add_refused(self, name: str) -> None:
-        self.refused.add_metric([name], self._pending.progress(name).step > 0 and self._pending.refused_because(name) is not None)
+        self.refused.add_metric([name], self._pending.progress(name).step > 0 and self._pending.refusal_reason(name) is not None)
 
     def _add_waiting(self, name: str) -> None:
         self.unhandled.add_metric([name], self._freshness.unhandled_rows(name))
@@ -243,7 +243,7 @@ class _TableMetrics:
         _add(self.failed_at, [name], _seconds(failure and failure.at))
 
     def _add_account(self, name: str) -> None:
-        account = self._engine.accounts.recorded(name)
+        account = self._engine.accounts.recorded_account(name)
         if account is None:
             return
         self.law.add_metric([name], account.holds)

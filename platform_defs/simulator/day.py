@@ -6,7 +6,7 @@ from random import Random
 
 from platform_defs.simulator.errors import InputExistsError
 from platform_defs.simulator.goods import clicks, order_items
-from platform_defs.simulator.rows import Row, make_invalid, sent
+from platform_defs.simulator.rows import Row, make_invalid, simulate_arrivals
 from platform_defs.simulator.shop import NOT_CLEAN, QUARANTINED, SOURCES, Kind, Shop, ShopDay, Source, Truth
 from platform_defs.simulator.trade import is_within, order_updates, orders, payments
 
@@ -29,11 +29,11 @@ def simulate(shop: Shop) -> ShopDay:
     updated = order_updates(shop, updates_rng, usable)
     make_invalid(shop, updates_rng, updated)
     sent_rows = {
-        "orders": sent(shop, rng, ordered, "order_time"),
-        "payments": sent(shop, rng, paid, "payment_time"),
-        "order_items": sent(shop, goods_rng, items, "item_time"),
-        "clicks": sent(shop, goods_rng, clicked, "click_time"),
-        "order_updates": sent(shop, updates_rng, updated, "update_time"),
+        "orders": simulate_arrivals(shop, rng, ordered, "order_time"),
+        "payments": simulate_arrivals(shop, rng, paid, "payment_time"),
+        "order_items": simulate_arrivals(shop, goods_rng, items, "item_time"),
+        "clicks": simulate_arrivals(shop, goods_rng, clicked, "click_time"),
+        "order_updates": simulate_arrivals(shop, updates_rng, updated, "update_time"),
     }
     arrivals: dict[Source, list[int]] = {source: sent_rows[source][0] for source in SOURCES}
     lines = {source: sent_lines for source, (_, sent_lines) in sent_rows.items()}
@@ -80,7 +80,7 @@ def land(path: Path, text: str) -> None:
 
 def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row], clicks: list[Row], updates: list[Row]) -> Truth:
     usable, paid = [row for row in payments if row.kind not in QUARANTINED], {row.order for row in payments}
-    within = [row for row in usable if is_within(shop, row)]
+    pairs = [row for row in usable if is_within(shop, row)]
     return Truth(
         orders=_by_kind(orders),
         payments=_by_kind(payments),
@@ -89,13 +89,13 @@ def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row],
         order_updates=_by_kind(updates),
         unpaid_orders=sum(row.kind not in QUARANTINED and row not in paid for row in orders),
         orphan_payments=sum(row.order is None for row in usable),
-        paid_within=len(within),
-        paid_within_on_time=sum(row.kind != "late" and row.order is not None and row.order.kind != "late" for row in within),
+        paid_within=len(pairs),
+        paid_within_on_time=sum(row.kind != "late" and row.order is not None and row.order.kind != "late" for row in pairs),
         paid_beyond=sum(row.order is not None and not is_within(shop, row) for row in usable),
     )
 
 
 def _by_kind(rows: list[Row]) -> dict[Kind, int]:
     """The number of lines by kind. A duplicate has two lines, the first of which is clean."""
-    found = Counter(row.kind for row in rows)
-    return {"clean": found["clean"] + found["duplicate"], **{kind: found[kind] for kind in NOT_CLEAN}}
+    counts = Counter(row.kind for row in rows)
+    return {"clean": counts["clean"] + counts["duplicate"], **{kind: counts[kind] for kind in NOT_CLEAN}}

@@ -45,10 +45,10 @@ def clicks(shop: Shop, rng: Random) -> list[Row]:
 
 def _random_items(rng: Random, number: int) -> list[int]:
     """Random distinct item numbers; low numbers are much more frequent."""
-    found: dict[int, None] = {}
-    while len(found) < number:
-        found[min(int(rng.paretovariate(0.8)) - 1, ITEMS - 1)] = None
-    return list(found)
+    numbers: dict[int, None] = {}
+    while len(numbers) < number:
+        numbers[min(int(rng.paretovariate(0.8)) - 1, ITEMS - 1)] = None
+    return list(numbers)
 
 
 def _item_fields(item: int) -> dict[str, str]:

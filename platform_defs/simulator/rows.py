@@ -54,27 +54,29 @@ def make_invalid(shop: Shop, rng: Random, rows: list[Row]) -> None:
     """Change the kind of some clean rows to late, duplicate or an invalid one, each row at most once."""
     newest = shop.start + shop.span - shop.lag - HOUR // 2 - shop.jitter_ms
     for kind in NOT_CLEAN:
-        free = [row for row in rows if row.kind == "clean" and (kind != "late" or row.time <= newest)]
-        for row in pick(rng, free, getattr(shop, kind), len(rows)):
+        candidates = [row for row in rows if row.kind == "clean" and (kind != "late" or row.time <= newest)]
+        for row in pick(rng, candidates, getattr(shop, kind), len(rows)):
             row.kind = kind
 
 
-def sent(shop: Shop, rng: Random, rows: list[Row], time: str) -> tuple[list[int], list[str]]:
-    """The arrival times and the lines that are sent for the rows, in order of arrival."""
+def simulate_arrivals(shop: Shop, rng: Random, rows: list[Row], time_field: str) -> tuple[list[int], list[str]]:
+    """Simulate the arrival of rows; returns the arrival times and the lines, in order of arrival."""
     lines: list[tuple[int, str]] = []
-    for i, row in enumerate(rows):
-        at = row.time + rng.randrange(shop.jitter_ms + 1) + (shop.lag + rng.randrange(HOUR // 2) if row.kind == "late" else 0)
-        lines.append((at, _line(row, time, i)))
+    for number, row in enumerate(rows):
+        arrival = row.time + rng.randrange(shop.jitter_ms + 1) + (shop.lag + rng.randrange(HOUR // 2) if row.kind == "late" else 0)
+        lines.append((arrival, _line(row, time_field, number)))
         if row.kind == "duplicate":
-            lines.append((at + rng.randrange(MINUTE, 3 * HOUR), lines[-1][1]))
+            lines.append((arrival + rng.randrange(MINUTE, 3 * HOUR), lines[-1][1]))
     lines.sort(key=lambda pair: pair[0])
-    return [at for at, _ in lines], [line for _, line in lines]
+    return [arrival for arrival, _ in lines], [line for _, line in lines]
 
 
-def _line(row: Row, time: str, i: int) -> str:
+def _line(row: Row, time_field: str, number: int) -> str:
     stamp, sign = iso(row.time), "-" if row.kind == "rule_breaking" else ""
-    written = None if row.kind == "null_time" else f"2099{stamp[4:]}" if row.kind == "future" else stamp
-    line = _encode({**row.fields, row.measure: sign + row.fields[row.measure], time: written})
+    event_time = None if row.kind == "null_time" else f"2099{stamp[4:]}" if row.kind == "future" else stamp
+    line = _encode({**row.fields, row.measure: sign + row.fields[row.measure], time_field: event_time})
     if row.kind != "malformed":
         return line
-    return (line[: len(line) * 2 // 3], line.replace(f'"{row.measure}": "', f'"{row.measure}": "about '), f"%% {line[15:40]} ???")[i % 3]
+    return (line[: len(line) * 2 // 3], line.replace(f'"{row.measure}": "', f'"{row.measure}": "about '), f"%% {line[15:40]} ???")[
+        number % 3
+    ]

@@ -135,5 +135,5 @@ class ShopDay:
         if not 0 <= part < parts:
             raise ShopError.bad_value("part", part, f"0 to {parts - 1}, with {parts} parts")
         start, span = self.shop.start, self.shop.span
-        sent = zip(self.arrivals[source], getattr(self, source), strict=True)
-        return [line for at, line in sent if min((at - start) * parts // span, parts - 1) == part]
+        arrived_lines = zip(self.arrivals[source], getattr(self, source), strict=True)
+        return [line for arrival, line in arrived_lines if min((arrival - start) * parts // span, parts - 1) == part]

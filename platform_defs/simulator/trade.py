@@ -74,8 +74,8 @@ def _delay(shop: Shop, rng: Random, time: int) -> int:
     shape, delay = rng.random(), min(int(rng.expovariate(1 / (40 * MINUTE))), shop.within_ms)
     if shape < 0.1:
         delay = rng.choice((0, shop.within_ms)) if shape < 0.01 else rng.randrange(shop.within_ms + 1)
-    left = shop.start + shop.span - time
-    return delay if delay <= left else rng.randrange(min(left, shop.within_ms) + 1)
+    remaining = shop.start + shop.span - time
+    return delay if delay <= remaining else rng.randrange(min(remaining, shop.within_ms) + 1)
 
 
 def is_within(shop: Shop, payment: Row) -> bool:

@@ -237,7 +237,7 @@ class DagsterReports:
 
     def _materialize(self, name: str, steps: Sequence[Step], lags: dict[str, float]) -> None:
         """Log a table's materialization, for each changed day if it has partitions, and add its lag in seconds to `lags`."""
-        derived, state, rows = self._engine.assets[name], self._engine.pending.described(name), sum(step.rows for step in steps)
+        derived, state, rows = self._engine.assets[name], self._engine.pending.describe_progress(name), sum(step.rows for step in steps)
         columns, lags[name] = self._columns_of(derived), state["lag_ms"] / 1000
         if not derived.operator.reads.closes_ranges:
             metadata = {"steps": len(steps), "changes": rows} | columns

@@ -95,7 +95,7 @@ class StreamRun:
             UnreadError: all present files are ingested, but some, which could not be read.
         """
         try:
-            with self._engine.queries.enabled() if trigger.every is not None else nullcontext():
+            with self._engine.queries.enable() if trigger.every is not None else nullcontext():
                 return self._run(trigger)
         finally:
             self._interrupts.end()

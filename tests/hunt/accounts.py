@@ -39,7 +39,7 @@ def _differing_results(advance: Advance, scope: Scope, sides_of: SidesOf) -> Any
         return []
     reading, asset = advance.reading, advance.asset
     now = progress(reading.lake, asset)
-    wanted: Any = advance.closed(closing, now.seq)
+    wanted: Any = advance.final_results(closing, now.seq)
     held: Any = stored_results(advance, Span(None if closing.after is None else closing.after + 1, closing.upto))
     later = unread_corrections(position_of(reading, asset, now))
     held, wanted = ([row for row in rows if not any(r.after < row[-1] <= r.upto for r in later)] for rows in (held, wanted))

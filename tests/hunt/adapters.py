@@ -20,7 +20,7 @@ from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
-from platform_defs.engine.advance.corrections import with_correction
+from platform_defs.engine.advance.corrections import add_correction
 from platform_defs.engine.advance.step_size import SHARES
 from platform_defs.engine.engine import Engine
 from platform_defs.engine.formats.files import File, Known
@@ -254,18 +254,18 @@ def listed(lake: SimLake, folder: str, source: str) -> list[File]:
 class SimReading(Reading):
     """Reads inputs from memory. Watermarks and the choice of batches with late rows are the engine's own."""
 
-    def input(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
-        name = asset.inputs[which]
+    def input(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> Any:
+        name = asset.inputs[index]
         if name in self.assets:
             return self._derived(self.assets[name], span)
-        return Rows(LOG, [row[:-1] for row in self.with_lateness(asset, which, head, span, after) if not row[-1]])
+        return Rows(LOG, [row[:-1] for row in self.with_lateness(asset, index, head, span, after) if not row[-1]])
 
-    def ends(self, asset: DerivedAsset, which: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
-        times = [row[2] for row in self.input(asset, which, head, span, after)]
+    def ends(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
+        times = [row[2] for row in self.input(asset, index, head, span, after)]
         return (min(times), max(times)) if times else None
 
-    def with_lateness(self, asset: DerivedAsset, which: int, head: int, span: Span = EVER, after: int = 0) -> Any:
-        name = asset.inputs[which]
+    def with_lateness(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> Any:
+        name = asset.inputs[index]
         if name in self.assets:
             rows = self._derived(self.assets[name], span)
             return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
@@ -307,7 +307,7 @@ class SimClosedRanges(ClosedRanges):
 
     reading: SimReading
 
-    def _closed(self, closing: ClosedRange, head: int, versions: Any) -> Any:
+    def _results_in(self, closing: ClosedRange, head: int, versions: Any) -> Any:
         reads = self.asset.operator.reads
         assert isinstance(reads, ByTimeRange)
         spans = [Span(*reads.span_of(i, closing.after, closing.upto)) for i in range(len(reads.lookback))]
@@ -316,13 +316,13 @@ class SimClosedRanges(ClosedRanges):
         return rows.between("final_at", None if closing.after is None else closing.after + 1, closing.upto)
 
     def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
-        wanted = self.closed(closing, after.seq)
+        wanted = self.final_results(closing, after.seq)
         held = self.reading.table(self.asset.name, "final_at", Span(None if closing.after is None else closing.after + 1, closing.upto))
         removed, new = difference(held, wanted)
         if not removed and not new:
             return after, AppendedTable(self.reading, self.asset).append(wanted.limit(0), after)
         times = [row[-1] for row in (*removed, *new)]
-        after = replace(after, corrected=with_correction(now.corrected, after.step, min(times), max(times)))
+        after = replace(after, corrected=add_correction(now.corrected, after.step, min(times), max(times)))
         point("advance.before_commit")
         lake: Any = self.reading.lake
         lake.replace_rows(self.asset.name, removed, new, after.metadata(now), after.step)

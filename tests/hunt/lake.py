@@ -160,7 +160,7 @@ class SimLake(SimTables):
     process: Process = field(default_factory=lambda: Process(0), compare=False)
     shares_leases: bool = False
 
-    def pinned(self) -> Lake:
+    def pin_versions(self) -> Lake:
         return SimPinned(self.root, self.lease_s, self.leases, base=self)
 
     def named(self, identity: str) -> str:

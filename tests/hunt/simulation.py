@@ -131,7 +131,9 @@ class Simulation:
                 break
         self.expected.check_all_read()
         behind = [
-            name for name in self.history.setup.assets if world.run(0, lambda engine, name=name: engine.pending.described(name)["lag_ms"])
+            name
+            for name in self.history.setup.assets
+            if world.run(0, lambda engine, name=name: engine.pending.describe_progress(name)["lag_ms"])
         ]
         behind = [name for name in behind if not self._is_refused(name)]
         if behind and not self.reconfigured:

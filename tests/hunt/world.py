@@ -292,7 +292,7 @@ class World:
 
     def _examine(self, action: Action) -> None:
         def look(engine: SimEngine) -> object:
-            return engine.pending.all_days(), [engine.pending.described(name) for name in engine.assets]
+            return engine.pending.all_days(), [engine.pending.describe_progress(name) for name in engine.assets]
 
         self.run(action.who, look, action.faults)
 

@@ -12,7 +12,7 @@ from operators import AsOfJoin, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.advance import kept_versions
 from platform_defs.engine.advance.advance import Step
-from platform_defs.engine.advance.held_back import HeldBack, held_back
+from platform_defs.engine.advance.held_back import HoldingSource, find_holding_source
 from tests.conftest import CopyEngine, MakeEngine
 from tests.laws.test_closed_ranges import stream
 from tests.support.as_of_model import AsOfModel, AsOfRow
@@ -213,7 +213,7 @@ def test_a_join_by_arrival_waits_for_the_left_side_only(make_engine: MakeEngine)
         engine.advance(asset.name)
     assert rows_of(engine.views.table("arrived"), "left_v", "right_v") == [(2, 1)]
     assert rows_of(engine.views.table("by_time")) == []
-    assert [held_back(engine.freshness.reading, name) for name in ("arrived", "by_time")] == [None, HeldBack("r", 2 * HOUR)]
+    assert [find_holding_source(engine.freshness.reading, name) for name in ("arrived", "by_time")] == [None, HoldingSource("r", 2 * HOUR)]
     replay(engine, [{"r": [Event("a", 4, -HOUR)]}, {"l": [Event("a", 5, 4 * HOUR)]}])
     engine.advance("arrived")
     assert rows_of(engine.views.table("arrived"), "left_v", "right_v") == [(2, 1), (3, 1)]

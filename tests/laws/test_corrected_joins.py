@@ -164,9 +164,9 @@ def test_a_stream_stops_at_a_correction_that_loses_a_row(make_engine: MakeEngine
     replay(engine, [{side: [Event("z", 0, DAY)] for side in "lr"}])
     assert list(engine.steps("pairs", checked=True))
     replay(engine, [{"l": [Event("a", 1, 0), Event("b", 2, HOUR)]}])
-    closed = ClosedRanges._closed
+    closed = ClosedRanges._results_in
     lost = "left_v IS NULL OR left_v <> 2"
-    monkeypatch.setattr(ClosedRanges, "_closed", lambda self, *of: closed(self, *of).where(lost))
+    monkeypatch.setattr(ClosedRanges, "_results_in", lambda self, *of: closed(self, *of).where(lost))
     with pytest.raises(LawError, match=r"pairs breaks the conservation law: l 2026-03-01: 2 accepted, 0 matched \+ 1 unmatched"):
         list(engine.steps("pairs", checked=True))
 

@@ -55,7 +55,7 @@ def test_a_stream_ends_when_a_table_has_lost_a_result(
     after_first: tuple[Engine, Callable[[], list[str]]], table: str, lost: str, found: str
 ) -> None:
     engine, advance = after_first
-    assert engine.accounts.recorded(table), "the account is shown by `tidemark status`"
+    assert engine.accounts.recorded_account(table), "the account is shown by `tidemark status`"
     DeltaTable(engine.lake.path(table)).delete(lost)
     replay(engine, [SECOND])
     with pytest.raises(LawError, match=found):

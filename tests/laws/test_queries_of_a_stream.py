@@ -71,13 +71,13 @@ def _step(engine: Engine) -> None:
     """Advance all tables as a stream does; each equals the closed ranges up to its watermark."""
     for name, table in engine.assets.items():
         [step] = engine.steps(name, checked=True, purpose="stream")
-        wanted = ClosedRanges(engine.reading, table).closed(ClosedRange(None, step.after.closed_to or 0), step.after.seq)
+        wanted = ClosedRanges(engine.reading, table).final_results(ClosedRange(None, step.after.closed_to or 0), step.after.seq)
         assert Counter(rows_of(engine.views.table(name))) == Counter(rows_of(wanted)), name
 
 
 def _running(engine: Engine) -> set[int]:
     """The queries that run and fit the tables."""
-    found = {name: engine.queries.fed_up_to(name, engine.pending.progress(name).id) for name in engine.assets}
+    found = {name: engine.queries.query_at_step(name, engine.pending.progress(name).id) for name in engine.assets}
     return {id(query) for query in found.values() if query is not None}
 
 
@@ -116,7 +116,7 @@ def test_a_query_that_has_ended_or_was_not_fed_a_step_is_started_again(make: Any
     for batch in (next(batches), next(batches)):
         replay(engine, [batch])
         _step(engine)
-    query: Any = engine.queries.fed_up_to("join", engine.pending.progress("join").id)
+    query: Any = engine.queries.query_at_step("join", engine.pending.progress("join").id)
     query._query.stop()
     replay(engine, [next(batches)])
     with pytest.raises(QueryError, match=r"has the watermark none, and not .*; nothing was committed, and the next step starts the query"):

@@ -105,7 +105,9 @@ def test_the_state_equals_that_of_a_run_without_retention(both: tuple[Engine, En
     kept, whole = reopened(both[0]), both[1]
     assert (kept.ledger.history.summarized, kept.ledger.head) == (4, whole.ledger.head)
     for name in kept.assets:
-        described = [{k: v for k, v in of.pending.described(name).items() if k not in ("steps", "kept_from")} for of in (kept, whole)]
+        described = [
+            {k: v for k, v in of.pending.describe_progress(name).items() if k not in ("steps", "kept_from")} for of in (kept, whole)
+        ]
         assert described[0] == described[1]
         assert len({str(of.freshness.waiting(name)) for of in (kept, whole)}) == 1
     assert kept.views.metrics("total")["rows_in"] == whole.views.metrics("total")["rows_in"]

@@ -83,8 +83,8 @@ def _overwrite(engine: Engine, rows: DataFrame) -> None:
 def test_a_stream_stops_at_the_step_that_violates_the_law(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine([source("l"), source("r")], [join(how="full")])
     replay(engine, STREAM[:2])
-    closed = ClosedRanges._closed
+    closed = ClosedRanges._results_in
     without_one = "left_v IS NULL OR left_v <> 3"
-    monkeypatch.setattr(ClosedRanges, "_closed", lambda self, *of: closed(self, *of).where(without_one))
+    monkeypatch.setattr(ClosedRanges, "_results_in", lambda self, *of: closed(self, *of).where(without_one))
     with pytest.raises(LawError, match=r"pairs breaks the conservation law: l 2026-03-01: 3 accepted"):
         list(engine.steps("pairs", checked=True))

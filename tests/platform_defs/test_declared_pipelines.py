@@ -29,7 +29,7 @@ from operators import (
 from platform_defs.cli.new import TEMPLATE
 from platform_defs.component import TidemarkPipeline
 from platform_defs.declared.models import OPERATORS, model_of, name_of
-from platform_defs.declared.pipeline import DeclaredError, document_model, read, validated
+from platform_defs.declared.pipeline import DeclaredError, document_model, read, validate
 from platform_defs.declared.text import parse
 from platform_defs.pipelines import load
 from platform_defs.settings import settings
@@ -235,7 +235,7 @@ def test_an_unquoted_on_is_the_parameter_unless_dagster_has_read_it_as_true():
     assert read(TEXT.replace('"on"', "on")).tables == read(TEXT).tables
     by_dagster = yaml.safe_load(TEXT.replace('"on"', "on"))
     with pytest.raises(DeclaredError, match=r"^tables\[0\]\.operator\.interval_join: legal: keys that are text; YAML may read on"):
-        validated(by_dagster)
+        validate(by_dagster)
 
 
 def test_words_and_numbers_of_old_yaml_are_text():

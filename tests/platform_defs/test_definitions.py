@@ -420,7 +420,7 @@ def test_assets_without_rows_are_pending_after_a_watermark_batch(engine):
     days = {name: engine.pending.days(name) for name in engine.assets}
     assert {name for name in days if days[name]} == {"payment_order_wide", "order_wide", "item_sales", "item_clicks"}
     assert engine.pending.all_days() == engine.pending.days("payment_order_wide")
-    assert engine.pending.described("item_clicks")["lag_ms"] == 0
+    assert engine.pending.describe_progress("item_clicks")["lag_ms"] == 0
 
 
 def _evaluate_nightly(home: Path, engine: Engine):

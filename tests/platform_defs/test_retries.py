@@ -249,7 +249,7 @@ def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range, tmp_
     ):
         [nightly_request] = [*(nightly.evaluate_tick(context).run_requests or ())]
     assert nightly_request.tags[FIRST] == case.requested[0]
-    assert daemon.engine.pending.described("payment_order_wide")["watermark"] == case.mark
+    assert daemon.engine.pending.describe_progress("payment_order_wide")["watermark"] == case.mark
 
 
 def test_a_row_of_1970_does_not_widen_the_requested_days(daemon: Daemon) -> None:

@@ -1,5 +1,7 @@
 """Pipelines in SQL whose operators read the result of another operator: which column is the event time of that result."""
 
+import re
+
 import pytest
 
 from assets.contracts import Preparation
@@ -77,10 +79,9 @@ def test_windows_of_pairs_may_be_by_the_greater_of_both_times():
     ],
 )
 def test_another_time_of_a_join_is_refused(how: str, bounds: str, time: str, way_out: str):
-    with pytest.raises(SqlError) as refused:
-        pipeline(paid(how, bounds), PER_HOUR.format("paid", time))
     why = f"the event time of a join's result is the later one of its rows' times, and {time} is not always that"
-    assert str(refused.value) == f"{time} as the event time of per_hour is refused: {why}; {way_out}"
+    with pytest.raises(SqlError, match=f"^{re.escape(f'{time} as the event time of per_hour is refused: {why}; {way_out}')}$"):
+        pipeline(paid(how, bounds), PER_HOUR.format("paid", time))
 
 
 def test_semi_joins_keep_the_time_of_rows_that_match_earlier_ones():

@@ -166,7 +166,7 @@ def test_a_cancelled_stream_stays_off_until_it_is_launched_by_hand(daemon: Daemo
 def test_a_broken_law_keeps_the_stream_off(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     day = RecordedDay("orders", str(day_of(START)), 1, False, {})
     accounts = {"order_wide": RecordedAccount([day], 1)}
-    monkeypatch.setattr(Accounts, "recorded", lambda _, name: accounts.get(name))
+    monkeypatch.setattr(Accounts, "recorded_account", lambda _, name: accounts.get(name))
     assert daemon.tick().startswith(
         "the recorded account of order_wide violates the conservation law. `tidemark status --recount` shows it"
     )
@@ -223,7 +223,7 @@ def test_the_other_sensors_and_the_schedule_stay_off_with_a_supervised_stream(
             why = f"run {daemon.run.run_id} was cancelled; launch the job stream to go on"
         else:
             broken = RecordedAccount([RecordedDay("orders", str(day_of(START)), 1, False, {})], 1)
-            monkeypatch.setattr(Accounts, "recorded", lambda _, name: broken if name == "order_wide" else None)
+            monkeypatch.setattr(Accounts, "recorded_account", lambda _, name: broken if name == "order_wide" else None)
             daemon.end()
             why = "the recorded account of order_wide violates the conservation law"
         _turn(daemon.instance, InstigatorStatus.RUNNING)

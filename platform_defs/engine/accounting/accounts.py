@@ -41,7 +41,7 @@ class Accounts:
         differences: Mapping[tuple[str, int], tuple[int, int]],
         days: Days | None = None,
     ) -> None:
-        """Keep accounts of days (None: of all days) in place of earlier ones, so that `recorded` returns them.
+        """Keep accounts of days (None: of all days) in place of earlier ones, so that `recorded_account` returns them.
 
         Args:
             asset: the asset.
@@ -51,7 +51,7 @@ class Accounts:
         """
         record(self.lake, self.assets[asset], accounts, differences, days, self.clock())
 
-    def recorded(self, asset: str) -> RecordedAccount | None:
+    def recorded_account(self, asset: str) -> RecordedAccount | None:
         """The newest recorded accounts of an asset; None if there are none of its present table. It needs no session."""
         return read_account(self.lake, self.assets[asset])
 

@@ -26,7 +26,7 @@ def stored_results(advance: Advance, span: Span = EVER) -> DataFrame:
     reading, asset = advance.reading, advance.asset
     if reading.lake.exists(asset.name):
         return reading.table(asset.name, FINAL_AT, span)
-    return advance.closed(ClosedRange(None, 0), 0).limit(0)
+    return advance.final_results(ClosedRange(None, 0), 0).limit(0)
 
 
 def compared_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFrame] | None:
@@ -42,7 +42,7 @@ def compared_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFra
         return None
     reading, asset = advance.reading, advance.asset
     now = progress(reading.lake, asset)
-    recomputed = advance.closed(closing, now.seq)
+    recomputed = advance.final_results(closing, now.seq)
     table = stored_results(advance, Span(closing.after, closing.upto))
     if differing := differing_columns(table.schema, recomputed.schema):
         raise ProgressError.other_columns(asset.name, differing)

@@ -125,7 +125,7 @@ def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple
         return []
     asset = replace(advance.asset, operator=operator.pairs, shape=None)
     handled = progress(advance.reading.lake, advance.asset).seq
-    return [(operator.pairs, replace(advance, asset=asset).closed(scope.recount, handled))]
+    return [(operator.pairs, replace(advance, asset=asset).final_results(scope.recount, handled))]
 
 
 def _flag_rows(rows: DataFrame, index: int, **flags: Column) -> DataFrame:

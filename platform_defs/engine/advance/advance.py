@@ -22,7 +22,7 @@ from platform_defs.engine.advance.running_queries import RunningQueries
 from platform_defs.engine.advance.session_lateness import decide_lateness
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
-from platform_defs.engine.advance.upserts import KeysOfKeptRows, MergedRows, RecomputedKeys, recomputed
+from platform_defs.engine.advance.upserts import KeysOfKeptRows, MergedRows, RecomputedKeys, recomputed_keys
 from platform_defs.engine.ingest.uncommitted import require_logs
 from platform_defs.engine.inputs.changelog_reader import result_of_changelog
 from platform_defs.engine.inputs.identity import identity_of
@@ -79,7 +79,7 @@ class Advance:
             reading = self.reading.on_one_ledger()
             head = reading.ledger.head
             decide_lateness(reading, self.asset, head)
-            while (step := self.pinned().commit_next_step(head, until)) is not None:
+            while (step := self.pin_versions().commit_next_step(head, until)) is not None:
                 yield step
                 if purpose == "stream" and (waiting := self.reading.lake.asking(self.asset.name)) is not None:
                     raise LakeBusy.asked(self.asset.name, waiting)
@@ -87,12 +87,12 @@ class Advance:
 
     @property
     def strategy(self) -> Strategy:
-        """How the rows of the asset's steps are computed."""
+        """The strategy that computes the rows of the asset's steps."""
         return strategy_of(self.reading, self.asset, self.queries)
 
-    def pinned(self) -> "Advance":
-        """This advance on a snapshot of the asset's tables and inputs, which later commits do not change."""
-        return replace(self, reading=self.reading.pinned(self.asset.name))
+    def pin_versions(self) -> "Advance":
+        """Pin the versions of the asset's tables and inputs; returns an advance on this snapshot, which later commits do not change."""
+        return replace(self, reading=self.reading.pin_versions(self.asset.name))
 
     def recover(self) -> Progress:
         """Finish a killed step, and check that the asset can be advanced; returns the progress.
@@ -126,26 +126,26 @@ class Advance:
 
     def computable(self, closing: ClosedRange) -> ClosedRange:
         """The part of a range whose results can still be computed; it is empty if retention has removed rows of all of it."""
-        kept = self.reading.kept_days(self.asset)
-        start = closing.after if kept is None else max(kept.first - 1, kept.first - 1 if closing.after is None else closing.after)
+        kept_days, after = self.reading.kept_days(self.asset), closing.after
+        start = after if kept_days is None else max(kept_days.first - 1, kept_days.first - 1 if after is None else after)
         return ClosedRange(start, closing.upto if start is None else max(start, closing.upto))
 
     def plan(self, now: Progress, head: int, until: int | None) -> StepPlan | None:
         """The plan of the next step; None if there is nothing to do."""
 
-        def row_times(which: int, span: Span) -> tuple[int, int] | None:
-            return self.reading.ends(self.asset, which, head, span, after=now.seq)
+        def row_times(index: int, span: Span) -> tuple[int, int] | None:
+            return self.reading.ends(self.asset, index, head, span, after=now.seq)
 
-        at = position_of(self.reading, self.asset, now, head)
-        return plan_step(at, max_step=self.max_step, until=until, row_times=row_times)
+        position = position_of(self.reading, self.asset, now, head)
+        return plan_step(position, max_step=self.max_step, until=until, row_times=row_times)
 
     def _start(self, now: Progress) -> Progress:
         """The progress from which a table without a step, or one that was emptied, starts if its inputs have lost their oldest rows."""
-        kept = self.reading.kept_days(self.asset)
-        if kept is None:
+        kept_days = self.reading.kept_days(self.asset)
+        if kept_days is None:
             return now
         closes_ranges = self.asset.operator.reads.closes_ranges
-        return replace(now, complete_from=kept.first, closed_to=kept.first - 1 if closes_ranges else now.closed_to)
+        return replace(now, complete_from=kept_days.first, closed_to=kept_days.first - 1 if closes_ranges else now.closed_to)
 
     def _progress_after(self, now: Progress, plan: StepPlan) -> Progress:
         """The progress that a planned step commits."""
@@ -167,13 +167,13 @@ class Advance:
 
         If retention has removed rows of an input, they are the result of the table's changelog.
         """
-        if any(self.reading.cut(of.name) for of in self.reading.inputs_of(self.asset) if of.is_source):
+        if any(self.reading.cut(upstream.name) for upstream in self.reading.inputs_of(self.asset) if upstream.is_source):
             return result_of_changelog(self.reading, self.asset, now.step)
         return self.strategy.all_results(now)
 
-    def closed(self, closing: ClosedRange, head: int) -> DataFrame:
+    def final_results(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that are final in a range, computed from the inputs' rows up to batch `head`."""
-        return self.strategy.closed(closing, head)
+        return self.strategy.final_results(closing, head)
 
     def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> Step:
         """Recompute a range of closed results and repair the results that differ, as one step; see `ClosedRanges.correct`."""
@@ -183,7 +183,7 @@ class Advance:
         """Recompute an upserted table and repair what differs, as one step; returns the number of changes of each kind."""
         with self.reading.lake.writer(self.asset.name):
             now = self.recover()
-            return self.pinned()._repair_table(now) if now.step else {}
+            return self.pin_versions()._repair_table(now) if now.step else {}
 
     def _repair_table(self, now: Progress) -> dict[str, int]:
         self.strategy.forget()
@@ -191,14 +191,14 @@ class Advance:
 
 
 def strategy_of(reading: Reading, asset: DerivedAsset, queries: RunningQueries | None = None) -> Strategy:
-    """How the rows of an asset's steps are computed; see `Advance`."""
+    """The strategy that computes the rows of an asset's steps; `queries` are the running queries, as for `Advance`."""
     reads = asset.operator.reads
     if isinstance(reads, NewRows):
         if not asset.has_every_result:  # new rows cannot be merged into results that the table does not have
-            return recomputed(reading, asset, reads)
+            return recomputed_keys(reading, asset, reads)
         return MergedRows(reading, asset, reads)
     if isinstance(reads, ByKey):
-        keeps = reads.keeps and not reading.tables_of(asset)  # a table's own rows are those that steps of its readers need
+        keeps = reads.keeps and not reading.tables_of(asset)  # an input table has the rows that later steps need
         return (KeysOfKeptRows if keeps else RecomputedKeys)(reading, asset, reads)
     if queries is not None and queries.are_enabled and asset.streams_as == "query":
         return QuerySteps(reading, asset, queries)

@@ -27,9 +27,9 @@ class AppendedTable:
     def append(self, rows: DataFrame, after: Progress) -> int:
         """Commit rows with a progress; returns the number of rows."""
         require_same_columns(self.reading.lake, self.asset, rows)
-        pruned_by = [c for c in (FINAL_AT, RESULT_TIME) if c in rows.columns]
+        pruned_by = [column for column in (FINAL_AT, RESULT_TIME) if column in rows.columns]
         point("advance.before_commit")
         change_feed = is_corrected(self.asset, self.reading.assets)
-        written = commit_step(self.reading.lake, self.asset, rows, after, pruned_by, change_feed=change_feed)
+        row_count = commit_step(self.reading.lake, self.asset, rows, after, pruned_by, change_feed=change_feed)
         point("advance.after_commit")
-        return written
+        return row_count

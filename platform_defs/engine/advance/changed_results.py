@@ -25,30 +25,30 @@ class Changes:
 
     Args:
         rows: the rows, which Spark computes once if they are not few.
-        few: the same rows as Arrow, if they are few.
+        few_rows: the same rows as Arrow, if they are few.
         count: their number.
         ends: the first and the last `final_at`, in epoch ms; zeros if there is no row.
     """
 
     rows: DataFrame
-    few: pa.Table | None
+    few_rows: pa.Table | None
     count: int
     ends: tuple[int, int]
 
     @classmethod
     @contextmanager
-    def computed(cls, changes: DataFrame) -> Iterator["Changes"]:
+    def compute(cls, changes: DataFrame) -> Iterator["Changes"]:
         """Compute changes once, and keep them until the block ends."""
-        few = fetch_arrow(changes) if is_arrow_type(changes.schema) else None
-        if few is not None:
-            yield cls(changes, few, few.num_rows, _ends_of(few))
+        few_rows = fetch_arrow(changes) if is_arrow_type(changes.schema) else None
+        if few_rows is not None:
+            yield cls(changes, few_rows, few_rows.num_rows, _ends_of(few_rows))
             return
-        kept = changes.persist()
+        computed = changes.persist()
         try:
-            [(count, *ends)] = collect(kept.agg(F.count("*"), *[f(F.unix_millis(FINAL_AT)) for f in (F.min, F.max)]))
-            yield cls(kept, None, count, (ends[0] or 0, ends[1] or 0))
+            [(count, *ends)] = collect(computed.agg(F.count("*"), *[end(F.unix_millis(FINAL_AT)) for end in (F.min, F.max)]))
+            yield cls(computed, None, count, (ends[0] or 0, ends[1] or 0))
         finally:
-            kept.unpersist()
+            computed.unpersist()
 
     def apply(self, lake: Lake, table: str, key: Sequence[str], metadata: dict[str, Any], number: int) -> None:
         """Merge the changes into a table, in one commit with the metadata.
@@ -63,38 +63,50 @@ class Changes:
         Raises:
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
         """
-        if self.few is not None and self._upsert(lake, table, self.few, key, metadata, number):
+        if self.few_rows is not None and self._upsert(lake, table, self.few_rows, key, metadata, number):
             return
         is_deleted = F.col(f"c.{OWN_CHANGE}") == DELETE
-        rows = self.rows if self.few is None else from_arrow(self.few, self.rows)
-        own = rows.drop(OWN_CHANGE)
-        same = are_rows_equal("t", "c", key) if key else are_rows_equal("t", "c", own.columns, own.schema) & is_deleted
-        within = F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in self.ends])
-        newest = rows.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
-        lake.merge(table, newest, same & within, is_deleted=is_deleted, metadata=metadata, number=number, stored=self.few is not None)
+        rows = self.rows if self.few_rows is None else from_arrow(self.few_rows, self.rows)
+        changed_rows = rows.drop(OWN_CHANGE)
+        is_same_row = (
+            are_rows_equal("t", "c", key) if key else are_rows_equal("t", "c", changed_rows.columns, changed_rows.schema) & is_deleted
+        )
+        is_in_range = F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in self.ends])
+        newest_rows = rows.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
+        lake.merge(
+            table,
+            newest_rows,
+            is_same_row & is_in_range,
+            is_deleted=is_deleted,
+            metadata=metadata,
+            number=number,
+            stored=self.few_rows is not None,
+        )
 
-    def _upsert(self, lake: Lake, table: str, few: pa.Table, key: Sequence[str], metadata: dict[str, Any], number: int) -> bool:
+    def _upsert(self, lake: Lake, table: str, few_rows: pa.Table, key: Sequence[str], metadata: dict[str, Any], number: int) -> bool:
         """Merge the changes by deltalake; returns whether they were merged.
 
         They are not merged if a key has several changes, as the table then has several rows of the key; Spark then refuses the MERGE.
         """
-        newest = few.filter(pc.field(OWN_CHANGE) != UPDATE_BEFORE)
-        columns = [*key] or [name for name in few.column_names if name != OWN_CHANGE]
+        newest_rows = few_rows.filter(pc.field(OWN_CHANGE) != UPDATE_BEFORE)
+        columns = [*key] or [name for name in few_rows.column_names if name != OWN_CHANGE]
         delta = lake.small_table(table, columns)
-        if delta is None or (key and newest.group_by(columns).aggregate([]).num_rows < newest.num_rows):
+        if delta is None or (key and newest_rows.group_by(columns).aggregate([]).num_rows < newest_rows.num_rows):
             return False
         is_deleted = f"c.`{OWN_CHANGE}` = '{DELETE}'"
-        how = {"is_deleted": is_deleted, "only": f"t.`{FINAL_AT}` BETWEEN c.`{_FIRST}` AND c.`{_LAST}`" if key else is_deleted}
+        conditions = {"is_deleted": is_deleted, "only": f"t.`{FINAL_AT}` BETWEEN c.`{_FIRST}` AND c.`{_LAST}`" if key else is_deleted}
         for column, end in zip((_FIRST, _LAST), self.ends, strict=True):  # deltalake cannot record a condition with a literal timestamp
-            newest = newest.append_column(column, pa.repeat(pa.scalar(end * 1_000, few.schema.field(FINAL_AT).type), newest.num_rows))
-        lake.upsert_fetched(self.rows.sparkSession, delta, table, newest, columns, metadata=metadata, number=number, **how)
+            newest_rows = newest_rows.append_column(
+                column, pa.repeat(pa.scalar(end * 1_000, few_rows.schema.field(FINAL_AT).type), newest_rows.num_rows)
+            )
+        lake.upsert_fetched(self.rows.sparkSession, delta, table, newest_rows, columns, metadata=metadata, number=number, **conditions)
         return True
 
 
-def _ends_of(few: pa.Table) -> tuple[int, int]:
+def _ends_of(few_rows: pa.Table) -> tuple[int, int]:
     """The first and the last `final_at` of rows, in epoch ms, rounded down as Spark rounds it."""
-    if not few.num_rows:
+    if not few_rows.num_rows:
         return 0, 0
-    ends = few.group_by([]).aggregate([(FINAL_AT, "min"), (FINAL_AT, "max")])
+    ends = few_rows.group_by([]).aggregate([(FINAL_AT, "min"), (FINAL_AT, "max")])
     first, last = (ends[f"{FINAL_AT}_{end}"].cast(pa.int64())[0].as_py() // 1_000 for end in ("min", "max"))
     return first, last

@@ -11,9 +11,9 @@ from operators.columns import FINAL_AT
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.changed_results import Changes
-from platform_defs.engine.advance.corrections import with_correction
+from platform_defs.engine.advance.corrections import add_correction
 from platform_defs.engine.advance.kept_versions import KeptVersions
-from platform_defs.engine.advance.oldest_change import changes_from
+from platform_defs.engine.advance.oldest_change import oldest_change
 from platform_defs.engine.advance.rows_per_key import split_keys
 from platform_defs.engine.advance.state import StatePart, input_rows
 from platform_defs.engine.advance.strategy import Strategy
@@ -28,34 +28,34 @@ class ClosedRanges(Strategy):
 
     def results(self, before: Progress, after: Progress) -> DataFrame:
         """The results that are final in `before.closed_to < final_at <= after.closed_to`."""
-        return self._closed(ClosedRange(before.closed_to, after.closed_to or 0), after.seq, KeptVersions.of(self.reading, self.asset))
+        return self._results_in(ClosedRange(before.closed_to, after.closed_to or 0), after.seq, KeptVersions.of(self.reading, self.asset))
 
     def step(self, before: Progress, after: Progress) -> int:
         """Compute and commit the step, then the versions that later steps need."""
-        written, versions = super().step(before, after), KeptVersions.of(self.reading, self.asset)
+        row_count, versions = super().step(before, after), KeptVersions.of(self.reading, self.asset)
         if versions is not None:
             versions.commit(after)
-        return written
+        return row_count
 
     def state(self, now: Progress) -> Iterator[StatePart]:
-        """The rows of the inputs that may be in results that are not final yet, or that a step may correct."""
-        reads, changes_after = self.asset.operator.reads, changes_from(self.reading, self.asset)
+        """The input rows that later steps may read: their results are not final yet, or a later step may correct them."""
+        reads, changes_after = self.asset.operator.reads, oldest_change(self.reading, self.asset)
         versions = KeptVersions.of(self.reading, self.asset)
-        for which in range(len(self.asset.inputs)):
-            kept = versions.state(now) if versions is not None and versions.which == which else None
-            first, _ = reads.span_of(which, changes_after)
-            yield from input_rows(self.reading, self.asset, which, now, first) if kept is None else kept
+        for index in range(len(self.asset.inputs)):
+            kept_parts = versions.state(now) if versions is not None and versions.index == index else None
+            first, _ = reads.span_of(index, changes_after)
+            yield from input_rows(self.reading, self.asset, index, now, first) if kept_parts is None else kept_parts
 
-    def closed(self, closing: ClosedRange, head: int) -> DataFrame:
-        """The results that are final in a range, computed from the inputs' rows up to batch `head`, with no use of kept rows."""
-        return self._closed(closing, head, None)
+    def final_results(self, closing: ClosedRange, head: int) -> DataFrame:
+        """The results that are final in a range, computed from the inputs' rows up to batch `head` and without kept versions."""
+        return self._results_in(closing, head, None)
 
-    def _closed(self, closing: ClosedRange, head: int, versions: KeptVersions | None) -> DataFrame:
+    def _results_in(self, closing: ClosedRange, head: int, versions: KeptVersions | None) -> DataFrame:
         reads, frames = self.asset.operator.reads, list[DataFrame]()
-        for which in range(len(self.asset.inputs)):
-            rows = versions.needed(closing, head) if versions is not None and versions.which == which else None
+        for index in range(len(self.asset.inputs)):
+            rows = versions.needed_versions(closing, head) if versions is not None and versions.index == index else None
             if rows is None:
-                rows = self.reading.input(self.asset, which, head, Span(*reads.span_of(which, closing.after, closing.upto)))
+                rows = self.reading.input(self.asset, index, head, Span(*reads.span_of(index, closing.after, closing.upto)))
             frames.append(rows)
         return split_keys(self.reading, self.asset, closing, head).rows(*frames).where(closing.holds(F.col(FINAL_AT)))
 
@@ -72,18 +72,18 @@ class ClosedRanges(Strategy):
             The progress that was committed, which records the times of the changed results, and the number of changes.
         """
         table = AppendedTable(self.reading, self.asset)
-        wanted = self._closed(closing, after.seq, KeptVersions.of(self.reading, self.asset))
-        require_same_columns(self.reading.lake, self.asset, wanted)
+        recomputed = self._results_in(closing, after.seq, KeptVersions.of(self.reading, self.asset))
+        require_same_columns(self.reading.lake, self.asset, recomputed)
         span = Span(None if closing.after is None else closing.after + 1, closing.upto)
-        held = self.reading.table(self.asset.name, FINAL_AT, span)
-        changes = difference(held, wanted, key=key, change=OWN_CHANGE) if key else bag_changes(held, wanted, OWN_CHANGE)
-        with Changes.computed(changes) as computed:
-            if not computed.count:
-                return after, table.append(wanted.limit(0), after)
-            first, last = computed.ends
-            after = replace(after, corrected=with_correction(before.corrected, after.step, first, last))
+        stored = self.reading.table(self.asset.name, FINAL_AT, span)
+        changes = difference(stored, recomputed, key=key, change=OWN_CHANGE) if key else bag_changes(stored, recomputed, OWN_CHANGE)
+        with Changes.compute(changes) as computed_changes:
+            if not computed_changes.count:
+                return after, table.append(recomputed.limit(0), after)
+            first, last = computed_changes.ends
+            after = replace(after, corrected=add_correction(before.corrected, after.step, first, last))
             point("advance.before_commit")
             metadata = after.metadata(progress(self.reading.lake, self.asset))
-            computed.apply(self.reading.lake, self.asset.name, key, metadata, after.step)
+            computed_changes.apply(self.reading.lake, self.asset.name, key, metadata, after.step)
             point("advance.after_commit")
-            return after, computed.count
+            return after, computed_changes.count

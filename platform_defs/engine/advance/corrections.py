@@ -33,73 +33,76 @@ def is_corrected(asset: DerivedAsset, assets: Mapping[str, DerivedAsset]) -> boo
     if not _is_correctable(asset):
         return False
     tables = [assets[name] for name in asset.inputs if name in assets]
-    return asset.operator.reads.lateness > 0 or any(of.operator.emits.upserts or is_corrected(of, assets) for of in tables)
+    return asset.operator.reads.lateness > 0 or any(table.operator.emits.upserts or is_corrected(table, assets) for table in tables)
 
 
-def affected_results(at: Position, row_times: RowTimes) -> ClosedRange | None:
+def affected_results(position: Position, row_times: RowTimes) -> ClosedRange | None:
     """The closed results that rows of new batches, or corrections of inputs, may change; None if there are none.
 
     A changed row at `t` affects results with `t <= final_at <= t + influence` (see `Reads.influence_of`). `row_times` is called only if the
     ledger records new rows that are old enough to affect closed results.
     """
-    closed_to, reads = at.progress.closed_to, at.asset.operator.reads
-    if closed_to is None or not _is_correctable(at.asset):
+    closed_to, reads = position.progress.closed_to, position.asset.operator.reads
+    if closed_to is None or not _is_correctable(position.asset):
         return None
-    ends = [(r.after or 0, r.upto) for r in unread_corrections(at)]
-    for which, name in enumerate(at.asset.inputs):
-        late = _late_rows(at, which, closed_to, row_times) if name not in at.tables and reads.lateness else None
-        ends += [] if late is None else [(late.first - 1, late.last + reads.influence_of(which))]
+    ends = [(correction.after or 0, correction.upto) for correction in unread_corrections(position)]
+    for index, name in enumerate(position.asset.inputs):
+        allows_lateness = name not in position.tables and reads.lateness
+        times = _correcting_times(position, index, closed_to, row_times) if allows_lateness else None
+        ends += [] if times is None else [(times.first - 1, times.last + reads.influence_of(index))]
     if not ends or min(after for after, _ in ends) >= closed_to:
         return None
     return ClosedRange(min(after for after, _ in ends), min(closed_to, max(upto for _, upto in ends)))
 
 
-def unread_corrections(at: Position) -> list[ClosedRange]:
+def unread_corrections(position: Position) -> list[ClosedRange]:
     """The results that may change because of corrections of input tables that the asset has not read yet."""
-    reads, found = at.asset.operator.reads, list[ClosedRange]()
-    for which, name in enumerate(at.asset.inputs if reads.closes_ranges else ()):
-        for s in at.tables[name].corrected if name in at.tables else ():
-            found.append(ClosedRange(s.first - 1, s.last + reads.influence_of(which)))
-    return found
+    reads, corrections = position.asset.operator.reads, list[ClosedRange]()
+    for index, name in enumerate(position.asset.inputs if reads.closes_ranges else ()):
+        for correction in position.tables[name].corrected if name in position.tables else ():
+            corrections.append(ClosedRange(correction.first - 1, correction.last + reads.influence_of(index)))
+    return corrections
 
 
-def oldest_affected(at: Position) -> int | None:
+def oldest_affected_time(position: Position) -> int | None:
     """The approximate time (epoch ms) from which new batches or corrections of inputs may change closed results; None if they cannot.
 
     It is an estimate from the ledger, so no Spark job runs: a batch's time range may contain no row that corrects a result.
     """
-    closed_to, reads = at.progress.closed_to, at.asset.operator.reads
-    if closed_to is None or not _is_correctable(at.asset):
+    closed_to, reads = position.progress.closed_to, position.asset.operator.reads
+    if closed_to is None or not _is_correctable(position.asset):
         return None
-    found: list[int] = []
-    for which, name in enumerate(at.asset.inputs):
-        if name in at.tables:
-            found += [s.first for s in at.tables[name].corrected]
+    times: list[int] = []
+    for index, name in enumerate(position.asset.inputs):
+        if name in position.tables:
+            times += [correction.first for correction in position.tables[name].corrected]
         elif reads.lateness:
-            oldest, after = closed_to - reads.lateness, reads.influence_of(which)
-            found += [max(first, oldest) for first, last in _new_rows(at, name) if first <= closed_to and last + after > oldest]
-    return min((first for first in found if first <= closed_to), default=None)
+            oldest, influence = closed_to - reads.lateness, reads.influence_of(index)
+            times += [
+                max(first, oldest) for first, last in _times_of_new_rows(position, name) if first <= closed_to and last + influence > oldest
+            ]
+    return min((first for first in times if first <= closed_to), default=None)
 
 
-def _late_rows(at: Position, which: int, closed_to: int, row_times: RowTimes) -> EventTimeRange | None:
+def _correcting_times(position: Position, index: int, closed_to: int, row_times: RowTimes) -> EventTimeRange | None:
     """The event times of the new rows of an input that are not late and not after `closed_to`; None if there are no such rows."""
-    first = min((first for first, _ in _new_rows(at, at.asset.inputs[which])), default=None)
+    first = min((first for first, _ in _times_of_new_rows(position, position.asset.inputs[index])), default=None)
     if first is None or first > closed_to:
         return None
-    ends = row_times(which, Span(first, closed_to))
+    ends = row_times(index, Span(first, closed_to))
     return None if ends is None else EventTimeRange(*ends)
 
 
-def _new_rows(at: Position, source: str) -> list[tuple[int, int]]:
+def _times_of_new_rows(position: Position, source: str) -> list[tuple[int, int]]:
     """The first and last event time of a source's rows, for each batch that the asset has not handled."""
-    batches = at.ledger.source(source).batches_with_rows(at.progress.seq, at.head)
+    batches = position.ledger.source(source).batches_with_rows(position.progress.seq, position.head)
     return list(zip(batches["first_event_time"].to_pylist(), batches["last_event_time"].to_pylist(), strict=True))
 
 
-def with_correction(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
+def add_correction(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
     """Add a corrected range. Beyond `MAX_RANGES` the two oldest are combined into one range, with the later step."""
-    kept = [*corrected, (step, first, last)]
-    if len(kept) > MAX_RANGES:
-        (_, first_1, last_1), (later, first_2, last_2) = kept[:2]
-        kept[:2] = [(later, min(first_1, first_2), max(last_1, last_2))]
-    return tuple(kept)
+    ranges = [*corrected, (step, first, last)]
+    if len(ranges) > MAX_RANGES:
+        (_, first_1, last_1), (later, first_2, last_2) = ranges[:2]
+        ranges[:2] = [(later, min(first_1, first_2), max(last_1, last_2))]
+    return tuple(ranges)

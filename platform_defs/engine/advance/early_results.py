@@ -32,31 +32,36 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     if not isinstance(operator, Early) or operator.early is None or operator.emits.upserts:
         return
     now = stored_progress(reading.lake, asset)
-    closed_to, shown_at = now.closed_to, last_shown(reading, asset)
-    at = {"seq": head, "closed_to": closed_to, "operator": identity_of(asset), "generation": now.generation}
-    if not head or shown_at == at or not (now.step or all(of.is_readable(reading.lake) for of in reading.inputs_of(asset))):
+    closed_to, shown_at = now.closed_to, last_shown_metadata(reading, asset)
+    shown_now = {"seq": head, "closed_to": closed_to, "operator": identity_of(asset), "generation": now.generation}
+    if (
+        not head
+        or shown_at == shown_now
+        or not (now.step or all(upstream.is_readable(reading.lake) for upstream in reading.inputs_of(asset)))
+    ):
         return
-    made_by = None if shown_at is None else (shown_at["operator"], shown_at.get("generation", 0))
-    if made_by != (at["operator"], at["generation"]):  # the trigger cannot compare with results of another operator or of an emptied table
+    computed_by = None if shown_at is None else (shown_at["operator"], shown_at.get("generation", 0))
+    # the trigger cannot compare with results of another operator or of an emptied table
+    if computed_by != (shown_now["operator"], shown_now["generation"]):
         shown_at = None
-    fresh = _so_far(reading, asset, operator, closed_to, head)
-    shown = reading.lake.read(reading.spark, asset.early, fresh.schema) if shown_at else fresh.limit(0)
-    last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at
-    times, former = ((found["closed_to"], _clock(reading, found["seq"])) for found in (at, last))
-    results = _windows(operator).results(operator.early, fresh, shown, times, before=former)
+    present_results = _present_results(reading, asset, operator, closed_to, head)
+    shown_results = reading.lake.read(reading.spark, asset.early, present_results.schema) if shown_at else present_results.limit(0)
+    shown_last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at
+    times, times_before = ((metadata["closed_to"], _clock(reading, metadata["seq"])) for metadata in (shown_now, shown_last))
+    results = _windows(operator).results(operator.early, present_results, shown_results, times, before=times_before)
     point("early.before_commit")
-    reading.lake.overwrite(results, asset.early, {SHOWN: at})
+    reading.lake.overwrite(results, asset.early, {SHOWN: shown_now})
     point("early.after_commit")
 
 
-def last_shown(reading: Reading, asset: DerivedAsset) -> dict[str, Any] | None:
-    """The metadata of the last early results; None if there are none.
+def last_shown_metadata(reading: Reading, asset: DerivedAsset) -> dict[str, Any] | None:
+    """The metadata of the last early results; None if there are none with which the trigger can compare.
 
-    If the operator had no trigger for a while, a summary of the ledger can have replaced the batch of the last ones. Then the trigger has
-    nothing to compare with.
+    While the operator has no trigger, a summary of the ledger can replace the batch of the last early results. Then the trigger has nothing
+    to compare with.
     """
-    found = reading.lake.newest(asset.early, SHOWN)
-    return None if found is None or found.value["seq"] < reading.ledger.history.summarized else found.value
+    commit = reading.lake.newest(asset.early, SHOWN)
+    return None if commit is None or commit.value["seq"] < reading.ledger.history.summarized else commit.value
 
 
 def _windows(operator: Early) -> ShownWindows:
@@ -70,11 +75,11 @@ def _clock(reading: Reading, seq: int) -> int | None:
     return reading.ledger.processing_times(seq, seq - 1)[1][0].as_py() if seq else None
 
 
-def _so_far(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
+def _present_results(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
     """The present results of all open windows."""
     if not operator.reads.closes_ranges:
         raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
-    spans = [Span(*operator.reads.span_of(which, closed_to)) for which in range(len(asset.inputs))]
-    rows = operator.so_far(*[reading.input(asset, which, head, span) for which, span in enumerate(spans)])
+    spans = [Span(*operator.reads.span_of(index, closed_to)) for index in range(len(asset.inputs))]
+    rows = operator.so_far(*[reading.input(asset, index, head, span) for index, span in enumerate(spans)])
     rows = (asset.shape(rows) if asset.shape else rows).withColumn(IS_FINAL, F.lit(False))
     return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))

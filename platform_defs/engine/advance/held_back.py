@@ -9,7 +9,7 @@ _BEFORE_ALL = -(1 << 63)
 
 
 @dataclass(frozen=True)
-class HeldBack:
+class HoldingSource:
     """The source with the lowest watermark among the sources for which a table waits.
 
     Args:
@@ -21,7 +21,7 @@ class HeldBack:
     behind_ms: int | None
 
 
-def held_back(reading: Reading, asset: str) -> HeldBack | None:
+def find_holding_source(reading: Reading, asset: str) -> HoldingSource | None:
     """The source that holds back an asset's watermark, directly or through other tables.
 
     An idle source holds nothing back, nor does a table whose sources are all idle, unless an earlier version of Tidemark recorded them as
@@ -33,31 +33,35 @@ def held_back(reading: Reading, asset: str) -> HeldBack | None:
     table = reading.assets[asset]
     if not table.operator.reads.closes_ranges or not reading.ledger.head:
         return None
-    watermarks = _watermarks(reading, asset, even_if_idle=False)
+    watermarks = _watermark_by_source(reading, asset, even_if_idle=False)
     if len(watermarks) < 2:
         return None
     source = min(watermarks, key=lambda name: watermarks[name])
-    next_one = min(watermark for name, watermark in watermarks.items() if name != source)
-    return HeldBack(source, None if watermarks[source] == _BEFORE_ALL else next_one - watermarks[source])
+    next_watermark = min(watermark for name, watermark in watermarks.items() if name != source)
+    return HoldingSource(source, None if watermarks[source] == _BEFORE_ALL else next_watermark - watermarks[source])
 
 
-def _watermarks(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
-    """By source for which an asset waits, its watermark minus the delays of the tables in between; the lowest of all paths to it."""
-    found, head, table = dict[str, int](), reading.ledger.head, reading.assets[asset]
-    for which, of in enumerate(reading.inputs_of(table)):
-        if table.operator.reads.is_by_arrival(which):
+def _watermark_by_source(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
+    """The watermark of each source for which an asset waits, minus the delays of the tables in between: the lowest of all paths to it."""
+    watermark_by_source, head, table = dict[str, int](), reading.ledger.head, reading.assets[asset]
+    for index, upstream in enumerate(reading.inputs_of(table)):
+        if table.operator.reads.is_by_arrival(index):
             continue
-        seen = reading.timeline(of.name)
-        if of.table is not None and seen.idle[head] and not even_if_idle:
-            watermarks = {}
-        elif of.table is not None:
-            delay = of.table.operator.reads.watermark_delay
-            all_idle = all(reading.timeline(source).idle[head] for source in of.sources)
-            watermarks = {name: watermark - delay for name, watermark in _watermarks(reading, of.name, even_if_idle=all_idle).items()}
-        elif even_if_idle or not seen.idle[head]:
-            watermark = seen.after[head]
-            watermarks = {of.name: _BEFORE_ALL if watermark is None else watermark}
+        timeline = reading.timeline(upstream.name)
+        if upstream.table is not None and timeline.idle[head] and not even_if_idle:
+            watermarks_through_input = {}
+        elif upstream.table is not None:
+            delay = upstream.table.operator.reads.watermark_delay
+            all_idle = all(reading.timeline(source).idle[head] for source in upstream.sources)
+            watermarks_through_input = {
+                name: watermark - delay for name, watermark in _watermark_by_source(reading, upstream.name, even_if_idle=all_idle).items()
+            }
+        elif even_if_idle or not timeline.idle[head]:
+            watermark = timeline.after[head]
+            watermarks_through_input = {upstream.name: _BEFORE_ALL if watermark is None else watermark}
         else:
-            watermarks = {}
-        found |= {name: min(watermark, found.get(name, watermark)) for name, watermark in watermarks.items()}
-    return {name: max(watermark, _BEFORE_ALL) for name, watermark in found.items()}
+            watermarks_through_input = {}
+        watermark_by_source |= {
+            name: min(watermark, watermark_by_source.get(name, watermark)) for name, watermark in watermarks_through_input.items()
+        }
+    return {name: max(watermark, _BEFORE_ALL) for name, watermark in watermark_by_source.items()}

@@ -15,7 +15,7 @@ from operators.steps import ByKey, Kept
 from operators.timing import TimeKind
 from platform_defs.engine.advance.kept_table import KeptTable
 from platform_defs.engine.advance.state import StatePart
-from platform_defs.engine.advance.upserted_table import with_keys
+from platform_defs.engine.advance.upserted_table import rows_with_keys
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.small_queries import materialize
@@ -30,14 +30,14 @@ class StepRows:
     """The rows that a step needs.
 
     Args:
-        kept: all kept rows; None if they are made from the log.
-        new: the rows of the batches that the kept rows do not include yet.
+        kept_rows: all kept rows; None if they are made from the log.
+        new_rows: the rows of the batches that the kept rows do not include yet.
         keys: the keys of the new rows, and those from which a row has moved.
         rows: all needed rows of these keys, and the rows of other keys with the same `through`.
     """
 
-    kept: DataFrame | None
-    new: DataFrame
+    kept_rows: DataFrame | None
+    new_rows: DataFrame
     keys: DataFrame
     rows: DataFrame
 
@@ -56,57 +56,63 @@ class KeptRows:
     asset: DerivedAsset
     reads: ByKey
 
-    def of_step(self, before: Progress, after: Progress) -> StepRows:
+    def rows_of_step(self, before: Progress, after: Progress) -> StepRows:
         """The rows that a step needs: the kept rows of the keys of its new rows, and the new rows.
 
-        If a new row may be within the TTL of rows that were forgotten, they are all rows of these keys, from the log.
+        If a new row may be within the TTL of rows that were forgotten, the step needs all rows of these keys, from the log.
         """
-        since = self._since(before, after)
-        new = self.reading.input(self.asset, 0, after.seq, after=since)
-        if since and not self._table.has_columns_of(new):
-            since, new = 0, self.reading.input(self.asset, 0, after.seq)
-        if not since:
-            return StepRows(None, new, keys_of([new], self.reads.key), new)
-        held = self._table.rows()
-        if self._may_need_forgotten(since, after):
-            keys = keys_of([new], self.reads.key)
-            return StepRows(held, new, keys, materialize(rows_of_keys(self.reading.input(self.asset, 0, after.seq), keys, self.reads.key)))
-        rows = materialize(self._of(held, self._affected_keys(held, new)).unionByName(new, allowMissingColumns=True))
+        complete_to = self._complete_to(before, after)
+        new_rows = self.reading.input(self.asset, 0, after.seq, after=complete_to)
+        if complete_to and not self._table.has_columns_of(new_rows):
+            complete_to, new_rows = 0, self.reading.input(self.asset, 0, after.seq)
+        if not complete_to:
+            return StepRows(None, new_rows, keys_of([new_rows], self.reads.key), new_rows)
+        kept_rows = self._table.rows()
+        if self._may_need_forgotten_rows(complete_to, after):
+            keys = keys_of([new_rows], self.reads.key)
+            return StepRows(
+                kept_rows, new_rows, keys, materialize(rows_of_keys(self.reading.input(self.asset, 0, after.seq), keys, self.reads.key))
+            )
+        rows = materialize(
+            self._with_keys(kept_rows, self._affected_keys(kept_rows, new_rows)).unionByName(new_rows, allowMissingColumns=True)
+        )
         keys = keys_of([rows], self.reads.key)
         if self.reads.through:  # a row of these keys may have moved to a key that the step does not affect
-            rows = materialize(self._of(held, keys_of([rows], self.reads.through)).unionByName(new, allowMissingColumns=True))
-        return StepRows(held, new, keys, rows)
+            rows = materialize(
+                self._with_keys(kept_rows, keys_of([rows], self.reads.through)).unionByName(new_rows, allowMissingColumns=True)
+            )
+        return StepRows(kept_rows, new_rows, keys, rows)
 
-    def of_affected(self, step: StepRows, rows: DataFrame) -> DataFrame:
+    def select_affected(self, step: StepRows, rows: DataFrame) -> DataFrame:
         """Only the rows with one of the step's keys. The step does not have all rows of other keys."""
         return rows_of_keys(rows, step.keys, self.reads.key) if self.reads.through else rows
 
     def ends(self, step: StepRows) -> DataFrame:
         """The time in ms of the newest row of each key, in `PERIOD_END`."""
         time = F.unix_millis(EVENT_TIME if self.reads.ttl_by == "event" else BATCH_TIME)
-        new = step.new.select(*self.reads.key, time.alias(PERIOD_END))
-        ends = new if step.kept is None else new.unionByName(step.kept.select(*self.reads.key, PERIOD_END))
+        new_times = step.new_rows.select(*self.reads.key, time.alias(PERIOD_END))
+        ends = new_times if step.kept_rows is None else new_times.unionByName(step.kept_rows.select(*self.reads.key, PERIOD_END))
         return ends.groupBy(*self.reads.key).agg(F.max(PERIOD_END).alias(PERIOD_END))
 
     def commit(self, step: StepRows, after: Progress) -> None:
         """Commit the kept rows up to the last batch of a step."""
         oldest, upto = self._oldest_needed(after), {_SEQ: after.seq}
-        needed = self.of_affected(step, self._operator.still_needed(step.rows, oldest).drop(BATCH_TIME))
-        if step.kept is None:
+        needed = self.select_affected(step, self._operator.still_needed(step.rows, oldest).drop(BATCH_TIME))
+        if step.kept_rows is None:
             self._table.replace(needed, upto, after.step, [*self.reads.key, *self.reads.through])
             return
         keys = step.keys
         if oldest is not None and self.reads.key:
-            keys = keys.unionByName(self._forgotten_keys(step.kept, oldest)).distinct()
-        self._table.change(self._of(step.kept, keys), needed, upto, after.step)
+            keys = keys.unionByName(self._forgotten_keys(step.kept_rows, oldest)).distinct()
+        self._table.change(self._with_keys(step.kept_rows, keys), needed, upto, after.step)
 
     def state(self, now: Progress) -> Iterator[StatePart]:
         """The rows that the next step may read: the kept rows, and those of the log that these do not include."""
-        since = self._since(now, replace(now, step=now.step + 1))
-        if since:
+        complete_to = self._complete_to(now, replace(now, step=now.step + 1))
+        if complete_to:
             yield StatePart("kept_rows", self.asset.kept)
-        if since < now.seq:
-            yield StatePart("event_log", self.reading.sources[self.asset.inputs[0]].log, {SEQ: (since + 1, now.seq)})
+        if complete_to < now.seq:
+            yield StatePart("event_log", self.reading.sources[self.asset.inputs[0]].log, {SEQ: (complete_to + 1, now.seq)})
 
     @property
     def _table(self) -> KeptTable:
@@ -123,54 +129,54 @@ class KeptRows:
     def _keeps(self) -> Kept:
         return self.reads.keeps or Kept()
 
-    def _since(self, before: Progress, after: Progress) -> int:
+    def _complete_to(self, before: Progress, after: Progress) -> int:
         """The batch up to which the kept rows are complete; 0 if they must be made from the log."""
-        recorded = self._table.recorded(after.step)
-        since = 0 if recorded is None else recorded[_SEQ]
+        metadata = self._table.usable_metadata(after.step)
+        complete_to = 0 if metadata is None else metadata[_SEQ]
         by_clock = self._keeps.ttl is not None and self.reads.ttl_by == "processing"
-        had_other_clock = by_clock and self.reading.ledger.clock_set_back(since, after.seq)
-        return 0 if since > before.seq or had_other_clock else since
+        had_other_clock = by_clock and self.reading.ledger.clock_set_back(complete_to, after.seq)
+        return 0 if complete_to > before.seq or had_other_clock else complete_to
 
-    def _may_need_forgotten(self, since: int, after: Progress) -> bool:
+    def _may_need_forgotten_rows(self, complete_to: int, after: Progress) -> bool:
         """Whether a new row may be within the TTL of a forgotten row, because it is more than the TTL behind the watermark.
 
-        Rows that are late for the operator are not read, so they are left out of account.
+        Rows that are late for the operator are not read, so they do not count.
         """
         if self._keeps.ttl is None or self.reads.ttl_by == "processing":
             return False
-        watermark = present(self.reading, self.asset, "event", since)
-        first = self.reading.ledger.source(self.asset.inputs[0]).batches_with_rows(since, after.seq)["first_event_time"]
-        least = pc.min(first).as_py()
-        if watermark is None or least is None:
+        watermark = ttl_clock(self.reading, self.asset, "event", complete_to)
+        first_times = self.reading.ledger.source(self.asset.inputs[0]).batches_with_rows(complete_to, after.seq)["first_event_time"]
+        oldest = pc.min(first_times).as_py()
+        if watermark is None or oldest is None:
             return False
         # a lower bound: the watermark before later batches is at least as high
         is_dropped_before = late_before(self.asset.operator, watermark)
-        return max(least, NEVER_LATE if is_dropped_before is None else is_dropped_before) < watermark - self._keeps.ttl
+        return max(oldest, NEVER_LATE if is_dropped_before is None else is_dropped_before) < watermark - self._keeps.ttl
 
     def _oldest_needed(self, after: Progress) -> int | None:
-        """The time in ms before which a key's newest row must be for its rows to be forgotten."""
-        ttl, now = self._keeps.ttl, present(self.reading, self.asset, self.reads.ttl_by, after.seq)
-        if ttl is None or now is None:
+        """The rows of a key are forgotten if its newest row is before this time, in ms; None if no rows are forgotten."""
+        ttl, clock = self._keeps.ttl, ttl_clock(self.reading, self.asset, self.reads.ttl_by, after.seq)
+        if ttl is None or clock is None:
             return None
-        return now - (ttl if self.reads.ttl_by == "processing" else 2 * ttl)  # later rows may be as far as the TTL behind the watermark
+        return clock - (ttl if self.reads.ttl_by == "processing" else 2 * ttl)  # later rows may be as far as the TTL behind the watermark
 
-    def _affected_keys(self, held: DataFrame, new: DataFrame) -> DataFrame:
+    def _affected_keys(self, kept_rows: DataFrame, new_rows: DataFrame) -> DataFrame:
         """The keys of new rows; if rows can move, also the present keys of these rows."""
         if not self.reads.through:
-            return keys_of([new], self.reads.key)
-        return keys_of([new, self._of(held, keys_of([new], self.reads.through))], self.reads.key)
+            return keys_of([new_rows], self.reads.key)
+        return keys_of([new_rows, self._with_keys(kept_rows, keys_of([new_rows], self.reads.through))], self.reads.key)
 
-    def _of(self, held: DataFrame, keys: DataFrame) -> DataFrame:
-        return with_keys(self.reading.lake, self.asset.kept, held, keys)
+    def _with_keys(self, kept_rows: DataFrame, keys: DataFrame) -> DataFrame:
+        return rows_with_keys(self.reading.lake, self.asset.kept, kept_rows, keys)
 
-    def _forgotten_keys(self, held: DataFrame, oldest: int) -> DataFrame:
+    def _forgotten_keys(self, kept_rows: DataFrame, oldest: int) -> DataFrame:
         """The keys whose rows are no longer needed."""
-        ends = held.groupBy(*self.reads.key).agg(F.max(PERIOD_END).alias(PERIOD_END))
-        return ends.where(F.col(PERIOD_END) < oldest).select(*self.reads.key)
+        newest_times = kept_rows.groupBy(*self.reads.key).agg(F.max(PERIOD_END).alias(PERIOD_END))
+        return newest_times.where(F.col(PERIOD_END) < oldest).select(*self.reads.key)
 
 
-def present(reading: Reading, asset: DerivedAsset, by: TimeKind, seq: int) -> int | None:
+def ttl_clock(reading: Reading, asset: DerivedAsset, kind: TimeKind, seq: int) -> int | None:
     """The time in ms after a batch by which keys expire: the asset's watermark, or the batch's processing time; None if there is none."""
-    if by == "event":
+    if kind == "event":
         return reading.operator_timeline(asset).after[seq]
     return reading.ledger.processing_times(seq, seq - 1)[1][0].as_py() if seq else None

@@ -2,8 +2,8 @@
 
 It has the columns of the log that the operator reads. It is a function of the log up to a point that its own commit records. It is
 committed after the step, so after a kill between the two commits it is behind, and the next step reads more of the log. If it is missing,
-is ahead of the asset, or was made with other settings, the next step makes it from the log. So it does after the asset's table was deleted
-by hand, or replaced by an older copy, and its steps begin anew with lower numbers: the commits of the kept rows still have higher ones.
+is ahead of the asset, or was made with other settings, the next step makes it from the log. The next step also does this if the asset's
+table was deleted by hand, or replaced by an older copy: its steps then begin anew with lower numbers than the commits of the kept rows.
 """
 
 import hashlib
@@ -44,16 +44,16 @@ class KeptTable:
     reading: Reading
     asset: DerivedAsset
 
-    def recorded(self, number: int | None = None) -> dict[str, Any] | None:
-        """Up to where the rows are complete; None if there are none that can be used.
+    def usable_metadata(self, number: int | None = None) -> dict[str, Any] | None:
+        """The metadata of the newest commit, which records up to where the rows are complete; None if there are no usable rows.
 
         Args:
-            number: the number of a step that is to change the rows, which it cannot if they are of that step or a later one; None for none.
+            number: the number of a step that will change the rows: it cannot use rows of its own number or a later one; None for no step.
         """
-        found = self._newest()
-        if found is None or found.get(_BY) != self._made_by:
+        metadata = self._newest_metadata()
+        if metadata is None or metadata.get(_BY) != self._made_by:
             return None
-        return found if number is None or number + found.get(_AHEAD, 0) > self._committed else None
+        return metadata if number is None or number + metadata.get(_AHEAD, 0) > self._committed else None
 
     def rows(self) -> DataFrame:
         """All kept rows."""
@@ -61,8 +61,8 @@ class KeptTable:
 
     def has_columns_of(self, log: DataFrame) -> bool:
         """Whether the kept rows have the columns of the log's rows."""
-        held = StructType([f for f in self.reading.lake.schema(self.asset.kept).fields if f.name not in _ADDED])
-        return not differing_columns(held, log.drop(BATCH_TIME).schema)
+        kept_columns = StructType([column for column in self.reading.lake.schema(self.asset.kept).fields if column.name not in _ADDED])
+        return not differing_columns(kept_columns, log.drop(BATCH_TIME).schema)
 
     def replace(self, rows: DataFrame, upto: dict[str, Any], number: int, pruned_by: Sequence[str]) -> None:
         """Commit rows in place of all kept rows.
@@ -71,14 +71,14 @@ class KeptTable:
             rows: the rows.
             upto: up to where they are complete.
             number: the step's number.
-            pruned_by: the columns for data skipping, beside those of a row's identity.
+            pruned_by: the columns for data skipping, besides those of a row's identity.
         """
         lake, table = self.reading.lake.live, self.asset.kept
         ahead = max(0, self._committed + 1 - number)
         metadata, skipping = self._metadata(upto, ahead), [*dict.fromkeys([*pruned_by, *_ID])]
-        vectors = not is_small(rows)
+        deletion_vectors = not is_small(rows)
         point("kept.before_commit")
-        lake.overwrite(rows, table, metadata, number=number + ahead, pruned_by=skipping, deletion_vectors=vectors)
+        lake.overwrite(rows, table, metadata, number=number + ahead, pruned_by=skipping, deletion_vectors=deletion_vectors)
         point("kept.after_commit")
 
     def change(self, before: DataFrame, rows: DataFrame, upto: dict[str, Any], number: int) -> None:
@@ -90,31 +90,31 @@ class KeptTable:
             upto: up to where all kept rows are then complete.
             number: the step's number.
         """
-        lake, table, ahead = self.reading.lake.live, self.asset.kept, (self._newest() or {}).get(_AHEAD, 0)
+        lake, table, ahead = self.reading.lake.live, self.asset.kept, (self._newest_metadata() or {}).get(_AHEAD, 0)
         metadata, number = self._metadata(upto, ahead), number + ahead
         changes = difference(before, rows.select(*before.columns), key=_ID, change=OWN_CHANGE)
         changes = materialize(changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE))
         point("kept.before_commit")
         if not lake.upsert(table, changes, _ID, is_deleted=f"c.`{OWN_CHANGE}` = '{DELETE}'", metadata=metadata, number=number):
-            same = (F.col(f"t.{SEQ}") == F.col(f"c.{SEQ}")) & (F.col(f"t.{ARRIVAL}") == F.col(f"c.{ARRIVAL}"))
+            is_same_row = (F.col(f"t.{SEQ}") == F.col(f"c.{SEQ}")) & (F.col(f"t.{ARRIVAL}") == F.col(f"c.{ARRIVAL}"))
             is_deleted, is_large = F.col(f"c.{OWN_CHANGE}") == DELETE, lake.is_large(table)
-            lake.merge(table, changes, same, is_deleted=is_deleted, metadata=metadata, number=number, deletion_vectors=is_large)
+            lake.merge(table, changes, is_same_row, is_deleted=is_deleted, metadata=metadata, number=number, deletion_vectors=is_large)
         point("kept.after_commit")
 
     def forget(self) -> None:
         """Let the next step make the kept rows from the log."""
         lake = self.reading.lake.live
-        if self._newest() is not None:
+        if self._newest_metadata() is not None:
             lake.overwrite(lake.no_rows(self.reading.spark, lake.schema(self.asset.kept)), self.asset.kept, {KEPT: {}})
 
-    def _newest(self) -> dict[str, Any] | None:
+    def _newest_metadata(self) -> dict[str, Any] | None:
         try:
-            newest = self.reading.lake.newest(self.asset.kept, KEPT)
+            commit = self.reading.lake.newest(self.asset.kept, KEPT)
         except UnreadableLogError:
             raise
         except LakeError:  # its log was cleaned up by another program
             return None
-        return None if newest is None else newest.value
+        return None if commit is None else commit.value
 
     @property
     def _made_by(self) -> str:

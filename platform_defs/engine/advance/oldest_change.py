@@ -10,14 +10,14 @@ from platform_defs.engine.inputs.reader import Reading
 def final_before(reading: Reading, asset: DerivedAsset) -> int | None:
     """The event time (epoch ms) before which no row of an input can be in a new result any more, nor change one; None if there is none.
 
-    An input's row at `t` is in results with `t <= final_at <= t + wait`; see `changes_from`.
+    An input's row at `t` is in results with `t <= final_at <= t + wait`; see `oldest_change`.
     """
-    oldest, reads = changes_from(reading, asset), asset.operator.reads
+    oldest, reads = oldest_change(reading, asset), asset.operator.reads
     return None if oldest is None else oldest - reads.watermark_delay - reads.longest_lookback - 1
 
 
-def changes_from(reading: Reading, asset: DerivedAsset) -> int | None:
-    """The least `final_at` (epoch ms) of results that a table of closed ranges may still add or correct; None for any.
+def oldest_change(reading: Reading, asset: DerivedAsset) -> int | None:
+    """The least `final_at` (epoch ms) of results that a table of closed ranges may still add or correct; None if there is no limit.
 
     A step adds results after `closed_to`. A row that is not late yet may correct results as far back as the allowed lateness and the
     lookback. A correction of an input table reaches as far back as that table may change.
@@ -25,12 +25,13 @@ def changes_from(reading: Reading, asset: DerivedAsset) -> int | None:
     now, reads = stored_progress(reading.lake, asset), asset.operator.reads
     if not reads.closes_ranges or now.closed_to is None:
         return None
-    found = [now.closed_to - (reads.lateness + reads.longest_lookback if reads.lateness or reads.recorded else 0)]
-    for of in reading.tables_of(asset):
-        below = changes_from(reading, of)
-        if below is None:
+    times = [now.closed_to - (reads.lateness + reads.longest_lookback if reads.lateness or reads.recorded else 0)]
+    for table in reading.tables_of(asset):
+        oldest_of_table = oldest_change(reading, table)
+        if oldest_of_table is None:
             return None
-        found.append(below - of.operator.reads.watermark_delay - 1)
+        times.append(oldest_of_table - table.operator.reads.watermark_delay - 1)
     if reading.tables_of(asset):
-        found += [0 if r.after is None else r.after + 1 for r in unread_corrections(position_of(reading, asset, now))]
-    return min(found)
+        corrections = unread_corrections(position_of(reading, asset, now))
+        times += [0 if correction.after is None else correction.after + 1 for correction in corrections]
+    return min(times)

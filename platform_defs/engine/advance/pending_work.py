@@ -6,10 +6,10 @@ from typing import Any
 
 from assets.days import day_of, day_start
 from operators.timing import DAY_MS
-from platform_defs.engine.advance.corrections import oldest_affected
-from platform_defs.engine.advance.held_back import held_back
+from platform_defs.engine.advance.corrections import oldest_affected_time
+from platform_defs.engine.advance.held_back import find_holding_source
 from platform_defs.engine.advance.position import Position, position_of
-from platform_defs.engine.advance.step_size import changes_something
+from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.ingest.clock import waiting_sources, waits_of
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.inputs.changelog_reader import APPLIED
@@ -29,7 +29,7 @@ class PendingWork:
 
     reading: Reading
 
-    def described(self, asset: str) -> dict[str, Any]:
+    def describe_progress(self, asset: str) -> dict[str, Any]:
         """An asset's progress: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
 
         `waits_for` names the tables among its inputs that must be advanced before the asset can close results up to its watermark.
@@ -40,17 +40,18 @@ class PendingWork:
         The watermark is the one that the ledger gives the asset's operator. The lag is this watermark minus `closed_to`; before the first
         step, minus the oldest event time. It is 0 if the asset is up to date, or if it does not wait for a watermark.
         """
-        reached = self.progress(asset)
+        now = self.progress(asset)
         if not self._has_days(asset):
-            none = {"closed_to": None, "watermark": None, "complete_to": None, "held_back_by": None, "held_back_ms": None}
-            return {"steps": reached.step, "lag_ms": 0, "waits_for": [], **none, **self._retention_state(asset)}
-        at, closed_to = self._position(asset), reached.closed_to
-        watermark = at.operator_watermark
+            without_days = {"closed_to": None, "watermark": None, "complete_to": None, "held_back_by": None, "held_back_ms": None}
+            return {"steps": now.step, "lag_ms": 0, "waits_for": [], **without_days, **self._retention_state(asset)}
+        position, closed_to = self._position(asset), now.closed_to
+        watermark = position.operator_watermark
         start = self._start(asset) if closed_to is None else closed_to
-        behind = 0 if watermark is None or start is None else watermark - start
-        complete = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
-        state: dict[str, Any] = {"steps": reached.step, "closed_to": closed_to, "watermark": watermark, "lag_ms": max(0, behind)}
-        return state | {"complete_to": complete, "waits_for": at.waits_for} | self._held_back(asset) | self._retention_state(asset)
+        lag = 0 if watermark is None or start is None else watermark - start
+        complete_to = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
+        state: dict[str, Any] = {"steps": now.step, "closed_to": closed_to, "watermark": watermark, "lag_ms": max(0, lag)}
+        state |= {"complete_to": complete_to, "waits_for": position.waits_for}
+        return state | self._holding_source_state(asset) | self._retention_state(asset)
 
     def kept_days(self, asset: str) -> KeptDays | None:
         """From when on an asset can still be computed, if retention has removed rows of its inputs; None if from the beginning on."""
@@ -60,7 +61,7 @@ class PendingWork:
         """What retention has removed from a source's event log; None for nothing."""
         return self.reading.cut(source)
 
-    def refused_because(self, asset: str) -> str | None:
+    def refusal_reason(self, asset: str) -> str | None:
         """Why an asset's table is refused: it was made with other settings, or from other tables; None if it is not."""
         derived = self.reading.assets[asset]
         try:
@@ -79,13 +80,13 @@ class PendingWork:
         """
         if not self._has_days(asset):
             return None
-        at = self._position(asset)
-        watermark, now = at.watermark, at.progress
+        position = self._position(asset)
+        watermark, now = position.watermark, position.progress
         if watermark is None:
             return None
-        start = self._start(asset, since) if at.closed_to is None else at.closed_to + 1
+        start = self._start(asset, since) if position.closed_to is None else position.closed_to + 1
         start = watermark if start is None else start  # no rows, only a watermark: the advance closes up to it
-        corrected = oldest_affected(at)
+        corrected = oldest_affected_time(position)
         first = start if corrected is None else min(start, corrected)
         closes = now.closed_to is None or watermark > now.closed_to
         return (_day(min(first, watermark)), _day(watermark)) if closes or corrected is not None else None
@@ -101,17 +102,17 @@ class PendingWork:
         Pending work is a new row of a source, a new step of an upstream table, a step that was killed before its changes were applied, or,
         if keys have a TTL, any new batch.
         """
-        found, ledger = list[str](), self.reading.ledger.history
+        tables, ledger = list[str](), self.reading.ledger.history
         for name, asset in self.reading.assets.items():
             if self._has_days(name):
                 continue
             now = self.progress(name)
-            has_news = changes_something(ledger, asset, now.seq, ledger.head)
-            others = [of.name for of in self.reading.tables_of(asset)]
-            behind = any(of in found or self.progress(of).step > now.read.get(of, 0) for of in others)
-            if has_news or behind or (now.step and self._applied(name) < now.step):
-                found.append(name)
-        return found
+            has_new_rows = can_change_rows(ledger, asset, now.seq, ledger.head)
+            upstream_tables = [upstream.name for upstream in self.reading.tables_of(asset)]
+            is_behind = any(upstream in tables or self.progress(upstream).step > now.read.get(upstream, 0) for upstream in upstream_tables)
+            if has_new_rows or is_behind or (now.step and self._applied_step(name) < now.step):
+                tables.append(name)
+        return tables
 
     def idle(self) -> list[str]:
         """The sources for which an ingest would write a control batch: they became idle, or follow the clock and results wait for it."""
@@ -125,15 +126,16 @@ class PendingWork:
         """The writer of an asset's table at this moment; None if no asset has one."""
         return next((busy for name in self.reading.assets if (busy := self.reading.lake.busy(name))), None)
 
-    def _held_back(self, asset: str) -> dict[str, Any]:
-        holder = held_back(self.reading, asset)
+    def _holding_source_state(self, asset: str) -> dict[str, Any]:
+        holder = find_holding_source(self.reading, asset)
         return {"held_back_by": holder and holder.source, "held_back_ms": holder and holder.behind_ms}
 
     def _retention_state(self, asset: str) -> dict[str, Any]:
-        kept = self.kept_days(asset)
-        if kept is None:
+        kept_days = self.kept_days(asset)
+        if kept_days is None:
             return {}
-        return {"kept_from": _day(kept.first)} | ({} if kept.complete_from is None else {"complete_from": _day(kept.complete_from)})
+        complete_from = kept_days.complete_from
+        return {"kept_from": _day(kept_days.first)} | ({} if complete_from is None else {"complete_from": _day(complete_from)})
 
     def _has_days(self, asset: str) -> bool:
         """Whether an asset computes closed ranges, which Dagster materialises by day."""
@@ -146,14 +148,14 @@ class PendingWork:
     def _position(self, asset: str) -> Position:
         return position_of(self.reading, self.reading.assets[asset], self.progress(asset))
 
-    def _applied(self, asset: str) -> int:
+    def _applied_step(self, asset: str) -> int:
         commit = self.reading.lake.newest(asset, APPLIED)
         return 0 if commit is None else commit.value["step"]
 
     def event_times(self, asset: str) -> tuple[int, int] | None:
         """The oldest and newest event time of all upstream sources of an asset; None if they have no rows."""
         ledger, sources = self.reading.ledger, self.reading.input_named(asset).sources
-        first = min((t for of in sources if (t := ledger.source(of).oldest) is not None), default=None)
+        first = min((time for name in sources if (time := ledger.source(name).oldest) is not None), default=None)
         newest = [row.max_event_time for name, row in ledger.last().items() if name in sources and row.max_event_time is not None]
         return None if first is None or not newest else (first, max(newest))
 
@@ -162,9 +164,9 @@ class PendingWork:
 
         The ledger records the first and last time of each batch. If the first is before `since`, the last is used.
         """
-        sources = [self.reading.ledger.source(of) for of in self.reading.input_named(asset).sources]
-        known = [t for of in sources if since is not None and (t := of.oldest_since(since)) is not None]
-        return min(known or [of.oldest for of in sources if of.oldest is not None], default=None)
+        sources = [self.reading.ledger.source(name) for name in self.reading.input_named(asset).sources]
+        later_times = [time for source in sources if since is not None and (time := source.oldest_since(since)) is not None]
+        return min(later_times or [source.oldest for source in sources if source.oldest is not None], default=None)
 
 
 def _day(epoch_ms: int) -> date:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.corrections import RowTimes, affected_results
 from platform_defs.engine.advance.position import Position, Upstream
-from platform_defs.engine.advance.step_size import changes_something, cut_batches, cut_time
-from platform_defs.engine.inputs.changelog_reader import table_read
+from platform_defs.engine.advance.step_size import can_change_rows, cut_batches, cut_time
+from platform_defs.engine.inputs.changelog_reader import upstream_table
 from platform_defs.engine.inputs.progress_errors import ProgressError
 
 
@@ -32,13 +32,13 @@ class StepPlan:
     corrects: ClosedRange | None = None
 
 
-def plan_step(at: Position, *, max_step: int, until: int | None = None, row_times: RowTimes) -> StepPlan | None:
+def plan_step(position: Position, *, max_step: int, until: int | None = None, row_times: RowTimes) -> StepPlan | None:
     """Plan the next step.
 
     A correction is planned before a step that closes further results. A closed range is never closed again.
 
     Args:
-        at: the asset's position.
+        position: the asset's position.
         max_step: the approximate number of rows that the step may read.
         until: the watermark (epoch ms) above which nothing is closed; None for no such limit.
         row_times: returns the event times of new rows that are not late.
@@ -49,39 +49,40 @@ def plan_step(at: Position, *, max_step: int, until: int | None = None, row_time
     Raises:
         ProgressError: an upstream table is behind what the asset has read of it.
     """
-    if at.asset.operator.reads.closes_ranges:
-        return _correction(at, row_times) or _closing(at, max_step, until)
-    of = table_read(at.asset, [table.asset for table in at.tables.values()])
-    return _batches(at, max_step) if of is None else _changes(at, at.tables[of.name])
+    if position.asset.operator.reads.closes_ranges:
+        return _plan_correction(position, row_times) or _plan_closed_range(position, max_step, until)
+    upstream = upstream_table(position.asset, [table.asset for table in position.tables.values()])
+    return _plan_batches(position, max_step) if upstream is None else _plan_changes(position, position.tables[upstream.name])
 
 
-def _correction(at: Position, row_times: RowTimes) -> StepPlan | None:
-    closed = affected_results(at, row_times)
-    return None if closed is None else StepPlan(at.head, at.progress.closed_to, _newest_steps(at), closed)
+def _plan_correction(position: Position, row_times: RowTimes) -> StepPlan | None:
+    affected = affected_results(position, row_times)
+    return None if affected is None else StepPlan(position.head, position.progress.closed_to, _newest_steps(position), affected)
 
 
-def _closing(at: Position, max_step: int, until: int | None) -> StepPlan | None:
-    watermark, closed_to = at.watermark, at.closed_to
+def _plan_closed_range(position: Position, max_step: int, until: int | None) -> StepPlan | None:
+    watermark, closed_to = position.watermark, position.closed_to
     watermark = watermark if until is None or watermark is None else min(watermark, until)
     if watermark is None or (closed_to is not None and watermark <= closed_to):
         return None
-    return StepPlan(at.head, cut_time(at.ledger, at.asset, closed_to, watermark, at.head, max_step), _newest_steps(at))
+    head = position.head
+    return StepPlan(head, cut_time(position.ledger, position.asset, closed_to, watermark, head, max_step), _newest_steps(position))
 
 
-def _newest_steps(at: Position) -> dict[str, int]:
+def _newest_steps(position: Position) -> dict[str, int]:
     """The newest step of each table that the asset reads."""
-    return {name: of.complete.step if of.complete else 0 for name, of in at.tables.items()}
+    return {name: table.complete.step if table.complete else 0 for name, table in position.tables.items()}
 
 
-def _batches(at: Position, max_step: int) -> StepPlan | None:
-    seq = cut_batches(at.ledger, at.asset, at.progress.seq, at.head, max_step)
-    return StepPlan(seq) if changes_something(at.ledger, at.asset, at.progress.seq, seq) else None
+def _plan_batches(position: Position, max_step: int) -> StepPlan | None:
+    seq = cut_batches(position.ledger, position.asset, position.progress.seq, position.head, max_step)
+    return StepPlan(seq) if can_change_rows(position.ledger, position.asset, position.progress.seq, seq) else None
 
 
-def _changes(at: Position, of: Upstream) -> StepPlan | None:
-    read = at.read_of(of.asset.name)
-    if of.complete is None or of.complete.step == read:
+def _plan_changes(position: Position, upstream: Upstream) -> StepPlan | None:
+    read = position.read_of(upstream.asset.name)
+    if upstream.complete is None or upstream.complete.step == read:
         return None
-    if of.complete.step < read:
-        raise ProgressError.made_anew(of.asset.name, read, of.complete.step)
-    return StepPlan(of.complete.seq, read={of.asset.name: of.complete.step})
+    if upstream.complete.step < read:
+        raise ProgressError.made_anew(upstream.asset.name, read, upstream.complete.step)
+    return StepPlan(upstream.complete.seq, read={upstream.asset.name: upstream.complete.step})

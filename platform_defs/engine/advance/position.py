@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from assets.contracts import DerivedAsset
 from operators.changelog import STEP
 from operators.engine_columns import EVENT_TIME
-from platform_defs.engine.advance.step_size import changes_something
+from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, stored_progress
 from platform_defs.engine.inputs.reader import Reading
@@ -56,19 +56,20 @@ class Upstream:
     corrected: tuple[EventTimeRange, ...] = ()
 
     @classmethod
-    def of_results(cls, asset: DerivedAsset, now: Progress, read: int, past: int | None = None) -> "Upstream":
+    def of_results(cls, asset: DerivedAsset, now: Progress, read: int, watermark_past: int | None = None) -> "Upstream":
         """A table of final results.
 
         Args:
             asset: the asset that makes the table.
             now: that asset's progress.
             read: the last step that its reader has read.
-            past: the watermark up to which the reader may close results, since later results of the table are late; None if there is none.
+            watermark_past: the watermark up to which the reader may close results, because later results of the table are late for it;
+                None if there is none.
         """
         delay = asset.operator.reads.watermark_delay
         corrected = tuple(EventTimeRange(first - delay, last) for step, first, last in now.corrected if step > read)
-        own = None if now.closed_to is None else now.closed_to - delay
-        watermark = max((one for one in (own, past) if one is not None), default=None)
+        own_watermark = None if now.closed_to is None else now.closed_to - delay
+        watermark = max((bound for bound in (own_watermark, watermark_past) if bound is not None), default=None)
         return cls(asset, Complete(now.step, now.seq) if now.step else None, watermark, corrected)
 
 
@@ -103,14 +104,18 @@ class Position:
     @property
     def watermark(self) -> int | None:
         """The watermark up to which a step may close results: the least of the operator's own and those of the input tables."""
-        watermarks = [self.operator_watermark, *[of.watermark for of in self.tables.values()]]
-        return None if None in watermarks else min(w for w in watermarks if w is not None)
+        watermarks = [self.operator_watermark, *[table.watermark for table in self.tables.values()]]
+        return None if None in watermarks else min(watermark for watermark in watermarks if watermark is not None)
 
     @property
     def waits_for(self) -> list[str]:
         """The tables that must be advanced before a step can close results up to the operator's own watermark."""
         watermark = self.operator_watermark
-        return [] if watermark is None else [n for n, of in self.tables.items() if of.watermark is None or of.watermark < watermark]
+        return (
+            []
+            if watermark is None
+            else [name for name, table in self.tables.items() if table.watermark is None or table.watermark < watermark]
+        )
 
     def read_of(self, table: str) -> int:
         """The last step of an input that the asset has read; 0 for none."""
@@ -128,47 +133,55 @@ def position_of(reading: Reading, asset: DerivedAsset, now: Progress, head: int 
     """
     ledger = reading.ledger.history
     head = ledger.head if head is None else head
-    read = {of.name: now.read.get(of.name, None if now.closed_to is None else 0) for of in reading.tables_of(asset)}
-    tables = {of.name: _upstream(reading, asset, of, read[of.name], head) for of in reading.tables_of(asset)}
-    kept = reading.kept_days(asset) if now.closed_to is None and asset.operator.reads.closes_ranges else None
-    start = None if kept is None else kept.first - 1
+    read = {table.name: now.read.get(table.name, None if now.closed_to is None else 0) for table in reading.tables_of(asset)}
+    tables = {table.name: _upstream(reading, asset, table, read[table.name], head) for table in reading.tables_of(asset)}
+    kept_days = reading.kept_days(asset) if now.closed_to is None and asset.operator.reads.closes_ranges else None
+    start = None if kept_days is None else kept_days.first - 1
     return Position(asset, now, ledger, head, reading.operator_timeline(asset).after[head], tables, start)
 
 
-def _upstream(reading: Reading, asset: DerivedAsset, of: DerivedAsset, read: int | None, head: int) -> Upstream:
-    """A table as the reader `asset` of its steps up to `read` finds it; None for a reader that has closed nothing yet."""
-    if of.operator.emits.upserts:
-        commit = reading.lake.newest(of.name, APPLIED)
+def _upstream(reading: Reading, asset: DerivedAsset, table: DerivedAsset, read: int | None, head: int) -> Upstream:
+    """A table that an asset reads.
+
+    Args:
+        reading: reads the lake and its ledger.
+        asset: the reader.
+        table: the asset that makes the table.
+        read: the last step of the table that the reader has read; None for a reader that has closed nothing yet.
+        head: the last batch that the reader may handle.
+    """
+    if table.operator.emits.upserts:
+        commit = reading.lake.newest(table.name, APPLIED)
         complete = None if commit is None else Complete(commit.value["step"], commit.value["seq"])
-        watermark = _watermark_of_upserted(reading, asset, of, complete or Complete(0, 0), head)
-        changed = () if complete is None or read is None else _changed_times(reading, of, read, complete.step)
-        return Upstream(of, complete, watermark, changed)
-    now = stored_progress(reading.lake, of)
-    return Upstream.of_results(of, now, read or 0, watermark_past(reading, asset, of, now.closed_to, head))
+        watermark = _watermark_of_upserted(reading, asset, table, complete or Complete(0, 0), head)
+        changed = () if complete is None or read is None else _changed_times(reading, table, read, complete.step)
+        return Upstream(table, complete, watermark, changed)
+    now = stored_progress(reading.lake, table)
+    return Upstream.of_results(table, now, read or 0, watermark_past(reading, asset, table, now.closed_to, head))
 
 
-def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, of: DerivedAsset, complete: Complete, head: int) -> int | None:
-    """The watermark up to which an upserted table `of` has all rows. The table need not exist, if no row of it has arrived yet.
+def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, table: DerivedAsset, complete: Complete, head: int) -> int | None:
+    """The watermark up to which an upserted table `table` has all rows. The table need not exist, if no row of it has arrived yet.
 
     It is the operator's watermark after the last batch that the table has handled, or that brought it no rows. If the table reads another
     table, the result is at most the other table's watermark as of the step that was read. While all sources of the table are idle, it is
     the watermark of the reader: every later change of the table corrects the reader's results.
     """
-    seq = head if not changes_something(reading.ledger.history, of, complete.seq, head) else min(complete.seq, head)
-    if reading.timeline(of.name).idle[seq] and seq == head:
+    seq = head if not can_change_rows(reading.ledger.history, table, complete.seq, head) else min(complete.seq, head)
+    if reading.timeline(table.name).idle[seq] and seq == head:
         return reading.operator_timeline(asset).after[seq]
-    watermarks = [reading.operator_timeline(of).after[seq]]
-    now = stored_progress(reading.lake, of)
-    for table in reading.tables_of(of):
-        upstream = _upstream(reading, of, table, None, head)
-        is_newest = upstream.complete is not None and upstream.complete.step == now.read.get(table.name, 0)
+    watermarks = [reading.operator_timeline(table).after[seq]]
+    now = stored_progress(reading.lake, table)
+    for input_table in reading.tables_of(table):
+        upstream = _upstream(reading, table, input_table, None, head)
+        is_newest = upstream.complete is not None and upstream.complete.step == now.read.get(input_table.name, 0)
         watermarks.append(upstream.watermark if is_newest else None)
-    return None if None in watermarks else min(w for w in watermarks if w is not None)
+    return None if None in watermarks else min(watermark for watermark in watermarks if watermark is not None)
 
 
-def _changed_times(reading: Reading, of: DerivedAsset, read: int, upto: int) -> tuple[EventTimeRange, ...]:
+def _changed_times(reading: Reading, table: DerivedAsset, last_read: int, upto: int) -> tuple[EventTimeRange, ...]:
     """The event times of the changes of an upserted table in the steps `read < step <= upto`, from the statistics of its changelog."""
-    ends = reading.lake.time_extent(of.changelog, EVENT_TIME, {STEP: (read + 1, upto)}) if read < upto else None
+    ends = reading.lake.time_extent(table.changelog, EVENT_TIME, {STEP: (last_read + 1, upto)}) if last_read < upto else None
     if ends is None:
         return ()
     first, last = ends

@@ -35,32 +35,32 @@ class QuerySteps(ClosedRanges):
             self.queries.drop(name)
             return super().step(before, after)
         try:
-            query = self.queries.fed_up_to(name, before.id)
-            frames = self._lookback(before.closed_to, after.seq) if query is None else self._new(before.seq, after.seq)
+            query = self.queries.query_at_step(name, before.id)
+            frames = self._lookback_rows(before.closed_to, after.seq) if query is None else self._new_rows(before.seq, after.seq)
             query = self._new_query(frames) if query is None else query
             self.queries.put(name, None, query)
             results = query.results(frames, ClosedRange(before.closed_to, after.closed_to))
-            written = AppendedTable(self.reading, self.asset).append(self.asset.shaped(results), after)
+            row_count = AppendedTable(self.reading, self.asset).append(self.asset.shaped(results), after)
         except BaseException:  # the query's state is ahead of the table
             self.queries.drop(name)
             raise
         self.queries.put(name, stored_progress(self.reading.lake.live, self.asset).id, query)
-        return written
+        return row_count
 
     def _can_be_fed(self, closed_to: int, after: Progress) -> bool:
         """Whether a step ends at the operator's watermark, and Spark's watermark is exact for all of its times."""
         reads, watermark = self.asset.operator.reads, self.reading.operator_timeline(self.asset).after[after.seq]
-        oldest = min(closed_to - (reads.lookback_of(which) or 0) for which in range(len(self.asset.inputs)))
+        oldest = min(closed_to - (reads.lookback_of(index) or 0) for index in range(len(self.asset.inputs)))
         return watermark is not None and after.closed_to == watermark < _LAST_TIME and oldest > _FIRST_TIME
 
-    def _lookback(self, closed_to: int, head: int) -> list[DataFrame]:
+    def _lookback_rows(self, closed_to: int, head: int) -> list[DataFrame]:
         """The rows that results after a watermark may need, up to a batch."""
-        spans = [Span(self.asset.operator.reads.span_of(which, closed_to)[0], None) for which in range(len(self.asset.inputs))]
-        return [self.reading.input(self.asset, which, head, span) for which, span in enumerate(spans)]
+        spans = [Span(self.asset.operator.reads.span_of(index, closed_to)[0], None) for index in range(len(self.asset.inputs))]
+        return [self.reading.input(self.asset, index, head, span) for index, span in enumerate(spans)]
 
-    def _new(self, after: int, head: int) -> list[DataFrame]:
+    def _new_rows(self, after: int, head: int) -> list[DataFrame]:
         """The rows of new batches."""
-        return [self.reading.input(self.asset, which, head, EVER, after) for which in range(len(self.asset.inputs))]
+        return [self.reading.input(self.asset, index, head, EVER, after) for index in range(len(self.asset.inputs))]
 
     def _new_query(self, frames: list[DataFrame]) -> RunningQuery:
         """A query without state. Files that a killed process left are removed: the table's lock shows that none runs."""

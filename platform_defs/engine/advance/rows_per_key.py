@@ -48,7 +48,7 @@ def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head
     first, last = rows.middle(_PARTS)
     if last - first < operator.bucket_ms:
         return asset
-    frames = [reading.input(asset, which, head, Span(first, last)) for which in range(len(asset.inputs))]
+    frames = [reading.input(asset, index, head, Span(first, last)) for index in range(len(asset.inputs))]
     if _comparisons_per_row(frames, operator.key) * _PARTS < _MANY_COMPARISONS:
         return asset
     return replace(asset, operator=operator.in_time_buckets())
@@ -56,7 +56,7 @@ def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head
 
 def _comparisons_per_row(frames: Sequence[DataFrame], key: Sequence[str]) -> float:
     """About how many comparisons of two rows of a key a join of two frames makes, per row of both frames."""
-    left, right = (_rows_by_group(frame, key, which) for which, frame in enumerate(frames))
+    left, right = (_rows_by_group(frame, key, index) for index, frame in enumerate(frames))
     groups = left.unionByName(right).groupBy("group").agg(F.sum("n_0").alias("n_0"), F.sum("n_1").alias("n_1"))
     [(pairs, n_0, n_1)] = collect(groups.agg(F.sum(F.col("n_0") * F.col("n_1")), F.sum("n_0"), F.sum("n_1")))
     if not n_0 or not n_1:
@@ -65,8 +65,8 @@ def _comparisons_per_row(frames: Sequence[DataFrame], key: Sequence[str]) -> flo
     return max(0.0, pairs - by_chance) / (n_0 + n_1)
 
 
-def _rows_by_group(frame: DataFrame, key: Sequence[str], which: int) -> DataFrame:
+def _rows_by_group(frame: DataFrame, key: Sequence[str], index: int) -> DataFrame:
     """How many rows of a side each group of keys has: `group`, `n_0` and `n_1`, of which that of the other side is 0."""
     group = F.pmod(F.xxhash64(*key), F.lit(_GROUPS)).alias("group")
-    counts = [F.count("*").alias(f"n_{n}") if n == which else F.lit(0).cast("bigint").alias(f"n_{n}") for n in (0, 1)]
-    return frame.where(reduce(and_, [F.col(c).isNotNull() for c in key])).groupBy(group).agg(*counts)
+    counts = [F.count("*").alias(f"n_{side}") if side == index else F.lit(0).cast("bigint").alias(f"n_{side}") for side in (0, 1)]
+    return frame.where(reduce(and_, [F.col(column).isNotNull() for column in key])).groupBy(group).agg(*counts)

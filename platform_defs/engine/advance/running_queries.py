@@ -43,7 +43,7 @@ _SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "8",
     "spark.sql.streaming.noDataProgressEventInterval": "3600000",  # only batches are in the recent progress
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
-    "spark.sql.streaming.minBatchesToRetain": "2",  # nobody goes back to an earlier state
+    "spark.sql.streaming.minBatchesToRetain": "2",  # no query goes back to an earlier state
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.exchange.reuse": "false",  # a join that shares both shuffles never removes state
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -62,20 +62,20 @@ class QueryError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def behind(cls, table: str, reached: str, wanted: str) -> "QueryError":
+    def behind(cls, table: str, reached: str, required: str) -> "QueryError":
         """The query has ended, or has not reached the watermark that it was given."""
         return cls(
-            f"Spark's query of table {table!r} has the watermark {reached}, and not {wanted}; nothing was committed, and the next step "
+            f"Spark's query of table {table!r} has the watermark {reached}, and not {required}; nothing was committed, and the next step "
             "starts the query again. If this repeats, set `streams_as` to 'ranges', and report it"
         )
 
     @classmethod
-    def refused(cls, table: str, why: object) -> "QueryError":
+    def refused(cls, table: str, error: object) -> "QueryError":
         """Spark refuses the query's plan."""
-        first = "".join(str(why).strip().splitlines()[:1]).rstrip(";")
+        first_line = "".join(str(error).strip().splitlines()[:1]).rstrip(";")
         return cls(
-            f"Spark refuses the query of table {table!r}: {first}; nothing was committed. Set `streams_as` to 'ranges', by which a stream "
-            "computes the same rows without a query"
+            f"Spark refuses the query of table {table!r}: {first_line}; nothing was committed. Set `streams_as` to 'ranges', by which a "
+            "stream computes the same rows without a query"
         )
 
 
@@ -95,8 +95,8 @@ class RunningQuery:
         self._schemas = [frame.schema for frame in frames]
         self._query: StreamingQuery | None = None
         self._schema: StructType | None = None
-        self._held: DataFrame | None = None
-        self._read, self._last_batch = set[str](), -1
+        self._later_results: DataFrame | None = None
+        self._read_files, self._last_batch = set[str](), -1
         self.steps = 0
 
     @property
@@ -117,9 +117,9 @@ class RunningQuery:
         query = self._query or self._start()
         query.processAllAvailable()
         self._require_all(query, watermark)
-        found = self._new_results()
-        self._held = found.where(~ClosedRange(None, closing.upto).holds(F.col(FINAL_AT)))
-        return found.where(closing.holds(F.col(FINAL_AT)))
+        new_results = self._new_results()
+        self._later_results = new_results.where(~ClosedRange(None, closing.upto).holds(F.col(FINAL_AT)))
+        return new_results.where(closing.holds(F.col(FINAL_AT)))
 
     def stop(self) -> None:
         """End the query, and remove its files."""
@@ -134,22 +134,22 @@ class RunningQuery:
         self.steps += 1
         marker = self._spark.createDataFrame(pa.table({_WATERMARK: pa.array([watermark], pa.int64())}))
         marker = marker.select(F.lit(-1).alias(_WHICH), timestamp(F.col(_WATERMARK)).alias(_WATERMARK), *self._inputs(-1))
-        nothing = F.lit(None).cast("timestamp").alias(_WATERMARK)
-        rows = [frame.select(F.lit(n).alias(_WHICH), nothing, *self._inputs(n)) for n, frame in enumerate(frames)]
+        no_watermark = F.lit(None).cast("timestamp").alias(_WATERMARK)
+        rows = [frame.select(F.lit(index).alias(_WHICH), no_watermark, *self._inputs(index)) for index, frame in enumerate(frames)]
         self._lake.append(reduce(DataFrame.unionAll, [*rows, marker]), f"{self._folder}/input", {_FED: self.steps})
 
-    def _inputs(self, which: int) -> list[Column]:
-        """A column for each input, with a struct of its columns; null except for input `which`."""
-        made = list[Column]()
-        for n, schema in enumerate(self._schemas):
-            row = F.struct(*[F.col(f"`{c}`") for c in schema.names]) if n == which else F.lit(None).cast(schema)
-            made.append(row.alias(_column(n)))
-        return made
+    def _inputs(self, index: int) -> list[Column]:
+        """A column for each input, with a struct of its columns; null except for input `index`."""
+        columns = list[Column]()
+        for number, schema in enumerate(self._schemas):
+            row = F.struct(*[F.col(f"`{column}`") for column in schema.names]) if number == index else F.lit(None).cast(schema)
+            columns.append(row.alias(_column(number)))
+        return columns
 
     def _start(self) -> StreamingQuery:
         reader = _session(self._spark).readStream.format("delta").option("maxFilesPerTrigger", _EVERY_FILE)
         source = reader.load(self._path("input")).withWatermark(_WATERMARK, "0 seconds")
-        results = self._operator.as_query(*[self._stream(source, n) for n in range(len(self._schemas))])
+        results = self._operator.as_query(*[self._stream(source, index) for index in range(len(self._schemas))])
         self._schema = results.schema
         writer = results.writeStream.format("parquet").outputMode("append").queryName(self._asset.name)
         try:
@@ -158,31 +158,31 @@ class RunningQuery:
             raise QueryError.refused(self._asset.name, error) from error
         return self._query
 
-    def _stream(self, source: DataFrame, which: int) -> DataFrame:
+    def _stream(self, source: DataFrame, index: int) -> DataFrame:
         """The rows of an input.
 
         The condition reads the column of the watermark in each of its parts and is not deterministic. Otherwise Spark would move it, or
         later conditions on the rows, before `withWatermark`, which would then miss the rows that carry a watermark.
         """
-        is_own = F.col(_WATERMARK).isNull() & (F.col(_WHICH) == which)
-        return source.where(F.greatest(is_own, F.spark_partition_id() < 0)).select(f"{_column(which)}.*")
+        is_own = F.col(_WATERMARK).isNull() & (F.col(_WHICH) == index)
+        return source.where(F.greatest(is_own, F.spark_partition_id() < 0)).select(f"{_column(index)}.*")
 
     def _require_all(self, query: StreamingQuery, watermark: int) -> None:
         """Raise `QueryError` if Spark dropped a row since the last step, or has not reached the watermark: its state is then wrong."""
-        done = [one for one in query.recentProgress if one.batchId > self._last_batch]
-        self._last_batch = max([self._last_batch, *[one.batchId for one in done]])
-        if dropped := sum(state.numRowsDroppedByWatermark for one in done for state in one.stateOperators):
+        batches = [batch for batch in query.recentProgress if batch.batchId > self._last_batch]
+        self._last_batch = max([self._last_batch, *[batch.batchId for batch in batches]])
+        if dropped := sum(state.numRowsDroppedByWatermark for batch in batches for state in batch.stateOperators):
             raise QueryError.dropped(self._asset.name, dropped)
-        reached = max((str(one.eventTime.get("watermark")) for one in done), default="none")
-        if reached != (wanted := moment(watermark).isoformat(timespec="milliseconds").replace("+00:00", "Z")):
-            raise QueryError.behind(self._asset.name, reached, wanted)
+        reached = max((str(batch.eventTime.get("watermark")) for batch in batches), default="none")
+        if reached != (required := moment(watermark).isoformat(timespec="milliseconds").replace("+00:00", "Z")):
+            raise QueryError.behind(self._asset.name, reached, required)
 
     def _new_results(self) -> DataFrame:
         """The results since the last step, with those that were not final then; they are computed once."""
         read = self._spark.read.schema(cast(StructType, self._schema))
-        files = {unquote(file) for file in read.parquet(self._path("output")).inputFiles()} - self._read
-        self._read |= files
-        parts = [*([read.parquet(*sorted(files))] if files else []), *([] if self._held is None else [self._held])]
+        files = {unquote(file) for file in read.parquet(self._path("output")).inputFiles()} - self._read_files
+        self._read_files |= files
+        parts = [*([read.parquet(*sorted(files))] if files else []), *([] if self._later_results is None else [self._later_results])]
         return materialize(reduce(DataFrame.unionAll, parts)) if parts else self._spark.createDataFrame([], cast(StructType, self._schema))
 
     def _path(self, part: str) -> str:
@@ -198,7 +198,7 @@ class RunningQueries:
         """Whether a continuous stream runs; otherwise a query would be of no use after the step for which it starts."""
 
     @contextmanager
-    def enabled(self) -> Iterator[None]:
+    def enable(self) -> Iterator[None]:
         """Let tables be computed by queries while the block runs, and end them after it."""
         self.are_enabled = True
         try:
@@ -207,11 +207,11 @@ class RunningQueries:
             self.are_enabled = False
             self.stop()
 
-    def fed_up_to(self, table: str, step: str | None) -> RunningQuery | None:
-        """The running query of a table that was fed exactly the steps up to one, given by its id; None if there is none, or it is old."""
+    def query_at_step(self, table: str, step: str | None) -> RunningQuery | None:
+        """The running query of a table, if it was fed all steps up to one, given by its id, and no later step; None also if it is old."""
         with self._lock:
-            step_of, query = self._running.get(table, (None, None))
-        return query if query is not None and step_of == step is not None and query.steps < MOST_STEPS else None
+            fed_step, query = self._running.get(table, (None, None))
+        return query if query is not None and fed_step == step is not None and query.steps < MOST_STEPS else None
 
     def put(self, table: str, step: str | None, query: RunningQuery) -> None:
         """Remember that a query was fed up to a step."""
@@ -237,8 +237,8 @@ def remove_queries(spark: SparkSession, lake: Lake, folder: str) -> None:
     files.delete(path, True)
 
 
-def _column(which: int) -> str:
-    return f"input_{which}"
+def _column(index: int) -> str:
+    return f"input_{index}"
 
 
 def _session(spark: SparkSession) -> SparkSession:

@@ -13,8 +13,9 @@ from operators.columns import parameter
 from operators.contract import DecidesLateness
 from operators.engine_columns import EVENT_TIME, NEW, SEQ, SESSION, WHICH
 from operators.errors import OperatorError
+from platform_defs.engine.inputs.lateness_decisions import DECIDED, generation_of, seq_of
 from platform_defs.engine.inputs.progress import stored_progress
-from platform_defs.engine.inputs.reader import DECIDED, Reading, Span, generation_of, seq_of
+from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.ledger import watermarks
 from platform_defs.faults import point
 
@@ -33,29 +34,29 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
     tables = [table.name for table in reading.tables_of(asset)]
     generation = stored_progress(reading.lake, asset).generation
     newest = reading.lake.newest(asset.decisions, DECIDED)
-    anew, last = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
-    after, timeline = 0 if anew else seq_of(last), reading.operator_timeline(asset)
+    starts_anew, last_decided = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
+    after, timeline = 0 if starts_anew else seq_of(last_decided), reading.operator_timeline(asset)
     watermark_by_batch: dict[int, int] = {}
     for name in asset.inputs:
         if name not in tables:
             watermark_by_batch |= watermarks.possibly_late(reading.ledger.source(name), timeline, after, head)
     for seq, watermark in sorted(watermark_by_batch.items()):
         lookback = 2 * operator.reads.longest_lookback + operator.reads.lateness
-        frames = [_frame(reading, asset, which, seq, watermark - lookback) for which in range(len(asset.inputs))]
+        frames = [_frame(reading, asset, index, seq, watermark - lookback) for index in range(len(asset.inputs))]
         point("verdicts.before_commit")
         rows = operator.lateness_decisions(watermark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
-        decided = {"seq": seq, "generation": generation} if generation else seq
-        if anew:
-            reading.lake.overwrite(rows, asset.decisions, {DECIDED: decided})
+        newly_decided = {"seq": seq, "generation": generation} if generation else seq
+        if starts_anew:
+            reading.lake.overwrite(rows, asset.decisions, {DECIDED: newly_decided})
         else:
-            reading.lake.append(rows, asset.decisions, {DECIDED: decided}, after=last)
-        anew, last = False, decided
+            reading.lake.append(rows, asset.decisions, {DECIDED: newly_decided}, after=last_decided)
+        starts_anew, last_decided = False, newly_decided
         point("verdicts.after_commit")
 
 
-def _frame(reading: Reading, asset: DerivedAsset, which: int, seq: int, first: int) -> DataFrame:
+def _frame(reading: Reading, asset: DerivedAsset, index: int, seq: int, first: int) -> DataFrame:
     """An input's rows up to and including a batch: those since the start of the oldest open session, and all of the batch's own."""
-    firsts = reading.ledger.source(asset.inputs[which]).batches_with_rows(seq - 1, seq)["first_event_time"].to_pylist()
-    oldest = min(firsts, default=first)
-    rows = reading.input(asset, which, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))
+    first_times = reading.ledger.source(asset.inputs[index]).batches_with_rows(seq - 1, seq)["first_event_time"].to_pylist()
+    oldest = min(first_times, default=first)
+    rows = reading.input(asset, index, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))
     return rows.where(F.col(NEW) | Span(first).holds(F.col(EVENT_TIME)))

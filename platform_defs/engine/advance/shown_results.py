@@ -39,28 +39,28 @@ class ShownWindows:
         fires = trigger.fires(Moment(F.col(_NOW), *now), Moment(F.col(_BEFORE), *before))
         if isinstance(fires, bool):
             return fresh if fires else _still_open(shown, now[0])
-        windows = self._counted(fresh, shown).withColumn(_FIRES, F.coalesce(fires, F.lit(False)))
+        windows = self._count_rows(fresh, shown).withColumn(_FIRES, F.coalesce(fires, F.lit(False)))
         fired = fresh.alias("r").join(windows.where(_FIRES).alias("w"), are_rows_equal("r", "w", self.key), "left_semi")
-        kept = shown.alias("s").join(windows.where(~F.col(_FIRES)).alias("w"), self._continues("w", "s"), "left_semi")
-        return fired.unionByName(kept)
+        still_shown = shown.alias("s").join(windows.where(~F.col(_FIRES)).alias("w"), self._continues("w", "s"), "left_semi")
+        return fired.unionByName(still_shown)
 
-    def _counted(self, fresh: DataFrame, shown: DataFrame) -> DataFrame:
+    def _count_rows(self, fresh: DataFrame, shown: DataFrame) -> DataFrame:
         """The present windows, each with the number of its rows now, and when it was last shown."""
         windows = fresh.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_NOW))
-        were = shown.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_BEFORE))
-        both = windows.alias("w").join(were.alias("s"), self._continues("w", "s"), "left")
+        shown_windows = shown.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_BEFORE))
+        compared = windows.alias("w").join(shown_windows.alias("s"), self._continues("w", "s"), "left")
         rows = F.coalesce(F.sum(F.col(f"s.{_BEFORE}")), F.lit(0)).alias(_BEFORE)
-        return both.groupBy(*[F.col(f"w.`{c}`") for c in (*self.key, _NOW)]).agg(rows)
+        return compared.groupBy(*[F.col(f"w.`{column}`") for column in (*self.key, _NOW)]).agg(rows)
 
     def _continues(self, window: str, shown: str) -> Column:
         """Whether a window was shown before; for a session, whether a session that was shown before lies within it."""
         if not self.are_sessions:
             return are_rows_equal(window, shown, self.key)
-        group = [c for c in self.key if c not in (WINDOW_START, WINDOW_END)]
-        within = (F.col(f"{shown}.{WINDOW_START}") >= F.col(f"{window}.{WINDOW_START}")) & (
+        group = [column for column in self.key if column not in (WINDOW_START, WINDOW_END)]
+        is_within = (F.col(f"{shown}.{WINDOW_START}") >= F.col(f"{window}.{WINDOW_START}")) & (
             F.col(f"{shown}.{WINDOW_END}") <= F.col(f"{window}.{WINDOW_END}")
         )
-        return are_rows_equal(window, shown, group) & within
+        return are_rows_equal(window, shown, group) & is_within
 
 
 def _still_open(shown: DataFrame, watermark: int | None) -> DataFrame:

@@ -11,7 +11,7 @@ def snapshot(advance: Advance) -> Advance:
         LedgerError: the ledger lacks a batch that the asset has handled.
         ProgressError: the asset's table was made with other settings, or an input was replaced since.
     """
-    pinned = advance.pinned()
+    pinned = advance.pin_versions()
     now = progress(pinned.reading.lake, pinned.asset)
     advance.reading.ledger.require(now.seq, f"table {advance.asset.name}")
     pinned.reading.require_same_inputs(pinned.asset, now)

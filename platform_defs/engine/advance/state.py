@@ -35,26 +35,26 @@ class StatePart:
         return {(self.table, path): size for path, size in lake.file_sizes(self.table, self.within).items()}
 
 
-def input_rows(reading: Reading, asset: DerivedAsset, which: int, now: Progress, first: int | None = None) -> Iterator[StatePart]:
+def input_rows(reading: Reading, asset: DerivedAsset, index: int, now: Progress, first: int | None = None) -> Iterator[StatePart]:
     """The rows of an input that an asset has handled.
 
     Args:
         reading: reads the lake.
         asset: the asset.
-        which: the input's index.
+        index: the input's index.
         now: the asset's progress.
         first: the first event time (epoch ms); None for all rows.
     """
-    of = reading.input_named(asset.inputs[which])
-    if of.table is None:
+    upstream = reading.input_named(asset.inputs[index])
+    if upstream.table is None:
         times = {} if first is None else {EVENT_TIME: (first, None)}
-        yield StatePart("event_log", reading.sources[of.name].log, {SEQ: (None, now.seq), **times})
+        yield StatePart("event_log", reading.sources[upstream.name].log, {SEQ: (None, now.seq), **times})
         return
-    time = EVENT_TIME if of.table.operator.emits.upserts else RESULT_TIME
-    yield StatePart("input_table", of.name, {} if first is None else {time: (first, None)})
+    time = EVENT_TIME if upstream.table.operator.emits.upserts else RESULT_TIME
+    yield StatePart("input_table", upstream.name, {} if first is None else {time: (first, None)})
 
 
 def all_input_rows(reading: Reading, asset: DerivedAsset, now: Progress) -> Iterator[StatePart]:
     """All rows of all inputs that an asset has handled."""
-    for which in range(len(asset.inputs)):
-        yield from input_rows(reading, asset, which, now)
+    for index in range(len(asset.inputs)):
+        yield from input_rows(reading, asset, index, now)

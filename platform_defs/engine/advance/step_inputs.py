@@ -11,8 +11,8 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, INSERT
 from operators.columns import check_free
 from operators.engine_columns import EVENT_TIME
-from platform_defs.engine.inputs.changelog_reader import newest_changes, table_read
-from platform_defs.engine.inputs.prepared_rows import prepared_table
+from platform_defs.engine.inputs.changelog_reader import newest_changes, upstream_table
+from platform_defs.engine.inputs.prepared_rows import prepare_table_rows
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
@@ -55,11 +55,11 @@ class SourceRows(StepInputs):
 
     def all_rows(self, after: Progress) -> list[DataFrame]:
         """The rows up to the last batch that the step handles."""
-        return [self.reading.input(self.asset, which, after.seq) for which in range(len(self.asset.inputs))]
+        return [self.reading.input(self.asset, index, after.seq) for index in range(len(self.asset.inputs))]
 
     def new_rows(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The rows of the batches that the step handles."""
-        return [self.reading.input(self.asset, which, after.seq, after=before.seq) for which in range(len(self.asset.inputs))]
+        return [self.reading.input(self.asset, index, after.seq, after=before.seq) for index in range(len(self.asset.inputs))]
 
     def mergeable_rows(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The rows of the batches that the step handles: no row of a source is deleted or replaced."""
@@ -73,16 +73,16 @@ class TableRows(StepInputs):
     An operator that reads change kinds gets each row with the kind `+I`; if it merges changes, it gets the kind of each change.
 
     Args:
-        of: the table.
+        upstream: the table.
     """
 
-    of: DerivedAsset
+    upstream: DerivedAsset
     names_former_keys: ClassVar[bool] = True
 
     @property
     def changes(self) -> TableChanges:
         """Reads what the table's steps changed."""
-        return table_changes(self.reading, self.of)
+        return table_changes(self.reading, self.upstream)
 
     def all_rows(self, after: Progress) -> list[DataFrame]:
         """The table's rows as of the last step to read.
@@ -90,29 +90,29 @@ class TableRows(StepInputs):
         Raises:
             ProgressError: the table's state after this step can no longer be read.
         """
-        step = after.read[self.of.name]
+        step = after.read[self.upstream.name]
         rows = self.changes.rows(step)
         if rows is None:
-            raise ProgressError.lost_state(self.asset.name, self.of.name, step)
+            raise ProgressError.lost_state(self.asset.name, self.upstream.name, step)
         return [self._as_inserts(rows)]
 
     def new_rows(self, before: Progress, after: Progress) -> list[DataFrame] | None:
         """The changed rows of the table's steps to read."""
-        read = before.read.get(self.of.name, 0)
+        read = before.read.get(self.upstream.name, 0)
         if not read:
             return self.all_rows(after)
-        changed = self.changes.changed(read, after.read[self.of.name])
+        changed = self.changes.changed_rows(read, after.read[self.upstream.name])
         return None if changed is None else [self._as_inserts(changed)]
 
     def mergeable_rows(self, before: Progress, after: Progress) -> list[DataFrame] | None:
         """The new rows of final results; of an upserted table, for an operator that reads change kinds, the last change of each key."""
-        read, upto = before.read.get(self.of.name, 0), after.read[self.of.name]
-        if not read or self.changes.only_added(read, upto):
+        read, upto = before.read.get(self.upstream.name, 0), after.read[self.upstream.name]
+        if not read or self.changes.has_only_additions(read, upto):
             return self.new_rows(before, after)
         kind = self.asset.operator.reads.change
-        if kind is None or not self.of.operator.emits.upserts:
+        if kind is None or not self.upstream.operator.emits.upserts:
             return None
-        changes = newest_changes(self.reading, self.of, read, upto).withColumnRenamed(CHANGE, kind)
+        changes = newest_changes(self.reading, self.upstream, read, upto).withColumnRenamed(CHANGE, kind)
         return [self._prepared(changes, kind)]
 
     def _as_inserts(self, rows: DataFrame) -> DataFrame:
@@ -123,10 +123,12 @@ class TableRows(StepInputs):
         return self._prepared(rows.withColumn(kind, F.lit(INSERT)), kind)
 
     def _prepared(self, rows: DataFrame, *added: str) -> DataFrame:
-        return prepared_table(self.asset, self.of.name, rows, [c for c in rows.columns if c not in (EVENT_TIME, *added)])
+        return prepare_table_rows(
+            self.asset, self.upstream.name, rows, [column for column in rows.columns if column not in (EVENT_TIME, *added)]
+        )
 
 
 def step_inputs(reading: Reading, asset: DerivedAsset) -> StepInputs:
     """The inputs of an asset: source rows, or the changes of a table if it reads one."""
-    of = table_read(asset, reading.tables_of(asset))
-    return SourceRows(reading, asset) if of is None else TableRows(reading, asset, of)
+    upstream = upstream_table(asset, reading.tables_of(asset))
+    return SourceRows(reading, asset) if upstream is None else TableRows(reading, asset, upstream)

@@ -16,16 +16,16 @@ from platform_defs.engine.ledger.rows import SHARES
 _ZERO = arrow_scalar(0, pa.int64())
 
 
-def changes_something(ledger: History, asset: DerivedAsset, after: int, head: int) -> bool:
+def can_change_rows(ledger: History, asset: DerivedAsset, after: int, head: int) -> bool:
     """Whether the batches `after < seq <= head` can change an asset's rows: by new rows, or if keys have a TTL, by later time."""
     reads = asset.operator.reads
-    by = reads.ttl_by if reads.ttl is not None else None
-    if by == "processing":  # every batch advances the clock, whichever source it belongs to
+    ttl_by = reads.ttl_by if reads.ttl is not None else None
+    if ttl_by == "processing":  # every batch advances the clock, whichever source it belongs to
         return head > after
-    return any(pc.any(pc.greater(a, _ZERO)).as_py() or (by and len(a)) for a in _accepted(ledger, asset, after, head))
+    return any(pc.any(pc.greater(rows, _ZERO)).as_py() or (ttl_by and len(rows)) for rows in _accepted_rows(ledger, asset, after, head))
 
 
-def _accepted(ledger: History, asset: DerivedAsset, after: int, head: int) -> list[pa.ChunkedArray]:
+def _accepted_rows(ledger: History, asset: DerivedAsset, after: int, head: int) -> list[pa.ChunkedArray]:
     """The accepted rows of each source's batches; summarized batches change nothing any more."""
     since = max(after, ledger.summarized)
     return [source.table(["accepted"], since, head)["accepted"] for source in _sources(ledger, asset)]
@@ -42,19 +42,19 @@ def cut_batches(ledger: History, asset: DerivedAsset, after: int, head: int, max
     if not batches:
         return head
     rows = 0
-    every = pa.concat_tables(batches).sort_by("seq")
-    for seq, more in _by_batch(every["seq"].to_pylist(), every["accepted"].to_pylist()):
-        if rows and rows + more > max_step:
+    all_batches = pa.concat_tables(batches).sort_by("seq")
+    for seq, batch_rows in _rows_by_batch(all_batches["seq"].to_pylist(), all_batches["accepted"].to_pylist()):
+        if rows and rows + batch_rows > max_step:
             return seq - 1
-        rows += more
+        rows += batch_rows
     return head
 
 
-def _by_batch(seqs: Iterable[int], rows: Iterable[int]) -> Iterable[tuple[int, int]]:
-    found: dict[int, int] = {}
-    for seq, more in zip(seqs, rows, strict=True):
-        found[seq] = found.get(seq, 0) + more
-    return found.items()
+def _rows_by_batch(seqs: Iterable[int], rows: Iterable[int]) -> Iterable[tuple[int, int]]:
+    rows_of_batch: dict[int, int] = {}
+    for seq, source_rows in zip(seqs, rows, strict=True):
+        rows_of_batch[seq] = rows_of_batch.get(seq, 0) + source_rows
+    return rows_of_batch.items()
 
 
 @dataclass(frozen=True)
@@ -71,18 +71,18 @@ class _Distribution:
     last: pa.ChunkedArray
     rows: pa.ChunkedArray
 
-    def within(self, after: int, upto: int) -> float:
+    def rows_within(self, after: int, upto: int) -> float:
         """The estimated number of rows with `after < event_time <= upto`."""
         low, high = pc.max_element_wise(pc.subtract(self.first, 1), after), pc.min_element_wise(self.last, upto)
         length = pc.cast(pc.add(pc.subtract(self.last, self.first), 1), pa.float64())
         share = pc.divide(pc.cast(pc.max_element_wise(pc.subtract(high, low), 0), pa.float64()), length)
         return pc.sum(pc.multiply(pc.cast(self.rows, pa.float64()), share)).as_py() or 0.0
 
-    def last_within(self, after: int, most: float, low: int, high: int) -> int:
-        """The last time in `low <= time < high` up to which at most `most` rows come after `after`; `low` if there is none."""
+    def last_time_with(self, after: int, max_rows: float, low: int, high: int) -> int:
+        """The last time in `low <= time < high` up to which at most `max_rows` rows come after `after`; `low` if there is none."""
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self.within(after, middle) <= most else (low, middle)
+            low, high = (middle, high) if self.rows_within(after, middle) <= max_rows else (low, middle)
         return low
 
 
@@ -98,10 +98,10 @@ def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int,
         return upto
     first = pc.min(rows.first).as_py() - 1
     low = first if after is None else max(after, first)
-    if low >= upto or rows.within(low - lookback, upto) <= max_step:
+    if low >= upto or rows.rows_within(low - lookback, upto) <= max_step:
         return upto
-    budget = max(max_step, rows.within(low - lookback, low) + max_step // 4)
-    return max(rows.last_within(low - lookback, budget, low, upto), low + 1)
+    budget = max(max_step, rows.rows_within(low - lookback, low) + max_step // 4)
+    return max(rows.last_time_with(low - lookback, budget, low, upto), low + 1)
 
 
 @dataclass(frozen=True)
@@ -121,12 +121,12 @@ class RowsOfRange:
     @cached_property
     def number(self) -> float:
         """The number of rows."""
-        return self.rows.within(self.after, self.upto)
+        return self.rows.rows_within(self.after, self.upto)
 
     def middle(self, parts: int) -> tuple[int, int]:
-        """The first and the last event time of the part in the middle, if the rows are divided into so many parts of as many rows."""
+        """Divide the rows into `parts` parts with equally many rows; returns the first and the last event time of the middle part."""
         rows_before = (self.number * (parts // 2 + n) / parts for n in (0, 1))
-        start, end = (self.rows.last_within(self.after, most, self.after, self.upto) for most in rows_before)
+        start, end = (self.rows.last_time_with(self.after, max_rows, self.after, self.upto) for max_rows in rows_before)
         return min(start + 1, self.upto), end
 
 
@@ -151,8 +151,8 @@ def _distribution(ledger: History, asset: DerivedAsset, after: int | None, head:
         parts.append(plain.drop_columns(["seq"]).cast(_STRETCHES))
         accepted = dict(zip(rows["seq"].to_pylist(), rows["accepted"].to_pylist(), strict=True)) if spreads else {}
         parts += [_stretches(spread, accepted[seq]) for seq, spread in spreads.items()]
-    every = pa.concat_tables([_STRETCHES.empty_table(), *parts])
-    return _Distribution(every["first_event_time"], every["last_event_time"], every["accepted"])
+    all_parts = pa.concat_tables([_STRETCHES.empty_table(), *parts])
+    return _Distribution(all_parts["first_event_time"], all_parts["last_event_time"], all_parts["accepted"])
 
 
 _STRETCHES = pa.schema([("first_event_time", pa.int64()), ("last_event_time", pa.int64()), ("accepted", pa.float64())])
@@ -164,6 +164,9 @@ def _stretches(spread: Sequence[int], accepted: int) -> pa.Table:
     shares = [high - low for low, high in itertools.pairwise(SHARES)]
     ends[0], ends[-1] = (spread[1], spread[1]), (spread[-2], spread[-2])
     return pa.table(
-        [pa.array(column) for column in zip(*[(a, b, s * accepted) for (a, b), s in zip(ends, shares, strict=True)], strict=True)],
+        [
+            pa.array(column)
+            for column in zip(*[(first, last, share * accepted) for (first, last), share in zip(ends, shares, strict=True)], strict=True)
+        ],
         schema=_STRETCHES,
     )

@@ -70,7 +70,7 @@ class Strategy(ABC):
         """Let later steps make the rows that are kept beside the table from the log."""
         KeptTable(self.reading, self.asset).forget()
 
-    def closed(self, closing: ClosedRange, head: int) -> DataFrame:
+    def final_results(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that are final in a range, computed from the inputs' rows up to batch `head`.
 
         Raises:

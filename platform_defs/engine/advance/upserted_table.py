@@ -16,7 +16,7 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, difference, last_changes
 from operators.columns import are_rows_equal, check_free, parameter, rows_of_keys
 from operators.engine_columns import EVENT_TIME
-from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, steps_of, upserted
+from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, require_upserts, steps_of
 from platform_defs.engine.inputs.progress import Progress, commit_step, progress, require_same_columns
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
@@ -46,10 +46,12 @@ class UpsertedTable:
         point("advance.before_changelog")
         lake, rows = self.reading.lake, changes.withColumns(stamps)
         require_same_columns(lake, self.asset, rows)
-        written = commit_step(lake, self.asset, rows, after, [*dict.fromkeys([STEP, *upserted(self.asset).key, *_times(rows)])])
+        row_count = commit_step(
+            lake, self.asset, rows, after, [*dict.fromkeys([STEP, *require_upserts(self.asset).key, *_event_time_columns(rows)])]
+        )
         point("advance.after_changelog")
         replace(self, reading=replace(self.reading, lake=lake.live))._apply()
-        return written
+        return row_count
 
     def current(self, like: DataFrame) -> DataFrame:
         """The current table with the columns of a frame; an empty frame if there is no table yet."""
@@ -57,11 +59,11 @@ class UpsertedTable:
 
     def current_of(self, like: DataFrame, keys: DataFrame) -> DataFrame:
         """The current rows with the given keys. In a large table, files that cannot contain one of the keys are skipped."""
-        return with_keys(self.reading.lake, self.asset.name, self.current(like), keys)
+        return rows_with_keys(self.reading.lake, self.asset.name, self.current(like), keys)
 
-    def repair(self, wanted: DataFrame, now: Progress) -> dict[str, int]:
-        """Write the difference between the table and the wanted rows, as one step; returns the number of changes of each kind."""
-        changes = difference(self.current(wanted), wanted, key=upserted(self.asset).key).persist()
+    def repair(self, recomputed: DataFrame, now: Progress) -> dict[str, int]:
+        """Write the difference between the table and the recomputed rows, as one step; returns the number of changes of each kind."""
+        changes = difference(self.current(recomputed), recomputed, key=require_upserts(self.asset).key).persist()
         try:
             kinds = {row[CHANGE]: row["count"] for row in collect(changes.groupBy(CHANGE).count())}
             if kinds:
@@ -83,7 +85,7 @@ class UpsertedTable:
 
     def _apply(self) -> None:
         """Bring the current table up to the changelog. Idempotent: the table's own commit records what was applied."""
-        lake, key = self.reading.lake, upserted(self.asset).key
+        lake, key = self.reading.lake, require_upserts(self.asset).key
         now, applied = progress(lake, self.asset), lake.newest(self.asset.name, APPLIED)
         metadata = {APPLIED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
         if applied is not None and (applied.value["step"], applied.value.get("generation", 0)) == (now.step, now.generation):
@@ -91,8 +93,8 @@ class UpsertedTable:
         generation = 0 if applied is None else applied.value.get("generation", 0)
         if applied is not None and generation == now.generation and applied.value["step"] > now.step:
             raise ProgressError.shorter_changelog(self.asset.name, self.asset.changelog, applied.value["step"], now.step)
-        emptied = applied is not None and now.generation > 0 and not applied.value["seq"]  # the next step may change the columns
-        if applied is None or emptied or generation != now.generation:
+        is_emptied = applied is not None and now.generation > 0 and not applied.value["seq"]  # the next step may change the columns
+        if applied is None or is_emptied or generation != now.generation:
             rows = self._unapplied(0, now.step).where(F.col(CHANGE) != DELETE).drop(CHANGE, CHANGED_AT, STEP)
             point("advance.before_create")
             lake.overwrite(
@@ -100,24 +102,26 @@ class UpsertedTable:
                 self.asset.name,
                 metadata,
                 number=now.step,
-                pruned_by=[*dict.fromkeys([*self._ranged, *_times(rows)])],
+                pruned_by=[*dict.fromkeys([*self._skipping_columns, *_event_time_columns(rows)])],
                 deletion_vectors=not is_small(rows),
             )
             point("advance.after_create")
         else:
-            unapplied, same = self._unapplied(applied.value["step"], now.step), are_rows_equal("t", "c", key)
+            unapplied, is_same_row = self._unapplied(applied.value["step"], now.step), are_rows_equal("t", "c", key)
             point("advance.before_fold")
             if lake.upsert(self.asset.name, unapplied, key, is_deleted=f"c.`{CHANGE}` = '{DELETE}'", metadata=metadata, number=now.step):
                 point("advance.after_fold")
                 return
             is_large = lake.is_large(self.asset.name)
             if is_large:
-                within = lake.extent(self.asset.changelog, key, {STEP: (applied.value["step"] + 1, now.step)})
-                same = reduce(lambda a, b: a & b, [F.col(f"t.`{c}`").between(*ends) for c, ends in within.items()], same)
+                key_ranges = lake.extent(self.asset.changelog, key, {STEP: (applied.value["step"] + 1, now.step)})
+                is_same_row = reduce(
+                    lambda a, b: a & b, [F.col(f"t.`{column}`").between(*ends) for column, ends in key_ranges.items()], is_same_row
+                )
             lake.merge(
                 self.asset.name,
                 unapplied,
-                same,
+                is_same_row,
                 is_deleted=F.col(f"c.{CHANGE}") == DELETE,
                 metadata=metadata,
                 number=now.step,
@@ -127,19 +131,19 @@ class UpsertedTable:
             point("advance.after_fold")
 
     @property
-    def _ranged(self) -> list[str]:
+    def _skipping_columns(self) -> list[str]:
         """The columns for data skipping in the current table: those by which a step selects rows, and those of the key."""
-        return [*dict.fromkeys([*self.asset.operator.reads.affected_by, *upserted(self.asset).key])]
+        return [*dict.fromkeys([*self.asset.operator.reads.affected_by, *require_upserts(self.asset).key])]
 
     def _unapplied(self, after: int, upto: int) -> DataFrame:
         """The last change of each key in the steps `after < step <= upto`."""
         changelog = steps_of(self.reading, self.asset, after, upto)
         if upto - after == 1:  # by the operator's contract (`Upsert`), a step adds or removes at most one row of a key
             return changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
-        return last_changes(changelog, key=upserted(self.asset).key, order=STEP)
+        return last_changes(changelog, key=require_upserts(self.asset).key, order=STEP)
 
 
-def with_keys(lake: Lake, table: str, rows: DataFrame, keys: DataFrame) -> DataFrame:
+def rows_with_keys(lake: Lake, table: str, rows: DataFrame, keys: DataFrame) -> DataFrame:
     """The rows of a table with the given keys. In a large table, files that cannot contain one of the keys are skipped."""
     if lake.is_large(table):
         for column, ends in _extent(keys).items():
@@ -147,16 +151,18 @@ def with_keys(lake: Lake, table: str, rows: DataFrame, keys: DataFrame) -> DataF
     return rows_of_keys(rows, keys, keys.columns)
 
 
-def _times(rows: DataFrame) -> list[str]:
+def _event_time_columns(rows: DataFrame) -> list[str]:
     """The event time, by which readers of closed ranges select rows, if the rows have it."""
     return [EVENT_TIME] if EVENT_TIME in rows.columns else []
 
 
 def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:
     """The least and the greatest value of each key column of integers or strings; a column with a null is left out."""
-    columns = [f.name for f in keys.schema if isinstance(f.dataType, IntegralType | StringType)]
+    columns = [field.name for field in keys.schema if isinstance(field.dataType, IntegralType | StringType)]
     if not columns:
         return {}
-    ends = [F.struct(F.min(f"`{c}`"), F.max(f"`{c}`"), F.bool_or(F.col(f"`{c}`").isNull())).alias(c) for c in columns]
+    ends = [
+        F.struct(F.min(f"`{column}`"), F.max(f"`{column}`"), F.bool_or(F.col(f"`{column}`").isNull())).alias(column) for column in columns
+    ]
     [extents] = collect(keys.agg(*ends))
-    return {c: (low, high) for c, (low, high, null) in zip(columns, extents, strict=True) if null is False}
+    return {column: (low, high) for column, (low, high, has_null) in zip(columns, extents, strict=True) if has_null is False}

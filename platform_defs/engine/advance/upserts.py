@@ -14,7 +14,7 @@ from operators.contract import PROMISE_BROKEN, Incremental, Promised
 from operators.engine_columns import PERIOD_END
 from operators.errors import OperatorError
 from operators.steps import ByKey, NewRows
-from platform_defs.engine.advance.kept_rows import KeptRows, StepRows, present
+from platform_defs.engine.advance.kept_rows import KeptRows, StepRows, ttl_clock
 from platform_defs.engine.advance.state import StatePart, all_input_rows
 from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.advance.strategy import Strategy
@@ -39,21 +39,21 @@ class MergedRows(Strategy):
 
     def results(self, before: Progress, after: Progress) -> DataFrame:
         """The operator's result for the new rows alone, or for the keys of the changed rows."""
-        new = self.inputs.mergeable_rows(before, after)
-        return self._recomputed.results(before, after) if new is None else self.asset.rows(*new)
+        new_rows = self.inputs.mergeable_rows(before, after)
+        return self._recomputed_keys.results(before, after) if new_rows is None else self.asset.rows(*new_rows)
 
     def changes(self, table: UpsertedTable, before: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows that new rows may change and the same rows merged with them."""
         operator = self.asset.operator
         if not isinstance(operator, Incremental):
             raise OperatorError(f"{type(operator).__name__} reads new batches and upserts, so it needs a `fold(current, *frames)`")
-        new = self.inputs.mergeable_rows(before, after)
-        if new is None:
-            return self._recomputed.changes(table, before, after)
-        current = self._current(table, new)
+        new_rows = self.inputs.mergeable_rows(before, after)
+        if new_rows is None:
+            return self._recomputed_keys.changes(table, before, after)
+        current = self._current(table, new_rows)
         if before.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
             current = materialize(current)
-        return difference(self.asset.shaped(current), self.asset.shaped(operator.fold(current, *new)), key=self.key)
+        return difference(self.asset.shaped(current), self.asset.shaped(operator.fold(current, *new_rows)), key=self.key)
 
     def step(self, before: Progress, after: Progress) -> int:
         """Compute and commit the step.
@@ -70,19 +70,19 @@ class MergedRows(Strategy):
                 raise
             if operator.improving:
                 raise PromiseError.broken(self.asset.name, self._count_moving_back(operator, before, after)) from error
-        return self._recomputed.step(before, after)
+        return self._recomputed_keys.step(before, after)
 
     def state(self, now: Progress) -> Iterator[StatePart]:
         """The table's own rows."""
         yield StatePart("table", self.asset.name)
 
-    def _current(self, table: UpsertedTable, new: Sequence[DataFrame]) -> DataFrame:
+    def _current(self, table: UpsertedTable, new_rows: Sequence[DataFrame]) -> DataFrame:
         """The current rows that new rows may change, with the operator's columns."""
-        return table.current_of(self.asset.operator(*new), keys_of(new, self._affected_by))
+        return table.current_of(self.asset.operator(*new_rows), keys_of(new_rows, self._affected_by))
 
     def _count_moving_back(self, operator: Promised, before: Progress, after: Progress) -> int:
-        new = self.inputs.mergeable_rows(before, after) or []
-        return count(operator.moving_back(self._current(UpsertedTable(self.reading, self.asset), new), *new))
+        new_rows = self.inputs.mergeable_rows(before, after) or []
+        return count(operator.moving_back(self._current(UpsertedTable(self.reading, self.asset), new_rows), *new_rows))
 
     @property
     def _affected_by(self) -> tuple[str, ...]:
@@ -90,11 +90,11 @@ class MergedRows(Strategy):
         return _affected_by(self.asset, self.reads)
 
     @property
-    def _recomputed(self) -> "RecomputedKeys":
-        return recomputed(self.reading, self.asset, self.reads)
+    def _recomputed_keys(self) -> "RecomputedKeys":
+        return recomputed_keys(self.reading, self.asset, self.reads)
 
 
-def recomputed(reading: Reading, asset: DerivedAsset, reads: NewRows) -> "RecomputedKeys":
+def recomputed_keys(reading: Reading, asset: DerivedAsset, reads: NewRows) -> "RecomputedKeys":
     """The strategy that gives the same rows as `MergedRows` from all rows of the affected keys, without the table's own rows."""
     return RecomputedKeys(reading, asset, ByKey(_affected_by(asset, reads), change=reads.change))
 
@@ -167,13 +167,15 @@ class RecomputedKeys(Strategy):
 
     def _affected_keys(self, before: Progress, after: Progress) -> DataFrame | None:
         """The keys of the step's rows; if rows can move, also the former keys of these rows. None if they are not known."""
-        new = self.inputs.new_rows(before, after)
-        if new is None:
+        new_rows = self.inputs.new_rows(before, after)
+        if new_rows is None:
             return None
         if self._keys_can_change:
-            new = [rows_of_keys(frame, keys_of(new, self.reads.through), self.reads.through) for frame in self.inputs.all_rows(after)]
-            return materialize(keys_of(new, self.reads.key))  # few keys, which several joins read
-        return keys_of(new, self.reads.key)
+            new_rows = [
+                rows_of_keys(frame, keys_of(new_rows, self.reads.through), self.reads.through) for frame in self.inputs.all_rows(after)
+            ]
+            return materialize(keys_of(new_rows, self.reads.key))  # few keys, which several joins read
+        return keys_of(new_rows, self.reads.key)
 
     def _of_keys(self, keys: DataFrame, after: Progress) -> DataFrame:
         """The rows of the given keys after a step."""
@@ -181,26 +183,26 @@ class RecomputedKeys(Strategy):
         frames = [rows_of_keys(frame, keys, key) for frame in self.inputs.all_rows(after)]
         if not self._keys_can_change:
             return self.asset.rows(*frames)
-        others = keys_of(frames, through)
-        return rows_of_keys(self.asset.rows(*[rows_of_keys(frame, others, through) for frame in self.inputs.all_rows(after)]), keys, key)
+        row_keys = keys_of(frames, through)
+        return rows_of_keys(self.asset.rows(*[rows_of_keys(frame, row_keys, through) for frame in self.inputs.all_rows(after)]), keys, key)
 
     def _within_ttl(self, after: Progress) -> DataFrame | None:
         """The keys with a row that is not older than the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
-        oldest, every = self._oldest_within_ttl(after), range(len(self.asset.inputs))
+        oldest, inputs = self._oldest_within_ttl(after), range(len(self.asset.inputs))
         if oldest is None:
             return None
         if self.reads.ttl_by == "event":
-            return keys_of([self.reading.input(self.asset, i, after.seq, Span(oldest)) for i in every], self.reads.key)
+            return keys_of([self.reading.input(self.asset, index, after.seq, Span(oldest)) for index in inputs], self.reads.key)
         first, arrived = self.reading.ledger.processing_times(after.seq)
         before = first + (pc.sum(pc.less(arrived, oldest)).as_py() or 0)
-        return keys_of([self.reading.input(self.asset, i, after.seq, after=before) for i in every], self.reads.key)
+        return keys_of([self.reading.input(self.asset, index, after.seq, after=before) for index in inputs], self.reads.key)
 
     def _oldest_within_ttl(self, after: Progress) -> int | None:
         """The oldest time in ms within the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
         if self.reads.ttl is None:
             return None
-        now = present(self.reading, self.asset, self.reads.ttl_by, after.seq)
-        return None if now is None else now - self.reads.ttl
+        clock = ttl_clock(self.reading, self.asset, self.reads.ttl_by, after.seq)
+        return None if clock is None else clock - self.reads.ttl
 
 
 @dataclass(frozen=True)
@@ -210,10 +212,10 @@ class KeysOfKeptRows(RecomputedKeys):
     def step(self, before: Progress, after: Progress) -> int:
         """Compute and commit the step, then the rows that later steps need."""
         kept_rows, table = KeptRows(self.reading, self.asset, self.reads), UpsertedTable(self.reading, self.asset)
-        rows = kept_rows.of_step(before, after)
-        written = table.commit(self._changes(table, kept_rows, rows, after), after)
+        rows = kept_rows.rows_of_step(before, after)
+        row_count = table.commit(self._changes(table, kept_rows, rows, after), after)
         kept_rows.commit(rows, after)
-        return written
+        return row_count
 
     def state(self, now: Progress) -> Iterator[StatePart]:
         """The table's own rows and the kept rows, or all rows of the input if the next step makes the kept rows from these."""
@@ -224,4 +226,4 @@ class KeysOfKeptRows(RecomputedKeys):
         within_ttl, oldest = None, self._oldest_within_ttl(after)
         if oldest is not None:
             within_ttl = kept_rows.ends(step).where(F.col(PERIOD_END) >= oldest).select(*self.reads.key)
-        return self._difference(table, step.keys, kept_rows.of_affected(step, self.asset.rows(step.rows)), within_ttl)
+        return self._difference(table, step.keys, kept_rows.select_affected(step, self.asset.rows(step.rows)), within_ttl)

@@ -1,4 +1,4 @@
-"""Finds duplicates: rows with the key of an ingested row, and with an event time within the duplicate horizon of that row's."""
+"""Finds duplicates: rows that have the key of an ingested row, and an event time within the duplicate horizon of that row's event time."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from platform_defs.engine.inputs.retained import Cut
 from platform_defs.engine.lake.small_queries import is_small, materialize_and_count
 
 _TIME, _POSITION, _RUN, _COUNT = temporary("time"), temporary("position"), temporary("run"), temporary("count")
-_TAKEN, _ROW = temporary("taken"), temporary("row")
+_INGESTED, _ROW = temporary("ingested"), temporary("row")
 _LOGGED = -1
 OLDER = "older than the rows that retention keeps, so a duplicate would not be known"
 """The reason why a row of a source with a key is quarantined if its duplicates may have been removed."""
@@ -37,25 +37,25 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
     Returns:
         `arrival` of each duplicate, and the number of duplicates; None if there is none.
     """
-    keyed, logged = _keyed(rows, key, F.col(ARRIVAL)), _keyed(log, key, F.lit(_LOGGED).cast("bigint"))
-    keys, number = materialize_and_count(_repeated_keys(keyed, logged, key, count))
+    new_rows, logged_rows = _rows_with_key(rows, key, F.col(ARRIVAL)), _rows_with_key(log, key, F.lit(_LOGGED).cast("bigint"))
+    keys, number = materialize_and_count(_repeated_keys(new_rows, logged_rows, key, count))
     if not number:
         return None
-    suspects = keyed.unionByName(logged).join(keys, list(key), "left_semi")
-    first_of_each = (
+    suspects = new_rows.unionByName(logged_rows).join(keys, list(key), "left_semi")
+    ingested = (
         _runs(suspects, key, horizon)
         .groupBy(*key, _RUN)
-        .agg(_taken(horizon).alias(_TAKEN))
-        .select(F.explode(_TAKEN).alias(_ROW))
+        .agg(_ingested_rows(horizon).alias(_INGESTED))
+        .select(F.explode(_INGESTED).alias(_ROW))
         .select(f"{_ROW}.{_POSITION}")
     )
-    repeated = suspects.where(F.col(_POSITION) != _LOGGED).join(first_of_each, _POSITION, "left_anti")
+    repeated = suspects.where(F.col(_POSITION) != _LOGGED).join(ingested, _POSITION, "left_anti")
     rows, number = materialize_and_count(repeated.select(F.col(_POSITION).alias(ARRIVAL)))
     return (rows, number) if number else None
 
 
-def without_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut: Cut | None) -> DataFrame:
-    """Validated rows, of which those are quarantined that may be duplicates of rows that retention has removed from the log.
+def quarantine_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut: Cut | None) -> DataFrame:
+    """Quarantine each validated row that may be a duplicate of a row that retention has removed from the log.
 
     Args:
         rows: the result of `validate.classify`.
@@ -69,20 +69,20 @@ def without_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut: C
     return rows.withColumn(REASON, F.when(is_older, F.lit(OLDER)).otherwise(F.col(REASON)))
 
 
-def _keyed(frame: DataFrame, key: Sequence[str], position: Column) -> DataFrame:
+def _rows_with_key(frame: DataFrame, key: Sequence[str], position: Column) -> DataFrame:
     has_key = F.lit(True)
     for column in key:
         has_key = has_key & F.col(column).isNotNull()
     return frame.where(has_key).select(*key, millis(F.col(EVENT_TIME)).alias(_TIME), position.alias(_POSITION))
 
 
-def _repeated_keys(keyed: DataFrame, logged: DataFrame, key: Sequence[str], rows: int) -> DataFrame:
+def _repeated_keys(new_rows: DataFrame, logged_rows: DataFrame, key: Sequence[str], rows: int) -> DataFrame:
     """The keys that occur twice among the new rows, or also in the log; usually few."""
-    keys = keyed.select(*key)
-    is_much_smaller = rows <= _BROADCAST and not is_small(logged)
-    sought = F.broadcast(keys) if is_much_smaller else keys  # avoids a shuffle of the log, the larger side
-    twice = keys.groupBy(*key).agg(F.count("*").alias(_COUNT)).where(F.col(_COUNT) > 1).select(*key)
-    return twice.unionByName(logged.select(*key).join(sought, list(key), "left_semi")).distinct()
+    keys = new_rows.select(*key)
+    is_much_smaller = rows <= _BROADCAST and not is_small(logged_rows)
+    new_keys = F.broadcast(keys) if is_much_smaller else keys  # avoids a shuffle of the log, the larger side
+    repeated_keys = keys.groupBy(*key).agg(F.count("*").alias(_COUNT)).where(F.col(_COUNT) > 1).select(*key)
+    return repeated_keys.unionByName(logged_rows.select(*key).join(new_keys, list(key), "left_semi")).distinct()
 
 
 def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
@@ -92,13 +92,13 @@ def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
     return rows.withColumn(_RUN, cut).withColumn(_RUN, F.sum(_RUN).over(by_time))
 
 
-def _taken(horizon: int) -> Column:
+def _ingested_rows(horizon: int) -> Column:
     """The ingested rows of a run: the rows of the log, and then, by arrival, each row that is not within the horizon of an ingested row."""
     rows = F.array_sort(F.collect_list(F.struct(_POSITION, _TIME)))
 
-    def take(taken: Column, row: Column) -> Column:
-        near = F.exists(taken, lambda t: F.abs(t[_TIME] - row[_TIME]) <= horizon)
-        return F.when((row[_POSITION] == _LOGGED) | ~near, F.array_append(taken, row)).otherwise(taken)
+    def take(ingested: Column, row: Column) -> Column:
+        is_near = F.exists(ingested, lambda other_row: F.abs(other_row[_TIME] - row[_TIME]) <= horizon)
+        return F.when((row[_POSITION] == _LOGGED) | ~is_near, F.array_append(ingested, row)).otherwise(ingested)
 
-    nothing = F.array().cast(f"array<struct<{_POSITION}:bigint,{_TIME}:bigint>>")
-    return F.aggregate(rows, nothing, take)
+    no_rows = F.array().cast(f"array<struct<{_POSITION}:bigint,{_TIME}:bigint>>")
+    return F.aggregate(rows, no_rows, take)

@@ -31,7 +31,7 @@ from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
 from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_good, measures, ranged_key
 from platform_defs.engine.ingest.batch_watermark import watermark_after
 from platform_defs.engine.ingest.clock import clock_rows
-from platform_defs.engine.ingest.duplicates import duplicates, without_unknown_duplicates
+from platform_defs.engine.ingest.duplicates import duplicates, quarantine_unknown_duplicates
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.partition_times import PartitionTimes
@@ -209,7 +209,7 @@ class Ingest(LedgerWriter):
     def _validate(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
         """The files' rows with their types, and the reason why a row is quarantined, or null."""
         classified = classify(read(self.spark, contract, files), contract, now, self.ledger.wall_clock())
-        return without_unknown_duplicates(classified, contract, cut_of(self.lake, contract) if contract.unique_key else None)
+        return quarantine_unknown_duplicates(classified, contract, cut_of(self.lake, contract) if contract.unique_key else None)
 
     def _spread(self, validated: DataFrame, counts: BatchCounts) -> tuple[int, ...]:
         """The quantiles of the rows' event times if they are uneven, else none."""

@@ -19,8 +19,8 @@ APPLIED = "folded"
 """The metadata key of an upserted table's commits: the last `step` of its changelog that was applied, and that step's `seq`."""
 
 
-def upserted(asset: DerivedAsset) -> Emits:
-    """The declaration of how an asset writes its rows, which must be by upserts.
+def require_upserts(asset: DerivedAsset) -> Emits:
+    """Require that an asset upserts its rows; returns how it writes them.
 
     Raises:
         OperatorError: the asset appends its rows.
@@ -37,22 +37,22 @@ def change_column(asset: DerivedAsset) -> str:
     return CHANGE if reads.change is None else reads.change
 
 
-def table_read(asset: DerivedAsset, derived: Sequence[DerivedAsset]) -> DerivedAsset | None:
+def upstream_table(asset: DerivedAsset, tables: Sequence[DerivedAsset]) -> DerivedAsset | None:
     """The table whose changes an asset reads step by step; None if it reads sources or closed ranges.
 
     Args:
         asset: the asset.
-        derived: the tables among its inputs. `assets.input_checks` refuses several inputs if one of them is a table.
+        tables: the tables among its inputs. `assets.input_checks` refuses several inputs if one of them is a table.
     """
-    if asset.operator.reads.closes_ranges or not derived:
+    if asset.operator.reads.closes_ranges or not tables:
         return None
-    [upstream] = derived
+    [upstream] = tables
     return upstream
 
 
 def newest_changes(reading: Reading, table: DerivedAsset, after: int, upto: int) -> DataFrame:
     """The last change of each key of an upserted table in the steps `after < step <= upto`, with its kind in `CHANGE`."""
-    return last_changes(steps_of(reading, table, after, upto), key=upserted(table).key, order=STEP).drop(STEP, CHANGED_AT)
+    return last_changes(steps_of(reading, table, after, upto), key=require_upserts(table).key, order=STEP).drop(STEP, CHANGED_AT)
 
 
 def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> DataFrame:
@@ -82,4 +82,4 @@ def as_of_step(reading: Reading, table: DerivedAsset, step: int) -> DataFrame:
 
 def result_of_changelog(reading: Reading, table: DerivedAsset, step: int) -> DataFrame:
     """A table's rows as of a step, from its changelog."""
-    return fold(steps_of(reading, table, 0, step).drop(CHANGED_AT), key=upserted(table).key, order=STEP)
+    return fold(steps_of(reading, table, 0, step).drop(CHANGED_AT), key=require_upserts(table).key, order=STEP)

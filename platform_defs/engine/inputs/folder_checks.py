@@ -21,15 +21,15 @@ def check_folders(root: str, folders: Mapping[str, str], assets: Mapping[str, De
     Raises:
         ContractError: a folder overlaps another, or a table of the lake.
     """
-    lake = _resolved(root)
+    lake = _resolve(root)
     for name, folder in folders.items():
-        inside = _resolved(folder).removeprefix(lake)
-        if lake.startswith(_resolved(folder)):
+        inside = _resolve(folder).removeprefix(lake)
+        if lake.startswith(_resolve(folder)):
             raise _bad_folder(name, folder, f"a folder that does not contain the lake, {root}")
-        top = inside.split("/", 1)[0] if inside != _resolved(folder) else ""
+        top = inside.split("/", 1)[0] if inside != _resolve(folder) else ""
         if top.startswith("_") or top in (RESERVED - {"landing"}) | assets.keys():
             raise _bad_folder(name, folder, f"a folder outside the lake's tables, such as {root}/landing/{name}")
-    for source, other_source in _pairs(folders):
+    for source, other_source in _overlapping_folders(folders):
         legal = f"a folder of its own: that of {source!r} is {folders[source]}, so a file would be ingested twice"
         raise _bad_folder(other_source, folders[other_source], legal)
 
@@ -38,15 +38,15 @@ def _bad_folder(source: str, folder: str, legal: str) -> ContractError:
     return ContractError.bad_value("folders", {source: folder}, legal)
 
 
-def _pairs(folders: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _overlapping_folders(folders: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The pairs of sources whose folders are the same, or one inside the other."""
-    resolved = {name: _resolved(folder) for name, folder in folders.items()}
+    resolved = {name: _resolve(folder) for name, folder in folders.items()}
     for source, other_source in combinations(resolved, 2):
         if resolved[source].startswith(resolved[other_source]) or resolved[other_source].startswith(resolved[source]):
             yield source, other_source
 
 
-def _resolved(path: str) -> str:
+def _resolve(path: str) -> str:
     """A folder's path with a slash at its end: a local path with its symbolic links resolved, a URI as it is written."""
     local = path.removeprefix("file://") if path.startswith("file:///") else path
     return f"{str(Path(local).resolve()) if is_local(local) else local.rstrip('/')}/".replace("//", "/")

@@ -22,44 +22,49 @@ _NAMES = (str | Sequence[str], str | Sequence[str] | None, str | tuple[str, ...]
 
 def identity_of(asset: DerivedAsset) -> str:
     """An asset's identity as text."""
-    fields = _value(asset.operator)
+    fields = _canonical_form(asset.operator)
     operator = {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields, "inputs": [*asset.inputs]}
     hidden = {"version": asset.version} if asset.version else {}
-    prepared = {name: _parameters(Preparation, _fields_of(preparation), None) for name, preparation in asset.prepare.items()}
+    prepared = {name: _parameters(Preparation, _field_values(preparation), None) for name, preparation in asset.prepare.items()}
     further_fields = {"prepare": {name: preparation for name, preparation in prepared.items() if preparation}, "shape": _shape(asset)}
     return json.dumps(operator | hidden | {name: value for name, value in further_fields.items() if value}, sort_keys=True)
 
 
 def _shape(asset: DerivedAsset) -> Any:
     """The parameters of a shape; of a function only whether there is one."""
-    return _parameters(Shape, _fields_of(asset.shape), None) if isinstance(asset.shape, Shape) else bool(asset.shape)
+    return _parameters(Shape, _field_values(asset.shape), None) if isinstance(asset.shape, Shape) else bool(asset.shape)
 
 
 def differences(stored: str, asset: DerivedAsset) -> list[str]:
     """The differences between a table's stored identity and the asset's, as text; empty if they are equal."""
-    before, now = _read(stored, asset), json.loads(identity_of(asset))
-    now = {key: value for key, value in now.items() if key in before or key not in ("inputs", "shape")} if "inputs" not in before else now
+    stored_identity, present_identity = _read_stored(stored, asset), json.loads(identity_of(asset))
+    present_identity = (
+        {key: value for key, value in present_identity.items() if key in stored_identity or key not in ("inputs", "shape")}
+        if "inputs" not in stored_identity
+        else present_identity
+    )
     return [
-        f"{name} was {json.dumps(old) if old is not None else 'not set'}, and is {json.dumps(new) if new is not None else 'not set'}"
-        for name, old, new in _differing("", before, now)
+        f"{name} was {json.dumps(before) if before is not None else 'not set'}, "
+        f"and is {json.dumps(after) if after is not None else 'not set'}"
+        for name, before, after in _differing_values("", stored_identity, present_identity)
     ]
 
 
-def _differing(path: str, before: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted(before.keys() | now.keys()):
+def _differing_values(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted(before.keys() | after.keys()):
             inner = key if path in ("", _PARAMETERS) else f"{path}.{key}"
-            yield from _differing(inner, before.get(key), now.get(key))
-    elif before != now:
-        yield path, before, now
+            yield from _differing_values(inner, before.get(key), after.get(key))
+    elif before != after:
+        yield path, before, after
 
 
-def _read(stored: str, asset: DerivedAsset) -> dict[str, Any]:
+def _read_stored(stored: str, asset: DerivedAsset) -> dict[str, Any]:
     """A stored identity. One in the first format (with modules and explicit defaults) is converted to the present format."""
     identity = json.loads(stored)
     if _TYPE not in identity:
         return identity
-    fields = _value(identity, {kind.__qualname__: kind for kind in _kinds(asset.operator)})
+    fields = _canonical_form(identity, {kind.__qualname__: kind for kind in _kinds(asset.operator)})
     return {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields} | ({"version": asset.version} if asset.version else {})
 
 
@@ -74,25 +79,25 @@ def _kinds(value: Any) -> Iterator[type]:
     yield type(value)
 
 
-def _value(value: Any, kinds: Mapping[str, type] | None = None) -> Any:
+def _canonical_form(value: Any, kinds: Mapping[str, type] | None = None) -> Any:
     """A value in canonical form. With `kinds`, a dictionary with a `type` is an object of that class in the first format."""
     if kinds is not None and isinstance(value, dict) and _TYPE in value:
         if value[_TYPE] == _MAPPING:
-            return {str(k): _value(v, kinds) for k, v in value["items"]}
+            return {str(key): _canonical_form(item, kinds) for key, item in value["items"]}
         name = str(value[_TYPE]).rpartition(":")[2]
-        return {_TYPE: name, **_parameters(kinds.get(name), {k: v for k, v in value.items() if k != _TYPE}, kinds)}
+        return {_TYPE: name, **_parameters(kinds.get(name), {key: item for key, item in value.items() if key != _TYPE}, kinds)}
     if isinstance(value, Mapping):
-        return {str(k): _value(v, kinds) for k, v in value.items()}
+        return {str(key): _canonical_form(item, kinds) for key, item in value.items()}
     if isinstance(value, timedelta):
         return duration_ms(value, "value")
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_value(v, kinds) for v in value]
+        return [_canonical_form(item, kinds) for item in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    return {_TYPE: type(value).__qualname__, **_parameters(type(value), _fields_of(value), kinds)}
+    return {_TYPE: type(value).__qualname__, **_parameters(type(value), _field_values(value), kinds)}
 
 
-def _fields_of(value: Any) -> dict[str, Any]:
+def _field_values(value: Any) -> dict[str, Any]:
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     return {f.name: getattr(value, f.name) for f in fields if f.init}
 
@@ -104,19 +109,19 @@ def _parameters(kind: type | None, values: Mapping[str, Any], kinds: Mapping[str
     for name, value in values.items():
         field = fields.get(name)
         if field is None:
-            parameters[name] = _value(value, kinds)
-        elif ASIDE not in field.metadata and (stored_form := _typed(field, _value(value, kinds))) != _default(field):
+            parameters[name] = _canonical_form(value, kinds)
+        elif ASIDE not in field.metadata and (stored_form := _convert_to_type(field, _canonical_form(value, kinds))) != _default(field):
             parameters[name] = stored_form
     return parameters
 
 
 def _default(field: "dataclasses.Field[Any]") -> Any:
     if field.default_factory is not dataclasses.MISSING:
-        return _typed(field, _value(field.default_factory()))
-    return dataclasses.MISSING if field.default is dataclasses.MISSING else _typed(field, _value(field.default))
+        return _convert_to_type(field, _canonical_form(field.default_factory()))
+    return dataclasses.MISSING if field.default is dataclasses.MISSING else _convert_to_type(field, _canonical_form(field.default))
 
 
-def _typed(field: "dataclasses.Field[Any]", form: Any) -> Any:
+def _convert_to_type(field: "dataclasses.Field[Any]", form: Any) -> Any:
     """A parameter's value in the canonical form of its type: a duration in ms, a single name as a list."""
     if field.type in _DURATIONS and isinstance(form, str):
         try:

@@ -20,7 +20,7 @@ def as_input(results: DataFrame) -> DataFrame:
     return results.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)
 
 
-def prepared_table(asset: DerivedAsset, name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+def prepare_table_rows(asset: DerivedAsset, name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Rows of an input table as an asset reads them.
 
     Args:

@@ -66,7 +66,7 @@ class Progress:
         return {PROGRESS: fields | {"id": identity}}
 
     @classmethod
-    def recorded(cls, table: str, metadata: Any) -> "Progress":
+    def from_metadata(cls, table: str, metadata: Any) -> "Progress":
         """The progress that a table's commit records.
 
         Raises:
@@ -76,7 +76,7 @@ class Progress:
             corrected = tuple((int(step), int(first), int(last)) for step, first, last in metadata.get("corrected", ()))
             recorded = cls(**{**metadata, "corrected": corrected})
             numbers = (recorded.step, recorded.seq, recorded.generation, 0 if recorded.closed_to is None else recorded.closed_to)
-            if not all(isinstance(n, int) for n in numbers) or not isinstance(recorded.operator, str | None):
+            if not all(isinstance(number, int) for number in numbers) or not isinstance(recorded.operator, str | None):
                 raise TypeError("a field of another type")
         except (AttributeError, TypeError, ValueError) as error:
             raise ProgressError.not_ours(table) from error
@@ -139,7 +139,7 @@ def stored_value(lake: Lake, asset: DerivedAsset) -> Any:
 def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
     """An asset's progress, without a check of the operator that made the table."""
     commit = lake.newest(results_table(asset), PROGRESS)
-    return Progress() if commit is None else Progress.recorded(results_table(asset), commit.value)
+    return Progress() if commit is None else Progress.from_metadata(results_table(asset), commit.value)
 
 
 def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
@@ -151,7 +151,7 @@ def step_id(lake: Lake, asset: DerivedAsset, step: int) -> str | None:
 def progress_at(lake: Lake, asset: DerivedAsset, step: int) -> Progress | None:
     """An asset's progress after one of its steps; None if its table's log no longer has the step."""
     commit = commit_at(lake, asset, step)
-    return None if commit is None else Progress.recorded(results_table(asset), commit.value)
+    return None if commit is None else Progress.from_metadata(results_table(asset), commit.value)
 
 
 def commit_at(lake: Lake, asset: DerivedAsset, step: int) -> Commit | None:
@@ -160,11 +160,11 @@ def commit_at(lake: Lake, asset: DerivedAsset, step: int) -> Commit | None:
     newest = lake.newest(table, PROGRESS)
     if newest is None:
         return None
-    commit = _earlier(lake, table, newest, step)
+    commit = _find_earlier_commit(lake, table, newest, step)
     if commit is not None:
         return commit
     for commit in lake.commits(table, PROGRESS):
-        if (recorded := Progress.recorded(table, commit.value)).step <= step:
+        if (recorded := Progress.from_metadata(table, commit.value)).step <= step:
             return commit if recorded.step == step else None
     return None
 
@@ -172,7 +172,8 @@ def commit_at(lake: Lake, asset: DerivedAsset, step: int) -> Commit | None:
 def step_time(lake: Lake, asset: DerivedAsset) -> int | None:
     """When an asset's newest step was committed, by the clock of its writer, in epoch ms; None before the first.
 
-    Maintenance repeats the progress of a step in a later commit. If the log no longer has the step's own commit, it is the time of that.
+    Maintenance repeats the progress of a step in a later commit. If the log no longer has the step's own commit, this is the time of the
+    later one.
     """
     committed_at, newest = None, lake.newest(results_table(asset), PROGRESS)
     if newest is None:
@@ -184,18 +185,18 @@ def step_time(lake: Lake, asset: DerivedAsset) -> int | None:
     return committed_at
 
 
-def _earlier(lake: Lake, table: str, newest: Commit, step: int) -> Commit | None:
+def _find_earlier_commit(lake: Lake, table: str, newest: Commit, step: int) -> Commit | None:
     """A step of the newest generation, found without reading all commits since; None if this search does not find it.
 
     Each step is one commit, so step n - d is at least d versions before step n.
     """
     commit: Commit = newest
-    newest_progress = progress_found = Progress.recorded(table, newest.value)
+    newest_progress = progress_found = Progress.from_metadata(table, newest.value)
     while progress_found.step > step and progress_found.generation == newest_progress.generation:
         earlier = next(lake.commits(table, PROGRESS, commit.version - (progress_found.step - step)), None)
         if earlier is None:
             return None
-        commit, progress_found = earlier, Progress.recorded(table, earlier.value)
+        commit, progress_found = earlier, Progress.from_metadata(table, earlier.value)
     return commit if progress_found.step == step and progress_found.generation == newest_progress.generation else None
 
 
@@ -212,7 +213,7 @@ def table_identity(lake: Lake, asset: DerivedAsset) -> str | None:
 
 
 def readers_of(assets: Mapping[str, DerivedAsset], names: Iterable[str]) -> list[str]:
-    """The assets that read the named ones, directly or indirectly; each after those that it reads."""
+    """The assets that read one of the named assets, directly or indirectly; each comes after those that it reads."""
     readers: list[str] = []
     for name, asset in assets.items():
         if name not in names and any(input_name in readers or input_name in names for input_name in asset.inputs):

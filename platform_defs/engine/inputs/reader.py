@@ -3,12 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.changelog import OWN_COPIES, bag_difference
@@ -16,6 +14,7 @@ from operators.columns import FINAL_AT, parameter, temporary
 from operators.engine_columns import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSION, WATERMARK
 from operators.timing import ClosedRange, timestamp
 from platform_defs.engine.inputs.input import Input, input_named
+from platform_defs.engine.inputs.lateness_decisions import DECIDED, DECISION_SCHEMA, generation_of
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, prepare_rows
 from platform_defs.engine.inputs.progress import Progress, readers_of, results_table, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
@@ -23,7 +22,7 @@ from platform_defs.engine.inputs.result_rows import result_rows
 from platform_defs.engine.inputs.retained import Cut, KeptDays, cut_of, has_lost_rows, kept_days
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.inputs.span import EVER, Span
-from platform_defs.engine.inputs.waited_for import waited_for, watermark_key
+from platform_defs.engine.inputs.waited_for import awaited_inputs, watermark_key
 from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.ledger import watermarks
@@ -34,21 +33,6 @@ from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 
 _TIME_MS, _DECIDED = temporary("time_ms"), temporary("decided")
-DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
-DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
-"""The columns of `verdicts/<asset>`."""
-DECIDED = "judged"
-"""The metadata key of the commits of `verdicts/<asset>`: the last decided batch, and the asset's generation if it is not 0."""
-
-
-def seq_of(decided: Any) -> int:
-    """The batch for which a commit of `verdicts/<asset>` records lateness decisions; 0 for none."""
-    return 0 if decided is None else decided["seq"] if isinstance(decided, dict) else decided
-
-
-def generation_of(decided: Any) -> int:
-    """The generation of the asset's table that a commit of `verdicts/<asset>` was for."""
-    return decided["generation"] if isinstance(decided, dict) else 0
 
 
 @dataclass(frozen=True)
@@ -70,8 +54,8 @@ class Reading:
     assets: Mapping[str, DerivedAsset]
     _timelines: dict[str, tuple[int, Timeline]] = field(default_factory=dict, compare=False)
 
-    def pinned(self, *assets: str) -> "Reading":
-        """A snapshot of the inputs: first of the given assets' tables, then of the ledger, then of all other tables.
+    def pin_versions(self, *assets: str) -> "Reading":
+        """Pin the versions of the given assets' tables first, then of the ledger, then of their inputs; returns a reading on this snapshot.
 
         The order makes the snapshots consistent: the ledger has every batch, and the inputs every step, that a table's progress names.
         """
@@ -80,14 +64,14 @@ class Reading:
             lake.delta_for_reading(results_table(self.assets[name]))
             lake.delta_for_reading(name)
         ledger = LedgerView.of(self.ledger)
-        for table in self._upstream_of(assets):  # before its changelog, which is committed first and so has each applied step
+        for table in self._upstream_tables(assets):  # before its changelog, which is committed first and so has each applied step
             lake.delta_for_reading(table)
         return replace(self, lake=lake, ledger=ledger)
 
-    def _upstream_of(self, names: Sequence[str]) -> list[str]:
+    def _upstream_tables(self, names: Sequence[str]) -> list[str]:
         """The tables from which the tables of given names are computed, directly or through others."""
         tables = [table.name for name in names for table in self.tables_of(self.assets[name])]
-        return [*dict.fromkeys([*tables, *(self._upstream_of(tables) if tables else [])])]
+        return [*dict.fromkeys([*tables, *(self._upstream_tables(tables) if tables else [])])]
 
     def input_named(self, name: str) -> Input:
         """The source or the table of a name."""
@@ -143,22 +127,24 @@ class Reading:
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see. Only new batches are computed."""
         upstream, reading = self.input_named(name), self.on_one_ledger()
-        return reading._cached(f"seen:{name}", lambda earlier, history: upstream.timeline(history, earlier, reading.operator_timeline))
+        return reading._cached_timeline(
+            f"seen:{name}", lambda earlier, history: upstream.timeline(history, earlier, reading.operator_timeline)
+        )
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
         reading = self.on_one_ledger()
 
-        def extended(earlier: Timeline, _: History) -> Timeline:
-            return watermarks.of_operator([reading.timeline(name) for name in waited_for(asset)], earlier)
+        def extend(earlier: Timeline, _: History) -> Timeline:
+            return watermarks.of_operator([reading.timeline(name) for name in awaited_inputs(asset)], earlier)
 
-        return reading._cached(f"own:{asset.name}", extended, asset)
+        return reading._cached_timeline(f"own:{asset.name}", extend, asset)
 
     def on_one_ledger(self) -> "Reading":
         """This reading on a snapshot of the ledger, so that a summary that maintenance commits meanwhile is used everywhere or nowhere."""
         return replace(self, ledger=LedgerView.of(self.ledger))
 
-    def _cached(self, key: str, extend: Callable[[Timeline, History], Timeline], asset: DerivedAsset | None = None) -> Timeline:
+    def _cached_timeline(self, key: str, extend: Callable[[Timeline, History], Timeline], asset: DerivedAsset | None = None) -> Timeline:
         """A cached timeline, extended to the ledger's head.
 
         It is computed again if the ledger is shorter than the cache, or begins with another summary: a timeline has no value before it.
@@ -166,13 +152,13 @@ class Reading:
         history = self.ledger.history
         summarized, timeline = self._timelines.get(key, (-1, NOTHING))
         if summarized != history.summarized or len(timeline.after) > history.head + 1:
-            timeline = self._after_summary(history, asset)
+            timeline = self._timeline_after_summary(history, asset)
         if len(timeline.after) != history.head + 1:
             timeline = extend(timeline, history)
             self._timelines[key] = history.summarized, timeline
         return timeline
 
-    def _after_summary(self, history: History, asset: DerivedAsset | None) -> Timeline:
+    def _timeline_after_summary(self, history: History, asset: DerivedAsset | None) -> Timeline:
         """A timeline up to the end of the summary with which the ledger begins; for an asset, with the recorded watermark."""
         summary, key = history.summary, asset and watermark_key(asset, self.input_named)
         if summary is None or key is None or key not in summary.watermarks:
@@ -196,8 +182,8 @@ class Reading:
         """
         name = asset.inputs[index]
         rows = self.with_lateness(asset, index, head, span, after).where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED)
-        timed = self.input_named(name).is_source and asset.operator.reads.ttl_by == "processing"
-        return self._with_times(rows, head, after) if timed else rows
+        needs_batch_times = self.input_named(name).is_source and asset.operator.reads.ttl_by == "processing"
+        return self._with_batch_times(rows, head, after) if needs_batch_times else rows
 
     def ends(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
         """The oldest and the newest event time (epoch ms) of the rows that `input` returns; None if it returns none."""
@@ -205,7 +191,7 @@ class Reading:
         [(first, last)] = collect(self.input(asset, index, head, span, after).agg(F.min(time), F.max(time)))
         return None if first is None else (first, last)
 
-    def _with_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
+    def _with_batch_times(self, rows: DataFrame, head: int, after: int) -> DataFrame:
         """Rows with `BATCH_TIME`: the time when each row's batch was committed."""
         first, arrived = self.ledger.processing_times(head, after)
         batches = pa.table({SEQ: pa.array(range(first + 1, head + 1), pa.int64()), _TIME_MS: arrived})
@@ -221,7 +207,7 @@ class Reading:
         name = asset.inputs[index]
         if (table := self.input_named(name).table) is not None:
             rows = result_rows(self, asset, table, span)
-            return prepare_rows(asset, name, rows, [c for c in rows.columns if c not in (EVENT_TIME, LATE, WATERMARK)])
+            return prepare_rows(asset, name, rows, [column for column in rows.columns if column not in (EVENT_TIME, LATE, WATERMARK)])
         rows = self._source_rows(asset, index, head, span, after)
         return prepare_rows(asset, name, rows, self.sources[name].struct.fieldNames())
 
@@ -232,18 +218,18 @@ class Reading:
         if asset.operator.reads.is_by_arrival(index):
             return rows.withColumn(LATE, F.lit(False))
         if asset.operator.reads.recorded:
-            return self._recorded(asset, index, rows)
+            return self._with_decisions(asset, index, rows)
         ends = (span.first, span.last)
         watermark_by_batch = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
         further_columns = [WATERMARK] if asset.operator.reads.with_watermark else []
         if not watermark_by_batch:
-            return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in further_columns], F.lit(False).alias(LATE))
+            return rows.select("*", *[F.lit(None).cast("timestamp").alias(column) for column in further_columns], F.lit(False).alias(LATE))
         table = self.spark.createDataFrame(pa.table({SEQ: list(watermark_by_batch), _TIME_MS: list(watermark_by_batch.values())}))
         with_watermark = rows.join(table.select(SEQ, timestamp(F.col(_TIME_MS)).alias(WATERMARK)), SEQ, "left")
         return with_watermark.select(*rows.columns, *further_columns, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
 
-    def _recorded(self, asset: DerivedAsset, index: int, rows: DataFrame) -> DataFrame:
-        """Rows with the lateness decisions that were recorded for them. Those of an earlier generation of the table are not read."""
+    def _with_decisions(self, asset: DerivedAsset, index: int, rows: DataFrame) -> DataFrame:
+        """Rows with their recorded lateness decisions. Decisions of an earlier generation of the table are not read."""
         if self.has_decisions(asset):
             decisions = self.lake.read(self.spark, asset.decisions, DECISION_SCHEMA)
         else:
@@ -292,8 +278,8 @@ class Reading:
         """
         contract, seq = self.sources[source], F.col(SEQ)
         head = last_with_rows(self.ledger, source, head)
-        within = {EVENT_TIME: (span.first, span.last), SEQ: (after + 1, head)}
-        rows = self.lake.read(self.spark, contract.log, log_schema(contract), within).where(seq <= parameter(head, seq))
+        ranges = {EVENT_TIME: (span.first, span.last), SEQ: (after + 1, head)}
+        rows = self.lake.read(self.spark, contract.log, log_schema(contract), ranges).where(seq <= parameter(head, seq))
         rows = rows.where(seq > parameter(after, seq)) if after else rows
         return rows.where(span.holds(F.col(EVENT_TIME)))
 

@@ -65,9 +65,9 @@ class ReadsResults(Protocol):
 def result_rows(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, span: Span) -> DataFrame:
     """The rows of a table with `event_time` (for final results, their `result_time`) in a span, and with `LATE`.
 
-    A row is late if it became final in a batch before which the reader's watermark was past it, which happens only if the
-    table has been idle. No allowed lateness of the reader applies: a row of a table never corrects a closed result of the reader, except
-    through a correction of the table. A row of an upserted table is never late: every change of it corrects the reader's results.
+    A row is late if the reader's watermark was past it before the batch in which it became final. This happens only if the table has been
+    idle. No allowed lateness of the reader applies: a row of a table never corrects a closed result of the reader, except through a
+    correction of the table. A row of an upserted table is never late: every change of it corrects the reader's results.
 
     Args:
         reading: reads the lake.
@@ -79,9 +79,9 @@ def result_rows(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset,
     rows = reading.table(table.name, time, span) if reading.lake.exists(table.name) else _no_rows(reading, table)
     if table.operator.emits.upserts:
         return rows.withColumn(LATE, F.lit(False))
-    late = _overlapping(late_results(reading, asset, table), span, table.operator.reads.watermark_delay)
-    with_late = _with_late(reading, asset, rows, late) if late else rows.withColumn(LATE, F.lit(False))
-    return as_input(with_late)
+    late_ranges = _select_overlapping(late_results(reading, asset, table), span, table.operator.reads.watermark_delay)
+    rows_with_lateness = _with_lateness(reading, asset, rows, late_ranges) if late_ranges else rows.withColumn(LATE, F.lit(False))
+    return as_input(rows_with_lateness)
 
 
 def late_results(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, upto: int | None = None) -> list[LateResults]:
@@ -93,7 +93,7 @@ def late_results(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset
         table: the table.
         upto: only results that became final up to this batch; None for all.
     """
-    since, summary = _since(reading, asset, table), reading.ledger.history.summary
+    since, summary = _late_since(reading, asset, table), reading.ledger.history.summary
     if since is None:
         return []
     return watermarks.late_results(
@@ -108,13 +108,13 @@ def late_results(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset
 
 def watermark_past(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, closed_to: int | None, head: int) -> int | None:
     """The watermark up to which a reader may close results without further results of a table; see `watermarks.watermark_past`."""
-    since = _since(reading, asset, table)
+    since = _late_since(reading, asset, table)
     if since is None:
         return None
     return watermarks.watermark_past(reading.operator_timeline(table), reading.operator_timeline(asset), closed_to, head, since)
 
 
-def _since(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset) -> int | None:
+def _late_since(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset) -> int | None:
     """The first batch after which results of a table can be late for a reader; None if they never are."""
     if not (asset.operator.reads.closes_ranges and table.operator.reads.closes_ranges) or table.operator.emits.upserts:
         return None
@@ -131,23 +131,23 @@ def _no_rows(reading: ReadsResults, table: DerivedAsset) -> DataFrame:
     return table.rows(*frames).where(F.lit(False))
 
 
-def _overlapping(late: Sequence[LateResults], span: Span, delay: int) -> list[LateResults]:
+def _select_overlapping(late_ranges: Sequence[LateResults], span: Span, delay: int) -> list[LateResults]:
     """The ranges that may contain results with times in a span: `result_time <= final_at <= result_time + delay`."""
     first, last = (_FIRST if span.first is None else span.first), (_LAST if span.last is None else span.last + delay)
     return [
         late_range
-        for late_range in late
+        for late_range in late_ranges
         if (late_range.upto is None or late_range.upto >= first) and (late_range.after is None or late_range.after < last)
     ]
 
 
-def _with_late(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, late: Sequence[LateResults]) -> DataFrame:
+def _with_lateness(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, late_ranges: Sequence[LateResults]) -> DataFrame:
     """Rows with `LATE`, and with `WATERMARK` if the operator reads it."""
     reads, int64 = asset.operator.reads, pa.int64()
     ends = {
-        _AFTER: [_FIRST if late_range.after is None else late_range.after for late_range in late],
-        _UPTO: [_LAST if late_range.upto is None else late_range.upto for late_range in late],
-        _READER_WATERMARK: [late_range.watermark for late_range in late],
+        _AFTER: [_FIRST if late_range.after is None else late_range.after for late_range in late_ranges],
+        _UPTO: [_LAST if late_range.upto is None else late_range.upto for late_range in late_ranges],
+        _READER_WATERMARK: [late_range.watermark for late_range in late_ranges],
     }
     joins_late = reads.lateness >= FOREVER  # for an operator that joins late rows, no row would be late
     lateness = 0 if joins_late else reads.lateness  # so that the operator's allowed lateness has no effect
@@ -157,7 +157,7 @@ def _with_late(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, late
     final_at = F.unix_millis(FINAL_AT)
     joined = rows.join(F.broadcast(ranges), (final_at > F.col(_AFTER)) & (final_at <= F.col(_UPTO)), "left")
     time, watermark = F.col(RESULT_TIME), F.col(_READER_WATERMARK)
-    of_operator = time < watermark if joins_late else asset.operator.late(time, F.col(WATERMARK))
-    is_late = time <= watermark if reads.recorded else of_operator
+    is_late_for_operator = time < watermark if joins_late else asset.operator.late(time, F.col(WATERMARK))
+    is_late = time <= watermark if reads.recorded else is_late_for_operator
     columns = [*rows.columns, *([WATERMARK] if reads.with_watermark else [])]
     return joined.select(*columns, F.coalesce(is_late, F.lit(False)).alias(LATE))

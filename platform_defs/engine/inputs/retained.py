@@ -117,7 +117,7 @@ def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
     if number is None:
         return None
     try:
-        return _read(
+        return _read_cut(
             _Root(lake.root, tuple(sorted((lake.storage_options or {}).items()))), contract.name, number, lake.identity(contract.log)
         )
     except (OSError, DeltaError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -131,18 +131,18 @@ class _Root:
 
 
 @lru_cache(maxsize=64)
-def _read(lake_root: _Root, source: str, number: int, identity: str | None) -> Cut:
-    """A cut that was committed, whose file never changes; the log has another identity if the lake was made again in the same folder."""
+def _read_cut(lake_root: _Root, source: str, number: int, identity: str | None) -> Cut:
+    """A committed cut. Its file never changes, but the log has another identity if the lake was made again in the same folder."""
     with filesystem(lake_root.root, dict(lake_root.options) or None).open_input_stream(_path(source, number)) as file:
         totals = json.loads(file.read())
     if totals["log"] != identity:
         raise ValueError("it is of another log")
     batches = {int(seq): int(rows) for seq, rows in totals["batches"].items()}
-    tables = {name: _table(of_table) for name, of_table in totals["tables"].items()}
+    tables = {name: _read_table(table_totals) for name, table_totals in totals["tables"].items()}
     return Cut(number, int(totals["before"]), int(totals["upto"]), int(totals["rows"]), batches, tables)
 
 
-def _table(totals: Mapping[str, Any]) -> RetainedTable:
+def _read_table(totals: Mapping[str, Any]) -> RetainedTable:
     days = tuple(RetainedDay(day["side"], day["day"], day["terms"]) for day in totals["days"])
     return RetainedTable(totals["identity"], int(totals["first"]), int(totals["upto"]), days)
 

@@ -33,7 +33,7 @@ class TableChanges(ABC):
         """The table's rows as of a step; None if that state can no longer be read."""
 
     @abstractmethod
-    def changed(self, after: int, upto: int) -> DataFrame | None:
+    def changed_rows(self, after: int, upto: int) -> DataFrame | None:
         """The rows that the steps `after < step <= upto` added or deleted, and each replaced row before and after its change.
 
         `upto` must be the table's newest step. The result may contain rows that did not change. It is None if an earlier state, which is
@@ -41,8 +41,8 @@ class TableChanges(ABC):
         """
 
     @abstractmethod
-    def only_added(self, after: int, upto: int) -> bool:
-        """Whether these steps only added rows: those that `changed` returns."""
+    def has_only_additions(self, after: int, upto: int) -> bool:
+        """Whether these steps only added rows: those that `changed_rows` returns."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class UpsertedChanges(TableChanges):
         """The table's rows as of a step."""
         return as_of_step(self.reading, self.table, step)
 
-    def changed(self, after: int, upto: int) -> DataFrame | None:
+    def changed_rows(self, after: int, upto: int) -> DataFrame | None:
         """Each row of the changelog."""
         return steps_of(self.reading, self.table, after, upto).drop(CHANGE, STEP, CHANGED_AT)
 
-    def only_added(self, after: int, upto: int) -> bool:
-        """Never: rows of an upserted table replace each other."""
+    def has_only_additions(self, after: int, upto: int) -> bool:
+        """False: rows of an upserted table replace each other."""
         return False
 
 
@@ -67,37 +67,37 @@ class FinalResults(TableChanges):
     """The changes of a table of final results: the ranges that its steps closed, and those that they corrected."""
 
     def rows(self, step: int) -> DataFrame | None:
-        """The results that were final after a step. If one of them was corrected since, they are read from the version of that step."""
+        """The results that were final after a step. If one of them was corrected since, they are read from the table's version then."""
         newest = stored_progress(self.reading.lake, self.table)
         progress_then = newest if newest.step == step else progress_at(self.reading.lake, self.table, step)
         if progress_then is None:
             return None
         if not _corrected_since(newest, step):
-            return self._within(Span(None, progress_then.closed_to))
-        return self._as_of(step, Span())
+            return self._results_within(Span(None, progress_then.closed_to))
+        return self._results_as_of(step, Span())
 
-    def changed(self, after: int, upto: int) -> DataFrame | None:
+    def changed_rows(self, after: int, upto: int) -> DataFrame | None:
         """The results that were closed since step `after`; and for the ranges that were corrected since, the results before and after."""
         newest, progress_before = stored_progress(self.reading.lake, self.table), progress_at(self.reading.lake, self.table, after)
         if progress_before is None or progress_before.generation != newest.generation:
             return None
-        frames = [] if newest.closed_to is None else [self._within(Span(_next(progress_before.closed_to), newest.closed_to))]
+        frames = [] if newest.closed_to is None else [self._results_within(Span(_first_after(progress_before.closed_to), newest.closed_to))]
         for first, last in _corrected_since(newest, after):
             span = Span(first, last if progress_before.closed_to is None else min(last, progress_before.closed_to))
-            rows_before = self._as_of(after, span)
+            rows_before = self._results_as_of(after, span)
             if rows_before is None:
                 return None
-            frames += [rows_before, self._within(span)]
+            frames += [rows_before, self._results_within(span)]
         return reduce(DataFrame.unionByName, frames)
 
-    def only_added(self, after: int, upto: int) -> bool:
+    def has_only_additions(self, after: int, upto: int) -> bool:
         """Whether no result was corrected since."""
         return not _corrected_since(stored_progress(self.reading.lake, self.table), after)
 
-    def _within(self, span: Span) -> DataFrame:
+    def _results_within(self, span: Span) -> DataFrame:
         return as_input(self.reading.table(self.table.name, FINAL_AT, span))
 
-    def _as_of(self, step: int, span: Span) -> DataFrame | None:
+    def _results_as_of(self, step: int, span: Span) -> DataFrame | None:
         """The results in a range of `final_at`, in the version of a step; None if a file of that version was deleted."""
         lake, commit = self.reading.lake, commit_at(self.reading.lake, self.table, step)
         if commit is None or lake.at_version(results_table(self.table), commit.version) is None:
@@ -116,5 +116,5 @@ def _corrected_since(now: Progress, after: int) -> list[tuple[int, int]]:
     return [(first, last) for step, first, last in now.corrected if step > after]
 
 
-def _next(closed_to: int | None) -> int | None:
+def _first_after(closed_to: int | None) -> int | None:
     return None if closed_to is None else closed_to + 1

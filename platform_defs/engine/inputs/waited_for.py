@@ -6,7 +6,7 @@ from assets.contracts import DerivedAsset
 from platform_defs.engine.inputs.input import Input
 
 
-def waited_for(asset: DerivedAsset) -> list[str]:
+def awaited_inputs(asset: DerivedAsset) -> list[str]:
     """The inputs whose watermarks determine an asset's own."""
     return [name for index, name in enumerate(asset.inputs) if not asset.operator.reads.is_by_arrival(index)]
 
@@ -18,7 +18,7 @@ def watermark_key(asset: DerivedAsset, input_named: Callable[[str], Input]) -> s
         asset: the asset.
         input_named: returns the source or the table of a name.
     """
-    return " ".join(sorted({_key_of(input_named(name), input_named) for name in waited_for(asset)}))
+    return " ".join(sorted({_key_of(input_named(name), input_named) for name in awaited_inputs(asset)}))
 
 
 def late_key(asset: DerivedAsset, table: DerivedAsset, input_named: Callable[[str], Input]) -> str:

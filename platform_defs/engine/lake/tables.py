@@ -20,7 +20,7 @@ from platform_defs.engine.lake.waits import Purpose
 class Lake(ChangedTables):
     """Reads, writes and maintains the tables below one root."""
 
-    def pinned(self) -> "Lake":
+    def pin_versions(self) -> "Lake":
         """A snapshot of the lake (see `PinnedLake`)."""
         return PinnedLake(self.root, self.lease_s, self.leases, self.storage_options, base=self)
 
@@ -48,7 +48,7 @@ class PinnedLake(Lake):
     @classmethod
     def of(cls, lake: Lake) -> Lake:
         """A snapshot of a lake; a snapshot is returned unchanged."""
-        return lake if isinstance(lake, PinnedLake) else lake.pinned()
+        return lake if isinstance(lake, PinnedLake) else lake.pin_versions()
 
     @property
     def live(self) -> Lake:

@@ -45,7 +45,7 @@ class Summary:
         upto: the last of the batches.
         began: the wall clock at the first batch.
         sources: the sources, by name.
-        watermarks: the watermarks of operators after the batches, by the inputs for which they wait (see `Reading.waited_for`). The
+        watermarks: the watermarks of operators after the batches, by the inputs for which they wait (see `watermark_key`). The
             inputs' own watermarks do not determine it: an input that was idle may be behind it now.
         late: the results of tables that became final in these batches and may be late for a reader, by the inputs of the reader and the
             table (see `result_rows.late_results`).

@@ -59,7 +59,7 @@ class ChangelogRetention:
         if planned.number is None:
             return planned
         lake, table, upto = self.reading.lake, self.asset.changelog, planned.number
-        snapshot = self.reading.pinned(self.asset.name)
+        snapshot = self.reading.pin_versions(self.asset.name)
         base = self._result(snapshot, upto).persist()
         try:
             rows_kept = base.count()

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine.advance.corrections import unread_corrections
-from platform_defs.engine.advance.held_back import held_back
+from platform_defs.engine.advance.held_back import find_holding_source
 from platform_defs.engine.advance.position import position_of
-from platform_defs.engine.advance.step_size import changes_something
+from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.progress import Progress, progress_at, stored_progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.ledger.clocks import time_of_batch
@@ -100,7 +100,7 @@ class Freshness:
     def _seqs_with_rows(self, table: DerivedAsset, after: int) -> list[int]:
         """The first batch of each source that changes an upserted table, of those after a batch."""
         ledger = self.reading.ledger
-        if not changes_something(ledger.history, table, after, ledger.head):
+        if not can_change_rows(ledger.history, table, after, ledger.head):
             return []
         seqs_by_source = [ledger.source(name).batches_with_rows(after)["seq"] for name in table.inputs if name in self.reading.sources]
         return [seqs[0].as_py() for seqs in seqs_by_source if len(seqs)] or [after + 1]  # keys whose TTL ends need no rows
@@ -116,7 +116,7 @@ class Freshness:
 
     def _held(self, table: DerivedAsset) -> list[Waiting]:
         """The wait for another source: rows arrived after the watermark last moved, and a source without such rows holds it back."""
-        holder = held_back(self.reading, table.name)
+        holder = find_holding_source(self.reading, table.name)
         if holder is None:
             return []
         after, ledger = self.reading.operator_timeline(table).after, self.reading.ledger

@@ -18,7 +18,7 @@ from operators.timing import DAY_MS
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.advance.position import position_of
-from platform_defs.engine.advance.step_size import changes_something
+from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.handled_batches import tables_outside
 from platform_defs.engine.inputs.progress import Progress, progress_at, stored_progress
@@ -126,7 +126,7 @@ class LedgerRetention:
         if not now.step:
             yield 0, f"{name} has no step yet"
             return
-        if now.seq < old and changes_something(self.reading.ledger.history, asset, now.seq, old):
+        if now.seq < old and can_change_rows(self.reading.ledger.history, asset, now.seq, old):
             yield now.seq, f"{name} has not handled the batches after {now.seq} yet"
         if operator.reads.closes_ranges:
             after, closed_to = self.reading.operator_timeline(asset).after, _or_before_all(now.closed_to)

@@ -27,8 +27,9 @@ from platform_defs.engine.advance.kept_table import KEPT
 from platform_defs.engine.advance.snapshot import snapshot
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import APPLIED
+from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.progress import PROGRESS, ProgressError
-from platform_defs.engine.inputs.reader import DECIDED, Reading
+from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.compaction import small_files
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.engine.lake.missing_files import naming_lost_files

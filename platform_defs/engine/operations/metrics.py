@@ -7,7 +7,7 @@ from assets.ports import MOVED_BACK
 from operators.changelog import CHANGE, UPDATE_BEFORE
 from operators.top_n import TopN
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.inputs.changelog_reader import steps_of, upserted
+from platform_defs.engine.inputs.changelog_reader import require_upserts, steps_of
 from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.progress import Progress, progress
 from platform_defs.engine.inputs.table_changes import table_changes
@@ -29,7 +29,7 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
         OperatorError: the asset appends its rows.
     """
     reading, asset, operator = advance.reading, advance.asset, advance.asset.operator
-    key, now = upserted(asset).key, progress(reading.lake, asset)
+    key, now = require_upserts(asset).key, progress(reading.lake, asset)
     table = reading.lake.read(reading.spark, asset.name)
     partition_columns = [*operator.partition] if isinstance(operator, TopN) else [*key]
     [[rows, partitions]] = collect(table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *partition_columns))))

@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, STEP, keyed_upserts
 from platform_defs.engine.formats.files import hadoop_file
-from platform_defs.engine.inputs.changelog_reader import steps_of, upserted
+from platform_defs.engine.inputs.changelog_reader import require_upserts, steps_of
 from platform_defs.engine.inputs.progress import progress, step_id, table_identity
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
@@ -62,7 +62,7 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
         ProgressError: the folder has later steps than the changelog, or steps of another table.
         LakeBusy: another process publishes into the folder.
     """
-    _ = upserted(asset)
+    _ = require_upserts(asset)
     target = _target(reading.lake, folder)
     with target.writer(_LOCK):
         return _publish(reading, asset, target.root)
@@ -77,7 +77,7 @@ def _target(lake: Lake, folder: str) -> Lake:
 
 
 def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
-    key, upto = upserted(asset).key, progress(reading.lake, asset).step
+    key, upto = require_upserts(asset).key, progress(reading.lake, asset).step
     published_upto = _last_published_step(reading.spark, folder)
     _require_same_table(reading, asset, folder)
     _require_same_step(reading, asset, folder, published_upto)

@@ -56,7 +56,7 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     with advance.reading.lake.writer(advance.asset.name):
         advance.recover()
         advance.strategy.forget()
-        return _rebuild(advance.pinned(), first, last)
+        return _rebuild(advance.pin_versions(), first, last)
 
 
 def _repair(advance: Advance, first: date, last: date) -> Rebuilt:
@@ -81,7 +81,7 @@ def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     if now.closed_to is None or now.closed_to <= start or end <= start:
         return Rebuilt(first, last, kept_from=kept_from)
     closing = ClosedRange(start, min(end, now.closed_to))
-    recomputed = advance.closed(closing, now.seq)
+    recomputed = advance.final_results(closing, now.seq)
     differences = reading.differing_days(asset.name, closing, recomputed)
     if not differences:
         return Rebuilt(first, last, kept_from=kept_from)

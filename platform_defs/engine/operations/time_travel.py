@@ -12,7 +12,7 @@ from assets.days import moment
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, STEP, fold
 from operators.columns import keys_of, rows_of_keys
 from operators.errors import OperatorError
-from platform_defs.engine.inputs.changelog_reader import APPLIED, as_of_step, change_column, steps_of, upserted
+from platform_defs.engine.inputs.changelog_reader import APPLIED, as_of_step, change_column, require_upserts, steps_of
 from platform_defs.engine.inputs.progress import Progress, step_id, stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.commits import RETENTION
@@ -45,7 +45,7 @@ def newest(reading: Reading, asset: DerivedAsset, known: Mapping[str, Any] | Non
         asset: the table.
         known: the `state` of an earlier snapshot, with which the changes start if its rows can still be read.
     """
-    reading = reading.pinned(asset.name)
+    reading = reading.pin_versions(asset.name)
     now = stored_progress(reading.lake, asset)
     if not now.step:
         return None
@@ -90,7 +90,7 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     Raises:
         OperatorError: the asset has no changelog, or no step yet, or retention has replaced the steps of that time.
     """
-    key = upserted(asset).key
+    key = require_upserts(asset).key
     if not reading.lake.exists(asset.changelog):
         raise OperatorError(f"{asset.name} has no step yet, so it has no earlier state; advance it first")
     changelog = reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))
@@ -113,7 +113,7 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     Raises:
         OperatorError: the asset, or a table that it reads, has no changelog, or retention has removed rows of a source.
     """
-    _ = upserted(asset)
+    _ = require_upserts(asset)
     for source in sorted(reading.input_named(asset.name).sources):
         if (cut := reading.cut(source)) is not None:
             removed = f"retention has removed rows of {source} with event times before {moment(cut.before).isoformat()}"

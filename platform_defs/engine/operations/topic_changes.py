@@ -115,7 +115,7 @@ def _versions(reading: Reading, asset: DerivedAsset, from_step: int) -> list[_Ve
     versions_by_step = dict[int, _Version]()
     table = results_table(asset)
     for commit in reading.lake.commits(table, PROGRESS):
-        version = _Version(Progress.recorded(table, commit.value), commit.version, commit.rows)
+        version = _Version(Progress.from_metadata(table, commit.value), commit.version, commit.rows)
         if version.step < from_step or (
             versions_by_step and version.progress.generation != next(iter(versions_by_step.values())).progress.generation
         ):

@@ -49,16 +49,16 @@ class Encoding:
 
         Raises:
             SinkError: a column has a name that Avro does not allow.
-            RegistryError: the registry cannot be asked, or refuses the schema.
+            RegistryError: the registry cannot be reached, or refuses the schema.
         """
         if self.sink.format == "json":
             return as_json(columns)
-        if illegal := [c for c in columns if not _AVRO_NAME.fullmatch(c)]:
+        if illegal := [column for column in columns if not _AVRO_NAME.fullmatch(column)]:
             raise SinkError.no_avro_name(self.asset, illegal)
-        row = F.struct(*[F.col(f"`{c}`") for c in columns])
+        row = F.struct(*[F.col(f"`{column}`") for column in columns])
         if self.sink.registry is None:
             return to_avro(row)
-        schema = self._schema(part, StructType([rows[c] for c in columns]))
+        schema = self._schema(part, StructType([rows[column] for column in columns]))
         schema_id = self._register(f"{self.sink.topic}-{part}", schema)
         return F.concat(F.lit(b"\0" + schema_id.to_bytes(4, "big")), to_avro(row, schema))
 
@@ -70,20 +70,20 @@ class Encoding:
     def _schema(self, part: Part, struct: StructType) -> str:
         """The Avro schema of a key or a value."""
         jvm = cast(Any, self.spark._jvm)
-        of_spark = jvm.org.apache.spark.sql.types.DataType.fromJson(struct.json())
+        spark_type = jvm.org.apache.spark.sql.types.DataType.fromJson(struct.json())
         name = f"{self.asset}_key" if part == "key" else self.asset
         converters = jvm.org.apache.spark.sql.avro.SchemaConverters
-        return json.dumps(_with_defaults(json.loads(converters.toAvroType(of_spark, False, name, _NAMESPACE).toString())))
+        return json.dumps(_add_null_defaults(json.loads(converters.toAvroType(spark_type, False, name, _NAMESPACE).toString())))
 
 
-def _with_defaults(schema: Any) -> Any:
-    """An Avro schema in which each field that may be null has the default null, which must be the first type of a union."""
+def _add_null_defaults(schema: Any) -> Any:
+    """Give the default null to each field of an Avro schema that may be null. Avro requires null as the first type of its union then."""
     if isinstance(schema, list):
-        return [_with_defaults(part) for part in cast(list[Any], schema)]
+        return [_add_null_defaults(part) for part in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
     with_defaults = {
-        name: _with_defaults(value) if name in ("type", "items", "values", "fields") else value for name, value in schema.items()
+        name: _add_null_defaults(value) if name in ("type", "items", "values", "fields") else value for name, value in schema.items()
     }
     kinds = with_defaults.get("type")
     if "name" in with_defaults and isinstance(kinds, list) and "null" in kinds:

@@ -81,7 +81,7 @@ class Views:
         Its rows include those without a batch number, and those of a batch that is not committed yet. Reading them raises `LakeError` if
         the log lacks a data file.
         """
-        table, reading = self.reading.sources[source].log, self.reading.pinned()
+        table, reading = self.reading.sources[source].log, self.reading.pin_versions()
         identity, head = reading.lake.identity(table), last_with_rows(reading.ledger, source)
 
         def rows(after: int) -> DataFrame:
@@ -133,7 +133,7 @@ class Views:
         early = lake.read(spark, derived.early, lake.schema(derived.early)).drop(ROWS_SEEN)
         if commit is None:
             return early
-        closed_to = Progress.recorded(asset, commit.value).closed_to
+        closed_to = Progress.from_metadata(asset, commit.value).closed_to
         results = spark.read.format("delta").option("versionAsOf", commit.version).load(lake.path(asset))
         final = results.withColumn(IS_FINAL, F.lit(True))
         if not early.columns or not isinstance(derived.operator, Early) or derived.operator.early is None:

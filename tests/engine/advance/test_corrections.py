@@ -10,7 +10,7 @@ from assets.contracts import DerivedAsset
 from assets.days import day_of, moment
 from operators import Consecutive, EveryStep, OperatorError, Session, Sliding, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.advance.corrections import MAX_RANGES, with_correction
+from platform_defs.engine.advance.corrections import MAX_RANGES, add_correction
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.small_sources import DAY, MINUTE, START, Event, iso, law_violations, replay, rows_of, source
 
@@ -137,7 +137,7 @@ def test_every_row_is_matched_unmatched_pending_or_late(make_engine: MakeEngine)
 def test_old_correction_ranges_are_merged_into_one() -> None:
     ranges = ()
     for step in range(1, MAX_RANGES + 3):
-        ranges = with_correction(ranges, step, 10 * step, 10 * step + 5)
+        ranges = add_correction(ranges, step, 10 * step, 10 * step + 5)
     assert len(ranges) == MAX_RANGES
     assert ranges[:2] == ((3, 10, 35), (4, 40, 45))
     assert ranges[-1][0] == MAX_RANGES + 2

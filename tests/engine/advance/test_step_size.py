@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assets.contracts import DerivedAsset
 from operators.steps import ByKey, ByTimeRange
 from operators.timing import TimeKind
-from platform_defs.engine.advance.step_size import changes_something, cut_batches, cut_time
+from platform_defs.engine.advance.step_size import can_change_rows, cut_batches, cut_time
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Entry
 from tests.engine.entries import source_entry
@@ -84,14 +84,14 @@ def test_a_step_by_batches_progresses_and_never_exceeds_its_limit(entries: list[
 @pytest.mark.parametrize(("ttl", "rows", "expected"), [(None, 0, False), (None, 1, True), (5, 0, True)])
 def test_batches_without_rows_change_nothing_without_a_ttl(ttl: int | None, rows: int, expected: bool) -> None:
     asset = DerivedAsset(name="spread", inputs=("l",), operator=_SpreadWithTtl(ttl=ttl))
-    assert changes_something(_history([_batch(1, 5, 0, 9, "x"), _batch(2, rows, 0, 9)]), asset, 0, 2) is expected
-    assert not changes_something(_history([]), asset, 0, 0)
+    assert can_change_rows(_history([_batch(1, 5, 0, 9, "x"), _batch(2, rows, 0, 9)]), asset, 0, 2) is expected
+    assert not can_change_rows(_history([]), asset, 0, 0)
 
 
 def test_every_batch_moves_the_clock_of_key_expiry() -> None:
     asset = DerivedAsset(name="spread", inputs=("l",), operator=_SpreadWithTtl(ttl=5, by="processing"))
-    assert changes_something(_history([_batch(1, 0, 0, 9, "x")]), asset, 0, 1)
-    assert not changes_something(_history([]), asset, 0, 0)
+    assert can_change_rows(_history([_batch(1, 0, 0, 9, "x")]), asset, 0, 1)
+    assert not can_change_rows(_history([]), asset, 0, 0)
 
 
 def _steps(entries: list[Entry], upto: int, max_step: int, after: int | None = None) -> list[int]:

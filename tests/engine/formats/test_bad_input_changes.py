@@ -219,7 +219,7 @@ def test_a_clock_step_late_rows_and_an_empty_day_keep_the_law(make_engine: MakeE
     land(engine, "l", "3.jsonl", [Event("c", 4, 30 * HOUR).line])
     engine.ingest()
     engine.advance("pairs")
-    assert engine.pending.described("pairs")["watermark"] == START + 30 * HOUR - MINUTE - 1
+    assert engine.pending.describe_progress("pairs")["watermark"] == START + 30 * HOUR - MINUTE - 1
     assert all(account.holds for account in engine.accounts.days("pairs"))
 
 

@@ -166,7 +166,7 @@ def test_the_lag_of_a_reader_is_its_distance_to_the_watermark_of_the_ledger(tmp_
 
 
 def _lag(engine: Engine) -> tuple[int, list[str]]:
-    described = engine.pending.described("pay")
+    described = engine.pending.describe_progress("pay")
     shown = progress_metadata(described)
     assert shown["lag_seconds"] == described["lag_ms"] / 1000
     assert shown.get("waits_for") == (f"an advance of {described['waits_for'][0]}" if described["waits_for"] else None)
@@ -176,10 +176,10 @@ def _lag(engine: Engine) -> tuple[int, list[str]]:
 def test_the_metadata_of_a_table_names_the_source_that_holds_it_back(engine: Engine) -> None:
     _rows(engine, {"l": HOUR, "r": 3 * HOUR, "p": 4 * HOUR})
     for name in ("pairs", "pay"):
-        shown = progress_metadata(engine.pending.described(name))
+        shown = progress_metadata(engine.pending.describe_progress(name))
         assert (shown["held_back_by"], shown["held_back_seconds"]) == ("l", 2 * 3600)
     _rows(engine, {"p": DAY}, idle=("l", "r"))
-    assert "held_back_by" not in progress_metadata(engine.pending.described("pay"))
+    assert "held_back_by" not in progress_metadata(engine.pending.describe_progress("pay"))
 
 
 @pytest.mark.parametrize("kind", ["idle", "rows"])
@@ -230,7 +230,7 @@ def test_a_reader_goes_on_while_its_table_is_idle_and_its_later_results_are_late
         clock.pass_ms(2 * HOUR)
         land(engine, "p", f"{hour + 1}.jsonl", [Event("b", hour, hour * HOUR).line, Event("c", hour, hour * HOUR + 1).line])
         _ingest_and_advance(engine)
-        described = engine.pending.described("pay")
+        described = engine.pending.describe_progress("pay")
         assert described["closed_to"] == described["watermark"] == START + hour * HOUR - MINUTE, "nothing is held back"
     for hour in (2, 3):  # the pairs of 02:00 are behind the readers' watermark, those of 03:00 and later are not
         for name in ("l", "r"):
@@ -272,7 +272,7 @@ def test_a_reader_of_an_idle_upserted_table_goes_on_and_is_corrected(make_engine
         land(engine, "l", f"{hour + 1}.jsonl", [Event("a", 1 + hour, hour * HOUR).line])
     engine.ingest()
     _ = [engine.advance(name) for name in ("last", "near")]
-    described = engine.pending.described("near")
+    described = engine.pending.describe_progress("near")
     assert (described["closed_to"], described["waits_for"]) == (START + 2 * HOUR - MINUTE - 1, [])
     assert rows_of(engine.views.table("near"), "k", "last_v", "own_v") == [("a", 5, 1), ("a", None, 2)]
     land(engine, "r", "2.jsonl", [Event("a", 6, HOUR).line])

@@ -202,7 +202,7 @@ def test_given_watermarks_and_a_drain_move_the_watermark(make_engine: MakeEngine
     drained = engine.drain()
     assert drained is not None
     assert {s.source: (s.kind, s.watermark) for s in drained} == dict.fromkeys(("l", "r", "never"), ("drain", START + HOUR + closing + 1))
-    assert engine.pending.described("pairs")["watermark"] == START + HOUR + closing + 1
+    assert engine.pending.describe_progress("pairs")["watermark"] == START + HOUR + closing + 1
 
 
 def test_a_silent_source_is_recorded_idle_once_and_is_active_again_with_new_rows(make_engine: MakeEngine, clock: Clock) -> None:

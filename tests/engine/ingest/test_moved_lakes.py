@@ -131,7 +131,7 @@ def test_event_times_of_the_years_1_and_9999_are_ingested(make_engine: MakeEngin
     assert sum(s.accepted for s in engine.ingest()[0]) == 2
     status = status_report.recounted_status(engine, ["pairs"])
     assert status["sources"]["l"]["watermark"] == "0001-01-01 00:00:00.000Z"
-    assert engine.pending.described("pairs")["watermark"] is not None
+    assert engine.pending.describe_progress("pairs")["watermark"] is not None
     engine.advance("pairs")
     land(engine, "r", "2.jsonl", [json.dumps({"k": "b", "v": 1, "ts": times["r"]})])
     engine.ingest()

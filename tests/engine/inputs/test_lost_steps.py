@@ -120,12 +120,12 @@ INVALID = [
 @pytest.mark.parametrize("recorded", INVALID, ids=json.dumps)
 def test_the_error_of_an_invalid_progress_names_the_table(recorded: object) -> None:
     with pytest.raises(ProgressError, match="the newest commit of counts has no progress in the engine's format"):
-        Progress.recorded("counts", recorded)
+        Progress.from_metadata("counts", recorded)
 
 
 def test_a_progress_is_read_as_it_was_recorded() -> None:
     made = Progress(step=3, seq=5, closed_to=9, read={"a": 2}, corrected=((1, 2, 3),), steps_read={"a": "x"})
-    recorded = Progress.recorded("t", json.loads(json.dumps(made.metadata(Progress())))[PROGRESS])
+    recorded = Progress.from_metadata("t", json.loads(json.dumps(made.metadata(Progress())))[PROGRESS])
     assert recorded.id is not None
     assert recorded == Progress(**{**made.__dict__, "id": recorded.id})
     assert made.metadata(recorded) != made.metadata(Progress()), "a step follows from the one before it"

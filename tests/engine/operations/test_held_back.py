@@ -8,7 +8,7 @@ import pytest
 
 from assets.contracts import DerivedAsset
 from operators import Tumbling, WindowedAggregate
-from platform_defs.engine.advance.held_back import HeldBack, held_back
+from platform_defs.engine.advance.held_back import HoldingSource, find_holding_source
 from tests.support.bare_lake import bare_engine, commit_batch
 from tests.support.clock import Clock
 from tests.support.small_sources import HOUR, MINUTE, START, join, source
@@ -27,23 +27,23 @@ class Case:
     id: str
     marks: dict[str, dict[str, Any]]
     table: str
-    expected: HeldBack | None
+    expected: HoldingSource | None
 
 
 IDLE = {"kind": "inactive", "idle": True}
 SILENT = {"kind": "silent", "idle": True}
 CASES = [
     Case("before the first batch", {}, "pairs", None),
-    Case("the slower of two", {"l": {"watermark": START + HOUR}, "r": {"watermark": START}}, "pairs", HeldBack("r", HOUR)),
-    Case("a source without a watermark", {"l": {"watermark": START}}, "pairs", HeldBack("r", None)),
-    Case("equal watermarks", {"l": {"watermark": START}, "r": {"watermark": START}}, "pairs", HeldBack("l", 0)),
+    Case("the slower of two", {"l": {"watermark": START + HOUR}, "r": {"watermark": START}}, "pairs", HoldingSource("r", HOUR)),
+    Case("a source without a watermark", {"l": {"watermark": START}}, "pairs", HoldingSource("r", None)),
+    Case("equal watermarks", {"l": {"watermark": START}, "r": {"watermark": START}}, "pairs", HoldingSource("l", 0)),
     Case("the slower one is idle", {"l": {"watermark": START + HOUR}, "r": {"watermark": START, **IDLE}}, "pairs", None),
     Case("only one source", {"l": {"watermark": START}}, "counts", None),
     Case(
         "through a table, whose delay counts",
         {"l": {"watermark": START + HOUR}, "r": {"watermark": START}, "other": {"watermark": START + HOUR}},
         "of_pairs",
-        HeldBack("r", HOUR),
+        HoldingSource("r", HOUR),
     ),
     Case(
         "a table whose sources are all idle holds back nothing",
@@ -55,7 +55,7 @@ CASES = [
         "such a table holds back its reader after a batch of an earlier version",
         {"l": {"watermark": START, **SILENT}, "r": {"watermark": START + MINUTE, **SILENT}, "other": {"watermark": START + 2 * HOUR}},
         "of_pairs",
-        HeldBack("l", MINUTE),
+        HoldingSource("l", MINUTE),
     ),
 ]
 
@@ -65,4 +65,4 @@ def test_the_source_that_holds_back_a_table(tmp_path: Path, clock: Clock, case: 
     engine = bare_engine(tmp_path, clock, SOURCES, TABLES)
     if case.marks:
         commit_batch(engine, case.marks)
-    assert held_back(engine.freshness.reading, case.table) == case.expected
+    assert find_holding_source(engine.freshness.reading, case.table) == case.expected

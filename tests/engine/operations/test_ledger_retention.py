@@ -14,11 +14,11 @@ from assets.contracts import DerivedAsset
 from operators import Deduplicate, Session, TopN, Tumbling, WindowedAggregate
 from operators.triggers import EveryStep
 from platform_defs.engine import Engine
-from platform_defs.engine.advance.early_results import SHOWN, last_shown
-from platform_defs.engine.advance.step_size import changes_something
+from platform_defs.engine.advance.early_results import SHOWN, last_shown_metadata
+from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.identity import identity_of
-from platform_defs.engine.inputs.reader import DECIDED
+from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.result_rows import late_results
 from platform_defs.engine.inputs.retained import Cut, write_totals
 from platform_defs.engine.lake.commits import APPLICATION, RETENTION, once
@@ -88,13 +88,13 @@ def reopened(engine: Engine) -> Engine:
 
 
 def test_old_batches_are_replaced_and_the_ledger_goes_on(engine: Engine, clock: Clock) -> None:
-    before = {name: engine.pending.described(name) for name in engine.assets}, engine.ledger.totals_by_source()
+    before = {name: engine.pending.describe_progress(name) for name in engine.assets}, engine.ledger.totals_by_source()
     planned = retention(engine).plan()
     assert planned is not None
     assert planned == Removal(9, "batch 5", "events/l has rows of batch 5", number=4)
     assert retention(engine).remove(planned) == planned
     for one in (engine, reopened(engine)):
-        assert ({name: one.pending.described(name) for name in one.assets}, one.ledger.totals_by_source()) == before
+        assert ({name: one.pending.describe_progress(name) for name in one.assets}, one.ledger.totals_by_source()) == before
         assert (one.ledger.history.summarized, one.ledger.head) == (4, 6)
         assert retention(one).plan() == Removal(kept_from="batch 5", held_back="events/l has rows of batch 5")
         assert retention(one, None).plan() == Removal(kept_from="batch 5")
@@ -225,11 +225,11 @@ def test_a_table_keeps_its_watermark_although_an_idle_source_is_behind_now(tmp_p
     assert planned is not None
     assert planned.number == 5
     retention(engine).remove(planned)
-    assert reopened(engine).pending.described("pairs")["watermark"] == START + 9 * HOUR
+    assert reopened(engine).pending.describe_progress("pairs")["watermark"] == START + 9 * HOUR
     later = join("later", upper="8 minutes")
-    assert _with_table(engine, later).pending.described("later")["watermark"] == START + 9 * HOUR, "it waits for the same sources"
+    assert _with_table(engine, later).pending.describe_progress("later")["watermark"] == START + 9 * HOUR, "it waits for the same sources"
     left = DerivedAsset(name="of_l", inputs=("l",), operator=COUNTS.operator)
-    assert _with_table(engine, left).pending.described("of_l")["watermark"] == START + 9 * HOUR
+    assert _with_table(engine, left).pending.describe_progress("of_l")["watermark"] == START + 9 * HOUR
 
 
 def test_late_results_of_summarized_batches_stay_late(tmp_path: Path, clock: Clock) -> None:
@@ -334,12 +334,12 @@ def _with_idle_source(engine: Engine, clock: Clock) -> tuple[Engine, Callable[[]
 def test_a_snapshot_before_a_summary_and_one_after_it_do_not_share_watermarks(tmp_path: Path, clock: Clock) -> None:
     engine, summarize = _with_idle_source(bare_engine(tmp_path, clock, SOURCES[:2], [PAIRS]), clock)
     reading = engine.pending.reading
-    before = reading.pinned()
+    before = reading.pin_versions()
     summarize()
-    after = reading.pinned()
+    after = reading.pin_versions()
     assert (before.ledger.history.summarized, after.ledger.history.summarized) == (0, 5)
     assert [after.timeline(name).after[6] for name in ("l", "r")] == [START + 9 * HOUR, START + HOUR]
-    for one in (before, after, before, reading.pinned()):
+    for one in (before, after, before, reading.pin_versions()):
         assert [one.operator_timeline(PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2
 
 
@@ -391,9 +391,9 @@ def test_early_results_are_shown_anew_if_the_ledger_has_lost_the_batch_of_the_la
     assert planned is not None
     assert other.remove(planned).number == 4
     reading = reopened(engine).pending.reading
-    assert last_shown(reading, COUNTS) is None
+    assert last_shown_metadata(reading, COUNTS) is None
     commit(engine, COUNTS.early, {SHOWN: {"seq": 4, "closed_to": START + DAY, "operator": identity_of(COUNTS), "generation": 0}})
-    assert (last_shown(reading, COUNTS) or {})["seq"] == 4
+    assert (last_shown_metadata(reading, COUNTS) or {})["seq"] == 4
 
 
 def test_a_summary_makes_no_table_stale(tmp_path: Path, clock: Clock) -> None:
@@ -410,4 +410,4 @@ def test_a_summary_makes_no_table_stale(tmp_path: Path, clock: Clock) -> None:
     assert planned is not None
     assert retention(engine).remove(planned).number == 5
     one = reopened(engine)
-    assert not changes_something(one.ledger.history, table, 1, one.ledger.head)
+    assert not can_change_rows(one.ledger.history, table, 1, one.ledger.head)

@@ -213,14 +213,14 @@ def test_rows_whose_duplicates_may_have_left_are_quarantined(make_engine: MakeEn
 @pytest.mark.parametrize("at", ["retention.before_format", "retention.before_summary", "retention.after_summary"])
 @pytest.mark.parametrize("engine", [DAY], indirect=True)
 def test_a_kill_while_the_ledger_is_shortened_loses_nothing(engine: Engine, make_engine: MakeEngine, at: str) -> None:
-    before, described = accounted(engine), engine.pending.described("pairs")
+    before, described = accounted(engine), engine.pending.describe_progress("pairs")
     run_and_die(engine.maintain, at)
     after = replace(make_engine(SOURCES, [PAIRS, TOTAL]), lake_retention=engine.lake_retention)
     assert accounted(after) == before
     done = by_table(after.maintain())["ledger"]
     assert (done.rows_removed, done.kept_from) == (0 if at == "retention.after_summary" else 6, "batch 5")
     assert done.held_back == "events/l has rows of batch 5"
-    assert (accounted(after), after.pending.described("pairs") | described) == (before, after.pending.described("pairs"))
+    assert (accounted(after), after.pending.describe_progress("pairs") | described) == (before, after.pending.describe_progress("pairs"))
 
 
 def test_files_of_batches_that_have_left_the_ledger_are_not_ingested_again(make_engine: MakeEngine, clock: Clock) -> None:

@@ -109,26 +109,26 @@ def _accounts(*days: date, matched: int = 1) -> list[DayAccount]:
 
 
 def test_an_account_of_days_replaces_those_of_these_days_only(engine: Engine) -> None:
-    assert engine.accounts.recorded("pairs") is None
+    assert engine.accounts.recorded_account("pairs") is None
     assert recorded_status(engine, ["pairs"])["assets"]["pairs"]["last_account"] is None
     engine.accounts.record("pairs", _accounts(FIRST, SECOND, matched=0), {})
     later = replace(engine, clock=lambda: engine.clock() + 1000)
     later.accounts.record("pairs", _accounts(SECOND), {}, (SECOND, SECOND))
-    found = later.accounts.recorded("pairs")
+    found = later.accounts.recorded_account("pairs")
     assert found is not None
     assert [(d.side, d.day) for d in found.violations] == [("l", "2026-03-01"), ("r", "2026-03-01")]
     assert found.terms["matched"] == {"l": 1, "r": 1}
     assert (found.oldest_at, found.at) == (engine.clock(), engine.clock() + 1000)
     later.accounts.record("pairs", _accounts(FIRST), {}, (FIRST, FIRST))
-    assert later.accounts.recorded("pairs").holds
+    assert later.accounts.recorded_account("pairs").holds
     later.accounts.record("pairs", _accounts(FIRST), {}, None)
-    assert len(later.accounts.recorded("pairs").days) == 2
+    assert len(later.accounts.recorded_account("pairs").days) == 2
 
 
 def test_an_account_of_ten_years_is_recorded(engine: Engine) -> None:
     days = [FIRST + timedelta(days=n) for n in range(3_650)]
     engine.accounts.record("pairs", _accounts(*days), {})
-    assert engine.accounts.recorded("pairs").terms["accepted"] == {"l": 3_650, "r": 3_650}
+    assert engine.accounts.recorded_account("pairs").terms["accepted"] == {"l": 3_650, "r": 3_650}
 
 
 def test_a_table_without_an_account_by_day_holds(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
@@ -142,9 +142,9 @@ def test_a_difference_between_ledger_and_log_is_shown(monkeypatch: pytest.Monkey
     assert isinstance(error, StatusError)
     assert "pairs: ledger and log differ for l, batch 1: 3 rows in the ledger, 2 in the log" in out
     engine.accounts.record("pairs", [], {("r", 1): (3, 0)}, (SECOND, SECOND))
-    assert [one[:2] for one in engine.accounts.recorded("pairs").differences] == [("r", 1), ("l", 1)]
+    assert [one[:2] for one in engine.accounts.recorded_account("pairs").differences] == [("r", 1), ("l", 1)]
     engine.accounts.record("pairs", _accounts(FIRST), {})
-    assert engine.accounts.recorded("pairs").holds
+    assert engine.accounts.recorded_account("pairs").holds
 
 
 def test_a_violation_on_the_last_day_of_the_calendar_names_that_day(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
@@ -157,7 +157,7 @@ def test_an_account_of_a_table_that_was_rebuilt_since_is_not_recorded(engine: En
     snapshot = engine.snapshot()
     assert [*engine.remake(["pairs"])]
     snapshot.accounts.record("pairs", _accounts(FIRST, matched=0), {})
-    assert engine.accounts.recorded("pairs") is None
+    assert engine.accounts.recorded_account("pairs") is None
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b'{"table": 1}', b'{"table": "x", "days": [{"side": "l", "day": "x"}]}', b"\xff", b"null"])
@@ -167,14 +167,14 @@ def test_a_damaged_file_is_ignored_and_replaced(monkeypatch: pytest.MonkeyPatch,
     file.write_bytes(damage)
     assert "never" in _status(monkeypatch, without_session(engine))[0]
     engine.accounts.record("pairs", _accounts(FIRST), {}, (FIRST, FIRST))
-    assert engine.accounts.recorded("pairs").holds
+    assert engine.accounts.recorded_account("pairs").holds
 
 
 def test_the_account_of_an_earlier_table_is_ignored(engine: Engine) -> None:
     engine.accounts.record("pairs", _accounts(FIRST), {})
     [file] = (Path(engine.lake.root) / FOLDER).iterdir()
     file.write_text(file.read_text().replace(engine.lake.identity("pairs"), "another"))
-    assert engine.accounts.recorded("pairs") is None
+    assert engine.accounts.recorded_account("pairs") is None
 
 
 def test_a_lake_that_cannot_be_written_to_only_warns(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -188,10 +188,10 @@ def test_an_account_is_recorded_in_a_lake_behind_a_uri(engine: Engine) -> None:
     assert not behind.lake.is_local
     for days in ((FIRST,), (SECOND,)):
         behind.accounts.record("pairs", _accounts(*days), {}, (days[0], days[0]))
-    assert len(behind.accounts.recorded("pairs").days) == 4
+    assert len(behind.accounts.recorded_account("pairs").days) == 4
     behind.accounts.forget("pairs")
     behind.accounts.forget("pairs")
-    assert behind.accounts.recorded("pairs") is None
+    assert behind.accounts.recorded_account("pairs") is None
 
 
 def test_watch_refreshes_the_status_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:

@@ -68,7 +68,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Stream], None]],
     """Drives a stream within a Dagster run, and returns the events that its step has stored."""
     monkeypatch.setattr(dagster_reports, "column_metadata", lambda *_: {"columns": "k, n"})
     state = {"closed_to": START + HOUR + 1, "watermark": START + HOUR + 500, "lag_ms": 499, "steps": 1}
-    pending = SimpleNamespace(described=lambda _: state, event_times=lambda _: (START, START + HOUR))
+    pending = SimpleNamespace(describe_progress=lambda _: state, event_times=lambda _: (START, START + HOUR))
     engine: Any = SimpleNamespace(assets={"windows": WINDOWS, "totals": TOTALS}, pending=pending)
 
     def drive(script: Callable[[Stream], None]) -> list[EventLogEntry]:

@@ -126,7 +126,7 @@ def test_a_lost_result_fails_the_run_and_its_check(make_engine: MakeEngine) -> N
         checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(LAW)
         assert checks[LAW[1]].status.value == "FAILED"
         assert reason_of_end(instance, failed.run_id).startswith("run_stream: totals breaks the conservation law: ")
-    recorded = engine.accounts.recorded("totals")
+    recorded = engine.accounts.recorded_account("totals")
     assert recorded is not None
     assert not recorded.holds, "so the sensor does not start the next run"
 

@@ -1,0 +1,23 @@
+"""The table `verdicts/<asset>`: recorded lateness decisions, its columns and the metadata of its commits."""
+
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from operators.engine_columns import ARRIVAL, SEQ
+
+DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
+DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
+"""The columns of `verdicts/<asset>`."""
+DECIDED = "judged"
+"""The metadata key of the commits of `verdicts/<asset>`: the last decided batch, and the asset's generation if it is not 0."""
+
+
+def seq_of(decided: Any) -> int:
+    """The batch for which a commit of `verdicts/<asset>` records lateness decisions; 0 for none."""
+    return 0 if decided is None else decided["seq"] if isinstance(decided, dict) else decided
+
+
+def generation_of(decided: Any) -> int:
+    """The generation of the asset's table that a commit of `verdicts/<asset>` was for."""
+    return decided["generation"] if isinstance(decided, dict) else 0
