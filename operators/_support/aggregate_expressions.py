@@ -12,13 +12,13 @@ The text is split into tokens (see `sql_tokens`). That is enough to answer three
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Self
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructType
 
+from operators._support.collected_order import first_in_read_order
 from operators._support.order_independent import rewrite_aggregates
 from operators._support.sql_tokens import Token, calls_of, tokens_of
 from operators.errors import OperatorError
@@ -27,9 +27,6 @@ from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 _MERGE_FUNCTION = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
 """The aggregate that merges the partial results of an aggregate."""
 _FIRST_ROW_READ = ("first", "first_value", "last", "last_value", "any_value")
-_IN_ORDER_READ = ("collect_list", "collect_set", "array_agg", "listagg", "string_agg")
-_ORDER_INDEPENDENT = ("sort_array", "array_sort", "array_size", "size", "cardinality")
-"""Functions whose result does not depend on the order of an array's elements."""
 _APPROXIMATE = {
     "percentile_approx": "percentile_disc(0.5) WITHIN GROUP (ORDER BY v)",
     "approx_percentile": "percentile_disc(0.5) WITHIN GROUP (ORDER BY v)",
@@ -52,12 +49,10 @@ class _Word:
     Args:
         name: the word in lower case.
         is_call: whether a bracket opens after it.
-        enclosing_functions: the functions whose brackets are around it, the outermost first.
     """
 
     name: str
     is_call: bool
-    enclosing_functions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -81,9 +76,9 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
     sql: str
 
     def __post_init__(self) -> None:
-        for word in self._words:
-            if reason := self._dependence(word):
-                raise OperatorError.bad_value("aggregates", self.sql, f"aggregates that do not depend on {reason}")
+        reasons = [*filter(None, map(self._dependence, self._words)), *self._read_order()]
+        if reasons:
+            raise OperatorError.bad_value("aggregates", self.sql, f"aggregates that do not depend on {reasons[0]}")
 
     @cached_property
     def merge_function(self) -> str | None:
@@ -149,25 +144,21 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
     def _words(self) -> list[_Word]:
         return [*_read_words([token for token in self._tokens if token.is_code])]
 
+    def _read_order(self) -> Iterator[str]:
+        """What to write in place of a function that collects rows in the order in which Spark reads them."""
+        function = first_in_read_order(self.sql)
+        if function in ("listagg", "string_agg"):
+            yield f"{_ROW_ORDER}; sort the result of {function}: {function}(v, ',') WITHIN GROUP (ORDER BY v), by the value itself"
+        elif function is not None:
+            yield f"{_ROW_ORDER}; sort the result of {function} before anything else: sort_array({function}(v)), without a comparator"
+
     def _dependence(self, word: _Word) -> str | None:
         """What a word makes the value depend on, and what to write instead; None if the word is harmless."""
         if word.name in _FIRST_ROW_READ and word.is_call:
             return f"{_ROW_ORDER}; in place of {word.name} use min_by(v, struct(event_time, seq, arrival)), or max_by"
-        if (
-            word.name in _IN_ORDER_READ
-            and word.is_call
-            and not {*_ORDER_INDEPENDENT} & {*word.enclosing_functions}
-            and not self._has_within_group
-        ):
-            return f"{_ROW_ORDER}; sort the result of {word.name}: sort_array(collect_list(v))"
         if word.is_call and (word.name in _APPROXIMATE or word.name.startswith(("kll_", "theta_"))):
             return f"{_ROW_ORDER}; in place of {word.name} use {_APPROXIMATE.get(word.name, 'an exact function')}"
         return _other_dependence(word)
-
-    @property
-    def _has_within_group(self) -> bool:
-        names = [word.name for word in self._words]
-        return ("within", "group") in pairwise(names)
 
 
 @dataclass(frozen=True)
@@ -266,14 +257,7 @@ def _is_one_pair_of_brackets(texts: Sequence[str]) -> bool:
 
 
 def _read_words(tokens: Sequence[Token]) -> Iterator[_Word]:
-    """The words in the order of the expression, with the functions whose brackets are around each."""
-    enclosing_functions: list[str] = []
-    previous_word = ""
+    """The words in the order of the expression."""
     for token, next_token in zip(tokens, [*tokens, None][1:], strict=True):
-        if token.text == "(":
-            enclosing_functions.append(previous_word)
-        elif token.text == ")":
-            enclosing_functions = enclosing_functions[:-1]
-        previous_word = token.text.lower() if token.kind == "word" else ""
-        if previous_word:
-            yield _Word(previous_word, next_token is not None and next_token.text == "(", tuple(enclosing_functions))
+        if token.kind == "word":
+            yield _Word(token.name, next_token is not None and next_token.text == "(")

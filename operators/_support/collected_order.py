@@ -1,0 +1,99 @@
+"""Finds calls that collect rows in the order in which Spark reads them, and whose result keeps that order.
+
+`sort_array(collect_list(v))` has the same value in each order of the rows. `sort_array(slice(collect_list(v), 1, 2))` has not: the two
+elements are chosen before they are sorted. Neither has a sort by a comparator, for which different elements can be equal.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from operators._support.sql_tokens import Token, tokens_of
+
+_LISTS = ("collect_list", "collect_set", "array_agg")
+_TEXTS = ("listagg", "string_agg")
+_ORDER_INDEPENDENT = ("sort_array", "array_sort", "array_size", "size", "cardinality")
+"""Functions whose result does not depend on the order of an array's elements."""
+_ELEMENT_BY_ELEMENT = ("transform", "filter", "array_distinct", "array_compact", "array_remove")
+"""Functions that treat each element of an array in the same way, wherever it is."""
+
+
+def first_in_read_order(sql: str) -> str | None:
+    """The first function of an expression that collects rows, if the value depends on the order of the rows; None if it does not.
+
+    >>> first_in_read_order("array_join(collect_list(v), ',')"), first_in_read_order("size(collect_set(v))")
+    ('collect_list', None)
+    """
+    tokens = [token for token in tokens_of(sql) if token.kind != "comment"]
+    brackets = list[int]()  # the indexes of those that are open
+    ordered = _brackets_with_lambda_of_two(tokens)
+    for n, (token, following) in enumerate(pairwise([*tokens, Token("other", "", len(sql))])):
+        is_call = token.kind == "word" and following.text == "("
+        if is_call and token.name in _LISTS and not _is_order_independent(tokens, brackets, ordered):
+            return token.name
+        if is_call and token.name in _TEXTS and not _is_ordered_by_its_value(tokens[n:]):
+            return token.name
+        if token.kind == "other" and token.text == "(":
+            brackets.append(n)
+        elif token.kind == "other" and token.text == ")":
+            brackets = brackets[:-1]
+    return None
+
+
+def _is_order_independent(tokens: Sequence[Token], brackets: Sequence[int], ordered: set[int]) -> bool:
+    """Whether an array that is collected inside some brackets is first changed element by element, and then sorted or counted."""
+    for bracket in reversed(brackets):
+        function = tokens[bracket - 1].name if bracket and tokens[bracket - 1].kind == "word" else ""
+        if bracket in ordered or (function and function not in (*_ELEMENT_BY_ELEMENT, *_ORDER_INDEPENDENT)):
+            return False
+        if function in _ORDER_INDEPENDENT:
+            return True
+    return False
+
+
+def _brackets_with_lambda_of_two(tokens: Sequence[Token]) -> set[int]:
+    """The indexes of the brackets that directly contain a function of two parameters, `(a, b) -> ...`: a comparator, or one of an index."""
+    brackets, found = list[int](), set[int]()
+    for n, token in enumerate(tokens):
+        if token.kind == "other" and token.text == "(":
+            brackets.append(n)
+        elif token.kind == "other" and token.text == ")":
+            brackets = brackets[:-1]
+            if brackets and [following.text for following in tokens[n + 1 : n + 3]] == ["-", ">"]:
+                found.add(brackets[-1])
+    return found
+
+
+def _is_ordered_by_its_value(call: Sequence[Token]) -> bool:
+    """Whether a call of `listagg` is followed by `WITHIN GROUP (ORDER BY value)` with its own value.
+
+    Args:
+        call: the tokens from the function's name on.
+    """
+    close = _closing_bracket(call)
+    if close is None or [token.name for token in call[close + 1 : close + 6]] != ["within", "group", "(", "order", "by"]:
+        return False
+    value = [*_until_comma(call[2:close])]
+    value = value[1:] if value[:1] == ["distinct"] else value
+    order = [*_until_comma(call[close + 6 :])]
+    return order[: len(value)] == value and not {*order[len(value) :]} - {"asc", "desc", "nulls", "first", "last"}
+
+
+def _closing_bracket(tokens: Sequence[Token]) -> int | None:
+    """The index of the bracket that closes the first one; None if none does."""
+    depth = 0
+    for n, token in enumerate(tokens):
+        if token.kind == "other":
+            depth += (token.text == "(") - (token.text == ")")
+            if token.text == ")" and depth == 0:
+                return n
+    return None
+
+
+def _until_comma(tokens: Sequence[Token]) -> Iterator[str]:
+    """The tokens' texts in lower case up to the first comma, or the bracket that closes them."""
+    depth = 0
+    for token in tokens:
+        depth += (token.text in ("(", "[")) - (token.text in (")", "]")) if token.kind == "other" else 0
+        if depth < 0 or (depth == 0 and token.text == ","):
+            return
+        yield token.name
