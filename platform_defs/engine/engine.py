@@ -33,7 +33,7 @@ from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, PinnedLake
 from platform_defs.engine.lake.waits import Purpose
 from platform_defs.engine.ledger.ledger import Entry, Ledger
-from platform_defs.engine.ledger.snapshot import LedgerView
+from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 from platform_defs.engine.operations.failures import Failures, first_time
 from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.late_rows import LateRows
@@ -243,7 +243,7 @@ class Engine:
                 lake.delta_for_reading(results_table(asset))
                 lake.delta_for_reading(asset.name)
         pinned = replace(self, lake=lake)
-        pinned.__dict__["ledger"] = LedgerView.of(self.ledger)
+        pinned.__dict__["ledger"] = LedgerSnapshot.of(self.ledger)
         return pinned
 
     @cached_property

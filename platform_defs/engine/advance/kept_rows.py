@@ -128,7 +128,7 @@ class KeptRows:
         recorded = self._table.recorded(after.step)
         since = 0 if recorded is None else recorded[_SEQ]
         by_clock = self._keeps.ttl is not None and self.reads.ttl_by == "processing"
-        had_other_clock = by_clock and self.reading.ledger.clock_set_back(since, after.seq)
+        had_other_clock = by_clock and self.reading.ledger.was_clock_set_back(since, after.seq)
         return 0 if since > before.seq or had_other_clock else since
 
     def _may_need_forgotten(self, since: int, after: Progress) -> bool:

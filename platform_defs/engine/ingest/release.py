@@ -149,7 +149,7 @@ class Release:
             path_in_store, conf = hadoop_path(spark, file)
             status = path_in_store.getFileSystem(conf).getFileStatus(path_in_store)
             present_file = File(status.getModificationTime(), uri, status.getLen(), self.contract.name, folder=one_path(self.folder))
-            if not self.writer.ledger.known(self.contract.name, [present_file]).holds(present_file):
+            if not self.writer.ledger.file_records(self.contract.name, [present_file]).has_present_state(present_file):
                 raise QuarantineError.no_header(self.contract.name, unquote(path), "it is another file now")
             return header(spark, file)
         except Py4JJavaError as error:

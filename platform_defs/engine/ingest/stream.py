@@ -196,7 +196,7 @@ class Stream:
             if source in self.landings:
                 files += self.landings[source].new()
             else:
-                files += self.ingest.ledger.unrecorded(source, list_files(self.spark, folder, source))
+                files += self.ingest.ledger.files_to_read(source, list_files(self.spark, folder, source))
         return files
 
     def _warn(self) -> None:

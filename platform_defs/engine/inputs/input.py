@@ -135,10 +135,10 @@ class TableInput(Input):
         return step_id(lake, self.asset, step)
 
     def timeline(self, history: History, earlier: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
-        """The table's own watermark less its output watermark delay; idle while all of its sources are (see `watermarks.passed_on`)."""
-        seen = watermarks.delayed(operator_timeline(self.asset), self.asset.operator.reads.watermark_delay, earlier)
+        """The table's own watermark less its output watermark delay; idle while all of its sources are: `watermarks.table_idleness`."""
+        seen = watermarks.delay_timeline(operator_timeline(self.asset), self.asset.operator.reads.watermark_delay, earlier)
         sources = [history.source(of) for of in self.sources]
-        return seen.with_idle(watermarks.passed_on(sources, len(seen.after) - 1, history.summarized))
+        return seen.with_idle(watermarks.table_idleness(sources, len(seen.after) - 1, history.summarized))
 
 
 def input_named(name: str, sources: Mapping[str, SourceContract], assets: Mapping[str, DerivedAsset]) -> Input:

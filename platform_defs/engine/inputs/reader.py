@@ -30,7 +30,7 @@ from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
+from platform_defs.engine.ledger.snapshot import LedgerSnapshot, last_with_rows
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 
 _TIME_MS, _DECIDED = temporary("time_ms"), temporary("decided")
@@ -79,7 +79,7 @@ class Reading:
         for name in assets:
             lake.delta_for_reading(results_table(self.assets[name]))
             lake.delta_for_reading(name)
-        ledger = LedgerView.of(self.ledger)
+        ledger = LedgerSnapshot.of(self.ledger)
         for table in self._upstream_of(assets):  # before its changelog, which is committed first and so has each applied step
             lake.delta_for_reading(table)
         return replace(self, lake=lake, ledger=ledger)
@@ -156,7 +156,7 @@ class Reading:
 
     def on_one_ledger(self) -> "Reading":
         """This reading on a snapshot of the ledger, so that a summary that maintenance commits meanwhile is used everywhere or nowhere."""
-        return replace(self, ledger=LedgerView.of(self.ledger))
+        return replace(self, ledger=LedgerSnapshot.of(self.ledger))
 
     def _cached(self, key: str, extend: Callable[[Timeline, History], Timeline], asset: DerivedAsset | None = None) -> Timeline:
         """A cached timeline, extended to the ledger's head.
@@ -234,7 +234,7 @@ class Reading:
         if asset.operator.reads.recorded:
             return self._recorded(asset, index, rows)
         ends = (span.first, span.last)
-        watermark_by_batch = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
+        watermark_by_batch = watermarks.possibly_late_batches(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
         further_columns = [WATERMARK] if asset.operator.reads.with_watermark else []
         if not watermark_by_batch:
             return rows.select("*", *[F.lit(None).cast("timestamp").alias(w) for w in further_columns], F.lit(False).alias(LATE))
