@@ -96,7 +96,7 @@ class SimLedgerStore:
 
     def append(self, rows: pa.Table) -> None:
         part = Part.of(rows)
-        self.lake.append_small([LedgerRow(entry, part) for entry in part.rows], TABLE, seen=self._seen)
+        self.lake.append_small([LedgerRow(entry, part) for entry in part.rows], TABLE, expected=self._seen)
 
     def replace(self, rows: pa.Table, upto: int) -> None:
         assert self._seen is not None

@@ -123,7 +123,7 @@ class PendingWork:
 
     def busy(self) -> str | None:
         """The writer of an asset's table at this moment; None if no asset has one."""
-        return next((busy for name in self.reading.assets if (busy := self.reading.lake.busy(name))), None)
+        return next((busy for name in self.reading.assets if (busy := self.reading.lake.present_writer(name))), None)
 
     def _held_back(self, asset: str) -> dict[str, Any]:
         holder = held_back(self.reading, asset)

@@ -54,7 +54,7 @@ from platform_defs.engine.lake.data_skipping import Ends
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.plan_inputs import record_sizes
 from platform_defs.engine.lake.small_queries import collect, materialize_and_measure
-from platform_defs.engine.lake.tables import PinnedLake
+from platform_defs.engine.lake.tables import LakeSnapshot
 from platform_defs.engine.lake.waits import PATIENCE_S, Purpose
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry, next_row
 from platform_defs.engine.ledger.open_batch import Batch
@@ -277,7 +277,7 @@ class Ingest(LedgerWriter):
         pruned_by: Sequence[str],
     ) -> int:
         """Append rows, unless an earlier try with the same rows did; returns the number of the batch's rows in the table."""
-        snapshot = PinnedLake.of(self.lake)
+        snapshot = LakeSnapshot.of(self.lake)
         left_over, named_seq = snapshot.newest(table, ATTEMPT), newest_named(self.ledger, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
@@ -293,7 +293,9 @@ class Ingest(LedgerWriter):
             return 0
         point("ingest.before_append")
         left_attempt = None if left_over is None else left_over.value
-        return self.lake.append(rows, table, {ATTEMPT: attempt}, after=left_attempt, pruned_by=pruned_by, widen=True, unnamed=not named_seq)
+        return self.lake.append(
+            rows, table, {ATTEMPT: attempt}, after=left_attempt, pruned_by=pruned_by, widen=True, only_uncommitted=not named_seq
+        )
 
 
 def _may_pass(error: Exception) -> bool:

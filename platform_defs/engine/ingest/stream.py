@@ -94,7 +94,7 @@ class Stream:
                 input was ingested.
             LakeError: the lake cannot be written to, or another process writes to it.
         """
-        with self.lake.opened():
+        with self.lake.opening():
             self._make_folders()
             with self.lake.writer(writer_name(self.folders)):
                 on_start()

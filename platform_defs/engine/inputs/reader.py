@@ -25,7 +25,7 @@ from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.inputs.waited_for import waited_for, watermark_key
 from platform_defs.engine.lake.small_queries import collect
-from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.history import History
@@ -75,7 +75,7 @@ class Reading:
 
         The order makes the snapshots consistent: the ledger has every batch, and the inputs every step, that a table's progress names.
         """
-        lake = PinnedLake.of(self.lake)
+        lake = LakeSnapshot.of(self.lake)
         for name in assets:
             lake.delta_for_reading(results_table(self.assets[name]))
             lake.delta_for_reading(name)
@@ -118,7 +118,7 @@ class Reading:
             ProgressError: an input was rebuilt since, has lost the step up to which the asset has read it, or has lost rows that the asset
                 has not handled.
         """
-        snapshot = replace(self, lake=PinnedLake.of(self.lake))  # each table is opened once
+        snapshot = replace(self, lake=LakeSnapshot.of(self.lake))  # each table is opened once
         identities = snapshot.input_identities(asset)
         last_steps = {name: self.input_named(name).last_step(snapshot.lake) for name in now.read if name in self.assets}
         shortened = {name for name, last in last_steps.items() if last is not None and last < now.read[name]}

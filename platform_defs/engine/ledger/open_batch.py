@@ -14,7 +14,7 @@ class Batch:
         ledger: the ledger.
         seq: the batch's number.
         now: its time: the wall clock in epoch ms, later than that of the batch before.
-        seen: the ledger's version that it follows; None if there is no ledger yet.
+        expected: the ledger's version that it follows; None if there is no ledger yet.
     """
 
     def __init__(self, ledger: Ledger, seq: int, now: int, expected: Version | None) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from platform_defs.engine.lake.commits import refused_if_overtaken
+from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.errors import LedgerError
@@ -155,7 +155,7 @@ class DeltaLedgerStore:
             return self._last[1]
         except (DeltaError, OSError, UnreadableLogError) as error:
             self._delta = None
-            reason = error.why if isinstance(error, UnreadableLogError) else _one_line(error)
+            reason = error.reason if isinstance(error, UnreadableLogError) else _one_line(error)
             raise LedgerError.unreadable(self._read_upto, self.name, f"{self.name}/_delta_log", reason) from error
 
     def _check_format(self, delta: DeltaTable) -> None:
@@ -205,7 +205,7 @@ class DeltaLedgerStore:
         self._require_format(FORMAT)
         if self._delta is None or _SUMMARY not in [field.name for field in self._delta.schema().fields]:
             rows = rows.drop_columns([_SUMMARY])  # the column is null until the first summary
-        self.lake.append_small(rows, TABLE, seen=self._delta, description=_description())
+        self.lake.append_small(rows, TABLE, expected=self._delta, description=_description())
         self._update_incarnation()
         self._compact_many()
 
@@ -214,16 +214,16 @@ class DeltaLedgerStore:
         point("retention.before_format")
         self._require_format(SUMMARY_FORMAT)
         point("retention.before_summary")
-        self.lake.append_small(rows, TABLE, seen=self._delta, replacing=f"seq <= {upto}")
+        self.lake.append_small(rows, TABLE, expected=self._delta, replacing=f"seq <= {upto}")
         point("retention.after_summary")
         self._update_incarnation()
 
     def _require_format(self, number: int) -> None:
         if self._delta is None or _format_of(self._delta) >= number:
             return
-        self.lake.still_mine()
+        self.lake.check_leases()
         version = self._delta.version()
-        with refused_if_overtaken(TABLE, "batch"):
+        with reporting_overtaken(TABLE, "batch"):
             self._delta.alter.set_table_description(_description(number))
         if self._delta.version() != version + 1:  # another writer has committed
             raise LakeError.overtaken(TABLE, "batch")
@@ -262,10 +262,10 @@ class DeltaLedgerStore:
 def make_empty_commit(lake: Lake, expected: Any, no_rows: Any) -> None:
     """Make an empty commit on the version `expected` of the ledger's table; if it is None, create the table without rows."""
     if expected is None:
-        lake.append_small(no_rows, TABLE, seen=None, description=_description())
+        lake.append_small(no_rows, TABLE, expected=None, description=_description())
         return
-    with refused_if_overtaken(TABLE, "batch"):
-        lake.carry({}, expected)
+    with reporting_overtaken(TABLE, "batch"):
+        lake.carry_metadata({}, expected)
 
 
 def _description(number: int = FORMAT) -> str:
