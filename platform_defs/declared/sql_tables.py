@@ -16,7 +16,7 @@ from operators.contract import Operator
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.sql.errors import SqlError
-from operators.sql.names import column_sql, find
+from operators.sql.names import column_sql, find_name
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
 from operators.top_n import TopN
 
@@ -78,14 +78,14 @@ class SqlTables:
             relation: the input.
             needed: the columns of the result that the query selects; None for all.
         """
-        of = relation.of if isinstance(relation, Select) else relation
+        of = relation.child if isinstance(relation, Select) else relation
         match of:
             case Input():
                 known = self._source(of.name)
                 relation = select_all(relation) if needed is not None else relation
             case Named():
                 known = of.name
-                self.add(known, of.of)
+                self.add(known, of.child)
             case Apply():
                 known, below = name, relation if _filters_upserts(relation) else of
                 self.add(known, below)
@@ -103,7 +103,7 @@ class SqlTables:
         return name
 
     def _preparation(self, selection: Select, needed: Sequence[str] | None) -> Preparation | None:
-        of = selection.of
+        of = selection.child
         own = {*self.stored[of.name]} if isinstance(of, Input) else {c for c in of.columns if not _is_result_time(of, c)}
         items = [i for i in selection.items if not (i.column in of.times and needed is not None and i.name not in needed)]
         items = [i for i in items if not (i.column in (RESULT_TIME, FINAL_AT) and i.name == i.column)]
@@ -125,23 +125,23 @@ def _result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] | None,
     """The operator of a table, the columns that the query reads of its result, and what is made of the result."""
     if isinstance(relation, Apply):
         return relation, None, None
-    if not isinstance(relation, Select) or not isinstance(relation.of, Apply):
+    if not isinstance(relation, Select) or not isinstance(relation.child, Apply):
         why = "each table is the result of an operator, and the query only selects"
         raise SqlError.refused(f"INSERT INTO {name}", why, "write CREATE VIEW: a selection is a part of the tables that read it")
-    if relation.where is not None and isinstance(relation.of.operator, TracesInputs):
+    if relation.where is not None and isinstance(relation.child.operator, TracesInputs):
         why = f"the results of a join account for its rows, and {relation.where} filters them"
         way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
         raise SqlError.refused(f"INSERT INTO {name}", why, way_out)
     added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
     for item in added:
-        if find(item.name, relation.of.columns):
+        if find_name(item.name, relation.child.columns):
             why = f"the operator's result has a column {item.name}, which the table keeps"
             raise SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", why, "give it another name with AS")
     read = [c for sql in [*(i.sql for i in relation.items), *filter(None, [relation.where])] for c in columns_read(sql)]
     if not added and relation.where is None:
-        return relation.of, read, None
+        return relation.child, read, None
     select = ", ".join(["*", *(f"{item.sql} AS {column_sql(item.name)}" for item in added)])
-    return relation.of, read, Shape(where=relation.where, select=select)
+    return relation.child, read, Shape(where=relation.where, select=select)
 
 
 def _is_window_time(item: Item) -> bool:
@@ -199,9 +199,9 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
         case Input():
             return name in relation.times
         case Named():
-            return _is_event_time(relation.of, name)
+            return _is_event_time(relation.child, name)
         case Select():
-            return _is_event_time(relation.of, next((i.column for i in relation.items if i.name == name), None))
+            return _is_event_time(relation.child, next((i.column for i in relation.items if i.name == name), None))
         case Apply(operator=TopN() | Deduplicate(window=None)):
             return _is_event_time(relation.inputs[0], name)  # these keep the event time of their rows
         case _:
@@ -216,8 +216,8 @@ def _is_result_time(relation: Relation, name: str) -> bool:
 def _origin(relation: Relation, name: str) -> str | None:
     """The column of an operator's result that a column is; None if it is computed."""
     if isinstance(relation, Named):
-        return _origin(relation.of, name)
+        return _origin(relation.child, name)
     if not isinstance(relation, Select):
         return name
     column = next((i.column for i in relation.items if i.name == name), None)
-    return None if column is None else _origin(relation.of, column)
+    return None if column is None else _origin(relation.child, column)
