@@ -169,7 +169,7 @@ def test_a_holder_that_lost_its_lease_commits_nothing_more(tmp_path: Path) -> No
         lake._leases["x"].renew()
         with pytest.raises(LakeError, match="x has another writer now"):
             lake.append_small(ROWS, "t")
-        for act in (lambda: lake.carry("t", {}),):
+        for act in (lambda: lake.carry_metadata("t", {}),):
             with pytest.raises(LakeError, match="x has another writer now"):
                 act()
     other.check()
