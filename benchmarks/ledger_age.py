@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import watermarks
-from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, moved
+from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
 from platform_defs.engine.ledger.rows import SCHEMA
 from platform_defs.engine.ledger.summarize import summary_of
 
@@ -75,8 +75,8 @@ def measure(root: Path, batches: int) -> dict[str, float]:
 
     costs["watermarks, all batches"] = _cpu(extend)
     files = [_file(seq, SOURCES[0]) for seq in range(batches - 32, batches + 32)]
-    costs["look up 64 files, the first time"] = _cpu(lambda: ledger.known(SOURCES[0], files))
-    costs["look up 64 files, again"] = _cpu(lambda: ledger.known(SOURCES[0], files))
+    costs["look up 64 files, the first time"] = _cpu(lambda: ledger.file_records(SOURCES[0], files))
+    costs["look up 64 files, again"] = _cpu(lambda: ledger.file_records(SOURCES[0], files))
     costs["totals of five sources"] = _cpu(lambda: [ledger.totals(source) for source in SOURCES])
     commits = [_cpu(lambda: _commit(ledger)) for _ in range(100)]
     costs["commit, median of 100"], costs["commit, slowest of 100"] = sorted(commits)[50], max(commits)
@@ -86,7 +86,7 @@ def measure(root: Path, batches: int) -> dict[str, float]:
 
 def _commit(ledger: Ledger) -> None:
     seq, now = ledger.head + 1, ledger.now()
-    ledger.commit([tuple(moved(s, seq=seq, ingested_at=now) for s in _last(ledger))])
+    ledger.commit([tuple(next_row(s, seq=seq, ingested_at=now) for s in _last(ledger))])
 
 
 def _last(ledger: Ledger) -> Iterator[SourceEntry]:

@@ -59,7 +59,7 @@ def run_lock(engine: Engine) -> AbstractContextManager[None]:
 
 def running_process(engine: Engine) -> str | None:
     """The process that executes a run of the job; None if there is none."""
-    return engine.lake.busy(_lock(engine))
+    return engine.lake.present_writer(_lock(engine))
 
 
 def _lock(engine: Engine) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.options import WORK, Cores, Work
-from platform_defs.engine.lake.interrupts import ends_in_order
+from platform_defs.engine.lake.interrupts import ending_on_sigterm
 from platform_defs.settings import PROJECT
 
 RATES = [100.0, 1_000.0, 5_000.0]
@@ -39,7 +39,7 @@ def soak(
         wanted = Soak(work=work / "soak", minutes=minutes, rate=rate, kill=kinds, kill_every_s=kill_every, seed=seed, **sizes)
     except SoakError as error:
         raise typer.BadParameter(str(error)) from None
-    with ends_in_order():  # the stream is in a process group of its own
+    with ending_on_sigterm():  # the stream is in a process group of its own
         found = run(wanted, print)
     print(json.dumps({name: value for name, value in found.items() if name != "samples"}, indent=1))
     if found["problems"]:

@@ -9,13 +9,13 @@ from sqlglot import exp
 from operators.aggregate import Aggregate
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
-from operators.sql.dialect import Tree, spark
+from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.grouping import GROUPING, grouping, groups_of
-from operators.sql.names import find, free
+from operators.sql.names import find_name, free_name
 from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, select, windows_of, with_result_time
-from operators.sql.scope import Scope, over_refused, replace_outermost
-from operators.sql.select_list import Selected, numbered, selected
+from operators.sql.scope import Scope, over_error, replace_outermost
+from operators.sql.select_list import Selected, name_expressions, with_distinct_names
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import AnyWindow, Session, Tumbling
 
@@ -65,20 +65,20 @@ class _Plan:
     def aggregate(self, tree: Tree, name: str) -> str:
         """The name of an aggregate, which is added if there is no equal one."""
         sql = self.sql(tree)
-        for known, text in self.aggregates.items():
+        for equal_name, text in self.aggregates.items():
             if text == sql:
-                return known
-        taken = [*self.aggregates, *self.keys.values(), *WINDOW_COLUMNS, RESULT_TIME, FINAL_AT, SEQ, ARRIVAL]
-        own = free(name, taken)
-        self.aggregates[own] = sql
-        return own
+                return equal_name
+        used_names = [*self.aggregates, *self.keys.values(), *WINDOW_COLUMNS, RESULT_TIME, FINAL_AT, SEQ, ARRIVAL]
+        new_name = free_name(name, used_names)
+        self.aggregates[new_name] = sql
+        return new_name
 
     def sql(self, tree: Tree) -> str:
         """An aggregate in Spark SQL over the rows."""
         for node in tree.walk():
             if isinstance(node, exp.Window):
-                raise over_refused(node)
-        return spark(self.scope.over(tree))
+                raise over_error(node)
+        return spark_sql(self.scope.over(tree))
 
 
 def aggregate(scope: Scope, tree: Tree) -> Relation:
@@ -88,25 +88,25 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
         SqlError: there are grouping sets without windows, or rows in windows are not grouped by their window.
         OperatorError: the operator refuses a parameter.
     """
-    groups, sets, listed = *groups_of(tree), selected(tree.expressions)
+    groups, sets, listed = *groups_of(tree), name_expressions(tree.expressions)
     windowed = scope.relation if isinstance(scope.relation, Windowed) else None
     windows = windowed.window if windowed else windows_of(scope.relation)
-    bounds = [one for one in groups if _window_column(scope, one, windows)]
+    bounds = [expression for expression in groups if _window_column(scope, expression, windows)]
     _check_bounds(scope, bounds, windowed, windows)
-    plan = _Plan(scope, windowed.of if windowed else scope.relation)
-    for one in groups:
-        if one not in bounds:
-            _add_key(plan, one, listed)
+    plan = _Plan(scope, windowed.child if windowed else scope.relation)
+    for expression in groups:
+        if expression not in bounds:
+            _add_key(plan, expression, listed)
     if sets is not None:
         plan.sets = _named_sets(plan, sets, bounds)
-    for one in listed:  # before the expressions over aggregates, whose own names would come first
-        if one.name != "*" and _is_of_aggregates(one.tree):
-            plan.aggregate(one.tree, one.name)
-    items = [_item(plan, one, bool(bounds)) for one in listed]
-    having = _having(plan, tree.args.get("having"), bool(bounds))
+    for expression in listed:  # before the expressions over aggregates, whose own names would come first
+        if expression.name != "*" and _reads_only_aggregates(expression.tree):
+            plan.aggregate(expression.tree, expression.name)
+    items = [_item(plan, expression, bool(bounds)) for expression in listed]
+    having = _having_condition(plan, tree.args.get("having"), bool(bounds))
     rows = _rows(plan, windowed)
-    results = _windowed(plan, windowed, cast(AnyWindow, windows), rows) if bounds else _of_stream(plan, rows)
-    return select(results, numbered(items), having)
+    results = _windowed(plan, windowed, cast(AnyWindow, windows), rows) if bounds else _aggregate_stream(plan, rows)
+    return select(results, with_distinct_names(items), having)
 
 
 def _named_sets(plan: _Plan, sets: Sequence[Sequence[Tree]], bounds: Sequence[Tree]) -> tuple[tuple[str, ...], ...]:
@@ -115,11 +115,11 @@ def _named_sets(plan: _Plan, sets: Sequence[Sequence[Tree]], bounds: Sequence[Tr
     Raises:
         SqlError: the sets are not those of windows.
     """
-    if not bounds or any(bound not in one for bound in bounds for one in sets):
-        why = "only the results of windows have several keys, and each is of one window"
+    if not bounds or any(bound not in grouping_set for bound in bounds for grouping_set in sets):
+        reason = "only the results of windows have several keys, and each is of one window"
         way_out = "write GROUP BY window_start, window_end, GROUPING SETS (...), or a statement for each set"
-        raise SqlError.refused("GROUPING SETS, CUBE or ROLLUP without windows", why, way_out)
-    return tuple(tuple(plan.keys[plan.scope.item(key, "").sql] for key in one if key not in bounds) for one in sets)
+        raise SqlError.refused("GROUPING SETS, CUBE or ROLLUP without windows", reason, way_out)
+    return tuple(tuple(plan.keys[plan.scope.item(key, "").sql] for key in grouping_set if key not in bounds) for grouping_set in sets)
 
 
 def _window_column(scope: Scope, tree: Tree, windows: AnyWindow | None) -> str | None:
@@ -133,11 +133,11 @@ def _window_column(scope: Scope, tree: Tree, windows: AnyWindow | None) -> str |
 
 
 def _check_bounds(scope: Scope, bounds: Sequence[Tree], windowed: Windowed | None, windows: AnyWindow | None) -> None:
-    columns = {_window_column(scope, one, windows) for one in bounds}
+    columns = {_window_column(scope, bound, windows) for bound in bounds}
     if (columns or windowed) and not {WINDOW_START, WINDOW_END} <= columns:
         missing = [c for c in (WINDOW_START, WINDOW_END) if c not in columns]
-        why = "a result of rows in windows is final when its window ends"
-        raise SqlError.refused(f"an aggregate of windows without {' and '.join(missing)}", why, "GROUP BY window_start, window_end, ...")
+        reason = "a result of rows in windows is final when its window ends"
+        raise SqlError.refused(f"an aggregate of windows without {' and '.join(missing)}", reason, "GROUP BY window_start, window_end, ...")
     if columns and windowed is None and not isinstance(windows, Tumbling):
         way_out = "use a windowing function over the results, with DESCRIPTOR(window_time)"
         raise SqlError.refused(
@@ -148,61 +148,65 @@ def _check_bounds(scope: Scope, bounds: Sequence[Tree], windowed: Windowed | Non
 def _add_key(plan: _Plan, tree: Tree, listed: Sequence[Selected]) -> None:
     """Add a key column: a column of the rows, or a computed one; by the name that the query gives it."""
     item = plan.scope.item(tree, "")
-    names = [one.name for one in listed if one.name != "*" and isinstance(one.tree, type(tree)) and plan.scope.item(one.tree, "") == item]
-    own = names[0] if names else item.column or f"key_{len(plan.keys)}"
-    if own == item.column:
-        plan.keys[item.sql] = own
+    names = [
+        expression.name
+        for expression in listed
+        if expression.name != "*" and isinstance(expression.tree, type(tree)) and plan.scope.item(expression.tree, "") == item
+    ]
+    key_name = names[0] if names else item.column or f"key_{len(plan.keys)}"
+    if key_name == item.column:
+        plan.keys[item.sql] = key_name
         return
-    if item.column and find(own, plan.relation.columns):
+    if item.column and find_name(key_name, plan.relation.columns):
         plan.keys[item.sql] = item.column  # the name is that of another column: the query renames the key afterwards
         return
-    name = free(own, [*plan.relation.columns, *plan.keys.values()])
+    name = free_name(key_name, [*plan.relation.columns, *plan.keys.values()])
     plan.keys[item.sql] = name
     plan.added.append(Item(name, item.sql, item.column))
 
 
-def _item(plan: _Plan, one: Selected, in_windows: bool) -> Item:
+def _item(plan: _Plan, expression: Selected, in_windows: bool) -> Item:
     """A column of the result, over the operator's columns."""
-    if one.name == "*":
+    if expression.name == "*":
         raise SqlError.refused("SELECT * with GROUP BY", "an aggregate has its key and its aggregates only", "name the columns")
-    if one.tree.find(exp.Window):
+    if expression.tree.find(exp.Window):
         way_out = "rank the rows of a subquery: SELECT ..., ROW_NUMBER() OVER (...) AS n FROM (SELECT ... GROUP BY ...)"
         raise SqlError.refused("OVER in a query with GROUP BY", "each query is one operator", way_out)
-    if _is_of_aggregates(one.tree):
-        return Item.of_column(plan.aggregate(one.tree, one.name), one.name)
-    return _computed(plan, one.tree, one.name, in_windows)
+    if _reads_only_aggregates(expression.tree):
+        return Item.of_column(plan.aggregate(expression.tree, expression.name), expression.name)
+    return _compute_item(plan, expression.tree, expression.name, in_windows)
 
 
-def _is_of_aggregates(tree: Tree) -> bool:
+def _reads_only_aggregates(tree: Tree) -> bool:
     """Whether an expression reads aggregates alone, so that it is an aggregate itself."""
     inner = _aggregates_in(tree)
-    within = {id(c) for one in inner for c in one.find_all(exp.Column)}
+    within = {id(c) for aggregated in inner for c in aggregated.find_all(exp.Column)}
     return bool(inner) and all(id(c) in within for c in tree.find_all(exp.Column))
 
 
-def _computed(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:
+def _compute_item(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:
     """An expression over keys, windows and aggregates."""
-    inner = {id(one): one for one in _aggregates_in(tree)}
+    inner = {id(aggregated): aggregated for aggregated in _aggregates_in(tree)}
 
-    def column(node: Any) -> Any:
+    def replace_node(node: Any) -> Any:
         if isinstance(node, GROUPING):
-            return grouping(node, [_key_of(plan, key) for key in node.expressions], tuple(plan.keys.values()), plan.sets)
+            return grouping(node, [_key_argument(plan, key) for key in node.expressions], tuple(plan.keys.values()), plan.sets)
         if id(node) in inner:
             return exp.column(exp.to_identifier(plan.aggregate(node, f"value_{len(plan.aggregates)}"), quoted=True))
-        key = _of_key(plan, node, in_windows)
+        key = _result_column(plan, node, in_windows)
         if key is not None:
             return exp.column(exp.to_identifier(key, quoted=not key.isidentifier()))
         if isinstance(node, exp.Column):
             raise _not_grouped(node, in_windows)
         return node
 
-    replaced = replace_outermost(tree, column)
+    replaced = replace_outermost(tree, replace_node)
     if isinstance(replaced, exp.Column):
         return Item.of_column(replaced.name, name)
-    return Item(name, spark(replaced))
+    return Item(name, spark_sql(replaced))
 
 
-def _of_key(plan: _Plan, node: Tree, in_windows: bool) -> str | None:
+def _result_column(plan: _Plan, node: Tree, in_windows: bool) -> str | None:
     """The result's column for an expression that is a key or a column of the window; None for another expression."""
     if isinstance(node, exp.Column):
         item = plan.scope.resolve(node)
@@ -211,11 +215,11 @@ def _of_key(plan: _Plan, node: Tree, in_windows: bool) -> str | None:
             return RESULT_TIME
         return window or plan.keys.get(item.sql)
     if isinstance(node, exp.Expr) and not isinstance(node, exp.Literal) and [*node.find_all(exp.Column)] and not _aggregates_in(node):
-        return plan.keys.get(spark(plan.scope.over(node)))
+        return plan.keys.get(spark_sql(plan.scope.over(node)))
     return None
 
 
-def _key_of(plan: _Plan, tree: Tree) -> str:
+def _key_argument(plan: _Plan, tree: Tree) -> str:
     """The key column that an argument of GROUPING is."""
     name = plan.keys.get(plan.scope.item(tree, "").sql)
     if name is None:
@@ -230,8 +234,8 @@ def _not_grouped(column: Tree, in_windows: bool) -> SqlError:
     )
 
 
-def _having(plan: _Plan, tree: Tree | None, in_windows: bool) -> str | None:
-    return None if tree is None else _computed(plan, tree.this, "having", in_windows).sql
+def _having_condition(plan: _Plan, tree: Tree | None, in_windows: bool) -> str | None:
+    return None if tree is None else _compute_item(plan, tree.this, "having", in_windows).sql
 
 
 def _rows(plan: _Plan, windowed: Windowed | None) -> Relation:
@@ -239,18 +243,18 @@ def _rows(plan: _Plan, windowed: Windowed | None) -> Relation:
     where = plan.scope.condition(plan.scope.conditions)
     if windowed and where and any(c in where for c in WINDOW_COLUMNS):
         raise SqlError.refused(f"the condition {where}", "windows are not filtered before their operator", "use HAVING")
-    of = plan.relation
-    return select(of, [*(Item.of_column(c) for c in of.columns), *plan.added], where, of.arrivals)
+    child = plan.relation
+    return select(child, [*(Item.of_column(c) for c in child.columns), *plan.added], where, child.arrivals)
 
 
 def _windowed(plan: _Plan, windowed: Windowed | None, windows: AnyWindow, rows: Relation) -> Relation:
-    by = tuple(plan.keys.values())
+    key_columns = tuple(plan.keys.values())
     if isinstance(windows, Session):
-        _check_session(plan, windowed, by)
+        _check_session(plan, windowed, key_columns)
     if not plan.aggregates:
         plan.aggregates["rows_in_window"] = "COUNT(*)"
     rows, time = (rows, windowed.time) if windowed else with_result_time(rows)
-    operator = WindowedAggregate(by=by, window=windows, aggregates=plan.aggregates, time=time, grouping_sets=plan.sets)
+    operator = WindowedAggregate(by=key_columns, window=windows, aggregates=plan.aggregates, time=time, grouping_sets=plan.sets)
     return Apply(operator, (rows,), operator.result_columns(rows.columns), (RESULT_TIME,), windows)
 
 
@@ -259,18 +263,18 @@ def _check_session(plan: _Plan, windowed: Windowed | None, by: Sequence[str]) ->
     partition = windowed.partition if windowed else ()
     keys = {plan.keys.get(Item.of_column(c).sql, c) for c in partition}
     if keys != {*by}:
-        named = ", ".join(partition) or "no column"
-        why = f"sessions are those of the rows of a key, and PARTITION BY names {named}"
+        partition_text = ", ".join(partition) or "no column"
+        reason = f"sessions are those of the rows of a key, and PARTITION BY names {partition_text}"
         way_out = "write the same columns in PARTITION BY of SESSION and in GROUP BY"
-        raise SqlError.refused(f"sessions grouped by {', '.join(by) or 'no column'}", why, way_out)
+        raise SqlError.refused(f"sessions grouped by {', '.join(by) or 'no column'}", reason, way_out)
 
 
-def _of_stream(plan: _Plan, rows: Relation) -> Relation:
+def _aggregate_stream(plan: _Plan, rows: Relation) -> Relation:
     """The aggregate of each key over all rows so far."""
-    by = tuple(plan.keys.values())
+    key_columns = tuple(plan.keys.values())
     if not plan.aggregates:
         way_out = "add an aggregate such as COUNT(*) AS number, or keep the first row of each key with ROW_NUMBER() ... = 1"
         raise SqlError.refused("GROUP BY without an aggregate", "an aggregate has at least one", way_out)
-    operator = Aggregate(by=by, aggregates=plan.aggregates)
+    operator = Aggregate(by=key_columns, aggregates=plan.aggregates)
     times = (EVENT_TIME,) if EVENT_TIME in plan.aggregates else ()
-    return Apply(operator, (rows,), (*by, *plan.aggregates), times)
+    return Apply(operator, (rows,), (*key_columns, *plan.aggregates), times)

@@ -7,11 +7,11 @@ from sqlglot import exp
 from operators.as_of_join import AsOfJoin, How
 from operators.columns import FINAL_AT, RESULT_TIME
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
-from operators.sql.dialect import Tree, spark
+from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import PRESERVED, Conditions
 from operators.sql.join_names import JoinNames
-from operators.sql.joins import ReadColumns, check_key, read_later
+from operators.sql.joins import ReadColumns, check_key, columns_read_later
 from operators.sql.relations import Apply, Item, Windowed, select
 from operators.sql.scope import Scope
 
@@ -37,7 +37,7 @@ def as_of_join(conditions: Conditions, how: str, at: Tree, read: ReadColumns) ->
     _check(conditions, how)
     left, right = conditions.sides
     by_arrival = left.is_arrival(at)
-    read = read_later(conditions, _FILTERED, read)
+    read = columns_read_later(conditions, _FILTERED, read)
     preserved = PRESERVED.get(how, (0,))
     names = JoinNames.of(conditions, _FILTERED, read.columns, read.names, preserved, _RESERVED, {})
     left_time = _arrival_time(left) if by_arrival else _time(left, at)
@@ -60,13 +60,13 @@ def _check(conditions: Conditions, how: str) -> None:
     if any(isinstance(side.relation, Windowed) for side in conditions.sides):
         raise SqlError.refused("FOR SYSTEM_TIME AS OF with windows", "versions have no windows", "aggregate the windows of the result")
     if conditions.lower is not None or conditions.upper is not None:
-        why = "the version is that of the left row's time, however old it is"
+        reason = "the version is that of the left row's time, however old it is"
         way_out = "leave them out, or use `max_age` in YAML or Python"
-        raise SqlError.refused("bounds of the times beside FOR SYSTEM_TIME AS OF", why, way_out)
+        raise SqlError.refused("bounds of the times beside FOR SYSTEM_TIME AS OF", reason, way_out)
     if how != "inner" and (conditions.others or conditions.of_side[0] or conditions.of_side[1]):
         extra = [*conditions.others, *conditions.of_side[0], *conditions.of_side[1]][0]
-        why = "an outer join with a version has equalities only"
-        raise SqlError.refused(f"the condition {spark(extra)}", why, "write it in WHERE of an outer query, or use JOIN")
+        reason = "an outer join with a version has equalities only"
+        raise SqlError.refused(f"the condition {spark_sql(extra)}", reason, "write it in WHERE of an outer query, or use JOIN")
 
 
 def _time(left: Scope, at: Tree) -> str:
@@ -74,7 +74,7 @@ def _time(left: Scope, at: Tree) -> str:
     column = left.resolve(at).column if isinstance(at, exp.Column) and left.has(at) else None
     if column is None or column not in left.relation.times:
         legal = f"legal: {', '.join(left.relation.times) or 'none'}, or a PROCTIME() column"
-        raise SqlError.refused(f"FOR SYSTEM_TIME AS OF {spark(at)}", "it is no event time of the left side", legal)
+        raise SqlError.refused(f"FOR SYSTEM_TIME AS OF {spark_sql(at)}", "it is no event time of the left side", legal)
     return column
 
 
@@ -86,7 +86,7 @@ def _version_time(right: Scope) -> str:
     """The event time of the versions."""
     times = right.relation.times
     if len(times) != 1:
-        why = f"its versions have {len(times)} event times" if times else "its versions have no event time"
+        reason = f"its versions have {len(times)} event times" if times else "its versions have no event time"
         way_out = "declare one by WATERMARK FOR in CREATE TABLE"
-        raise SqlError.refused(f"FOR SYSTEM_TIME AS OF over {next(iter(right.tables))}", why, way_out)
+        raise SqlError.refused(f"FOR SYSTEM_TIME AS OF over {next(iter(right.tables))}", reason, way_out)
     return times[0]

@@ -20,11 +20,11 @@ _OF_SPARK_TOO = ("TIMESTAMPDIFF", "TIMESTAMPADD")
 """Functions that have the same arguments in Spark and in Flink, but would get other ones from sqlglot."""
 
 
-def _inherited(table: str) -> dict[str, Any]:
+def _parser_table(table: str) -> dict[str, Any]:
     return getattr(Parser, table)
 
 
-def _as_written(name: str, arguments: list[Any]) -> exp.Anonymous:
+def _keep_function(name: str, arguments: list[Any]) -> exp.Anonymous:
     """A function that Spark has with the same arguments, of which the first one is a unit of time."""
     unit, *others = arguments or [None]
     return exp.Anonymous(this=name, expressions=[exp.var(unit.name.upper()) if isinstance(unit, exp.Column) else unit, *others])
@@ -37,9 +37,9 @@ def _window_function(name: str, parser: "FlinkParser") -> exp.Anonymous:
 class FlinkParser(Parser):
     """Parses table arguments of windowing functions: `TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)`."""
 
-    FUNCTIONS: ClassVar[dict[str, Any]] = {**_inherited("FUNCTIONS"), **{name: partial(_as_written, name) for name in _OF_SPARK_TOO}}
+    FUNCTIONS: ClassVar[dict[str, Any]] = {**_parser_table("FUNCTIONS"), **{name: partial(_keep_function, name) for name in _OF_SPARK_TOO}}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        **_inherited("FUNCTION_PARSERS"),
+        **_parser_table("FUNCTION_PARSERS"),
         **{name: partial(_window_function, name) for name in WINDOW_FUNCTIONS},
     }
 
@@ -126,23 +126,23 @@ def parse_type(text: str) -> str:
         raise SqlError.refused(
             f"the type {text}", "it is no type of Flink SQL", "use STRING, BIGINT, DECIMAL(p, s), TIMESTAMP(3)"
         ) from error
-    return spark(tree)
+    return spark_sql(tree)
 
 
 _INSTANTS = ("TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMPLTZ", "TIMESTAMPTZ", "DATETIME", "DATETIME2")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR", "NVARCHAR", "NCHAR")
 
 
-def spark(tree: Tree) -> str:
+def spark_sql(tree: Tree) -> str:
     """An expression or a type as Spark SQL.
 
-    >>> spark(parse_query("SELECT TO_TIMESTAMP_LTZ(ms, 3)").expressions[0])
+    >>> spark_sql(parse_query("SELECT TO_TIMESTAMP_LTZ(ms, 3)").expressions[0])
     'TIMESTAMP_MILLIS(ms)'
     """
-    return tree.copy().transform(_of_spark).sql(dialect="spark")
+    return tree.copy().transform(_to_spark).sql(dialect="spark")
 
 
-def _of_spark(node: Tree) -> Tree:
+def _to_spark(node: Tree) -> Tree:
     if isinstance(node, exp.DataType):
         kind = node.this.name if hasattr(node.this, "name") else str(node.this)
         if kind in _INSTANTS:

@@ -4,7 +4,7 @@ from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from operators.sql.dialect import Tree, spark
+from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.timing import DAY_MS
 
@@ -66,7 +66,7 @@ def _unreadable(tree: Tree) -> SqlError:
     legal = (
         "INTERVAL 'N' with DAY, HOUR, MINUTE or SECOND, in whole milliseconds, such as INTERVAL '90' SECOND (a month has no fixed length)"
     )
-    return SqlError(f"{spark(tree)} is no length of time; legal: {legal}")
+    return SqlError(f"{spark_sql(tree)} is no length of time; legal: {legal}")
 
 
 def words(ms: int) -> str:

@@ -36,11 +36,11 @@ def sql(text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         OperatorError: an operator refuses a parameter or a frame.
     """
     tables = {name: _input(name, frame) for name, frame in frames.items()}
-    [*others, last] = plan(text, tables).plans or [None]
-    if last is None or others or last.target:
-        why, way_out = "it gives the rows of one query", "end it with SELECT or EXPLAIN SELECT; INSERT belongs to a pipeline's file"
-        raise SqlError.refused("a text without exactly one query", why, way_out)
-    missing = [one.name for one in walk(last.relation) if isinstance(one, Input) and one.name not in frames]
+    [*earlier_plans, last] = plan(text, tables).plans or [None]
+    if last is None or earlier_plans or last.target:
+        reason, way_out = "it gives the rows of one query", "end it with SELECT or EXPLAIN SELECT; INSERT belongs to a pipeline's file"
+        raise SqlError.refused("a text without exactly one query", reason, way_out)
+    missing = [relation.name for relation in walk(last.relation) if isinstance(relation, Input) and relation.name not in frames]
     if missing:
         raise SqlError.unknown("frame", missing[0], ", ".join(frames) or "none")
     return rows_of(last, frames)
@@ -56,12 +56,12 @@ def rows_of(planned: Plan, frames: Mapping[str, DataFrame]) -> DataFrame:
     if planned.is_explained:
         session = next(iter(frames.values())).sparkSession
         return session.range(1).select(F.lit(explain(planned.relation)).alias("plan"))
-    return _in_order(evaluate(planned.relation, frames).select(*[f"`{c}`" for c in planned.relation.columns]), planned.order)
+    return _order_rows(evaluate(planned.relation, frames).select(*[f"`{c}`" for c in planned.relation.columns]), planned.order)
 
 
-def _in_order(rows: DataFrame, order: Order) -> DataFrame:
-    ordered = rows.orderBy(*[Ordering.read(one, "ORDER BY").sort_expression() for one in order.by]) if order.by else rows
-    return ordered if order.limit is None else ordered.limit(order.limit)
+def _order_rows(rows: DataFrame, order: Order) -> DataFrame:
+    ordered_rows = rows.orderBy(*[Ordering.read(column, "ORDER BY").sort_expression() for column in order.by]) if order.by else rows
+    return ordered_rows if order.limit is None else ordered_rows.limit(order.limit)
 
 
 def _input(name: str, frame: DataFrame) -> Input:
@@ -76,16 +76,16 @@ def evaluate(relation: Relation, frames: Mapping[str, DataFrame]) -> DataFrame:
         case Input():
             return frames[relation.name]
         case Named():
-            return evaluate(relation.of, frames)
+            return evaluate(relation.child, frames)
         case Select():
-            return _selected(relation, evaluate(relation.of, frames))
+            return _select_rows(relation, evaluate(relation.child, frames))
         case Apply():
-            return relation.operator(*[evaluate(one, frames) for one in relation.inputs])
+            return relation.operator(*[evaluate(child, frames) for child in relation.inputs])
         case _:
             raise AssertionError(relation)  # `plan` refuses a query that ends with these
 
 
-def _selected(relation: Select, rows: DataFrame) -> DataFrame:
+def _select_rows(relation: Select, rows: DataFrame) -> DataFrame:
     filtered = rows if relation.where is None else rows.where(relation.where)
     engine_columns = [c for c in rows.columns if (c in (SEQ, ARRIVAL) or c.startswith(TEMPORARY)) and c not in relation.columns]
     items = [F.expr(item.sql).alias(item.name) for item in relation.items]

@@ -37,46 +37,46 @@ def _lines(relation: Relation, name: str) -> Iterator[str]:
             yield f"{label}{relation.name}"
         case Named():
             yield f"{label}{relation.name}, which is"
-            yield from _indented(_lines(relation.of, ""))
+            yield from _indent(_lines(relation.child, ""))
         case Select():
             yield from _selection(relation, name)
         case Apply():
-            yield f"{label}{described(relation.operator)}"
-            yield from _indented(_facts(relation.operator))
-            for which, of in zip(relation.operator.inputs, relation.inputs, strict=True):
-                yield from _indented(_lines(of, which))
+            yield f"{label}{describe_parameters(relation.operator)}"
+            yield from _indent(_facts(relation.operator))
+            for input_name, child in zip(relation.operator.inputs, relation.inputs, strict=True):
+                yield from _indent(_lines(child, input_name))
         case Windowed():
-            yield f"{label}in {described(relation.window)} by {relation.time}"
-            yield from _indented(_lines(relation.of, "rows"))
+            yield f"{label}in {describe_parameters(relation.window)} by {relation.time}"
+            yield from _indent(_lines(relation.child, "rows"))
         case Ranked():
             yield f"{label}{relation.function} by {', '.join(relation.by) or 'nothing'} ordered by {', '.join(relation.order)}"
-            yield from _indented(_lines(relation.of, "rows"))
+            yield from _indent(_lines(relation.child, "rows"))
 
 
 def _selection(relation: Select, name: str) -> Iterator[str]:
     """A selection: its condition and its computed columns, before the relation that it selects from."""
-    first, *rest = _lines(relation.of, name)
-    changed = [i.name if i.column == i.name else f"{i.sql} AS {i.name}" for i in relation.items]
+    first, *lines = _lines(relation.child, name)
+    column_texts = [i.name if i.column == i.name else f"{i.sql} AS {i.name}" for i in relation.items]
     has_changes = any(i.column != i.name for i in relation.items)
-    parts = [f"select {', '.join(changed)}"] if has_changes else []
+    parts = [f"select {', '.join(column_texts)}"] if has_changes else []
     if relation.where:
-        reads = "; a step reads every row of the keys of its new rows" if isinstance(relation.of, Apply) and upserts(relation) else ""
+        reads = "; a step reads every row of the keys of its new rows" if isinstance(relation.child, Apply) and upserts(relation) else ""
         parts += [f"where {relation.where}{reads}"]
     yield first
-    yield from _indented(iter(parts))
-    yield from rest
+    yield from _indent(iter(parts))
+    yield from lines
 
 
-def _indented(lines: Iterator[str]) -> Iterator[str]:
+def _indent(lines: Iterator[str]) -> Iterator[str]:
     return (f"{_INDENT}{line}" for line in lines)
 
 
-def described(value: Any) -> str:
+def describe_parameters(value: Any) -> str:
     """A specification with the parameters that differ from their defaults."""
     if not dataclasses.is_dataclass(value):
         return repr(value)
     parameters = [
-        f"{f.name}={described(getattr(value, f.name))}"
+        f"{f.name}={describe_parameters(getattr(value, f.name))}"
         for f in dataclasses.fields(value)
         if f.default is dataclasses.MISSING or getattr(value, f.name) != f.default
     ]
@@ -87,14 +87,14 @@ def _facts(operator: Operator) -> Iterator[str]:
     yield from (f"strategy: {line}" if n == 0 else line for n, line in enumerate(_strategy(operator)))
     reads = operator.reads
     if isinstance(reads, ByTimeRange):
-        lookbacks = [reads.lookback_of(which) for which in range(len(operator.inputs))]
-        each = [f"{name} {'all of it' if ms is None else words(ms)}" for name, ms in zip(operator.inputs, lookbacks, strict=True)]
-        yield f"reads: the rows of each closed range, and before it, by input: {', '.join(each)}"
+        lookbacks = [reads.lookback_of(index) for index in range(len(operator.inputs))]
+        lookback_texts = [f"{name} {'all of it' if ms is None else words(ms)}" for name, ms in zip(operator.inputs, lookbacks, strict=True)]
+        yield f"reads: the rows of each closed range, and before it, by input: {', '.join(lookback_texts)}"
         unbounded = [name for name, ms in zip(operator.inputs, lookbacks, strict=True) if ms is None]
         longest = words(max(ms for ms in lookbacks if ms is not None) + reads.lateness)
-        grows = f", and {' and '.join(unbounded)} whole: it grows with the number of versions"
-        beside = grows if unbounded else ", however many keys there are"
-        yield f"state: none is kept; a step reads at most {longest} before the watermark again{beside}"
+        growth_of_versions = f", and {' and '.join(unbounded)} whole: it grows with the number of versions"
+        growth = growth_of_versions if unbounded else ", however many keys there are"
+        yield f"state: none is kept; a step reads at most {longest} before the watermark again{growth}"
     elif isinstance(reads, NewRows):
         yield "reads: the new rows of each input"
         yield f"state: {_state(operator)}"
@@ -107,9 +107,9 @@ def _facts(operator: Operator) -> Iterator[str]:
 def _state(operator: Operator) -> str:
     emits: Emits = operator.emits
     if isinstance(operator, TopN):
-        each = f"each {', '.join(operator.partition)}" if operator.partition else "the one partition"
+        partition_text = f"each {', '.join(operator.partition)}" if operator.partition else "the one partition"
         last = operator.rank_end if isinstance(operator.rank_end, int) else f"{operator.rank_end} (a column)"
-        return f"the first {last} rows of {each} in the table itself"
+        return f"the first {last} rows of {partition_text} in the table itself"
     return f"one row of each {', '.join(emits.key)} in the table itself, kept for ever; grows with the number of keys, not of rows"
 
 
@@ -119,8 +119,8 @@ def _strategy(operator: Operator) -> Sequence[str]:
     if isinstance(operator, Consecutive):
         return ["one step computes both operators, without a table between them"]
     if isinstance(operator, Aggregate):
-        merges = "merges the new rows into the results of their keys"
-        return [merges if isinstance(operator.reads, NewRows) else "computes the keys of new rows from all of their rows"]
+        text = "merges the new rows into the results of their keys"
+        return [text if isinstance(operator.reads, NewRows) else "computes the keys of new rows from all of their rows"]
     kinds: Mapping[type, str] = {
         ByTimeRange: "computes the results that became final since the step before, once",
         NewRows: "merges the new rows into the table",

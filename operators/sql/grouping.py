@@ -6,7 +6,7 @@ from itertools import combinations, product
 import sqlglot
 from sqlglot import exp
 
-from operators.sql.dialect import WINDOW_FUNCTIONS, Tree, spark
+from operators.sql.dialect import WINDOW_FUNCTIONS, Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.windowed_aggregate import GROUPING_ID
 
@@ -26,43 +26,49 @@ def groups_of(tree: Tree) -> tuple[list[Tree], list[list[Tree]] | None]:
     group = tree.args.get("group")
     if group is None:
         return [], None
-    for one in group.expressions:
-        if isinstance(one, exp.Anonymous) and str(one.this).upper() in WINDOW_FUNCTIONS:
-            way_out = f"write FROM TABLE({one.this}(TABLE t, DESCRIPTOR(ts), ...)) GROUP BY window_start, window_end"
-            raise SqlError.refused(f"GROUP BY {one.this}(...)", "it is the old form of a window, which Flink has deprecated", way_out)
+    for expression in group.expressions:
+        if isinstance(expression, exp.Anonymous) and str(expression.this).upper() in WINDOW_FUNCTIONS:
+            way_out = f"write FROM TABLE({expression.this}(TABLE t, DESCRIPTOR(ts), ...)) GROUP BY window_start, window_end"
+            raise SqlError.refused(
+                f"GROUP BY {expression.this}(...)", "it is the old form of a window, which Flink has deprecated", way_out
+            )
     clauses = [*_sets(group, tree.expressions)]
-    sets = [[column for part in chosen for column in part] for chosen in product(*clauses)]
+    sets = [[column for part in combination for column in part] for combination in product(*clauses)]
     columns: list[Tree] = []
-    for column in (column for one in sets for column in one):
+    for column in (column for expression in sets for column in expression):
         columns += [] if column in columns else [column]
-    has_sets = any(isinstance(one, _SETS) for one in group.expressions) or any(group.args.get(name) for name in _CLAUSES)
-    return columns, [_distinct(one) for one in sets] if has_sets else None
+    has_sets = any(isinstance(expression, _SETS) for expression in group.expressions) or any(group.args.get(name) for name in _CLAUSES)
+    return columns, [_drop_repeated(expression) for expression in sets] if has_sets else None
 
 
 _CLAUSES = ("grouping_sets", "cube", "rollup")
 """Where the parser puts clauses that it does not put among the expressions."""
 
 
-def _distinct(columns: Sequence[Tree]) -> list[Tree]:
+def _drop_repeated(columns: Sequence[Tree]) -> list[Tree]:
     return [column for n, column in enumerate(columns) if column not in columns[:n]]
 
 
 def _sets(group: Tree, listed: Sequence[Tree]) -> Iterator[list[list[Tree]]]:
     """The sets of each part of GROUP BY; a plain expression has one set."""
-    for one in [*group.expressions, *(clause for name in _CLAUSES for clause in group.args.get(name) or ())]:
-        yield _expanded(one) if isinstance(one, _SETS) else [[_by_position(one, listed)]]
+    for part in [*group.expressions, *(clause for name in _CLAUSES for clause in group.args.get(name) or ())]:
+        yield _expand_sets(part) if isinstance(part, _SETS) else [[_by_position(part, listed)]]
 
 
-def _expanded(clause: Tree) -> list[list[Tree]]:
+def _expand_sets(clause: Tree) -> list[list[Tree]]:
     """The sets of GROUPING SETS, CUBE or ROLLUP."""
     if isinstance(clause, exp.GroupingSets):
-        return [columns for one in clause.expressions for columns in (_expanded(one) if isinstance(one, _SETS) else [_columns(one)])]
-    parts, last = [_columns(one) for one in clause.expressions], len(clause.expressions)
+        return [
+            columns
+            for expression in clause.expressions
+            for columns in (_expand_sets(expression) if isinstance(expression, _SETS) else [_columns(expression)])
+        ]
+    parts, last = [_columns(expression) for expression in clause.expressions], len(clause.expressions)
     if isinstance(clause, exp.Rollup):
-        chosen = [parts[:number] for number in range(last, -1, -1)]
+        combinations_of_parts = [parts[:number] for number in range(last, -1, -1)]
     else:
-        chosen = [[*some] for number in range(last, -1, -1) for some in combinations(parts, number)]
-    return [[column for part in some for column in part] for some in chosen]
+        combinations_of_parts = [[*combination] for number in range(last, -1, -1) for combination in combinations(parts, number)]
+    return [[column for part in combination for column in part] for combination in combinations_of_parts]
 
 
 def _columns(tree: Tree) -> list[Tree]:
@@ -86,6 +92,6 @@ def grouping(call: Tree, columns: Sequence[str], keys: Sequence[str], sets: obje
         SqlError: there are no grouping sets.
     """
     if sets is None:
-        raise SqlError.refused(f"{spark(call)} without grouping sets", "each result has every key", "leave it out: it is 0")
+        raise SqlError.refused(f"{spark_sql(call)} without grouping sets", "each result has every key", "leave it out: it is 0")
     bits = [f"((shiftright({GROUPING_ID}, {len(keys) - 1 - keys.index(c)}) & 1) * {1 << n})" for n, c in enumerate(reversed(columns))]
     return sqlglot.parse_one(f"({' + '.join(reversed(bits))})", dialect="spark")

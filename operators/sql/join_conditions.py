@@ -7,7 +7,7 @@ from typing import Any, cast
 from sqlglot import exp
 
 from operators.columns import WINDOW_END, WINDOW_START
-from operators.sql.dialect import Tree, spark
+from operators.sql.dialect import Tree, spark_sql
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError
 from operators.sql.relations import Item, Windowed
@@ -91,12 +91,12 @@ class Conditions:
         Raises:
             SqlError: none has it, or both.
         """
-        having = [which for which, side in enumerate(self.sides) if side.has(column)]
-        if len(having) > 1:
+        sides = [index for index, side in enumerate(self.sides) if side.has(column)]
+        if len(sides) > 1:
             raise SqlError.refused(column.name, "it is a column of both sides of the join", f"write the table too, as in t.{column.name}")
-        if not having:
+        if not sides:
             self.sides[0].resolve(column)
-        return having[0]
+        return sides[0]
 
     def _is_window(self, tree: Tree) -> bool:
         if not self.are_windowed or not isinstance(tree, exp.EQ):
@@ -124,52 +124,54 @@ class Conditions:
         """Whether a condition bounds the times: `right time - left time` is compared with a length."""
         if type(tree) not in _MIRRORED or (self.are_windowed and self.windows):
             return False
-        one, other = self._shifted(tree.this), self._shifted(tree.expression)
-        if one is None or other is None or one[0] == other[0]:
+        left, right = self._read_shifted_time(tree.this), self._read_shifted_time(tree.expression)
+        if left is None or right is None or left[0] == right[0]:
             return False
         operation = cast(Any, type(tree))
-        if one[0] == 0:
-            one, other, operation = other, one, _MIRRORED[operation]
-        length = other[2] - one[2]
-        times = (other[1], one[1])
+        if left[0] == 0:
+            left, right, operation = right, left, _MIRRORED[operation]
+        length = right[2] - left[2]
+        times = (right[1], left[1])
         if self.times not in (None, times):
-            raise SqlError.refused(f"the bound {spark(tree)}", "each side has one event time", "compare one time of each side")
+            raise SqlError.refused(f"the bound {spark_sql(tree)}", "each side has one event time", "compare one time of each side")
         self.times = times
         if operation in _LOWER:
-            self.lower = _tighter(self.lower, Bound(length, operation is exp.GT), 1)
+            self.lower = _tighter_bound(self.lower, Bound(length, operation is exp.GT), 1)
         if operation in _UPPER:
-            self.upper = _tighter(self.upper, Bound(length, operation is exp.LT), -1)
+            self.upper = _tighter_bound(self.upper, Bound(length, operation is exp.LT), -1)
         return True
 
-    def _shifted(self, tree: Tree) -> tuple[int, str, int] | None:
+    def _read_shifted_time(self, tree: Tree) -> tuple[int, str, int] | None:
         """The side, the column and the shift in ms of `time`, `time + INTERVAL ...` or `time - INTERVAL ...`; None for anything else."""
         if isinstance(tree, exp.Paren):
-            return self._shifted(tree.this)
+            return self._read_shifted_time(tree.this)
         if isinstance(tree, exp.Column):
             side = self.side_of(tree)
             column = self.sides[side].resolve(tree).column
             return (side, column, 0) if column and column in self.sides[side].relation.times else None
         if isinstance(tree, exp.Add) and isinstance(tree.this, exp.Interval):
-            return self._shifted(exp.Add(this=tree.expression, expression=tree.this))
+            return self._read_shifted_time(exp.Add(this=tree.expression, expression=tree.this))
         if not isinstance(tree, exp.Add | exp.Sub) or not isinstance(tree.expression, exp.Interval | exp.Neg | exp.Paren):
             return None
-        below = self._shifted(tree.this)
-        if below is None:
+        shifted = self._read_shifted_time(tree.this)
+        if shifted is None:
             return None
         length = interval_ms(tree.expression)
-        return below[0], below[1], below[2] + (length if isinstance(tree, exp.Add) else -length)
+        return shifted[0], shifted[1], shifted[2] + (length if isinstance(tree, exp.Add) else -length)
 
 
-def _tighter(known: Bound | None, new: Bound, sign: int) -> Bound:
+def _tighter_bound(bound: Bound | None, other_bound: Bound, sign: int) -> Bound:
     """The bound that accepts less: for a lower end (`sign` 1) the larger one, for an upper end (-1) the smaller one."""
-    if known is None:
-        return new
-    return max(known, new, key=lambda bound: (sign * bound.ms, bound.is_open))
+    if bound is None:
+        return other_bound
+    return max(bound, other_bound, key=lambda candidate: (sign * candidate.ms, candidate.is_open))
 
 
 def sort_conditions(left: Scope, right: Scope, conditions: Sequence[Tree]) -> Conditions:
     """The conditions of a join by their role. Equal windows are read first, because a join in windows has no bounds of the times."""
     by_role = Conditions((left, right))
-    for one in sorted(conditions, key=lambda c: not any(column.name in (WINDOW_START, WINDOW_END) for column in c.find_all(exp.Column))):
-        by_role.add(one)
+    for condition in sorted(
+        conditions, key=lambda tree: not any(column.name in (WINDOW_START, WINDOW_END) for column in tree.find_all(exp.Column))
+    ):
+        by_role.add(condition)
     return by_role

@@ -8,7 +8,7 @@ from sqlglot import exp
 from operators.columns import WINDOW_END, WINDOW_START
 from operators.sql.dialect import Tree
 from operators.sql.join_conditions import KEEPS, Conditions
-from operators.sql.names import find, free
+from operators.sql.names import find_name, free_name
 from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Item, Relation, Windowed, select
 from operators.sql.scope import Scope
 
@@ -56,109 +56,114 @@ class JoinNames:
             key_names: by the number of a key, the name that the SELECT list gives to COALESCE of its two sides.
         """
         join_names = cls(conditions.sides, preserved, reserved)
-        select_names = [join_names._select_names(names, which) for which in (0, 1)]
+        select_names = [join_names._select_names(names, side) for side in (0, 1)]
         join_names._name_keys(conditions, select_names, key_names)
-        extra = [c for tree in join_names._residual(conditions, how) for c in tree.find_all(exp.Column)]
-        for which in (0, 1):
-            is_hidden = which == 1 and how in ("semi", "anti")
-            for alias, column in join_names._read_columns(which, extra if is_hidden else None if columns is None else [*columns, *extra]):
-                join_names._name(which, alias, column, select_names[which].get((alias, column)))
+        extra_columns = [c for tree in join_names._extra_conditions(conditions, how) for c in tree.find_all(exp.Column)]
+        for side in (0, 1):
+            is_hidden = side == 1 and how in ("semi", "anti")
+            for alias, column in join_names._read_columns(
+                side, extra_columns if is_hidden else None if columns is None else [*columns, *extra_columns]
+            ):
+                join_names._name(side, alias, column, select_names[side].get((alias, column)))
         return join_names
 
-    def time(self, which: int, column: str) -> str:
+    def time(self, side: int, column: str) -> str:
         """The name of a side's time before the join."""
-        known = next((name for name, item in self.values[which].items() if item.column == column), None)
-        if known is not None:
-            return known
+        existing_name = next((name for name, item in self.values[side].items() if item.column == column), None)
+        if existing_name is not None:
+            return existing_name
         name = self._free(column)
-        self.values[which][name] = Item.of_column(column, name)
+        self.values[side][name] = Item.of_column(column, name)
         return name
 
-    def side(self, which: int, where: str | None) -> Relation:
+    def side(self, index: int, where: str | None) -> Relation:
         """The rows of a side before the join."""
-        relation = self.sides[which].relation
-        of = relation.of if isinstance(relation, Windowed) else relation
-        return select(of, [replace(item, name=name) for name, item in self.values[which].items()], where, ())
+        relation = self.sides[index].relation
+        child = relation.child if isinstance(relation, Windowed) else relation
+        return select(child, [replace(item, name=name) for name, item in self.values[index].items()], where, ())
 
     def residual(self, conditions: Conditions, how: str) -> str | None:
         """The extra join condition: all that is neither a key nor a bound, nor filters a side before the join."""
         left, right = self.visible
-        return Scope(self.sides[0].relation, {**left, **right}).condition(self._residual(conditions, how))
+        return Scope(self.sides[0].relation, {**left, **right}).condition(self._extra_conditions(conditions, how))
 
     @staticmethod
-    def _residual(conditions: Conditions, how: str) -> list[Tree]:
-        return [*conditions.others, *(tree for which in KEEPS[how] for tree in conditions.of_side[which])]
+    def _extra_conditions(conditions: Conditions, how: str) -> list[Tree]:
+        return [*conditions.others, *(tree for side in KEEPS[how] for tree in conditions.of_side[side])]
 
     def tables(self, how: str) -> dict[str, Mapping[str, Item]]:
         """The columns that the query sees, by table."""
         return {**self.visible[0]} if how in ("semi", "anti") else {**self.visible[0], **self.visible[1]}
 
-    def _select_names(self, names: Sequence[tuple[Tree, str]], which: int) -> dict[tuple[str, str], str]:
+    def _select_names(self, names: Sequence[tuple[Tree, str]], side: int) -> dict[tuple[str, str], str]:
         """The names that the SELECT list gives to a side's columns: each name and each column once."""
         select_names: dict[tuple[str, str], str] = {}
         for tree, name in names:
-            for alias, columns in self.sides[which].tables.items():
-                column = find(tree.name, columns) if not tree.table or tree.table == alias else None
+            for alias, columns in self.sides[side].tables.items():
+                column = find_name(tree.name, columns) if not tree.table or tree.table == alias else None
                 if column is not None and (alias, column) not in select_names and name.lower() not in map(str.lower, self.reserved):
                     select_names[alias, column] = name
         return select_names
 
-    def _read_columns(self, which: int, columns: Sequence[Tree] | None) -> list[tuple[str, str]]:
+    def _read_columns(self, side: int, columns: Sequence[Tree] | None) -> list[tuple[str, str]]:
         """The columns of a side that the query reads, by table and name."""
-        known = [(alias, name) for alias, names in self.sides[which].tables.items() for name in names]
+        columns_of_side = [(alias, name) for alias, names in self.sides[side].tables.items() for name in names]
         if columns is None:
-            return known
+            return columns_of_side
         read = {
-            (alias, name) for tree in columns for alias, name in known if tree.table in ("", alias) and tree.name.lower() == name.lower()
+            (alias, name)
+            for tree in columns
+            for alias, name in columns_of_side
+            if tree.table in ("", alias) and tree.name.lower() == name.lower()
         }
-        return [one for one in known if one in read]
+        return [column for column in columns_of_side if column in read]
 
     def _name_keys(
         self, conditions: Conditions, select_names: Sequence[Mapping[tuple[str, str], str]], key_names: Mapping[int, str]
     ) -> None:
         """Name the key columns: as the SELECT list names them, or as on the left side."""
         for number, pair in enumerate(conditions.keys):
-            names = [key_names.get(number), *(self._key_name(which, pair[which], select_names[which]) for which in self.preserved)]
-            own = pair[0].column or f"key_{number}"
+            names = [key_names.get(number), *(self._key_name(side, pair[side], select_names[side]) for side in self.preserved)]
+            own_name = pair[0].column or f"key_{number}"
             # a column of that name has the value of one side, which is null in rows without that side
-            if own in (*select_names[0].values(), *select_names[1].values()):
-                own = f"key_{own}"
-            preferred = next((name for name in names if name), own)
-            name = free(preferred, [*self.reserved, *self.keys])
+            if own_name in (*select_names[0].values(), *select_names[1].values()):
+                own_name = f"key_{own_name}"
+            preferred = next((name for name in names if name), own_name)
+            name = free_name(preferred, [*self.reserved, *self.keys])
             self.keys = (*self.keys, name)
-            for which in (0, 1):
-                self.values[which][name] = replace(pair[which], name=name)
+            for side in (0, 1):
+                self.values[side][name] = replace(pair[side], name=name)
 
-    def _key_name(self, which: int, item: Item, select_names: Mapping[tuple[str, str], str]) -> str | None:
-        return next((name for (alias, column), name in select_names.items() if self._value(which, alias, column).sql == item.sql), None)
+    def _key_name(self, side: int, item: Item, select_names: Mapping[tuple[str, str], str]) -> str | None:
+        return next((name for (alias, column), name in select_names.items() if self._value(side, alias, column).sql == item.sql), None)
 
-    def _value(self, which: int, alias: str, column: str) -> Item:
-        return self.sides[which].tables[alias][column]
+    def _value(self, side: int, alias: str, column: str) -> Item:
+        return self.sides[side].tables[alias][column]
 
-    def _name(self, which: int, alias: str, column: str, preferred: str | None) -> None:
+    def _name(self, side: int, alias: str, column: str, preferred: str | None) -> None:
         """Name a column that the query reads, and note where it is found in the result."""
-        item, visible = self._value(which, alias, column), self.visible[which].setdefault(alias, {})
-        if isinstance(self.sides[which].relation, Windowed) and item.column in WINDOW_COLUMNS:
-            visible[column] = self._window(which, item.column)
+        item, visible = self._value(side, alias, column), self.visible[side].setdefault(alias, {})
+        if isinstance(self.sides[side].relation, Windowed) and item.column in WINDOW_COLUMNS:
+            visible[column] = self._window(side, item.column)
             return
-        if which in self.preserved:
+        if side in self.preserved:
             for key in self.keys:
-                if self.values[which][key].sql == item.sql and preferred in (None, key):
+                if self.values[side][key].sql == item.sql and preferred in (None, key):
                     visible[column] = Item.of_column(key, column)
                     return
-        known = next((name for name, value in self.values[which].items() if value.sql == item.sql and name not in self.keys), None)
-        name = known or self._free(preferred or column)
-        self.values[which][name] = replace(item, name=name)
+        existing_name = next((name for name, value in self.values[side].items() if value.sql == item.sql and name not in self.keys), None)
+        name = existing_name or self._free(preferred or column)
+        self.values[side][name] = replace(item, name=name)
         visible[column] = Item.of_column(name, column)
 
-    def _window(self, which: int, column: str | None) -> Item:
+    def _window(self, side: int, column: str | None) -> Item:
         """A column of a side's window in the result: null if the result has no row of that side."""
         name = {WINDOW_TIME: "result_time", WINDOW_START: WINDOW_START, WINDOW_END: WINDOW_END}[column or ""]
-        if which in self.preserved:
+        if side in self.preserved:
             return Item.of_column(name)
-        marker = ("left_exists", "right_exists")[which]
-        self.values[which][marker] = Item(marker, "TRUE")
+        marker = ("left_exists", "right_exists")[side]
+        self.values[side][marker] = Item(marker, "TRUE")
         return Item(name, f"CASE WHEN {marker} THEN {name} END")
 
     def _free(self, name: str) -> str:
-        return free(name, [*self.reserved, *self.values[0], *self.values[1]])
+        return free_name(name, [*self.reserved, *self.values[0], *self.values[1]])

@@ -47,25 +47,25 @@ def join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
         OperatorError: the operator refuses a parameter.
     """
     check_key(conditions)
-    read = read_later(conditions, how, read)
+    read = columns_read_later(conditions, how, read)
     if conditions.are_windowed != any(isinstance(side.relation, Windowed) for side in conditions.sides):
-        why = "rows in windows are joined with rows in the same windows"
-        raise SqlError.refused("a join of windows with rows without windows", why, "use the windowing function on both sides")
+        reason = "rows in windows are joined with rows in the same windows"
+        raise SqlError.refused("a join of windows with rows without windows", reason, "use the windowing function on both sides")
     if conditions.are_windowed:
         return _window_join(conditions, how, read)
     _check_bounds(conditions)
     return _interval_join(conditions, how, read)
 
 
-def read_later(conditions: Conditions, how: How, read: ReadColumns) -> ReadColumns:
+def columns_read_later(conditions: Conditions, how: How, read: ReadColumns) -> ReadColumns:
     """The columns that are read from the join's result; COALESCE of a key's two sides is the key in the result."""
     if read.columns is None:
         return read
     coalesced: dict[frozenset[str], tuple[int | str, str]] = {}
     columns: list[Tree] = []
-    pushed = [tree for which in (0, 1) if which not in KEEPS[how] for tree in conditions.of_side[which]]
-    used = conditions.used | {id(column) for tree in pushed for column in tree.find_all(exp.Column)}
-    for column in (c for c in read.columns if id(c) not in used):
+    pushed_conditions = [tree for side in (0, 1) if side not in KEEPS[how] for tree in conditions.of_side[side]]
+    used_columns = conditions.used | {id(column) for tree in pushed_conditions for column in tree.find_all(exp.Column)}
+    for column in (c for c in read.columns if id(c) not in used_columns):
         parent: Tree = column.parent
         texts = texts_of_coalesce(parent)
         key = None if texts is None else _key_of(conditions, parent)
@@ -102,9 +102,9 @@ def _names(conditions: Conditions, how: How, read: ReadColumns, reserved: Sequen
 def check_key(conditions: Conditions) -> None:
     """Raise `SqlError` unless there is an equality of the two sides, besides those of windows."""
     if not [pair for pair in conditions.keys if not _is_window_pair(pair)]:
-        why = "every row would be compared with every other"
+        reason = "every row would be compared with every other"
         raise SqlError.refused(
-            "a join without an equality of the two sides", why, "add ON a.key = b.key; for no key, a constant of both sides"
+            "a join without an equality of the two sides", reason, "add ON a.key = b.key; for no key, a constant of both sides"
         )
 
 
@@ -122,17 +122,17 @@ def _check_bounds(conditions: Conditions) -> None:
             conditions.sides, conditions.times = (sides[0], sides[1]), (timed[0][1], timed[1][1])
             conditions.lower = conditions.upper = _AT_ONCE
             return
-    for which, relation in enumerate((left, right)):
+    for index, relation in enumerate((left, right)):
         if not relation.times:
-            side = ("left", "right")[which]
+            side = ("left", "right")[index]
             way_out = "declare WATERMARK FOR in CREATE TABLE, or join a table of final results"
             raise SqlError.refused(f"a join whose {side} side has no event time", "the join could never forget a row", way_out)
     lower, upper = conditions.lower, conditions.upper
     if lower is None or upper is None:
         missing = "bounds of the times" if lower is upper else "a lower bound" if lower is None else "an upper bound"
-        why = "a regular join keeps every row of both sides forever"
+        reason = "a regular join keeps every row of both sides forever"
         way_out = "bound one event time by the other, as in a.ts BETWEEN b.ts - INTERVAL '4' HOUR AND b.ts, or join both sides in windows"
-        raise SqlError.refused(f"a join without {missing}", why, way_out)
+        raise SqlError.refused(f"a join without {missing}", reason, way_out)
 
 
 def _interval_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
@@ -141,7 +141,7 @@ def _interval_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope
     assert upper is not None
     assert times is not None
     names = _names(conditions, how, read, (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME))
-    left_time, right_time = (names.time(which, times[which]) for which in (0, 1))
+    left_time, right_time = (names.time(index, times[index]) for index in (0, 1))
     residual = names.residual(conditions, how)
     operator = IntervalJoin(
         on=names.keys,
@@ -154,18 +154,18 @@ def _interval_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope
         left_time=left_time,
         right_time=right_time,
     )
-    sides = tuple(names.side(which, _pushed(conditions, how, which)) for which in (0, 1))
+    sides = tuple(names.side(index, _pushed_condition(conditions, how, index)) for index in (0, 1))
     columns = _columns(operator, sides)
-    return _scope(Apply(operator, sides, columns, (*_in_result((left_time, right_time), columns), RESULT_TIME)), names, how, read)
+    return _scope(Apply(operator, sides, columns, (*_times_in_result((left_time, right_time), columns), RESULT_TIME)), names, how, read)
 
 
 def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
     left, right = (cast(Windowed, side.relation) for side in conditions.sides)
     missing = [c for c in (WINDOW_START, WINDOW_END) if c not in conditions.windows]
     if missing:
-        why = "a result of rows in windows is final when its window ends"
+        reason = "a result of rows in windows is final when its window ends"
         way_out = "add ON L.window_start = R.window_start AND L.window_end = R.window_end"
-        raise SqlError.refused(f"a join of windows without an equality of {' and '.join(missing)}", why, way_out)
+        raise SqlError.refused(f"a join of windows without an equality of {' and '.join(missing)}", reason, way_out)
     if isinstance(left.window, Session) or isinstance(right.window, Session):
         why = "Flink joins sessions of each side whose bounds are equal, and the window join makes sessions of the rows of both sides"
         way_out = "aggregate the sessions of each side, and join the results on their key, window_start and window_end"
@@ -185,7 +185,7 @@ def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
         left_time=left_time,
         right_time=right_time,
     )
-    sides = tuple(names.side(which, _pushed(conditions, how, which)) for which in (0, 1))
+    sides = tuple(names.side(index, _pushed_condition(conditions, how, index)) for index in (0, 1))
     return _scope(Apply(operator, sides, _columns(operator, sides), (RESULT_TIME,), left.window), names, how, read)
 
 
@@ -200,9 +200,9 @@ def time_of_pairs(join: IntervalJoin) -> str | None:
     return join.right_time if join.how in ("inner", "right") and join.interval.lower >= 0 else None
 
 
-def _pushed(conditions: Conditions, how: How, which: int) -> str | None:
+def _pushed_condition(conditions: Conditions, how: How, index: int) -> str | None:
     """The condition by which a side is filtered before the join: not for a side whose unmatched rows are kept."""
-    return conditions.sides[which].condition(conditions.of_side[which]) if which not in KEEPS[how] else None
+    return conditions.sides[index].condition(conditions.of_side[index]) if index not in KEEPS[how] else None
 
 
 def _columns(operator: IntervalJoin | WindowJoin, sides: Sequence[Relation]) -> tuple[str, ...]:
@@ -210,5 +210,5 @@ def _columns(operator: IntervalJoin | WindowJoin, sides: Sequence[Relation]) -> 
     return operator.result_columns(left.columns, right.columns)
 
 
-def _in_result(times: Sequence[str], columns: Sequence[str]) -> list[str]:
+def _times_in_result(times: Sequence[str], columns: Sequence[str]) -> list[str]:
     return [t for t in times if t in columns]

@@ -23,35 +23,35 @@ def column_sql(name: str) -> str:
     return name if is_plain else f"`{name.replace('`', '``')}`"
 
 
-def find(name: str, known: Iterable[str]) -> str | None:
+def find_name(name: str, candidates: Iterable[str]) -> str | None:
     """The known name that is equal to a name, or differs from it in case only."""
-    names = list(known)
-    if name in names:
+    candidate_names = list(candidates)
+    if name in candidate_names:
         return name
-    return next((one for one in names if one.lower() == name.lower()), None)
+    return next((candidate for candidate in candidate_names if candidate.lower() == name.lower()), None)
 
 
-def require_name(name: str, known: Sequence[str], kind: str = "column") -> str:
+def require_name(name: str, candidates: Sequence[str], kind: str = "column") -> str:
     """The known name that is equal to a name.
 
     Raises:
         SqlError: there is none.
     """
-    match = find(name, known)
+    match = find_name(name, candidates)
     if match is None:
-        raise SqlError.unknown(kind, name, f"{', '.join(known)}{did_you_mean(name, known)}")
+        raise SqlError.unknown(kind, name, f"{', '.join(candidates)}{did_you_mean(name, candidates)}")
     return match
 
 
-def free(name: str, taken: Iterable[str]) -> str:
+def free_name(name: str, used_names: Iterable[str]) -> str:
     """A name that is not taken: the name itself, or with a number, as Flink names columns that both sides of a join have.
 
-    >>> free("id", ["id", "v"]), free("id", ["id", "ID0"]), free("v", [])
+    >>> free_name("id", ["id", "v"]), free_name("id", ["id", "ID0"]), free_name("v", [])
     ('id0', 'id1', 'v')
     """
-    names = {one.lower() for one in taken}
+    lower_names = {candidate.lower() for candidate in used_names}
     candidates = chain([name], (f"{name}{number}" for number in count()))
-    return next(one for one in candidates if one.lower() not in names)
+    return next(candidate for candidate in candidates if candidate.lower() not in lower_names)
 
 
 def conjuncts(tree: Tree | None) -> list[Tree]:

@@ -7,10 +7,10 @@ from sqlglot import exp
 
 from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
-from operators.sql.names import find, require_name
+from operators.sql.names import find_name, require_name
 from operators.sql.planner import Planner
 from operators.sql.ranking import ranks_of
-from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, applied, select, upserts, walk
+from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, applied_operator, select, upserts, walk
 from operators.sql.script import CreateView, Explain, Insert, Query, read_script
 from operators.sql.tables import CreateTable
 
@@ -81,7 +81,7 @@ def plan(text: str, tables: Mapping[str, Relation] | None = None) -> Script:
     ...     SELECT item, window_start, window_end, SUM(price) AS total
     ...     FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES) GROUP BY item, window_start, window_end;
     ... ''')
-    >>> script.plans[0].relation.of.operator
+    >>> script.plans[0].relation.child.operator
     WindowedAggregate(by=('item',), window=Tumbling(size='10 minutes', offset=0), aggregates={'total': 'SUM(price)'}, time='ts', \
 allowed_lateness=0, evictor=None, early=None, grouping_sets=None, purging=None)
     """
@@ -105,36 +105,36 @@ class _Script:
                 self._declare(statement)
             case CreateView():
                 relation = self._query(statement.query)
-                self._register(statement.name, _renamed(relation, statement))
+                self._register(statement.name, _rename_columns(relation, statement))
                 self.views[statement.name] = self._tables[statement.name]
             case Insert():
-                relation = self._inserted(statement.target, _check_complete(self._query(statement.query)))
+                relation = self._check_insert(statement.target, _check_complete(self._query(statement.query)))
                 self.plans.append(Plan(relation, statement.target))
-                self._tables[statement.target] = Named(statement.target, relation) if applied(relation) else relation
+                self._tables[statement.target] = Named(statement.target, relation) if applied_operator(relation) else relation
             case Explain():
                 self.plans.append(Plan(_check_complete(self._query(statement.query)), statement.target or "", is_explained=True))
             case Query():
-                self.plans.append(self._ordered(statement.query))
+                self.plans.append(self._plan_query(statement.query))
 
     def _declare(self, table: CreateTable) -> None:
-        if find(table.name, self.declared) or find(table.name, self.views):
+        if find_name(table.name, self.declared) or find_name(table.name, self.views):
             raise SqlError.refused(f"a second table {table.name!r}", "each table has a name of its own", "rename one of the two")
-        given = self._tables.get(table.name)
+        known_relation = self._tables.get(table.name)
         self.declared[table.name] = table
-        self._tables[table.name] = table.relation() if given is None else table.over(given)
+        self._tables[table.name] = table.relation() if known_relation is None else table.over(known_relation)
 
     def _register(self, name: str, relation: Relation) -> None:
-        if find(name, self._tables):
+        if find_name(name, self._tables):
             raise SqlError.refused(f"a second table {name!r}", "each table and view has a name of its own", "rename one of the two")
-        if isinstance(relation, Select) and isinstance(relation.of, Apply) and not (relation.where and upserts(relation)):
-            relation = replace(relation, of=Named(name, relation.of))  # what reads the view selects from the operator's own result
-        is_made = isinstance(relation, Apply) or (isinstance(relation, Select) and isinstance(relation.of, Apply))
+        if isinstance(relation, Select) and isinstance(relation.child, Apply) and not (relation.where and upserts(relation)):
+            relation = replace(relation, child=Named(name, relation.child))  # what reads the view selects from the operator's own result
+        is_made = isinstance(relation, Apply) or (isinstance(relation, Select) and isinstance(relation.child, Apply))
         self._tables[name] = Named(name, relation) if is_made else relation
 
     def _query(self, tree: Tree) -> Relation:
         return Planner(self._tables).query(tree)
 
-    def _inserted(self, target: str, relation: Relation) -> Relation:
+    def _check_insert(self, target: str, relation: Relation) -> Relation:
         """What an INSERT computes; the columns of a declared target are those of the query, by name."""
         if target in self.targets:
             raise SqlError.refused(f"a second INSERT INTO {target}", "a table is computed by one operator", "insert into another table")
@@ -150,13 +150,13 @@ class _Script:
         """The tables that are inserted into so far."""
         return [p.target for p in self.plans if not p.is_explained]
 
-    def _ordered(self, tree: Tree) -> Plan:
+    def _plan_query(self, tree: Tree) -> Plan:
         """A query, whose outermost ORDER BY and LIMIT say how its rows are printed."""
         order, limit, copied = tree.args.get("order"), tree.args.get("limit"), tree.copy()
         copied.set("order", None)
         copied.set("limit", None)
         relation = _check_complete(self._query(copied))
-        by = tuple(_direction(one, relation) for one in order.expressions) if order else ()
+        by = tuple(_direction(column, relation) for column in order.expressions) if order else ()
         number = limit.expression if limit else None
         if number is not None and not (isinstance(number, exp.Literal) and number.name.isdecimal()):
             raise SqlError.refused(f"LIMIT {number.sql()}", "it is no number of rows", "write a whole number")
@@ -172,7 +172,7 @@ def _direction(tree: Tree, relation: Relation) -> str:
     return f"`{require_name(tree.this.name, relation.columns)}` {'DESC' if tree.args.get('desc') else 'ASC'} NULLS {nulls}"
 
 
-def _renamed(relation: Relation, view: CreateView) -> Relation:
+def _rename_columns(relation: Relation, view: CreateView) -> Relation:
     if not view.columns:
         return relation
     if len(view.columns) != len(relation.columns):
@@ -185,10 +185,10 @@ def _renamed(relation: Relation, view: CreateView) -> Relation:
 
 def _check_complete(relation: Relation) -> Relation:
     """The relation, unless rows in windows, or ranks without a limit, are its result: only an operator reads them."""
-    for one in walk(relation):
-        if isinstance(one, Ranked):
-            ranks_of(one, ())
-        if isinstance(one, Windowed):
-            why = "rows in windows are read by an operator"
-            raise SqlError.refused("a query that ends with windows", why, "aggregate, join, rank or deduplicate them")
+    for below in walk(relation):
+        if isinstance(below, Ranked):
+            ranks_of(below, ())
+        if isinstance(below, Windowed):
+            reason = "rows in windows are read by an operator"
+            raise SqlError.refused("a query that ends with windows", reason, "aggregate, join, rank or deduplicate them")
     return relation

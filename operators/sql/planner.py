@@ -11,14 +11,14 @@ from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import sort_conditions
 from operators.sql.joins import How, ReadColumns, join
-from operators.sql.names import conjuncts, find
+from operators.sql.names import conjuncts, find_name
 from operators.sql.ranking import rank
 from operators.sql.relations import Ranked, Relation, Windowed
 from operators.sql.scope import Scope, table_names
 from operators.sql.select_list import project
 from operators.sql.windowing import WindowFunction
 
-_LATER = {
+_UNSUPPORTED = {
     "qualify": (
         "QUALIFY",
         "Flink's pattern of a Top-N is a subquery",
@@ -71,14 +71,14 @@ class Planner:
         return planner
 
     def _select(self, tree: Tree) -> Relation:
-        for clause, reason in _LATER.items():
+        for clause, reason in _UNSUPPORTED.items():
             if tree.args.get(clause):
                 raise SqlError.refused(*reason)
         scope = self._from(tree)
         if isinstance(scope.relation, Ranked):
-            scope = rank(scope, scope.relation, _shows(tree, scope.relation.name))
+            scope = rank(scope, scope.relation, _shows_rank(tree, scope.relation.name))
         if tree.args.get("distinct"):
-            tree = _grouped(tree, scope)
+            tree = _group_distinct(tree, scope)
         return aggregate(scope, tree) if is_aggregate(tree) else project(scope, tree.expressions)
 
     def _from(self, tree: Tree) -> Scope:
@@ -88,10 +88,10 @@ class Planner:
             raise SqlError.refused("a query without FROM", "an operator has an input", f"add FROM one of {table_names(self.tables)}")
         read, where = _read_columns(tree), conjuncts(tree.args["where"].this if tree.args.get("where") else None)
         scope = self._table(from_.this)
-        for one in tree.args.get("joins") or ():
-            scope, where = self._join(scope, one, where, read)
-        for one in [c for c in where if _is_semi(c)]:
-            scope, where = self._semi(scope, one, read), [c for c in where if c is not one]
+        for clause in tree.args.get("joins") or ():
+            scope, where = self._join(scope, clause, where, read)
+        for clause in [c for c in where if _is_semi(c)]:
+            scope, where = self._semi(scope, clause, read), [c for c in where if c is not clause]
         return replace(scope, conditions=tuple(where))
 
     def _table(self, tree: Tree) -> Scope:
@@ -112,7 +112,7 @@ class Planner:
         function = WindowFunction.read(tree)
         if function is not None:
             return Scope.of(function.windowed(lambda data: self._table(data).relation), tree.alias or "")
-        name = find(tree.name, self.tables)
+        name = find_name(tree.name, self.tables)
         if name is None:
             raise SqlError.unknown("table", tree.name, table_names(self.tables))
         return Scope.of(self.tables[name], tree.alias or tree.name)
@@ -128,7 +128,7 @@ class Planner:
         if {*left.tables} & {*right.tables}:
             names = ", ".join(sorted(name or "a subquery" for name in {*left.tables} & {*right.tables}))
             raise SqlError.refused(f"a second table under the name {names}", "its columns would be ambiguous", "write an alias: AS b")
-        on = [*conjuncts(tree.args.get("on")), *(_using(left, right, c.name) for c in tree.args.get("using") or ())]
+        on = [*conjuncts(tree.args.get("on")), *(_equality_of_using(left, right, c.name) for c in tree.args.get("using") or ())]
         used = [c for c in where if how == "inner" and not _is_semi(c) and _is_within(c, left, right)]
         if version is not None:
             return as_of_join(sort_conditions(left, right, on), how, version.expression, read), where
@@ -153,16 +153,16 @@ def _how(tree: Tree) -> How:
     if tree.args.get("method"):
         raise SqlError.refused(f"{tree.args['method']} JOIN", "a join names its key", "write ON a.key = b.key AND ...")
     kind, side = (tree.args.get("kind") or "").upper(), (tree.args.get("side") or "").upper()
-    known: dict[str, How] = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}
+    how_by_side: dict[str, How] = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}
     if kind in ("SEMI", "ANTI"):
         return "semi" if kind == "SEMI" else "anti"
-    return known.get(side, "inner")
+    return how_by_side.get(side, "inner")
 
 
-def _using(left: Scope, right: Scope, column: str) -> Tree:
-    tables = [next((alias for alias, columns in side.tables.items() if find(column, columns)), "") for side in (left, right)]
-    one, other = (exp.column(column, table=table or None) for table in tables)
-    return exp.EQ(this=one, expression=other)
+def _equality_of_using(left: Scope, right: Scope, column: str) -> Tree:
+    tables = [next((alias for alias, columns in side.tables.items() if find_name(column, columns)), "") for side in (left, right)]
+    left_column, right_column = (exp.column(column, table=table or None) for table in tables)
+    return exp.EQ(this=left_column, expression=right_column)
 
 
 def _is_within(tree: Tree, left: Scope, right: Scope) -> bool:
@@ -187,19 +187,19 @@ def _first_column(inner: Tree, right: Scope) -> Tree:
 def _own_columns(tree: Tree) -> list[Tree]:
     """The columns that a query's own clauses read, with those of its subqueries in WHERE, but not those of FROM."""
     parts = [*tree.expressions, *(tree.args.get(name) for name in ("where", "group", "having", "order"))]
-    parts += [one.args.get("on") for one in tree.args.get("joins") or ()]
+    parts += [join.args.get("on") for join in tree.args.get("joins") or ()]
     return [column for part in parts if part is not None for column in part.find_all(exp.Column)]
 
 
 def _read_columns(tree: Tree) -> ReadColumns:
     columns = _own_columns(tree)
     has_star = any(isinstance(e, exp.Star) or (isinstance(e, exp.Column) and isinstance(e.this, exp.Star)) for e in tree.expressions)
-    plain = [(e.unalias(), e.alias_or_name) for e in tree.expressions if isinstance(e.unalias(), exp.Column)]
-    names = [(column, name) for column, name in plain if not isinstance(column.this, exp.Star)]
+    aliased_columns = [(e.unalias(), e.alias_or_name) for e in tree.expressions if isinstance(e.unalias(), exp.Column)]
+    names = [(column, name) for column, name in aliased_columns if not isinstance(column.this, exp.Star)]
     return ReadColumns(None if has_star else tuple(columns), () if is_aggregate(tree) else tuple(names))
 
 
-def _shows(tree: Tree, name: str) -> bool:
+def _shows_rank(tree: Tree, name: str) -> bool:
     """Whether a query selects a rank."""
     return any(
         isinstance(e.unalias(), exp.Star)
@@ -208,14 +208,14 @@ def _shows(tree: Tree, name: str) -> bool:
     )
 
 
-def _grouped(tree: Tree, scope: Scope) -> Tree:
+def _group_distinct(tree: Tree, scope: Scope) -> Tree:
     """SELECT DISTINCT of windows as GROUP BY of its columns."""
     if not isinstance(scope.relation, Windowed) or is_aggregate(tree):
-        why = "every value that was ever seen would be kept"
+        reason = "every value that was ever seen would be kept"
         way_out = (
             "take the distinct values of each window, keep the first row of each key (ROW_NUMBER() ... = 1), or GROUP BY with COUNT(*)"
         )
-        raise SqlError.refused("SELECT DISTINCT without a window", why, way_out)
+        raise SqlError.refused("SELECT DISTINCT without a window", reason, way_out)
     copied = tree.copy()
     copied.set("distinct", None)
     copied.set("group", exp.Group(expressions=[e.unalias().copy() for e in copied.expressions]))

@@ -12,9 +12,9 @@ from operators.consecutive import Consecutive
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.errors import OperatorError
-from operators.sql.dialect import Tree, spark
+from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
-from operators.sql.names import find
+from operators.sql.names import find_name
 from operators.sql.relations import (
     WINDOW_TIME,
     Apply,
@@ -24,7 +24,7 @@ from operators.sql.relations import (
     Relation,
     Select,
     Windowed,
-    applied,
+    applied_operator,
     select,
     upserts,
     walk,
@@ -60,37 +60,40 @@ def ranks_of(ranked: Ranked, conditions: Sequence[Tree]) -> tuple[Ranks, list[Tr
         SqlError: the conditions give no last rank.
     """
     first, last, others = 1, list[int | str](), list[Tree]()
-    for one in _split_between(conditions):
-        compared = _compared(ranked, one)
-        if compared is None:
-            others.append(one)
+    for condition in _split_between(conditions):
+        comparison = _rank_comparison(ranked, condition)
+        if comparison is None:
+            others.append(condition)
             continue
-        operation, bound = compared
+        operation, bound = comparison
         if operation in (exp.GTE, exp.GT, exp.EQ):
             if isinstance(bound, str):
-                raise _no_bound(one)
+                raise _no_bound(condition)
             first = max(first, bound + (operation is exp.GT))
         if operation in (exp.LTE, exp.LT, exp.EQ):
             if isinstance(bound, str) and operation is not exp.LTE:
-                raise _no_bound(one)
+                raise _no_bound(condition)
             last.append(bound - 1 if operation is exp.LT and isinstance(bound, int) else bound)
     if len(last) != 1:
-        why = "only the first rows of each partition have a bounded state"
-        raise SqlError.refused(f"{ranked.function.upper()}() AS {ranked.name} without a last rank", why, f"add WHERE {ranked.name} <= N")
+        reason = "only the first rows of each partition have a bounded state"
+        raise SqlError.refused(f"{ranked.function.upper()}() AS {ranked.name} without a last rank", reason, f"add WHERE {ranked.name} <= N")
     return Ranks(first, last[0]), others
 
 
 def _split_between(conditions: Sequence[Tree]) -> list[Tree]:
     split: list[Tree] = []
-    for one in conditions:
-        if isinstance(one, exp.Between):
-            split += [exp.GTE(this=one.this, expression=one.args["low"]), exp.LTE(this=one.this, expression=one.args["high"])]
+    for condition in conditions:
+        if isinstance(condition, exp.Between):
+            split += [
+                exp.GTE(this=condition.this, expression=condition.args["low"]),
+                exp.LTE(this=condition.this, expression=condition.args["high"]),
+            ]
         else:
-            split.append(one)
+            split.append(condition)
     return split
 
 
-def _compared(ranked: Ranked, tree: Tree) -> tuple[Any, int | str] | None:
+def _rank_comparison(ranked: Ranked, tree: Tree) -> tuple[Any, int | str] | None:
     """How a condition compares the rank, and with what; None if it does not read the rank."""
     if not any(c.name.lower() == ranked.name.lower() for c in tree.find_all(exp.Column)):
         return None
@@ -98,10 +101,10 @@ def _compared(ranked: Ranked, tree: Tree) -> tuple[Any, int | str] | None:
         raise _no_bound(tree)
     is_left = isinstance(tree.this, exp.Column) and tree.this.name.lower() == ranked.name.lower()
     operation = cast(Any, type(tree)) if is_left else _MIRRORED[type(tree)]
-    other = tree.expression if is_left else tree.this
-    if isinstance(other, exp.Literal) and not other.is_string and other.name.isdecimal():
-        return operation, int(other.name)
-    column = find(other.name, ranked.of.columns) if isinstance(other, exp.Column) else None
+    bound = tree.expression if is_left else tree.this
+    if isinstance(bound, exp.Literal) and not bound.is_string and bound.name.isdecimal():
+        return operation, int(bound.name)
+    column = find_name(bound.name, ranked.child.columns) if isinstance(bound, exp.Column) else None
     if column is None:
         raise _no_bound(tree)
     return operation, column
@@ -109,7 +112,7 @@ def _compared(ranked: Ranked, tree: Tree) -> tuple[Any, int | str] | None:
 
 def _no_bound(tree: Tree) -> SqlError:
     legal = "a comparison with a whole number (<, <=, =, >=, >, BETWEEN), or <= a column of the rows"
-    return SqlError.refused(f"the condition {spark(tree)} on a rank", "a rank is compared with a bound", f"legal: {legal}")
+    return SqlError.refused(f"the condition {spark_sql(tree)} on a rank", "a rank is compared with a bound", f"legal: {legal}")
 
 
 def rank(scope: Scope, ranked: Ranked, is_shown: bool) -> Scope:
@@ -133,19 +136,19 @@ def rank(scope: Scope, ranked: Ranked, is_shown: bool) -> Scope:
 
 
 def _apply(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
-    of = ranked.of
+    child = ranked.child
     by = tuple(c for c in ranked.by if c not in _BOUNDS)
-    if {*_BOUNDS} <= {*ranked.by} and not upserts(of):
-        if isinstance(of, Windowed):
-            return _of_rows(ranked, of, by, ranks)
-        if windows_of(of):
-            return _of_results(ranked, of, by, ranks)
-    if isinstance(of, Windowed):
-        why = "rows in windows are ranked in each window"
-        raise SqlError.refused(f"{ranked.function.upper()}() over all windows", why, "PARTITION BY window_start, window_end, ...")
-    if _is_first_row(ranked, ranks) and not upserts(of) and (order := _time_order(ranked)):
+    if {*_BOUNDS} <= {*ranked.by} and not upserts(child):
+        if isinstance(child, Windowed):
+            return _rank_window_rows(ranked, child, by, ranks)
+        if windows_of(child):
+            return _rank_window_results(ranked, child, by, ranks)
+    if isinstance(child, Windowed):
+        reason = "rows in windows are ranked in each window"
+        raise SqlError.refused(f"{ranked.function.upper()}() over all windows", reason, "PARTITION BY window_start, window_end, ...")
+    if _is_first_row(ranked, ranks) and not upserts(child) and (order := _time_order(ranked)):
         keep, kind = order
-        return Apply(Deduplicate(by=ranked.by, keep=keep, order=kind, time=_time(ranked)), (of,), of.columns, of.times)
+        return Apply(Deduplicate(by=ranked.by, keep=keep, order=kind, time=_time(ranked)), (child,), child.columns, child.times)
     return _top_n(ranked, ranks, is_shown)
 
 
@@ -162,7 +165,7 @@ def _time_order(ranked: Ranked) -> tuple[Literal["first", "last"], Literal["even
     keep: Literal["first", "last"] = "last" if direction == "DESC" else "first"
     if name == ARRIVAL_TIME:
         return keep, "arrival"
-    is_declared = all(one.is_declared for one in walk(ranked.of) if isinstance(one, Input))
+    is_declared = all(relation.is_declared for relation in walk(ranked.child) if isinstance(relation, Input))
     return (keep, "event_time") if name in ranked.times and is_declared else None
 
 
@@ -174,61 +177,65 @@ def _time(ranked: Ranked) -> str:
 
 def _require_row_number(ranked: Ranked) -> None:
     if ranked.function != "row_number":
-        why = "the rows of a window are numbered; ties are in order of arrival"
-        raise SqlError.refused(f"{ranked.function.upper()}() in a window", why, "use ROW_NUMBER()")
+        reason = "the rows of a window are numbered; ties are in order of arrival"
+        raise SqlError.refused(f"{ranked.function.upper()}() in a window", reason, "use ROW_NUMBER()")
 
 
-def _whole(ranks: Ranks, feature: str) -> int:
+def _last_rank(ranks: Ranks, feature: str) -> int:
     if isinstance(ranks.last, str):
-        why = f"{feature} has one last rank for all windows"
-        raise SqlError.refused(f"a last rank from the column {ranks.last}", why, "write a number")
+        reason = f"{feature} has one last rank for all windows"
+        raise SqlError.refused(f"a last rank from the column {ranks.last}", reason, "write a number")
     return ranks.last
 
 
-def _of_rows(ranked: Ranked, of: Windowed, by: tuple[str, ...], ranks: Ranks) -> Relation:
+def _rank_window_rows(ranked: Ranked, windowed: Windowed, by: tuple[str, ...], ranks: Ranks) -> Relation:
     """Window deduplication or window Top-N of rows."""
     _require_row_number(ranked)
-    last, added = _whole(ranks, "a window Top-N"), (*_BOUNDS, RESULT_TIME, FINAL_AT)
-    if isinstance(of.window, Session) and {*of.partition} != {*by}:
-        named = ", ".join(of.partition) or "no column"
-        why = f"sessions are those of the rows of a key, and PARTITION BY of SESSION names {named}"
+    last, added_columns = _last_rank(ranks, "a window Top-N"), (*_BOUNDS, RESULT_TIME, FINAL_AT)
+    if isinstance(windowed.window, Session) and {*windowed.partition} != {*by}:
+        partition_text = ", ".join(windowed.partition) or "no column"
+        reason = f"sessions are those of the rows of a key, and PARTITION BY of SESSION names {partition_text}"
         way_out = "write the same columns, besides the window, in both"
-        raise SqlError.refused(f"a rank in sessions by {', '.join(by) or 'no column'}", why, way_out)
-    window = cast(Aligned, of.window)
+        raise SqlError.refused(f"a rank in sessions by {', '.join(by) or 'no column'}", reason, way_out)
+    window = cast(Aligned, windowed.window)
     order = _time_order(ranked)
     if order and order[1] == "arrival":
         raise SqlError.refused("a window's rows in order of arrival", "a window's result is that of event time", "ORDER BY the event time")
     if ranks == Ranks(1, 1) and by and order:
-        operator = Deduplicate(by=by, keep=order[0], window=window, time=of.time)
-        return Apply(operator, (of.of,), (*of.of.columns, *added), (RESULT_TIME,), window)
-    top = TopK(k=last, order_by=ranked.order, by=by, window=window, time=of.time)
-    columns = tuple(c for c in of.of.columns if c not in (RESULT_TIME, FINAL_AT))
-    return Apply(top, (of.of,), (*columns, *_BOUNDS, RANK, RESULT_TIME, FINAL_AT), (RESULT_TIME,), window)
+        operator = Deduplicate(by=by, keep=order[0], window=window, time=windowed.time)
+        return Apply(operator, (windowed.child,), (*windowed.child.columns, *added_columns), (RESULT_TIME,), window)
+    top = TopK(k=last, order_by=ranked.order, by=by, window=window, time=windowed.time)
+    columns = tuple(c for c in windowed.child.columns if c not in (RESULT_TIME, FINAL_AT))
+    return Apply(top, (windowed.child,), (*columns, *_BOUNDS, RANK, RESULT_TIME, FINAL_AT), (RESULT_TIME,), window)
 
 
-def _of_results(ranked: Ranked, of: Relation, by: tuple[str, ...], ranks: Ranks) -> Relation:
+def _rank_window_results(ranked: Ranked, results: Relation, by: tuple[str, ...], ranks: Ranks) -> Relation:
     """Window Top-N of the results of a windowed operator, as one operator if it can be one."""
     _require_row_number(ranked)
-    top, below = TopK(k=_whole(ranks, "a window Top-N"), order_by=ranked.order, by=by), applied(of)
-    columns = tuple(c for c in of.columns if c not in (RESULT_TIME, FINAL_AT, WINDOW_TIME))
-    added = (RANK, RESULT_TIME, FINAL_AT)
-    windows = windows_of(of)
-    if below and isinstance(of, Apply | Select) and (of is below or (isinstance(of, Select) and of.is_whole and of.of is below)):
+    top, below = TopK(k=_last_rank(ranks, "a window Top-N"), order_by=ranked.order, by=by), applied_operator(results)
+    columns = tuple(c for c in results.columns if c not in (RESULT_TIME, FINAL_AT, WINDOW_TIME))
+    added_columns = (RANK, RESULT_TIME, FINAL_AT)
+    windows = windows_of(results)
+    if (
+        below
+        and isinstance(results, Apply | Select)
+        and (results is below or (isinstance(results, Select) and results.is_whole and results.child is below))
+    ):
         try:
-            both = Consecutive(of=below.operator, then=top)
+            consecutive = Consecutive(of=below.operator, then=top)
         except OperatorError:  # sessions: the second operator reads a table of the first one's results
-            both = None
-        if both is not None:
-            own = tuple(c for c in below.columns if c not in (RESULT_TIME, FINAL_AT))
-            return Apply(both, below.inputs, (*own, *added), (RESULT_TIME,), windows)
-    return Apply(top, (of,), (*columns, *added), (RESULT_TIME,), windows)
+            consecutive = None
+        if consecutive is not None:
+            own_columns = tuple(c for c in below.columns if c not in (RESULT_TIME, FINAL_AT))
+            return Apply(consecutive, below.inputs, (*own_columns, *added_columns), (RESULT_TIME,), windows)
+    return Apply(top, (results,), (*columns, *added_columns), (RESULT_TIME,), windows)
 
 
 def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
-    of = ranked.of
+    child = ranked.child
     if any(c.startswith(ARRIVAL_TIME) for c in ranked.order):
-        why = "in order of arrival only the first or the last row of a key is kept"
-        raise SqlError.refused(f"a Top-{ranks.last} in order of arrival", why, "ORDER BY a column; ties are in order of arrival")
+        reason = "in order of arrival only the first or the last row of a key is kept"
+        raise SqlError.refused(f"a Top-{ranks.last} in order of arrival", reason, "ORDER BY a column; ties are in order of arrival")
     top = TopN(
         by=ranked.by,
         order_by=ranked.order,
@@ -236,24 +243,24 @@ def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
         rank_start=ranks.first,
         function=cast(Literal["row_number", "rank", "dense_rank"], ranked.function),
         with_rank=is_shown,
-        unique_key=of.key,
+        unique_key=child.key,
     )
-    top = replace(top, rises=_rises(of, top))
-    return Apply(top, (of,), (*of.columns, *([RANK] if is_shown else [])), of.times)
+    top = replace(top, rises=_rises(child, top))
+    return Apply(top, (child,), (*child.columns, *([RANK] if is_shown else [])), child.times)
 
 
-def _rises(of: Relation, top: TopN) -> str:
+def _rises(relation: Relation, top: TopN) -> str:
     """Why a new value of a row always puts it before its old one, as a count does in falling order; empty if it might not."""
-    below = applied(of)
-    if below is None or not isinstance(below.operator, Aggregate) or any(upserts(one) for one in below.inputs):
+    below = applied_operator(relation)
+    if below is None or not isinstance(below.operator, Aggregate) or any(upserts(inputs) for inputs in below.inputs):
         return ""
-    if any(isinstance(one, Select) and one.where for one in _above(below, of)):  # a row that no longer matches is deleted
+    if any(isinstance(inputs, Select) and inputs.where for inputs in _above(below, relation)):  # a row that no longer matches is deleted
         return ""
-    names = {i.name: i.column or "" for i in of.items} if isinstance(of, Select) else {c: c for c in of.columns}
-    values = [order for order in top.order if order.column not in of.key]
+    names = {i.name: i.column or "" for i in relation.items} if isinstance(relation, Select) else {c: c for c in relation.columns}
+    values = [order for order in top.order if order.column not in relation.key]
     why_never_moves_back = below.operator.why_never_moves_back
     reasons = [why_never_moves_back(names[o.column], (), is_descending=o.descending, nulls_first=o.nulls_first) for o in values]
-    is_total = {*of.key} <= {*top.partition, *(order.column for order in top.order)}
+    is_total = {*relation.key} <= {*top.partition, *(order.column for order in top.order)}
     return ", ".join(reasons) if values and all(reasons) and is_total else ""
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from operators.columns import RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.contract import Operator
 from operators.sql.dialect import Tree
-from operators.sql.names import column_sql, free
+from operators.sql.names import column_sql, free_name
 from operators.windows import AnyWindow
 
 WINDOW_TIME = "window_time"  # Flink's name of the event time of a window's result
@@ -66,48 +66,48 @@ class Item:
         return cls(name or column, column_sql(column), column)
 
 
-class _Over:
+class _OverOne:
     """A relation over one other."""
 
-    of: "Relation"
+    child: "Relation"
 
     @property
     def inputs(self) -> tuple["Relation", ...]:
         """The relation below."""
-        return (self.of,)
+        return (self.child,)
 
 
-class _Same(_Over):
+class _KeepsTimesAndKey(_OverOne):
     """A relation with the times and the key of the relation below."""
 
     @property
     def times(self) -> tuple[str, ...]:
         """See `Input`."""
-        return self.of.times
+        return self.child.times
 
     @property
     def arrivals(self) -> tuple[str, ...]:
         """See `Input`."""
-        return self.of.arrivals
+        return self.child.arrivals
 
     @property
     def key(self) -> tuple[str, ...]:
         """See `Input`."""
-        return self.of.key
+        return self.child.key
 
 
 @dataclass(frozen=True)
-class Select(_Over):
+class Select(_OverOne):
     """Some rows and columns of a relation, each row for itself.
 
     Args:
-        of: the relation below.
+        child: the relation below.
         items: the columns.
         where: a condition in Spark SQL over the columns of the relation below.
         arrivals: see `Input`.
     """
 
-    of: "Relation"
+    child: "Relation"
     items: tuple[Item, ...]
     where: str | None = None
     arrivals: tuple[str, ...] = ()
@@ -120,13 +120,13 @@ class Select(_Over):
     @cached_property
     def times(self) -> tuple[str, ...]:
         """The items that are an event time."""
-        return tuple(item.name for item in self.items if item.is_time or item.column in self.of.times)
+        return tuple(item.name for item in self.items if item.is_time or item.column in self.child.times)
 
     @cached_property
     def key(self) -> tuple[str, ...]:
         """The key of the relation below, if all of its columns are selected."""
         names = {item.column: item.name for item in self.items if item.column}
-        return tuple(names[c] for c in self.of.key) if {*self.of.key} <= {*names} else ()
+        return tuple(names[c] for c in self.child.key) if {*self.child.key} <= {*names} else ()
 
     @property
     def is_whole(self) -> bool:
@@ -135,17 +135,17 @@ class Select(_Over):
 
 
 @dataclass(frozen=True)
-class Windowed(_Same):
+class Windowed(_KeepsTimesAndKey):
     """The result of a windowing table function: rows, once for each of their windows. The operator that reads it assigns the windows.
 
     Args:
-        of: the rows.
+        child: the rows.
         window: the windows.
         time: the column with a row's event time.
         partition: the columns that separate sessions: a session has rows with equal values in them; empty for other windows.
     """
 
-    of: "Relation"
+    child: "Relation"
     window: AnyWindow
     time: str
     partition: tuple[str, ...] = ()
@@ -153,20 +153,20 @@ class Windowed(_Same):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the rows, and those of the windows."""
-        return (*self.of.columns, *WINDOW_COLUMNS)
+        return (*self.child.columns, *WINDOW_COLUMNS)
 
     @property
     def times(self) -> tuple[str, ...]:
         """The event times of the rows, and that of a window's result."""
-        return (*self.of.times, WINDOW_TIME)
+        return (*self.child.times, WINDOW_TIME)
 
 
 @dataclass(frozen=True)
-class Ranked(_Same):
+class Ranked(_KeepsTimesAndKey):
     """Rows with their number in an order, of which an operator keeps the first.
 
     Args:
-        of: the rows.
+        child: the rows.
         function: how ranks are counted: `row_number`, `rank` or `dense_rank`.
         by: the columns of PARTITION BY.
         order: the columns of ORDER BY, each with its direction.
@@ -174,7 +174,7 @@ class Ranked(_Same):
         visible: the other columns that the query has.
     """
 
-    of: "Relation"
+    child: "Relation"
     function: str
     by: tuple[str, ...]
     order: tuple[str, ...]
@@ -215,21 +215,21 @@ class Apply:
 
 
 @dataclass(frozen=True)
-class Named(_Same):
+class Named(_KeepsTimesAndKey):
     """The result of an operator under the name of a view, or of a table that is inserted into.
 
     Args:
         name: the name.
-        of: the result.
+        child: the result.
     """
 
     name: str
-    of: "Relation"
+    child: "Relation"
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the result."""
-        return self.of.columns
+        return self.child.columns
 
 
 Relation = Input | Select | Windowed | Ranked | Apply | Named
@@ -242,55 +242,55 @@ def upserts(relation: Relation) -> bool:
     return bool(relation.key) if isinstance(relation, Input) else upserts(relation.inputs[0])
 
 
-def applied(relation: Relation) -> Apply | None:
+def applied_operator(relation: Relation) -> Apply | None:
     """The operator whose result a relation selects from; None if it selects from an input or has windows."""
-    return applied(relation.of) if isinstance(relation, Select | Named) else relation if isinstance(relation, Apply) else None
+    return applied_operator(relation.child) if isinstance(relation, Select | Named) else relation if isinstance(relation, Apply) else None
 
 
 def windows_of(relation: Relation) -> AnyWindow | None:
     """The windows whose results the rows are, if they have the columns `window_start` and `window_end` of these windows; else None."""
-    operator = applied(relation)
+    operator = applied_operator(relation)
     return operator.windows if operator and {WINDOW_START, WINDOW_END} <= {*relation.columns} else None
 
 
 def with_result_time(relation: Relation) -> tuple[Relation, str]:
     """The results of windows with the time of each result, and the name of that column."""
     if isinstance(relation, Named):
-        of, name = with_result_time(relation.of)
-        return Named(relation.name, of), name
+        child, name = with_result_time(relation.child)
+        return Named(relation.name, child), name
     if not isinstance(relation, Select):
         return relation, RESULT_TIME
-    of, time = with_result_time(relation.of)
-    known = next((item.name for item in relation.items if item.column == time), None)
-    if known is not None:
-        return replace(relation, of=of), known
-    name = free(time, relation.columns)
-    return replace(relation, of=of, items=(*relation.items, Item.of_column(time, name))), name
+    child, time = with_result_time(relation.child)
+    existing_name = next((item.name for item in relation.items if item.column == time), None)
+    if existing_name is not None:
+        return replace(relation, child=child), existing_name
+    name = free_name(time, relation.columns)
+    return replace(relation, child=child, items=(*relation.items, Item.of_column(time, name))), name
 
 
-def select(of: Relation, items: Sequence[Item], where: str | None = None, arrivals: Sequence[str] = ()) -> Relation:
+def select(base: Relation, items: Sequence[Item], where: str | None = None, arrivals: Sequence[str] = ()) -> Relation:
     """Some rows and columns of a relation, merged with a selection below; the relation itself if nothing changes."""
-    if where is None and [(i.name, i.column) for i in items] == [(c, c) for c in of.columns] and {*arrivals} == {*of.arrivals}:
-        return of
-    if not isinstance(of, Select):
-        return Select(of, tuple(items), where, tuple(arrivals))
-    below = {item.name: item for item in of.items}
-    merged = [replace(below[i.column], name=i.name) if i.column else Item(i.name, _over(i.sql, below)) for i in items]
-    both = [condition for condition in (of.where, where and _over(where, below)) if condition]
-    return Select(of.of, tuple(merged), " AND ".join(f"({c})" for c in both) if len(both) > 1 else (both or [None])[0], tuple(arrivals))
+    if where is None and [(i.name, i.column) for i in items] == [(c, c) for c in base.columns] and {*arrivals} == {*base.arrivals}:
+        return base
+    if not isinstance(base, Select):
+        return Select(base, tuple(items), where, tuple(arrivals))
+    below = {item.name: item for item in base.items}
+    items = [replace(below[i.column], name=i.name) if i.column else Item(i.name, _inline_columns(i.sql, below)) for i in items]
+    sqls = [sql for sql in (base.where, where and _inline_columns(where, below)) if sql]
+    return Select(base.child, tuple(items), " AND ".join(f"({c})" for c in sqls) if len(sqls) > 1 else (sqls or [None])[0], tuple(arrivals))
 
 
-def _over(sql: str, below: dict[str, Item]) -> str:
+def _inline_columns(sql: str, below: dict[str, Item]) -> str:
     """An expression over the names of a selection, as one over the columns of the relation below."""
     tree: Tree = sqlglot.parse_one(sql, dialect="spark")
 
-    def replaced(node: Any) -> Any:
+    def replace_column(node: Any) -> Any:
         if not isinstance(node, exp.Column) or node.name not in below:
             return node
         inner = sqlglot.parse_one(below[node.name].sql, dialect="spark")
         return inner if isinstance(inner, exp.Column | exp.Literal | exp.Func) else exp.Paren(this=inner)
 
-    return tree.transform(replaced).sql(dialect="spark")
+    return tree.transform(replace_column).sql(dialect="spark")
 
 
 def walk(relation: Relation) -> Iterator[Relation]:

@@ -11,9 +11,9 @@ from operators.columns import RESULT_TIME
 from operators.errors import did_you_mean
 from operators.interval_join import IntervalJoin
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
-from operators.sql.dialect import Tree, spark
+from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
-from operators.sql.names import find
+from operators.sql.names import find_name
 from operators.sql.relations import Apply, Item, Relation
 
 Names = Mapping[str, Mapping[str, Item]]
@@ -46,7 +46,7 @@ class Scope:
         """The columns of `*`, or of `table.*`."""
         if not table:
             return [Item(name, i.sql, i.column) for columns in self.tables.values() for name, i in columns.items()]
-        alias = find(table, self.tables)
+        alias = find_name(table, self.tables)
         if alias is None:
             raise SqlError.unknown("table", table, ", ".join(self.tables))
         return [Item(name, i.sql, i.column) for name, i in self.tables[alias].items()]
@@ -59,29 +59,29 @@ class Scope:
         """
         tables = self.tables
         if column.table:
-            alias = find(column.table, tables)
+            alias = find_name(column.table, tables)
             if alias is None:
                 raise SqlError.unknown("table", column.table, ", ".join(tables))
             tables = {alias: tables[alias]}
-        matches = {columns[name] for columns in tables.values() if (name := find(column.name, columns)) is not None}
+        matches = {columns[name] for columns in tables.values() if (name := find_name(column.name, columns)) is not None}
         if len(matches) > 1:
             raise SqlError.refused(column.name, "it is a column of several tables", f"write the table too, as in t.{column.name}")
         if not matches:
-            known = [name for columns in tables.values() for name in columns]
-            raise SqlError.unknown("column", column.sql(), f"{', '.join(known)}{did_you_mean(column.name, known)}")
+            column_names = [name for columns in tables.values() for name in columns]
+            raise SqlError.unknown("column", column.sql(), f"{', '.join(column_names)}{did_you_mean(column.name, column_names)}")
         return matches.pop()
 
     def is_arrival(self, tree: Tree) -> bool:
         """Whether an expression is the time at which a row arrived."""
         if isinstance(tree, exp.Anonymous) and str(tree.this).upper() == "PROCTIME":
             return True
-        if not isinstance(tree, exp.Column) or find(tree.name, self.relation.arrivals) is None:
+        if not isinstance(tree, exp.Column) or find_name(tree.name, self.relation.arrivals) is None:
             return False
         return not self.has(tree) or self.resolve(tree).column in self.relation.times  # an ingest time, if no other time is declared
 
     def has(self, column: Tree) -> bool:
         """Whether there is a column of a name."""
-        return any(find(column.name, c) is not None for alias, c in self.tables.items() if not column.table or column.table == alias)
+        return any(find_name(column.name, c) is not None for alias, c in self.tables.items() if not column.table or column.table == alias)
 
     def item(self, tree: Tree, name: str) -> Item:
         """An expression as an item over the relation.
@@ -91,7 +91,7 @@ class Scope:
         """
         if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.Column):
             tree = tree.this
-        item = self._coalesced(tree) or self._result_time(tree) or (self.resolve(tree) if isinstance(tree, exp.Column) else None)
+        item = self._coalesced_item(tree) or self._result_time(tree) or (self.resolve(tree) if isinstance(tree, exp.Column) else None)
         if item is not None:
             return Item(name, item.sql, item.column)
         return Item(name, self.sql(tree))
@@ -103,24 +103,24 @@ class Scope:
             SqlError: it reads more than one row, or an unknown column.
         """
         check_row_by_row(tree)
-        return spark(self.over(tree))
+        return spark_sql(self.over(tree))
 
     def condition(self, conditions: Sequence[Tree]) -> str | None:
         """Conditions as one in Spark SQL; None if there are none."""
-        texts = [self.sql(one) for one in conditions]
+        texts = [self.sql(condition) for condition in conditions]
         return " AND ".join(f"({text})" for text in texts) if len(texts) > 1 else (texts or [None])[0]
 
     def over(self, tree: Tree) -> Tree:
         """An expression with its names replaced by columns of the relation."""
 
-        def replaced(node: Any) -> Any:
-            item = self._coalesced(node) or (self.resolve(node) if isinstance(node, exp.Column) else None)
+        def replace_column(node: Any) -> Any:
+            item = self._coalesced_item(node) or (self.resolve(node) if isinstance(node, exp.Column) else None)
             if item is None:
                 return node
             parsed: Tree = sqlglot.parse_one(item.sql, dialect="spark")
             return parsed if isinstance(parsed, exp.Column) else exp.Paren(this=parsed)
 
-        return replace_outermost(tree, replaced)
+        return replace_outermost(tree, replace_column)
 
     def _result_time(self, tree: Tree) -> Item | None:
         """The `result_time` of an inner interval join, if an expression is GREATEST of its two times."""
@@ -131,7 +131,7 @@ class Scope:
         is_later_time = sorted(str(self.resolve(c).column) for c in columns) == sorted([join.left_time, join.right_time])
         return Item.of_column(RESULT_TIME) if is_later_time else None
 
-    def _coalesced(self, tree: Tree) -> Item | None:
+    def _coalesced_item(self, tree: Tree) -> Item | None:
         return self.coalesced.get(texts_of_coalesce(tree) or frozenset())
 
 
@@ -141,14 +141,14 @@ def texts_of_coalesce(tree: Tree) -> frozenset[str] | None:
     return frozenset(c.sql() for c in columns) if len(columns) == 2 and all(isinstance(c, exp.Column) for c in columns) else None
 
 
-def replace_outermost(tree: Tree, replaced: Callable[[Tree], Tree]) -> Tree:
+def replace_outermost(tree: Tree, replace_node: Callable[[Tree], Tree]) -> Tree:
     """A copy of a tree in which nodes are replaced, from the outside in; nodes below a replaced node are not visited."""
-    replacement = replaced(tree)
+    replacement = replace_node(tree)
     if replacement is not tree:
         return replacement
     copied = tree.copy()
-    for own, old in zip([*copied.iter_expressions()], [*tree.iter_expressions()], strict=True):
-        own.replace(replace_outermost(old, replaced))
+    for copied_child, child in zip([*copied.iter_expressions()], [*tree.iter_expressions()], strict=True):
+        copied_child.replace(replace_outermost(child, replace_node))
     return copied
 
 
@@ -156,18 +156,18 @@ def check_row_by_row(tree: Tree) -> None:
     """Raise `SqlError` if an expression reads more than one row, or the clock of Flink."""
     for node in tree.walk():
         if isinstance(node, exp.Window):
-            raise over_refused(node)
+            raise over_error(node)
         if isinstance(node, exp.Query):
             way_out = "join the tables; IN and EXISTS make a semi join of windows or of an interval as conditions of WHERE on their own"
             raise SqlError.refused("a subquery in an expression", "an operator reads its inputs in FROM", way_out)
         if isinstance(node, exp.AggFunc):
             raise SqlError.refused(
-                spark(node), "it is an aggregate, and this expression reads one row", "aggregate in SELECT or HAVING, with GROUP BY"
+                spark_sql(node), "it is an aggregate, and this expression reads one row", "aggregate in SELECT or HAVING, with GROUP BY"
             )
         if names := _function_names(node) & _NONDETERMINISTIC:
             way_out = "read a time from a column; for the order of arrival declare a column p AS PROCTIME(), and ORDER BY it in ROW_NUMBER"
-            why = "results are computed again and must not depend on the clock, on chance or on the session"
-            raise SqlError.refused(f"{min(names).upper()} in an expression", why, way_out)
+            reason = "results are computed again and must not depend on the clock, on chance or on the session"
+            raise SqlError.refused(f"{min(names).upper()} in an expression", reason, way_out)
 
 
 def _function_names(node: Tree) -> set[str]:
@@ -177,14 +177,16 @@ def _function_names(node: Tree) -> set[str]:
     return {name.lower() for name in node.sql_names()} if isinstance(node, exp.Func) else set()
 
 
-def over_refused(node: Tree) -> SqlError:
+def over_error(node: Tree) -> SqlError:
     """The error for an OVER clause that no operator has."""
     if isinstance(node.this, exp.RowNumber | exp.Rank | exp.DenseRank):
-        why = "only the first rows of each partition have a bounded state"
-        return SqlError.refused(f"{spark(node.this)} without a limit", why, "compare the rank with a number in WHERE of an outer query")
-    why = "there is no operator for an aggregate over the rows before each row"
+        reason = "only the first rows of each partition have a bounded state"
+        return SqlError.refused(
+            f"{spark_sql(node.this)} without a limit", reason, "compare the rank with a number in WHERE of an outer query"
+        )
+    reason = "there is no operator for an aggregate over the rows before each row"
     return SqlError.refused(
-        f"the OVER aggregation {spark(node.this)}", why, "aggregate windows: GROUP BY window_start, window_end over HOP or CUMULATE"
+        f"the OVER aggregation {spark_sql(node.this)}", reason, "aggregate windows: GROUP BY window_start, window_end over HOP or CUMULATE"
     )
 
 

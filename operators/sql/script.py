@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot.tokenizer_core import Token, TokenType
 
 from operators.sql.dialect import Tree, parse_query, tokenize
-from operators.sql.errors import SqlError, shortened
+from operators.sql.errors import SqlError, shorten_text
 from operators.sql.tables import CreateTable, read_table
 
 
@@ -119,8 +119,8 @@ def _statement(text: str, tokens: Sequence[Token]) -> Statement:
             return _explain(text, tokens)
         case ["INSERT", "INTO", *_]:
             return _insert(text, tokens)
-        case ["CREATE", *rest]:
-            return _create(text, tokens, [w for w in rest if w not in ("TEMPORARY", "OR", "REPLACE")])
+        case ["CREATE", *following]:
+            return _create(text, tokens, [w for w in following if w not in ("TEMPORARY", "OR", "REPLACE")])
         case _:
             raise _no_statement(text, words)
 
@@ -130,7 +130,7 @@ def _check_hints(tokens: Sequence[Token]) -> None:
     for comment in (comment.strip() for token in tokens for comment in token.comments):
         if comment.startswith("+"):
             hint = comment.removeprefix("+").strip()
-            raise SqlError.refused(f"the hint {shortened(hint)}", *_HINTS.get(hint.partition("(")[0].strip().upper(), _OTHER_HINT))
+            raise SqlError.refused(f"the hint {shorten_text(hint)}", *_HINTS.get(hint.partition("(")[0].strip().upper(), _OTHER_HINT))
 
 
 def _no_statement(text: str, words: Sequence[str]) -> SqlError:
@@ -141,13 +141,13 @@ def _no_statement(text: str, words: Sequence[str]) -> SqlError:
         "END": "write the INSERT statements one after the other: all tables of a file are computed together",
     }
     way_out = ways.get(words[0] if words else "", f"write {LEGAL}")
-    return SqlError.refused(shortened(text), "it is no statement that Tidemark has", way_out)
+    return SqlError.refused(shorten_text(text), "it is no statement that Tidemark has", way_out)
 
 
 def _query(text: str, words: Sequence[str]) -> Tree:
     if "MATCH_RECOGNIZE" in words:
-        why = "there is no operator for patterns of rows"
-        raise SqlError.refused("MATCH_RECOGNIZE", why, "join each pair of rows by an interval join, or write an operator of your own")
+        reason = "there is no operator for patterns of rows"
+        raise SqlError.refused("MATCH_RECOGNIZE", reason, "join each pair of rows by an interval join, or write an operator of your own")
     return parse_query(text)
 
 
@@ -155,23 +155,23 @@ def _explain(text: str, tokens: Sequence[Token]) -> Explain:
     at = next((n for n, word in enumerate(words_of(tokens)) if word in ("SELECT", "WITH", "INSERT", "(")), None)
     first = next((t for t in tokens[1:] if t.text.upper() in ("SELECT", "WITH", "INSERT", "(")), None)
     if at is None or first is None:
-        raise SqlError.refused(shortened(text), "EXPLAIN has no query", "write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...")
-    rest = tokens[tokens.index(first) :]
-    shown = text[first.start - tokens[0].start :]
+        raise SqlError.refused(shorten_text(text), "EXPLAIN has no query", "write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...")
+    query_tokens = tokens[tokens.index(first) :]
+    query_text = text[first.start - tokens[0].start :]
     if first.text.upper() == "INSERT":
-        inner = _insert(shown, rest)
+        inner = _insert(query_text, query_tokens)
         return Explain(inner.query, inner.target)
-    return Explain(_query(shown, words_of(rest)))
+    return Explain(_query(query_text, words_of(query_tokens)))
 
 
 def _insert(text: str, tokens: Sequence[Token]) -> Insert:
     base = tokens[0].start
     name, position = read_name(tokens, 2 if tokens[1].text.upper() == "INTO" else 1, text)
-    rest = tokens[position:]
-    if not rest or rest[0].text.upper() not in ("SELECT", "WITH"):
-        why = "the columns are those of the query, by name" if rest and rest[0].text == "(" else "it has no query"
-        raise SqlError.refused(shortened(text), why, f"write INSERT INTO {name} SELECT ...")
-    return Insert(name, _query(text[rest[0].start - base :], words_of(rest)))
+    query_tokens = tokens[position:]
+    if not query_tokens or query_tokens[0].text.upper() not in ("SELECT", "WITH"):
+        reason = "the columns are those of the query, by name" if query_tokens and query_tokens[0].text == "(" else "it has no query"
+        raise SqlError.refused(shorten_text(text), reason, f"write INSERT INTO {name} SELECT ...")
+    return Insert(name, _query(text[query_tokens[0].start - base :], words_of(query_tokens)))
 
 
 def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Statement:
@@ -183,7 +183,7 @@ def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Stateme
         name, at = read_name(tokens, at, text)
         return read_table(name, text, tokens, at)
     if kind != "VIEW":
-        raise SqlError.refused(shortened(text), f"there is no CREATE {kind}", "write CREATE TABLE or CREATE VIEW")
+        raise SqlError.refused(shorten_text(text), f"there is no CREATE {kind}", "write CREATE TABLE or CREATE VIEW")
     name, at = read_name(tokens, at, text)
     columns: list[str] = []
     if tokens[at : at + 1] and tokens[at].text == "(":
@@ -191,9 +191,9 @@ def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Stateme
         columns, at = [t.text for t in tokens[at + 1 : end] if t.text != ","], end + 1
     body = next((n for n, t in enumerate(tokens) if n >= at and t.text.upper() in ("SELECT", "WITH")), None)
     if body is None:
-        raise SqlError.refused(shortened(text), "the view has no query", f"write CREATE VIEW {name} AS SELECT ...")
-    rest = tokens[body:]
-    return CreateView(name, _query(text[rest[0].start - tokens[0].start :], words_of(rest)), tuple(columns))
+        raise SqlError.refused(shorten_text(text), "the view has no query", f"write CREATE VIEW {name} AS SELECT ...")
+    query_tokens = tokens[body:]
+    return CreateView(name, _query(text[query_tokens[0].start - tokens[0].start :], words_of(query_tokens)), tuple(columns))
 
 
 def read_name(tokens: Sequence[Token], at: int, text: str) -> tuple[str, int]:
@@ -203,7 +203,7 @@ def read_name(tokens: Sequence[Token], at: int, text: str) -> tuple[str, int]:
         SqlError: there is no name.
     """
     if at >= len(tokens):
-        raise SqlError.refused(shortened(text), "it has no name", f"legal: {LEGAL}")
+        raise SqlError.refused(shorten_text(text), "it has no name", f"legal: {LEGAL}")
     name: Any = tokens[at].text
     while at + 2 < len(tokens) and tokens[at + 1].text == ".":
         at += 2

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from operators.sql.dialect import Tree, parse_query, parse_type, spark
+from operators.sql.dialect import Tree, parse_query, parse_type, spark_sql
 from operators.sql.durations import interval_ms
-from operators.sql.errors import SqlError, shortened
+from operators.sql.errors import SqlError, shorten_text
 from operators.sql.names import require_name
 from operators.sql.relations import Input, Item, Relation, select
 
@@ -68,16 +68,16 @@ class CreateTable:
 
     def relation(self) -> Relation:
         """The rows of a source that queries read. Without WATERMARK, a source's event time is the ingest time, which `PROCTIME()` names."""
-        known = tuple(c.name for c in self.stored)
+        stored_columns = tuple(c.name for c in self.stored)
         if self.time is None and self.arrivals:
-            rows = Input(self.name, (*known, *self.arrivals), self.arrivals, self.arrivals)
+            rows = Input(self.name, (*stored_columns, *self.arrivals), self.arrivals, self.arrivals)
             items = [*map(self._item, self.columns), *map(Item.of_column, self.arrivals)]
             return select(rows, items, None, self.arrivals)
         time = self.time and next((c for c in self.columns if c.name == self.time), None)
         if not time or not time.expression:
-            rows = Input(self.name, known, (self.time,) if self.time else (), self.arrivals)
+            rows = Input(self.name, stored_columns, (self.time,) if self.time else (), self.arrivals)
             return select(rows, [self._item(c) for c in self.columns], None, self.arrivals)
-        rows = Input(self.name, (*known, time.name), (time.name,), self.arrivals)
+        rows = Input(self.name, (*stored_columns, time.name), (time.name,), self.arrivals)
         return select(rows, [self._item(c) if c != time else Item.of_column(c.name) for c in self.columns], None, self.arrivals)
 
     def over(self, rows: Relation) -> Relation:
@@ -88,9 +88,9 @@ class CreateTable:
         """
         names = {c.name: require_name(c.name, rows.columns) for c in self.stored}
         time = self.time and names.get(self.time)
-        of = Input(self.name, rows.columns, (time,) if time else rows.times, self.arrivals, is_declared=self.time is not None)
+        table_rows = Input(self.name, rows.columns, (time,) if time else rows.times, self.arrivals, is_declared=self.time is not None)
         items = [self._item(c) if c.expression else Item.of_column(names[c.name], c.name) for c in self.columns]
-        return select(of, [replace(i, is_time=i.name == self.time and not time) for i in items], None, self.arrivals)
+        return select(table_rows, [replace(i, is_time=i.name == self.time and not time) for i in items], None, self.arrivals)
 
     @staticmethod
     def _item(column: Column) -> Item:
@@ -111,22 +111,22 @@ def read_table(name: str, text: str, tokens: Sequence[Token], at: int) -> Create
     """
     if at >= len(tokens) or tokens[at].text != "(":
         way_out = "write CREATE TABLE name (columns) WITH (options); for the result of a query write INSERT INTO name SELECT ..."
-        raise SqlError.refused(shortened(text), "the table has no list of columns", way_out)
-    end = _closing(tokens, at, text)
+        raise SqlError.refused(shorten_text(text), "the table has no list of columns", way_out)
+    end = _closing_position(tokens, at, text)
     reader = _Reader(text, tokens[0].start, name)
     for part in _parts(tokens[at + 1 : end]):
         reader.read(part)
-    comment, options = reader.rest(tokens[end + 1 :])
+    comment, options = reader.read_clauses(tokens[end + 1 :])
     return reader.table(options, comment)
 
 
-def _closing(tokens: Sequence[Token], at: int, text: str) -> int:
+def _closing_position(tokens: Sequence[Token], at: int, text: str) -> int:
     depth = 0
     for position in range(at, len(tokens)):
         depth += (tokens[position].text == "(") - (tokens[position].text == ")")
         if depth == 0:
             return position
-    raise SqlError(f"{shortened(text)!r} cannot be parsed: a bracket is not closed")
+    raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a bracket is not closed")
 
 
 def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -172,7 +172,7 @@ class _Reader:
         key = tuple(require_name(c, names) for c in self._key)
         return CreateTable(self._name, tuple(self._columns), time, self._delay, key, options, tuple(self._arrivals), comment)
 
-    def rest(self, tokens: Sequence[Token]) -> tuple[str, dict[str, str]]:
+    def read_clauses(self, tokens: Sequence[Token]) -> tuple[str, dict[str, str]]:
         """The comment and the options that follow the columns."""
         words = [token.text.upper() for token in tokens]
         for clause, way_out in _CLAUSES.items():
@@ -203,9 +203,9 @@ class _Reader:
         tree: Tree = parse_query(f"SELECT {self._sql(tokens[4:])}").expressions[0]
         column, delay = (tree.this, interval_ms(tree.expression)) if isinstance(tree, exp.Sub) else (tree, 0)
         if not isinstance(column, exp.Column) or column.name.lower() != self._time.lower():
-            why = "a watermark is bounded out-of-orderness of the event time"
+            reason = "a watermark is bounded out-of-orderness of the event time"
             raise SqlError.refused(
-                spark(tree), why, f"write {self._time} - INTERVAL '5' SECOND; other watermarks: `Punctuated` in YAML or Python"
+                spark_sql(tree), reason, f"write {self._time} - INTERVAL '5' SECOND; other watermarks: `Punctuated` in YAML or Python"
             )
         self._delay = delay
 
@@ -213,7 +213,7 @@ class _Reader:
         name, words = tokens[0].text, [token.text.upper() for token in tokens]
         comment = tokens[words.index("COMMENT") + 1].text if "COMMENT" in words else ""
         if words[1] == "AS":
-            self._computed(name, tokens, comment)
+            self._read_computed_column(name, tokens, comment)
             return
         end = next((n for n, word in enumerate(words) if n > 1 and word.split()[0] in _AFTER_TYPE), len(words))
         if "PRIMARY KEY" in " ".join(words[end:]):
@@ -225,13 +225,13 @@ class _Reader:
         is_required = "NOT NULL" in " ".join(words[end:]) or self._key == (name,)
         self._columns.append(Column(name, parse_type(self._sql(tokens[1:end])), is_required, comment, metadata=metadata))
 
-    def _computed(self, name: str, tokens: Sequence[Token], comment: str) -> None:
+    def _read_computed_column(self, name: str, tokens: Sequence[Token], comment: str) -> None:
         end = next((n for n, token in enumerate(tokens) if n > 1 and token.text.upper() == "COMMENT"), len(tokens))
         tree: Tree = parse_query(f"SELECT {self._sql(tokens[2:end])}").expressions[0]
         if isinstance(tree, exp.Anonymous) and str(tree.this).upper() == "PROCTIME":
             self._arrivals.append(name)
             return
-        self._columns.append(Column(name, comment=comment, expression=spark(tree)))
+        self._columns.append(Column(name, comment=comment, expression=spark_sql(tree)))
 
 
 _CLAUSES = {

@@ -8,7 +8,7 @@ from sqlglot import exp
 from operators.sql.dialect import TABLE, WINDOW_FUNCTIONS, Tree
 from operators.sql.durations import interval_ms, words
 from operators.sql.errors import SqlError
-from operators.sql.names import find, require_name
+from operators.sql.names import find_name, require_name
 from operators.sql.relations import Relation, Windowed
 from operators.windows import AnyWindow, Cumulative, Session, Sliding, Tumbling
 
@@ -54,23 +54,25 @@ class WindowFunction:
         """
         data = self.arguments["DATA"]
         is_table = isinstance(data, exp.Anonymous) and str(data.this).upper() == TABLE
-        of = table(data.expressions[0] if is_table else data)
-        if isinstance(of, Windowed):
-            why = "its rows already have windows"
-            raise SqlError.refused(f"{self.name} over windows", why, "aggregate them first, and use DESCRIPTOR(window_time) of the result")
-        partition = tuple(require_name(c.name, of.columns) for c in data.expressions[1:]) if is_table else ()
-        return Windowed(of, self._window(), self._time(of), partition)
+        relation = table(data.expressions[0] if is_table else data)
+        if isinstance(relation, Windowed):
+            reason = "its rows already have windows"
+            raise SqlError.refused(
+                f"{self.name} over windows", reason, "aggregate them first, and use DESCRIPTOR(window_time) of the result"
+            )
+        partition = tuple(require_name(c.name, relation.columns) for c in data.expressions[1:]) if is_table else ()
+        return Windowed(relation, self._window(), self._time(relation), partition)
 
-    def _time(self, of: Relation) -> str:
+    def _time(self, relation: Relation) -> str:
         descriptor = self.arguments["TIMECOL"]
         [column] = descriptor.expressions if isinstance(descriptor, exp.Anonymous) and len(descriptor.expressions) == 1 else [descriptor]
-        if find(column.name, of.arrivals) and not find(column.name, of.columns):
-            why = "a row's arrival is not in its columns"
+        if find_name(column.name, relation.arrivals) and not find_name(column.name, relation.columns):
+            reason = "a row's arrival is not in its columns"
             way_out = "make ingestion time the event time of the source: `event_time: ingested_at` in YAML"
-            raise SqlError.refused(f"{self.name} by the processing time {column.name}", why, way_out)
-        name = require_name(column.name, of.columns)
-        if name not in of.times:
-            legal = f"legal: {', '.join(of.times)}" if of.times else "declare it by WATERMARK FOR in CREATE TABLE"
+            raise SqlError.refused(f"{self.name} by the processing time {column.name}", reason, way_out)
+        name = require_name(column.name, relation.columns)
+        if name not in relation.times:
+            legal = f"legal: {', '.join(relation.times)}" if relation.times else "declare it by WATERMARK FOR in CREATE TABLE"
             raise SqlError.refused(f"{self.name} by {name}", "it is no event time", legal)
         return name
 
@@ -91,14 +93,14 @@ class WindowFunction:
 def _by_name(function: str, arguments: Sequence[Tree]) -> dict[str, Tree]:
     names = _PARAMETERS[function]
     legal = f"{function}({', '.join(f'[{n}]' if n in _OPTIONAL else n for n in names)})"
-    given: dict[str, Tree] = {}
+    tree_by_name: dict[str, Tree] = {}
     for number, argument in enumerate(arguments):
         is_named = isinstance(argument, exp.PropertyEQ)
         name = str(argument.this.name) if is_named else names[number] if number < len(names) else ""
-        if name not in names or name in given:
+        if name not in names or name in tree_by_name:
             raise SqlError(f"{function} has an argument {name or number + 1}, which it does not take; legal: {legal}")
-        given[name] = argument.expression if is_named else argument
-    missing = [name for name in names if name not in given and name not in _OPTIONAL]
+        tree_by_name[name] = argument.expression if is_named else argument
+    missing = [name for name in names if name not in tree_by_name and name not in _OPTIONAL]
     if missing:
         raise SqlError(f"{function} has no argument {missing[0]}; legal: {legal}")
-    return given
+    return tree_by_name

@@ -29,7 +29,7 @@ from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.engine.lake.interrupts import ends_in_order
+from platform_defs.engine.lake.interrupts import ending_on_sigterm
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.paths import canonical_local
@@ -113,7 +113,7 @@ def ingest(
     if metrics_port is not None and not every:
         raise ArgumentError.bad_value("--metrics-port", str(metrics_port), "a port together with --every; else use `tidemark metrics`")
     engine = _engine()
-    with _progress() as bar, ends_in_order():
+    with _progress() as bar, ending_on_sigterm():
         task = bar.add_task("ledger batches", total=None)
 
         def tick(_: Entry) -> None:

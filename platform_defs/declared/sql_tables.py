@@ -14,7 +14,7 @@ from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME
 from operators.engine_columns import EVENT_TIME
 from operators.sql.errors import SqlError
-from operators.sql.names import column_sql, find
+from operators.sql.names import column_sql, find_name
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
 from operators.top_n import TopN
 from platform_defs.declared.sql_times import is_result_time, with_event_times
@@ -79,14 +79,14 @@ class SqlTables:
             relation: the input.
             needed: the columns of the result that the query selects; None for all.
         """
-        unselected = relation.of if isinstance(relation, Select) else relation
+        unselected = relation.child if isinstance(relation, Select) else relation
         match unselected:
             case Input():
                 input_name = self._require_source(unselected.name)
                 relation = select_all(relation) if needed is not None else relation
             case Named():
                 input_name = unselected.name
-                self.add(input_name, unselected.of)
+                self.add(input_name, unselected.child)
             case Apply():
                 input_name, computed = name, relation if _filters_upserts(relation) else unselected
                 self.add(input_name, computed)
@@ -112,7 +112,7 @@ class SqlTables:
         return name
 
     def _preparation(self, selection: Select, needed: Sequence[str] | None) -> Preparation | None:
-        upstream = selection.of
+        upstream = selection.child
         own_columns = (
             {*self.stored[upstream.name]}
             if isinstance(upstream, Input)
@@ -138,23 +138,23 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
     """The operator of a table, the columns of its result that the query reads, and the shape of the result."""
     if isinstance(relation, Apply):
         return relation, None, None
-    if not isinstance(relation, Select) or not isinstance(relation.of, Apply):
+    if not isinstance(relation, Select) or not isinstance(relation.child, Apply):
         reason = "each table is the result of an operator, and the query only selects"
         raise SqlError.refused(f"INSERT INTO {name}", reason, "write CREATE VIEW: a selection is a part of the tables that read it")
-    if relation.where is not None and isinstance(relation.of.operator, TracesInputs):
+    if relation.where is not None and isinstance(relation.child.operator, TracesInputs):
         reason = f"the results of a join account for its rows, and {relation.where} filters them"
         way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
         raise SqlError.refused(f"INSERT INTO {name}", reason, way_out)
     added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
     for item in added:
-        if find(item.name, relation.of.columns):
+        if find_name(item.name, relation.child.columns):
             reason = f"the operator's result has a column {item.name}, which the table keeps"
             raise SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", reason, "give it another name with AS")
     read = [c for sql in [*(i.sql for i in relation.items), *filter(None, [relation.where])] for c in columns_read(sql)]
     if not added and relation.where is None:
-        return relation.of, read, None
+        return relation.child, read, None
     select = ", ".join(["*", *(f"{item.sql} AS {column_sql(item.name)}" for item in added)])
-    return relation.of, read, Shape(where=relation.where, select=select)
+    return relation.child, read, Shape(where=relation.where, select=select)
 
 
 def _is_window_time(item: Item) -> bool:

@@ -11,7 +11,7 @@ from operators.engine_columns import EVENT_TIME
 from operators.interval_join import IntervalJoin
 from operators.sql.errors import SqlError
 from operators.sql.joins import time_of_pairs
-from operators.sql.relations import WINDOW_TIME, Apply, Input, Named, Relation, Select, applied
+from operators.sql.relations import WINDOW_TIME, Apply, Input, Named, Relation, Select, applied_operator
 from operators.top_n import TopN
 
 _PARAMETERS = ("time", "left_time", "right_time")
@@ -45,7 +45,7 @@ def is_result_time(relation: Relation, name: str) -> bool:
 def _check_time(name: str, time: str, below: Relation) -> None:
     if time == EVENT_TIME or _is_event_time(below, time):
         return
-    operator = below if isinstance(below, Apply) else applied(below)
+    operator = below if isinstance(below, Apply) else applied_operator(below)
     join = operator.operator if operator else None
     if isinstance(join, IntervalJoin):
         why = f"the event time of a join's result is the later one of its rows' times, and {time} is not always that"
@@ -70,9 +70,9 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
         case Input():
             return name in relation.times
         case Named():
-            return _is_event_time(relation.of, name)
+            return _is_event_time(relation.child, name)
         case Select():
-            return _is_event_time(relation.of, next((i.column for i in relation.items if i.name == name), None))
+            return _is_event_time(relation.child, next((i.column for i in relation.items if i.name == name), None))
         case Apply(operator=TopN() | Deduplicate(window=None)):
             return _is_event_time(relation.inputs[0], name)  # these keep the event time of their rows
         case Apply(operator=IntervalJoin() as join):
@@ -86,8 +86,8 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
 def _origin(relation: Relation, name: str) -> str | None:
     """The column of an operator's result that a column is; None if it is computed."""
     if isinstance(relation, Named):
-        return _origin(relation.of, name)
+        return _origin(relation.child, name)
     if not isinstance(relation, Select):
         return name
     column = next((i.column for i in relation.items if i.name == name), None)
-    return None if column is None else _origin(relation.of, column)
+    return None if column is None else _origin(relation.child, column)

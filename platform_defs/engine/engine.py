@@ -30,10 +30,10 @@ from platform_defs.engine.inputs.progress import results_table
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.errors import UnreadableLogError
 from platform_defs.engine.lake.missing_files import naming_lost_files
-from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.lake.waits import Purpose
 from platform_defs.engine.ledger.ledger import Entry, Ledger
-from platform_defs.engine.ledger.snapshot import LedgerView
+from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 from platform_defs.engine.operations.failures import Failures, first_time
 from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.late_rows import LateRows
@@ -240,14 +240,14 @@ class Engine:
 
     def snapshot(self) -> "Engine":
         """This engine on a snapshot of the lake, so that several tables can be read in one consistent state."""
-        lake = PinnedLake.of(self.lake)
+        lake = LakeSnapshot.of(self.lake)
         # each table before its inputs, and all before the ledger: a table must not be newer than the inputs that it is compared with
         for asset in reversed([*self.assets.values()]):
             with suppress(UnreadableLogError):  # raised again when this table is read; the status of other tables is still shown
                 lake.delta_for_reading(results_table(asset))
                 lake.delta_for_reading(asset.name)
         engine = replace(self, lake=lake)
-        engine.__dict__["ledger"] = LedgerView.of(self.ledger)
+        engine.__dict__["ledger"] = LedgerSnapshot.of(self.ledger)
         return engine
 
     @cached_property

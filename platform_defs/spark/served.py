@@ -23,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
-from platform_defs.engine.lake.interrupts import cancel_jobs, ends_in_order
+from platform_defs.engine.lake.interrupts import cancel_jobs, ending_on_sigterm
 from platform_defs.engine.lake.lost_jvm import JvmLostError
 from platform_defs.spark.java_calls import delete_all
 
@@ -95,9 +95,9 @@ def serve(session: SparkSession, config: Mapping[str, str], file: Path, ready: C
         ServeError: another process serves a session by this file.
         JvmLostError: the JVM has ended.
     """
-    with suppress(KeyboardInterrupt), ends_in_order(), serving_session(session, config, file):
+    with suppress(KeyboardInterrupt), ending_on_sigterm(), serving_session(session, config, file):
         ready()
-        raise JvmLostError.own(cast(Any, session.sparkContext)._gateway.proc.wait())
+        raise JvmLostError.of_command(cast(Any, session.sparkContext)._gateway.proc.wait())
 
 
 def check_free(file: Path) -> None:

@@ -23,7 +23,7 @@ from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.corrections import add_correction
 from platform_defs.engine.advance.step_size import SHARES
 from platform_defs.engine.engine import Engine
-from platform_defs.engine.formats.files import File, Known
+from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ingest.event_time_spread import is_uneven
 from platform_defs.engine.ingest.ingest import Ingest, IngestError, _Done
 from platform_defs.engine.ingest.ingestion import Ingestion
@@ -38,7 +38,7 @@ from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.rows import table_of
 from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.ledger.store import Version as LedgerVersion
-from platform_defs.engine.ledger.store import commit_nothing
+from platform_defs.engine.ledger.store import make_empty_commit
 from platform_defs.engine.operations.failures import Failures
 from platform_defs.engine.operations.maintenance import Maintenance, _Table
 from platform_defs.faults import point
@@ -60,7 +60,7 @@ def _unlock(*classes: type) -> None:
             vars(found)["lock"] = nullcontext()
 
 
-_unlock(Engine, Known)
+_unlock(Engine, FileRecords)
 
 
 @dataclass
@@ -79,7 +79,7 @@ class SimLedgerStore:
         """The version that was read last."""
         return None if self._seen is None else self._seen.seen
 
-    def look(self) -> LedgerVersion | None:
+    def refresh(self) -> LedgerVersion | None:
         try:
             self._seen = self.lake.delta(TABLE)
         except OSError as error:
@@ -96,7 +96,7 @@ class SimLedgerStore:
 
     def append(self, rows: pa.Table) -> None:
         part = Part.of(rows)
-        self.lake.append_small([LedgerRow(entry, part) for entry in part.rows], TABLE, seen=self._seen)
+        self.lake.append_small([LedgerRow(entry, part) for entry in part.rows], TABLE, expected=self._seen)
 
     def replace(self, rows: pa.Table, upto: int) -> None:
         assert self._seen is not None
@@ -109,7 +109,7 @@ class SimLedgerStore:
             raise LakeError.lost(TABLE, "unknown") from conflict
 
     def fence(self) -> None:
-        commit_nothing(self.lake, self._seen, [])
+        make_empty_commit(self.lake, self._seen, [])
 
     def files_of(self, seq: int) -> list[str]:
         return []
@@ -125,13 +125,13 @@ class SimLedger(Ledger):
 
     _store: SimLedgerStore
 
-    def _take_rows(self) -> None:
+    def _read_rows(self) -> None:
         seen = self._store.seen
         memo = self._store.lake.store.memo
         known = self._history
         key = "history", id(known) if known.head else 0, id(seen)
         if key not in memo:
-            super()._take_rows()
+            super()._read_rows()
             memo[key] = self._history, dict(self._last), known, seen  # an object in the cache keeps its `id`
             return
         self._history, last, _, _ = memo[key]
@@ -233,7 +233,7 @@ class SimStream(Stream):
         return None
 
     def _new_files(self) -> list[File]:
-        return [f for of, folder in self.folders.items() for f in self.ingest.ledger.unrecorded(of, listed(self.lake, folder, of))]
+        return [f for of, folder in self.folders.items() for f in self.ingest.ledger.files_to_read(of, listed(self.lake, folder, of))]
 
 
 def listed(lake: SimLake, folder: str, source: str) -> list[File]:
@@ -271,7 +271,7 @@ class SimReading(Reading):
             return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
         rows = self.log(name, head, span, after)
         ends, timeline = (span.first, span.last), self.operator_timeline(asset)
-        watermark_by_batch = watermarks.possibly_late(self.ledger.source(name), timeline, after, head, ends)
+        watermark_by_batch = watermarks.possibly_late_batches(self.ledger.source(name), timeline, after, head, ends)
         operator: Any = asset.operator
         return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], watermark_by_batch.get(row[0]))) for row in rows])
 
@@ -379,7 +379,7 @@ class SimIngestion(Ingestion):
         return SimStream(self.connect(), self.lake, self.batches, self.folders, self.max_files, {}, self.signals.idle)
 
     def new_files(self, source: str) -> list[File]:
-        return self.ledger.unrecorded(source, listed(self.lake, self.folders[source], source))
+        return self.ledger.files_to_read(source, listed(self.lake, self.folders[source], source))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.reads import Commit
-from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.lake.waits import Purpose
 from platform_defs.engine.lake.written_tables import ANY
 from tests.hunt.frames import Rows
@@ -85,10 +85,10 @@ class SimTables(Lake):
         return Rows((), ())
 
     def append(self, frame: Any, table: str, metadata: dict[str, Any], *, after: Any = ANY, number: int | None = None, **how: Any) -> int:
-        self.still_mine()
+        self.check_leases()
         new, seen, name = tuple(frame), self.delta(table), self.sim.store.next_id()
         self.sim.process.call(lambda _: None)  # writes the files
-        self.still_mine()
+        self.check_leases()
         while True:
             version = -1 if seen is None else seen.version()
             if seen is not None:
@@ -123,25 +123,25 @@ class SimTables(Lake):
             kept = [row for row in rows if not (row in left and (left.remove(row) or True))]
             return (*kept, *new)
 
-        self.still_mine()
+        self.check_leases()
         self.sim.commit(table, change, metadata, written=len(removed) + len(new), step=number, guarded=True)
 
-    def delete(self, spark: Any, table: str, predicate: str, metadata: dict[str, Any], seen: Any) -> None:
+    def delete(self, spark: Any, table: str, predicate: str, metadata: dict[str, Any], expected: Any) -> None:
         found = _AFTER.fullmatch(predicate)
         if found is None:
             raise ValueError(f"the simulation does not know the condition {predicate!r}")
         last = int(found[1])
         try:
-            self.sim.commit(table, lambda rows: tuple(r for r in rows if r[0] <= last), metadata, written=0, seen=seen.version())
+            self.sim.commit(table, lambda rows: tuple(r for r in rows if r[0] <= last), metadata, written=0, seen=expected.version())
         except Conflict as conflict:
             raise LakeError.overtaken(table, "rows") from conflict
 
-    def carry(self, remembered: Mapping[str, Commit], seen: Any) -> None:
+    def carry_metadata(self, remembered: Mapping[str, Commit], expected: Any) -> None:
         values = {key: commit.value for key, commit in remembered.items()}
-        table = self.sim.named(seen.identity)
+        table = self.sim.named(expected.identity)
         try:
             metadata = values | {_CARRIED: {key: c.rows for key, c in remembered.items()}}
-            self.sim.commit(table, lambda rows: rows, metadata, written=0, seen=seen.version())
+            self.sim.commit(table, lambda rows: rows, metadata, written=0, seen=expected.version())
         except Conflict as conflict:
             raise CommitFailedError(table) from conflict
 
@@ -160,8 +160,8 @@ class SimLake(SimTables):
     process: Process = field(default_factory=lambda: Process(0), compare=False)
     shares_leases: bool = False
 
-    def pin_versions(self) -> Lake:
-        return SimPinned(self.root, self.lease_s, self.leases, base=self)
+    def snapshot(self) -> Lake:
+        return SimLakeSnapshot(self.root, self.lease_s, self.leases, base=self)
 
     def named(self, identity: str) -> str:
         """The name of a table with an identity."""
@@ -197,7 +197,7 @@ class SimLake(SimTables):
         **how: Any,
     ) -> None:
         """Commit; a guarded commit must have a step above the table's newest."""
-        self.still_mine()
+        self.check_leases()
         stored = {key: _stored(value) for key, value in metadata.items()}
 
         def effect(_: bool) -> None:
@@ -208,10 +208,10 @@ class SimLake(SimTables):
         self.process.call(effect, writes=True)
 
     def append_small(
-        self, rows: Any, table: str, metadata: dict[str, Any] | None = None, *, seen: Any = ANY, description: str = ""
+        self, rows: Any, table: str, metadata: dict[str, Any] | None = None, *, expected: Any = ANY, description: str = ""
     ) -> None:
         new = tuple(rows)
-        known = self.delta(table) if seen is ANY else seen
+        known = self.delta(table) if expected is ANY else expected
         before = None if known is None else known.version()
         try:
             self.commit(table, lambda held: held + new, metadata or {}, written=len(new), seen=-1 if before is None else before)
@@ -231,16 +231,16 @@ class SimLake(SimTables):
         self.commit(table, lambda rows: rows, {}, written=0, operation="OPTIMIZE")
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
+    def opening(self) -> Iterator[None]:
         yield
 
     @contextmanager
-    def _held(self, name: str, purpose: Purpose, patience_s: float | None = None, *, asks: bool = True) -> Iterator[None]:
+    def _holding_lock(self, name: str, purpose: Purpose, patience_s: float | None = None, *, may_ask: bool = True) -> Iterator[None]:
         locks, key = self.store.locks, f"{self.process.spelling}:{name}"
         owner: Process | None = locks.get(key)
         if owner is not None:
             if not (self.shares_leases and owner.is_paused and owner is not self.process):
-                raise LakeBusy.held(name, f"process {owner.number}")
+                raise LakeBusy.held_by_writer(name, f"process {owner.number}")
             owner.taken.add(name)
         locks[key] = self.process
         try:
@@ -249,12 +249,12 @@ class SimLake(SimTables):
             if locks.get(key) is self.process and name not in self.process.taken:
                 del locks[key]
 
-    def still_mine(self) -> None:
+    def check_leases(self) -> None:
         for name in self.process.taken:
             raise LakeError.lost(name, "another process")
 
 
-class SimPinned(PinnedLake, SimTables):
+class SimLakeSnapshot(LakeSnapshot, SimTables):
     """A snapshot of a lake in memory."""
 
     def delta(self, table: str, version: int | None = None) -> Any:

@@ -38,7 +38,7 @@ def _clear_by_number(spark: Any, of: Any, batch: Any, contracts: Mapping[str, An
         for table in (contract.log, contract.quarantine):
             left = of.newest(table, uncommitted.ATTEMPT)
             if left is not None and left.value["seq"] >= batch.seq and left.value != (attempts or {}).get(name):
-                uncommitted.remove_uncommitted(spark, of.pin_versions(), table, batch.seq - 1, batch)
+                uncommitted.remove_uncommitted(spark, of.snapshot(), table, batch.seq - 1, batch)
 
 
 def ledger_keeps_absolute_paths(patch: pytest.MonkeyPatch) -> None:

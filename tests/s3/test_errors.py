@@ -17,7 +17,7 @@ SECRETS = (ACCESS_KEY, SECRET_KEY, "wrong-key")
 
 
 def _written(lake: Lake) -> None:
-    with lake.opened():
+    with lake.opening():
         lake.append_small(pa.table({"a": [1]}), "t")
 
 

@@ -41,12 +41,12 @@ def test_a_second_writer_is_refused_until_the_first_one_is_dead_for_the_duration
         holder.kill()
         holder.wait()
     began = time.monotonic()
-    while lake.busy("ledger"):
+    while lake.present_writer("ledger"):
         assert time.monotonic() - began < 10
         time.sleep(0.1)
     with lake.writer("ledger"):
-        assert lake.busy("ledger")
-    assert lake.busy("ledger") is None
+        assert lake.present_writer("ledger")
+    assert lake.present_writer("ledger") is None
 
 
 def test_of_many_writers_at_once_one_takes_the_lease(lake: Lake) -> None:
@@ -85,9 +85,9 @@ def test_a_writer_that_lost_its_lease_commits_nothing(lake: Lake) -> None:
 def test_of_two_commits_on_one_version_the_store_refuses_the_second(lake: Lake) -> None:
     lake.append_small(ROWS, "t", {"step": 1})
     one, other = lake.delta("t"), lake.delta("t")
-    lake.append_small(ROWS, "t", {"step": 2}, seen=one)
+    lake.append_small(ROWS, "t", {"step": 2}, expected=one)
     with pytest.raises(LakeError, match="t has another writer now"):
-        lake.append_small(ROWS, "t", {"step": 2}, seen=other)
+        lake.append_small(ROWS, "t", {"step": 2}, expected=other)
     newest = lake.newest("t", "step")
     assert newest is not None
     assert (newest.version, newest.value) == (1, 2)

@@ -72,13 +72,13 @@ def test_only_new_files_and_one_page_are_in_memory(engine: Engine, put: Put, mon
     for n in range(12):
         put(f"{n:02}.jsonl", b"{}\n")
     asked = list[int]()
-    unrecorded = Ledger.unrecorded
+    files_to_read = Ledger.files_to_read
 
     def count(ledger: Ledger, name: str, files: Any) -> Any:
         asked.append(len(files))
-        return unrecorded(ledger, name, files)
+        return files_to_read(ledger, name, files)
 
-    monkeypatch.setattr(Ledger, "unrecorded", count)
+    monkeypatch.setattr(Ledger, "files_to_read", count)
     assert len(engine.ingestion.new_files("l")) == 12
     assert asked == [5, 5, 2]
 

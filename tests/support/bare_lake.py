@@ -13,7 +13,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.progress import results_table, stored_progress
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.rows import SourceEntry, moved
+from platform_defs.engine.ledger.rows import SourceEntry, next_row
 from tests.support.clock import Clock
 
 _NO_ROWS = pa.table({"result_time": pa.array([], pa.timestamp("us", "UTC"))})
@@ -40,7 +40,7 @@ def commit_batch(engine: Engine, by_source: Mapping[str, Mapping[str, Any]]) -> 
         counts = {"rows_read": 10, "accepted": 10, "first_event_time": mark or 0, "last_event_time": mark or 0, "max_event_time": mark}
         if changes.get("kind", "rows") != "rows":
             counts = {}
-        rows.append(moved(known, **{"seq": seq, "kind": "rows", "ingested_at": at, **counts, **changes}))
+        rows.append(next_row(known, **{"seq": seq, "kind": "rows", "ingested_at": at, **counts, **changes}))
     engine.ledger.commit([tuple(rows)])
     return seq
 

@@ -34,7 +34,7 @@ class MemoryLedgerStore:
     def name(self) -> str:
         return "memory/ledger"
 
-    def look(self) -> Version | None:
+    def refresh(self) -> Version | None:
         self.seen = len(self.memory.commits)
         rows = sum(commit.num_rows for commit in self.memory.commits[: self.seen])
         return Version("memory", self.seen - 1, rows) if self.seen else None

@@ -81,8 +81,8 @@ class Advance:
             decide_lateness(reading, self.asset, head)
             while (step := self.pin_versions().commit_next_step(head, until)) is not None:
                 yield step
-                if purpose == "stream" and (waiting := self.reading.lake.asking(self.asset.name)) is not None:
-                    raise LakeBusy.asked(self.asset.name, waiting)
+                if purpose == "stream" and (waiting := self.reading.lake.waiting_process(self.asset.name)) is not None:
+                    raise LakeBusy.released_for(self.asset.name, waiting)
             show(reading, self.asset, head)
 
     @property

@@ -25,7 +25,7 @@ def find_holding_source(reading: Reading, asset: str) -> HoldingSource | None:
     """The source that holds back an asset's watermark, directly or through other tables.
 
     An idle source holds nothing back, nor does a table whose sources are all idle, unless an earlier version of Tidemark recorded them as
-    idle; see `watermarks.passed_on`.
+    idle; see `watermarks.table_idleness`.
 
     Returns:
         The source. None for a table that waits for no watermark, or only for one source, because it has no others or they are idle.

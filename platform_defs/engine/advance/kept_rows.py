@@ -134,7 +134,7 @@ class KeptRows:
         metadata = self._table.usable_metadata(after.step)
         complete_to = 0 if metadata is None else metadata[_SEQ]
         by_clock = self._keeps.ttl is not None and self.reads.ttl_by == "processing"
-        had_other_clock = by_clock and self.reading.ledger.clock_set_back(complete_to, after.seq)
+        had_other_clock = by_clock and self.reading.ledger.was_clock_set_back(complete_to, after.seq)
         return 0 if complete_to > before.seq or had_other_clock else complete_to
 
     def _may_need_forgotten_rows(self, complete_to: int, after: Progress) -> bool:

@@ -124,7 +124,7 @@ class PendingWork:
 
     def busy(self) -> str | None:
         """The writer of an asset's table at this moment; None if no asset has one."""
-        return next((busy for name in self.reading.assets if (busy := self.reading.lake.busy(name))), None)
+        return next((busy for name in self.reading.assets if (busy := self.reading.lake.present_writer(name))), None)
 
     def _holding_source_state(self, asset: str) -> dict[str, Any]:
         holder = find_holding_source(self.reading, asset)

@@ -39,7 +39,7 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
     watermark_by_batch: dict[int, int] = {}
     for name in asset.inputs:
         if name not in tables:
-            watermark_by_batch |= watermarks.possibly_late(reading.ledger.source(name), timeline, after, head)
+            watermark_by_batch |= watermarks.possibly_late_batches(reading.ledger.source(name), timeline, after, head)
     for seq, watermark in sorted(watermark_by_batch.items()):
         lookback = 2 * operator.reads.longest_lookback + operator.reads.lateness
         frames = [_frame(reading, asset, index, seq, watermark - lookback) for index in range(len(asset.inputs))]

@@ -131,7 +131,7 @@ class RecomputedKeys(Strategy):
         rows = self._of_keys(keys, after)
         within_ttl = self._within_ttl(after)
         by_clock = self.reads.ttl_by == "processing"
-        if within_ttl is not None and by_clock and self.reading.ledger.clock_set_back(before.seq, after.seq):
+        if within_ttl is not None and by_clock and self.reading.ledger.was_clock_set_back(before.seq, after.seq):
             keys = within_ttl  # the clock had been ahead and was set back, so that removed keys are within their TTL again
             rows = self._of_keys(keys, after)
         return self._difference(table, keys, rows, within_ttl)

@@ -138,7 +138,7 @@ def status_of(marks: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True)
-class Known:
+class FileRecords:
     """The ledger's records of some files of a source.
 
     Args:
@@ -155,7 +155,7 @@ class Known:
                 states[state] = _READ_ONCE if plain else reduce(Recorded.with_status, statuses, states.get(state, Recorded()))
         return states
 
-    def holds(self, file: File) -> bool:
+    def has_present_state(self, file: File) -> bool:
         """Whether the ledger records the file in its present state, so that it need not be read."""
         state = self._recorded_states(file).get((file.modified, file.length))
         return state is not None and state.is_known

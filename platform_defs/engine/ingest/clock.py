@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from platform_defs.engine.inputs.input import Input, TableInput, input_named
-from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, moved
+from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, next_row
 
 MOST_STEPS, LONGEST_STEP = 60, 3_600_000
 """While results are pending, the clock is moved after this share of the longest time for which they may be pending, at most an hour."""
@@ -57,7 +57,7 @@ def clock_rows(
         if follows_clock(contract) and name not in sources_with_rows:
             row = last.get(name) or SourceEntry(seq=seq, kind="clock", ingested_at=now, source=name)
             watermark = watermark_at(contract, now) if row.watermark is None else max(row.watermark, watermark_at(contract, now))
-            rows.append(moved(row, seq=seq, kind="clock", ingested_at=now, watermark=watermark, idle=False))
+            rows.append(next_row(row, seq=seq, kind="clock", ingested_at=now, watermark=watermark, idle=False))
     return tuple(rows)
 
 

@@ -11,7 +11,7 @@ from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted
 from platform_defs.engine.ingest.writer import LedgerWriter
-from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, moved
+from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, next_row
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.faults import point
 
@@ -69,7 +69,7 @@ class Signals(LedgerWriter):
             if not idle and not self._waiting_for_clock():
                 return None
             return self._commit(
-                batch, tuple(moved(s, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True) for s in idle.values())
+                batch, tuple(next_row(s, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True) for s in idle.values())
             )
 
     def _waiting_for_clock(self) -> Sequence[str]:
@@ -111,4 +111,4 @@ def _has_reached(last: SourceEntry | None, watermark: int) -> bool:
 def _raise_mark(last: SourceEntry | None, source: str, watermark: int, batch: Batch, kind: Kind) -> SourceEntry:
     row = last or SourceEntry(seq=batch.seq, kind=kind, ingested_at=batch.now, source=source)
     raised = watermark if row.watermark is None else max(watermark, row.watermark)
-    return moved(row, seq=batch.seq, kind=kind, ingested_at=batch.now, watermark=raised, idle=False)
+    return next_row(row, seq=batch.seq, kind=kind, ingested_at=batch.now, watermark=raised, idle=False)

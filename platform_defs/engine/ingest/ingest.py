@@ -54,9 +54,9 @@ from platform_defs.engine.lake.data_skipping import Ends
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.plan_inputs import record_sizes
 from platform_defs.engine.lake.small_queries import collect, materialize_and_measure
-from platform_defs.engine.lake.tables import PinnedLake
+from platform_defs.engine.lake.tables import LakeSnapshot
 from platform_defs.engine.lake.waits import PATIENCE_S, Purpose
-from platform_defs.engine.ledger.ledger import Entry, SourceEntry, moved
+from platform_defs.engine.ledger.ledger import Entry, SourceEntry, next_row
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.faults import point
@@ -104,8 +104,8 @@ class Ingest(LedgerWriter):
         new_by_source: dict[str, list[File]] = {}
         for source in sorted({f.source for f in files}):
             of_source = [f for f in files if f.source == source]
-            known_files, ends = self.ledger.known(source, [f for f in of_source if not f.is_range]), self.ledger.topic_ends(source)
-            new_by_path = {f.path: known_files.with_fault(f) for f in of_source if not f.is_range and not known_files.holds(f)}
+            known_files, ends = self.ledger.file_records(source, [f for f in of_source if not f.is_range]), self.ledger.topic_ends(source)
+            new_by_path = {f.path: known_files.with_fault(f) for f in of_source if not f.is_range and not known_files.has_present_state(f)}
             new_by_path |= {f.path: f for f in of_source if f.is_range and f.modified >= ends.get(f.path, f.modified)}
             files_of_source = sorted(new_by_path.values())
             new_by_source |= {source: files_of_source} if files_of_source else {}
@@ -136,7 +136,7 @@ class Ingest(LedgerWriter):
     def _newly_idle(self, batch: Batch, named: set[str]) -> Entry:
         """The rows of the batch for other sources that have become idle."""
         return tuple(
-            moved(row, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True)
+            next_row(row, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True)
             for name, row in idle_sources(self.ledger, self.contracts, batch.now).items()
             if name not in named
         )
@@ -179,7 +179,7 @@ class Ingest(LedgerWriter):
             partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, batch.now)
             lowest = partitions.lowest(batch.now, contract.idle_timeout)
             return replace(
-                moved(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
+                next_row(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
                 watermark=watermark_after(contract, counts, validated, last, lowest, batch.now),
                 max_event_time=max((t for t in (counts.last, last and last.max_event_time) if t is not None), default=None),
                 first_event_time=counts.first,
@@ -277,7 +277,7 @@ class Ingest(LedgerWriter):
         pruned_by: Sequence[str],
     ) -> int:
         """Append rows, unless an earlier try with the same rows did; returns the number of the batch's rows in the table."""
-        snapshot = PinnedLake.of(self.lake)
+        snapshot = LakeSnapshot.of(self.lake)
         left_over, named_seq = snapshot.newest(table, ATTEMPT), newest_named(self.ledger, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
@@ -293,7 +293,9 @@ class Ingest(LedgerWriter):
             return 0
         point("ingest.before_append")
         left_attempt = None if left_over is None else left_over.value
-        return self.lake.append(rows, table, {ATTEMPT: attempt}, after=left_attempt, pruned_by=pruned_by, widen=True, unnamed=not named_seq)
+        return self.lake.append(
+            rows, table, {ATTEMPT: attempt}, after=left_attempt, pruned_by=pruned_by, widen=True, only_uncommitted=not named_seq
+        )
 
 
 def _may_pass(error: Exception) -> bool:

@@ -144,7 +144,7 @@ class Ingestion:
 
     def busy(self) -> str | None:
         """The process that ingests from the folders at this moment; None if there is none."""
-        return self.lake.busy(writer_name(self.folders))
+        return self.lake.present_writer(writer_name(self.folders))
 
     @property
     def _writes(self) -> tuple[SparkSession, Lake, Ledger, Mapping[str, SourceContract]]:

@@ -108,8 +108,8 @@ class Landing:
         new, with_rows = set[File](), set[File]()
         for start in range(0, len(files), _AT_ONCE):
             chunk = files[start : start + _AT_ONCE]
-            known_files = self._ledger.known(self._source, chunk)
-            new_in_chunk = {file for file in chunk if not known_files.holds(file)}
+            known_files = self._ledger.file_records(self._source, chunk)
+            new_in_chunk = {file for file in chunk if not known_files.has_present_state(file)}
             new |= new_in_chunk
             with_rows |= {file for file in chunk if file not in new_in_chunk and known_files.has_rows(file)}
         return new, with_rows

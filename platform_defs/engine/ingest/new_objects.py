@@ -39,7 +39,7 @@ class ObjectLanding:
         self.unlisted = {}
         try:
             for page in self._pages():
-                files += self._ledger.unrecorded(self._source, page)
+                files += self._ledger.files_to_read(self._source, page)
         except StoreError as error:
             self.unlisted[self._folder] = store_reason(error)
             return []

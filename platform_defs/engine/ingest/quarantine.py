@@ -22,7 +22,7 @@ from platform_defs.engine.ingest.release import Release, Released, is_named
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted, require_logs
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import moved
+from platform_defs.engine.ledger.ledger import next_row
 from platform_defs.faults import point
 
 
@@ -56,7 +56,7 @@ class Quarantine(LedgerWriter):
                 for quarantined in self._select_files(source, names)
                 if not quarantined.asked and quarantined.file.length != MISSING_LENGTH
             ]
-            known_files = self.ledger.known(source, [quarantined.file for quarantined in chosen])
+            known_files = self.ledger.file_records(source, [quarantined.file for quarantined in chosen])
             chosen = [replace(quarantined, file=known_files.with_fault(quarantined.file)) for quarantined in chosen]
             for quarantined in chosen:
                 if names and quarantined.file.fault is not None:
@@ -105,7 +105,7 @@ class Quarantine(LedgerWriter):
         batch, last = self._begin(), self.ledger.last()[source]
         clear_uncommitted(self.spark, self.lake, batch, self.contracts)
         point("signals.before_ledger")
-        row = moved(last, seq=batch.seq, kind="retry", ingested_at=batch.now, offsets=tuple(offsets))
+        row = next_row(last, seq=batch.seq, kind="retry", ingested_at=batch.now, offsets=tuple(offsets))
         batch.commit([(row, *clock_rows(self.ledger.last(), self.contracts, batch.seq, batch.now, {source}))])
         point("signals.after_ledger")
 

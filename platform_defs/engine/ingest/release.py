@@ -28,7 +28,7 @@ from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.quarantine_list import RELEASED
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.commits import widen
-from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.known_files import uris_below
 from platform_defs.faults import point
 
@@ -70,7 +70,7 @@ class Release:
         delta = self.writer.lake.delta(self.contract.quarantine)
         if delta is None:
             return []
-        self.writer.lake.still_mine()
+        self.writer.lake.check_leases()
         widen(delta, StructType().add(RELEASED, "string"))
         released = list(self._finish_interrupted())
         chosen = F.col(RELEASED).isNull() & _begins(reasons)
@@ -87,7 +87,7 @@ class Release:
 
     def _release(self, name: str, head: str | None, chosen: Column, group: Sequence[str], reasons: Sequence[str]) -> Released:
         """Release the chosen rows of a group of files as one file."""
-        snapshot = PinnedLake.of(self.writer.lake)
+        snapshot = LakeSnapshot.of(self.writer.lake)
         table = snapshot.delta(self.contract.quarantine)
         assert table is not None
         point("release.before_write")
@@ -149,7 +149,7 @@ class Release:
             path_in_store, conf = hadoop_path(spark, file)
             status = path_in_store.getFileSystem(conf).getFileStatus(path_in_store)
             present_file = File(status.getModificationTime(), uri, status.getLen(), self.contract.name, folder=one_path(self.folder))
-            if not self.writer.ledger.known(self.contract.name, [present_file]).holds(present_file):
+            if not self.writer.ledger.file_records(self.contract.name, [present_file]).has_present_state(present_file):
                 raise QuarantineError.no_header(self.contract.name, unquote(path), "it is another file now")
             return header(spark, file)
         except Py4JJavaError as error:

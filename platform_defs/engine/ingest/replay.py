@@ -17,7 +17,7 @@ from platform_defs.engine.ingest.validate import REASON, classify
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.ledger.ledger import Entry, SourceEntry, moved
+from platform_defs.engine.ledger.ledger import Entry, SourceEntry, next_row
 
 ENTRY = "_entry"
 
@@ -100,19 +100,19 @@ class Replay(LedgerWriter):
 def _row(
     last: SourceEntry | None, source: str, seq: int, now: int, watermark: int | None, rows: tuple[int, int, int] | None
 ) -> SourceEntry:
-    row = moved(
+    row = next_row(
         last or SourceEntry(seq=seq, kind="rows", ingested_at=now, source=source),
         seq=seq,
         kind="rows" if watermark is None else "watermark",
         ingested_at=now,
     )
     if watermark is None and rows is None:
-        return moved(row, kind="inactive") if row.idle else row
-    row = moved(row, idle=False)
+        return next_row(row, kind="inactive") if row.idle else row
+    row = next_row(row, idle=False)
     if watermark is not None:
-        row = moved(row, watermark=watermark if row.watermark is None else max(watermark, row.watermark))
+        row = next_row(row, watermark=watermark if row.watermark is None else max(watermark, row.watermark))
     if rows is None:
         return row
     count, first, newest = rows
     newest_event_time = newest if row.max_event_time is None else max(newest, row.max_event_time)
-    return moved(row, rows_read=count, accepted=count, first_event_time=first, last_event_time=newest, max_event_time=newest_event_time)
+    return next_row(row, rows_read=count, accepted=count, first_event_time=first, last_event_time=newest, max_event_time=newest_event_time)

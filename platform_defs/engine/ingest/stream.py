@@ -94,7 +94,7 @@ class Stream:
                 input was ingested.
             LakeError: the lake cannot be written to, or another process writes to it.
         """
-        with self.lake.opened():
+        with self.lake.opening():
             self._make_folders()
             with self.lake.writer(writer_name(self.folders)):
                 on_start()
@@ -196,7 +196,7 @@ class Stream:
             if source in self.landings:
                 files += self.landings[source].new()
             else:
-                files += self.ingest.ledger.unrecorded(source, list_files(self.spark, folder, source))
+                files += self.ingest.ledger.files_to_read(source, list_files(self.spark, folder, source))
         return files
 
     def _warn(self) -> None:

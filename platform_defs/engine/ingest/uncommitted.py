@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 from assets.contracts import SourceContract
 from operators.engine_columns import SEQ
 from platform_defs.engine.ingest.attempts import is_same_input
-from platform_defs.engine.lake.commits import refused_if_overtaken
+from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.reads import Commit
-from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.engine.ledger.open_batch import Batch
@@ -71,7 +71,7 @@ def clear_uncommitted(
     """
     for name, contract in contracts.items():
         for table, named_seq in newest_named(batch.ledger, contract).items():
-            snapshot = PinnedLake.of(lake)
+            snapshot = LakeSnapshot.of(lake)
             left_over = snapshot.newest(table, ATTEMPT)
             if left_over is None:
                 continue
@@ -124,5 +124,5 @@ def take_over(snapshot: Lake, table: str, left_over: Commit) -> None:
     """
     delta = snapshot.delta(table)
     assert delta is not None
-    with refused_if_overtaken(table, ATTEMPT):
-        snapshot.carry({ATTEMPT: left_over}, delta)
+    with reporting_overtaken(table, ATTEMPT):
+        snapshot.carry_metadata({ATTEMPT: left_over}, delta)

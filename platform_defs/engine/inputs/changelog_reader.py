@@ -13,7 +13,7 @@ from operators.steps import Emits
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.commits import RETENTION
-from platform_defs.engine.lake.tables import PinnedLake
+from platform_defs.engine.lake.tables import LakeSnapshot
 
 APPLIED = "folded"
 """The metadata key of an upserted table's commits: the last `step` of its changelog that was applied, and that step's `seq`."""
@@ -73,7 +73,7 @@ def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> Da
 
 def as_of_step(reading: Reading, table: DerivedAsset, step: int) -> DataFrame:
     """A table as of a step: the table itself if the step is the last one applied, else its changelog merged up to the step."""
-    lake = PinnedLake.of(reading.lake)  # the rows and the metadata must be of the same version
+    lake = LakeSnapshot.of(reading.lake)  # the rows and the metadata must be of the same version
     applied = lake.newest(table.name, APPLIED)
     if applied is not None and applied.value["step"] == step:
         return lake.read(reading.spark, table.name)

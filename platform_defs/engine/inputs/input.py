@@ -135,10 +135,10 @@ class TableInput(Input):
         return step_id(lake, self.asset, step)
 
     def timeline(self, history: History, earlier: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
-        """The table's own watermark less its output watermark delay; idle while all of its sources are (see `watermarks.passed_on`)."""
-        delayed = watermarks.delayed(operator_timeline(self.asset), self.asset.operator.reads.watermark_delay, earlier)
+        """The table's own watermark less its output watermark delay; idle while all of its sources are idle."""
+        delayed = watermarks.delay_timeline(operator_timeline(self.asset), self.asset.operator.reads.watermark_delay, earlier)
         sources = [history.source(name) for name in self.sources]
-        return delayed.with_idle(watermarks.passed_on(sources, len(delayed.after) - 1, history.summarized))
+        return delayed.with_idle(watermarks.table_idleness(sources, len(delayed.after) - 1, history.summarized))
 
 
 def input_named(name: str, sources: Mapping[str, SourceContract], assets: Mapping[str, DerivedAsset]) -> Input:

@@ -24,12 +24,12 @@ from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.inputs.waited_for import awaited_inputs, watermark_key
 from platform_defs.engine.lake.small_queries import collect
-from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
+from platform_defs.engine.ledger.snapshot import LedgerSnapshot, last_with_rows
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 
 _TIME_MS, _DECIDED = temporary("time_ms"), temporary("decided")
@@ -59,11 +59,11 @@ class Reading:
 
         The order makes the snapshots consistent: the ledger has every batch, and the inputs every step, that a table's progress names.
         """
-        lake = PinnedLake.of(self.lake)
+        lake = LakeSnapshot.of(self.lake)
         for name in assets:
             lake.delta_for_reading(results_table(self.assets[name]))
             lake.delta_for_reading(name)
-        ledger = LedgerView.of(self.ledger)
+        ledger = LedgerSnapshot.of(self.ledger)
         for table in self._upstream_tables(assets):  # before its changelog, which is committed first and so has each applied step
             lake.delta_for_reading(table)
         return replace(self, lake=lake, ledger=ledger)
@@ -102,7 +102,7 @@ class Reading:
             ProgressError: an input was rebuilt since, has lost the step up to which the asset has read it, or has lost rows that the asset
                 has not handled.
         """
-        snapshot = replace(self, lake=PinnedLake.of(self.lake))  # each table is opened once
+        snapshot = replace(self, lake=LakeSnapshot.of(self.lake))  # each table is opened once
         identities = snapshot.input_identities(asset)
         last_steps = {name: self.input_named(name).last_step(snapshot.lake) for name in now.read if name in self.assets}
         shortened = {name for name, last in last_steps.items() if last is not None and last < now.read[name]}
@@ -142,7 +142,7 @@ class Reading:
 
     def on_one_ledger(self) -> "Reading":
         """This reading on a snapshot of the ledger, so that a summary that maintenance commits meanwhile is used everywhere or nowhere."""
-        return replace(self, ledger=LedgerView.of(self.ledger))
+        return replace(self, ledger=LedgerSnapshot.of(self.ledger))
 
     def _cached_timeline(self, key: str, extend: Callable[[Timeline, History], Timeline], asset: DerivedAsset | None = None) -> Timeline:
         """A cached timeline, extended to the ledger's head.
@@ -220,7 +220,7 @@ class Reading:
         if asset.operator.reads.recorded:
             return self._with_decisions(asset, index, rows)
         ends = (span.first, span.last)
-        watermark_by_batch = watermarks.possibly_late(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
+        watermark_by_batch = watermarks.possibly_late_batches(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
         further_columns = [WATERMARK] if asset.operator.reads.with_watermark else []
         if not watermark_by_batch:
             return rows.select("*", *[F.lit(None).cast("timestamp").alias(column) for column in further_columns], F.lit(False).alias(LATE))

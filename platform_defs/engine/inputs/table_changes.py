@@ -100,7 +100,7 @@ class FinalResults(TableChanges):
     def _results_as_of(self, step: int, span: Span) -> DataFrame | None:
         """The results in a range of `final_at`, in the version of a step; None if a file of that version was deleted."""
         lake, commit = self.reading.lake, commit_at(self.reading.lake, self.table, step)
-        if commit is None or lake.at_version(results_table(self.table), commit.version) is None:
+        if commit is None or lake.delta_at_version(results_table(self.table), commit.version) is None:
             return None
         rows = self.reading.spark.read.format("delta").option("versionAsOf", commit.version).load(lake.path(self.table.name))
         return as_input(rows.where(span.holds(F.col(FINAL_AT))))

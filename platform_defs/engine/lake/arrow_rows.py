@@ -50,20 +50,20 @@ def java_class(session: SparkSession, name: str) -> Any:
 @contextmanager
 def _result_of(server: Any, frame: DataFrame) -> Iterator[None]:
     """Read the rows that a thread of the JVM serves while the block runs. An error of that thread replaces an error of the reader."""
-    failed: Exception | None = None
+    reader_error: Exception | None = None
     try:
         yield
     except Exception as error:  # the thread's own error says more
-        failed = error
+        reader_error = error
     try:
         with unwrap_spark_exception():
             server.getResult(java_class(frame.sparkSession, "scala.concurrent.duration.Duration").create(_END_S, "s"))
     except Py4JJavaError as error:
         if error.java_exception.getClass().getSimpleName() == "TimeoutException":
-            raise LakeError.query_ended() from failed
+            raise LakeError.query_ended() from reader_error
         raise
-    if failed:
-        raise failed
+    if reader_error:
+        raise reader_error
 
 
 __all__ = ["all_nullable", "arrow_rows", "java_class"]

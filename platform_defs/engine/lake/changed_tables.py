@@ -14,17 +14,17 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from platform_defs.engine.lake import commits, small_upserts
-from platform_defs.engine.lake.commits import refused_if_overtaken
+from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.compaction import has_vectors
 from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.interrupts import to_its_end
+from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.small_queries import fetch_arrow, plan_if_small
 from platform_defs.engine.lake.written_tables import VECTORS_PROPERTY, WrittenTables
 
 
 @contextmanager
-def refused_if_concurrent(table: str) -> Iterator[None]:
+def reporting_concurrent_commit(table: str) -> Iterator[None]:
     """Raise `LakeError.overtaken` if Delta refuses a commit of Spark because another writer has committed."""
     try:
         yield
@@ -40,7 +40,7 @@ class ChangedTables(WrittenTables):
         self,
         table: str,
         rows: DataFrame,
-        same: Column,
+        has_same_key: Column,
         *,
         is_deleted: Column,
         metadata: dict[str, Any],
@@ -53,7 +53,7 @@ class ChangedTables(WrittenTables):
         Args:
             table: the table.
             rows: the changed rows.
-            same: the condition that a changed row and a row of the table have the same key.
+            has_same_key: the condition that a changed row and a row of the table have the same key.
             is_deleted: the condition that a changed row is to be deleted.
             metadata: the commit's metadata.
             number: the step's number; see `overwrite`.
@@ -66,21 +66,21 @@ class ChangedTables(WrittenTables):
         """
         from delta.tables import DeltaTable as SparkDelta
 
-        self.still_mine()
+        self.check_leases()
         rows = rows if self.is_large(table) else plan_if_small(rows)
-        spark, stamped = rows.sparkSession, metadata | {"id": uuid.uuid4().hex}
+        spark, commit_metadata = rows.sparkSession, metadata | {"id": uuid.uuid4().hex}
         if deletion_vectors:
-            with commits.merge_settings(spark, {}, None, deletion_vectors=True, stored=False), refused_if_concurrent(table):
+            with commits.merge_settings(spark, {}, None, deletion_vectors=True, stored=False), reporting_concurrent_commit(table):
                 self._enable_vectors(spark, table)
         before = self.version(table)
         columns = spark.read.format("delta").load(self.path(table)).columns
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
-        merge = target.merge(rows.alias("c"), same).whenMatchedDelete(condition=is_deleted)
+        merge = target.merge(rows.alias("c"), has_same_key).whenMatchedDelete(condition=is_deleted)
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
-        settings = commits.merge_settings(spark, stamped, number, deletion_vectors=deletion_vectors, stored=stored)
-        with settings, refused_if_concurrent(table):
-            to_its_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
-        self._check_commit_exists(table, before, stamped["id"])
+        settings = commits.merge_settings(spark, commit_metadata, number, deletion_vectors=deletion_vectors, stored=stored)
+        with settings, reporting_concurrent_commit(table):
+            run_to_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
+        self._check_commit_exists(table, before, commit_metadata["id"])
         self._after_commit(spark, table)
 
     def _enable_vectors(self, spark: SparkSession, table: str) -> None:
@@ -98,10 +98,10 @@ class ChangedTables(WrittenTables):
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
         """
         delta = self.small_table(table, key)
-        few = None if delta is None else fetch_arrow(rows)
-        if delta is None or few is None:
+        few_rows = None if delta is None else fetch_arrow(rows)
+        if delta is None or few_rows is None:
             return False
-        self.upsert_fetched(rows.sparkSession, delta, table, few, key, is_deleted=is_deleted, metadata=metadata, number=number)
+        self.upsert_fetched(rows.sparkSession, delta, table, few_rows, key, is_deleted=is_deleted, metadata=metadata, number=number)
         return True
 
     def small_table(self, table: str, key: Sequence[str]) -> DeltaTable | None:
@@ -116,7 +116,7 @@ class ChangedTables(WrittenTables):
         spark: SparkSession,
         delta: DeltaTable,
         table: str,
-        few: pa.Table,
+        few_rows: pa.Table,
         key: Sequence[str],
         *,
         is_deleted: str,
@@ -130,7 +130,7 @@ class ChangedTables(WrittenTables):
             spark: the session, for maintenance after the commit.
             delta: the result of `small_table`.
             table: the table.
-            few: the changed rows.
+            few_rows: the changed rows.
             key: the columns that identify a row.
             is_deleted: the condition that a changed row is to be deleted, in the SQL of DataFusion.
             metadata: the commit's metadata.
@@ -140,35 +140,41 @@ class ChangedTables(WrittenTables):
         Raises:
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
         """
-        self.still_mine()
+        self.check_leases()
         if (delta.transaction_version(commits.APPLICATION) or 0) >= number:
             raise LakeError.overtaken(table, "step")
-        before, stamped = delta.version(), metadata | {"id": uuid.uuid4().hex}
+        before, commit_metadata = delta.version(), metadata | {"id": uuid.uuid4().hex}
         try:
-            small_upserts.upsert(delta, few, key, is_deleted=is_deleted, metadata=stamped, number=number, only=only)
+            small_upserts.upsert(delta, few_rows, key, is_deleted=is_deleted, metadata=commit_metadata, number=number, only=only)
         except (CommitFailedError, OSError) as error:
-            if not self._is_committed(table, before, stamped["id"]):
+            if not self._is_committed(table, before, commit_metadata["id"]):
                 if self.live.version(table) == before:  # no other commit: the store itself failed
                     raise
                 raise LakeError.overtaken(table, "step") from error
         self._after_commit(spark, table)
 
-    def delete(self, spark: SparkSession, table: str, predicate: str, metadata: dict[str, Any], seen: DeltaTable) -> None:
-        """Delete rows in one commit with the metadata, only on the version `seen`.
+    def delete(self, spark: SparkSession, table: str, predicate: str, metadata: dict[str, Any], expected: DeltaTable) -> None:
+        """Delete rows in one commit with the metadata, only on the version `expected`.
 
         Raises:
             LakeError: another writer has committed.
         """
-        self._change(spark, table, commits.once(metadata), seen, lambda once: seen.delete(predicate, commit_properties=once))
+        self._change(
+            spark,
+            table,
+            commits.commit_properties(metadata),
+            expected,
+            lambda properties: expected.delete(predicate, commit_properties=properties),
+        )
 
-    def remove(self, spark: SparkSession, table: str, predicate: str, number: int, seen: DeltaTable) -> None:
-        """Delete rows that retention does not keep, in one commit with a number (see `commits.RETENTION`), only on the version `seen`.
+    def remove(self, spark: SparkSession, table: str, predicate: str, number: int, expected: DeltaTable) -> None:
+        """Delete rows that retention does not keep, in one commit with a number (see `commits.RETENTION`), only on the version `expected`.
 
         Raises:
             LakeError: another writer has committed.
         """
-        numbered = commits.once({}, number, commits.RETENTION)
-        self._change(spark, table, numbered, seen, lambda once: seen.delete(predicate, commit_properties=once))
+        numbered = commits.commit_properties({}, number, commits.RETENTION)
+        self._change(spark, table, numbered, expected, lambda properties: expected.delete(predicate, commit_properties=properties))
 
     def replace_rows(self, frame: DataFrame, table: str, condition: str, number: int) -> None:
         """Replace the rows of a condition by a frame's, which satisfy it, in one commit with a number (see `commits.RETENTION`).
@@ -182,18 +188,18 @@ class ChangedTables(WrittenTables):
         Raises:
             LakeError: another writer has committed.
         """
-        self.still_mine()
-        before, commit, spark = self.version(table), uuid.uuid4().hex, frame.sparkSession
+        self.check_leases()
+        version, commit_id, spark = self.version(table), uuid.uuid4().hex, frame.sparkSession
         writer = frame.write.format("delta").mode("overwrite").option("replaceWhere", condition)
-        writer = writer.options(userMetadata=json.dumps({"id": commit}), txnAppId=commits.RETENTION, txnVersion=str(number))
-        with commits.without_merge_settings(), refused_if_concurrent(table):
-            to_its_end(lambda: writer.save(self.path(table)), spark)
-        self._check_commit_exists(table, before, commit)
+        writer = writer.options(userMetadata=json.dumps({"id": commit_id}), txnAppId=commits.RETENTION, txnVersion=str(number))
+        with commits.without_merge_settings(), reporting_concurrent_commit(table):
+            run_to_end(lambda: writer.save(self.path(table)), spark)
+        self._check_commit_exists(table, version, commit_id)
 
     def update(
-        self, spark: SparkSession, table: str, predicate: str, values: Mapping[str, str], metadata: dict[str, Any], seen: DeltaTable
+        self, spark: SparkSession, table: str, predicate: str, values: Mapping[str, str], metadata: dict[str, Any], expected: DeltaTable
     ) -> None:
-        """Set columns of rows to new values in one commit with the metadata, only on the version `seen`.
+        """Set columns of rows to new values in one commit with the metadata, only on the version `expected`.
 
         Args:
             spark: the session.
@@ -201,21 +207,30 @@ class ChangedTables(WrittenTables):
             predicate: the condition of the rows to update, in the SQL of DataFusion.
             values: the new values, by column, in the SQL of DataFusion.
             metadata: the commit's metadata.
-            seen: the table at the version at which the rows were selected.
+            expected: the table at the version at which the rows were selected.
 
         Raises:
             LakeError: another writer has committed.
         """
-        new = dict(values)
+        new_values = dict(values)
         self._change(
-            spark, table, commits.once(metadata), seen, lambda once: seen.update(updates=new, predicate=predicate, commit_properties=once)
+            spark,
+            table,
+            commits.commit_properties(metadata),
+            expected,
+            lambda properties: expected.update(updates=new_values, predicate=predicate, commit_properties=properties),
         )
 
     def _change(
-        self, spark: SparkSession, table: str, once: CommitProperties, seen: DeltaTable, change: Callable[[CommitProperties], object]
+        self,
+        spark: SparkSession,
+        table: str,
+        properties: CommitProperties,
+        expected: DeltaTable,
+        change: Callable[[CommitProperties], object],
     ) -> None:
         """Make one commit by deltalake, without retries on other versions."""
-        self.still_mine()
-        with refused_if_overtaken(table, "rows"):
-            commits.change_rows(seen, once, change)
+        self.check_leases()
+        with reporting_overtaken(table, "rows"):
+            commits.change_rows(expected, properties, change)
         self._after_commit(spark, table)

@@ -32,7 +32,7 @@ _ONE_AT_A_TIME = Lock()
 _SOURCE_CONF, _VECTORS_CONF = "spark.databricks.delta.merge.materializeSource", "spark.databricks.delta.merge.deletionVectors.persistent"
 
 
-def once(metadata: Mapping[str, Any], number: int | None = None, application: str = APPLICATION) -> CommitProperties:
+def commit_properties(metadata: Mapping[str, Any], number: int | None = None, application: str = APPLICATION) -> CommitProperties:
     """The properties of a commit by deltalake on exactly the version that was read: it is not tried again on a later one.
 
     Args:
@@ -115,32 +115,32 @@ def create(
             list(actions),
             mode="error",
             configuration=dict(configuration),
-            commit_properties=once(metadata, number),
+            commit_properties=commit_properties(metadata, number),
             storage_options=storage_options,
         )
     except (DeltaError, OSError):
         if not DeltaTable.is_deltatable(path, storage_options):
             raise
-        made = DeltaTable(path, storage_options=storage_options)
-        return None if is_committed(made, -1, metadata["id"]) else made
+        table = DeltaTable(path, storage_options=storage_options)
+        return None if is_committed(table, -1, metadata["id"]) else table
     return None
 
 
-def reopened(delta: DeltaTable) -> DeltaTable:
+def reopen(delta: DeltaTable) -> DeltaTable:
     """The table at its newest version, in a new object."""
     return DeltaTable(delta.table_uri, storage_options=delta._storage_options)  # pyright: ignore[reportPrivateUsage]
 
 
 def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
     """Add the columns that a table lacks; older rows have null in them."""
-    known = {field.name.lower() for field in delta.schema().fields}
-    added = [field for field in _nullable(schema).fields if field.name.lower() not in known]
+    names = {field.name.lower() for field in delta.schema().fields}
+    added = [field for field in _nullable(schema).fields if field.name.lower() not in names]
     if added:
         delta.alter.add_columns([Field(f.name, f.type, nullable=True) for f in added])
-    return reopened(delta) if added else delta
+    return reopen(delta) if added else delta
 
 
-def without_other_types(delta: DeltaTable, schema: StructType) -> DeltaTable:
+def drop_differing_columns(delta: DeltaTable, schema: StructType) -> DeltaTable:
     """Delete all rows of a table, and drop the columns whose type differs from the schema; only on the opened version.
 
     If no column's type differs, nothing is deleted.
@@ -148,12 +148,12 @@ def without_other_types(delta: DeltaTable, schema: StructType) -> DeltaTable:
     Raises:
         CommitFailedError: another writer has committed since the table was opened.
     """
-    wanted = {f.name.lower(): f.type for f in _nullable(schema).fields}
-    kept = [f for f in delta.schema().fields if wanted.get(f.name.lower(), f.type) == f.type]
-    if len(kept) == len(delta.schema().fields):
+    declared_types = {f.name.lower(): f.type for f in _nullable(schema).fields}
+    kept_fields = [f for f in delta.schema().fields if declared_types.get(f.name.lower(), f.type) == f.type]
+    if len(kept_fields) == len(delta.schema().fields):
         return delta
-    delta.create_write_transaction([], "overwrite", Schema(kept), commit_properties=CommitProperties(max_commit_retries=0))
-    return reopened(delta)
+    delta.create_write_transaction([], "overwrite", Schema(kept_fields), commit_properties=CommitProperties(max_commit_retries=0))
+    return reopen(delta)
 
 
 def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapping[str, Any], number: int | None) -> DeltaTable | None:
@@ -172,14 +172,14 @@ def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapp
         CommitFailedError: the store failed.
     """
     try:
-        delta.create_write_transaction(list(actions), "append", delta.schema(), commit_properties=once(metadata, number))
+        delta.create_write_transaction(list(actions), "append", delta.schema(), commit_properties=commit_properties(metadata, number))
     except (CommitFailedError, OSError):
-        fresh = reopened(delta)
-        if is_committed(fresh, delta.version(), metadata["id"]):
+        newest = reopen(delta)
+        if is_committed(newest, delta.version(), metadata["id"]):
             return None
-        if fresh.version() == delta.version():
+        if newest.version() == delta.version():
             raise
-        return fresh
+        return newest
     return None
 
 
@@ -194,23 +194,23 @@ def replace_files(
     Raises:
         CommitFailedError: the store failed.
     """
-    before = delta.version()
+    version = delta.version()
     try:
-        delta.create_write_transaction(list(actions), "overwrite", _nullable(schema), commit_properties=once(metadata, number))
+        delta.create_write_transaction(list(actions), "overwrite", _nullable(schema), commit_properties=commit_properties(metadata, number))
     except (CommitFailedError, OSError):
-        fresh = reopened(delta)
-        if fresh.version() == before:
+        newest = reopen(delta)
+        if newest.version() == version:
             raise
-        return is_committed(fresh, before, metadata["id"])
+        return is_committed(newest, version, metadata["id"])
     return True
 
 
-def is_committed(delta: DeltaTable, after: int, commit: str) -> bool:
-    """Whether a commit after the version `after` has the id `commit`."""
+def is_committed(delta: DeltaTable, after: int, commit_id: str) -> bool:
+    """Whether a commit after the version `after` has the id `commit_id`."""
     for version, info in commit_infos(delta):
         if version <= after:
             return False
-        if metadata_of(info).get("id") == commit:
+        if metadata_of(info).get("id") == commit_id:
             return True
     return False
 
@@ -218,10 +218,10 @@ def is_committed(delta: DeltaTable, after: int, commit: str) -> bool:
 def metadata_of(info: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a commit that Tidemark made; empty for any other."""
     try:
-        found = json.loads(info.get("userMetadata") or "{}")
+        metadata = json.loads(info.get("userMetadata") or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _nullable(schema: StructType) -> Schema:
@@ -230,12 +230,12 @@ def _nullable(schema: StructType) -> Schema:
 
 
 @contextmanager
-def refused_if_overtaken(table: str, thing: str) -> Iterator[None]:
+def reporting_overtaken(table: str, unit: str) -> Iterator[None]:
     """Raise `LakeError.overtaken` if a commit fails because another writer has committed."""
     try:
         yield
     except CommitFailedError as error:
-        raise LakeError.overtaken(table, thing) from error
+        raise LakeError.overtaken(table, unit) from error
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from platform_defs.engine.lake.data_files import COMMIT_FOLDER
-from platform_defs.engine.lake.interrupts import to_its_end
+from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.root import LakeRoot
 from platform_defs.faults import point
 
@@ -35,7 +35,7 @@ class MaintainedTables(LakeRoot):
         after each process's first commit to a table, even if there are few files.
         """
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)
-        if small_files(delta) >= MANY_FILES:
+        if count_small_files(delta) >= MANY_FILES:
             point("lake.before_compact")
             with suppress(DeltaConcurrentModificationException):
                 self.optimize(spark, table)
@@ -48,10 +48,10 @@ class MaintainedTables(LakeRoot):
         """Compact a table's files below `SMALL_BYTES`."""
         from delta.tables import DeltaTable as SparkDelta
 
-        self.still_mine()
-        to_its_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
+        self.check_leases()
+        run_to_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
 
-    def unneeded(self, spark: SparkSession, table: str, hours: int | None) -> int:
+    def count_unneeded_files(self, spark: SparkSession, table: str, hours: int | None) -> int:
         """The number of files that no version of the last `hours` needs, up to 1,000 for a table with deletion vectors.
 
         `hours` None means the table's own retention. If another table is in a subfolder of the table's folder, only files in the table's
@@ -59,32 +59,32 @@ class MaintainedTables(LakeRoot):
         """
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if not has_vectors(delta):
-            return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=not holds_tables(delta)))
-        if holds_tables(delta):
+            return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=not has_nested_tables(delta)))
+        if has_nested_tables(delta):
             return 0
-        return self._vacuumed(spark, table, hours, " DRY RUN").where(F.col("path").rlike(r"\.[^/]*$")).count()  # it lists folders too
+        return self._run_vacuum(spark, table, hours, " DRY RUN").where(F.col("path").rlike(r"\.[^/]*$")).count()  # it lists folders too
 
     def vacuum(self, spark: SparkSession, table: str, hours: int | None) -> None:
-        """Delete the files that `unneeded` counts, and on a disk the folders that are empty then.
+        """Delete the files that `count_unneeded_files` counts, and on a disk the folders that are empty then.
 
         Spark does it for a table with deletion vectors, which deltalake would delete.
 
         A full vacuum deletes every file below the folder that the table's log does not list, even the log of a table in a subfolder. If
         there is such a table, only files in the table's own log are deleted, and none for a table with deletion vectors.
         """
-        self.still_mine()
+        self.check_leases()
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if not has_vectors(delta):
-            delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=not holds_tables(delta))
-        elif not holds_tables(delta):
-            self._vacuumed(spark, table, hours)
+            delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=not has_nested_tables(delta))
+        elif not has_nested_tables(delta):
+            self._run_vacuum(spark, table, hours)
         if self.is_local:
             _delete_empty_folders(Path(self.path(table)))
 
-    def _vacuumed(self, spark: SparkSession, table: str, hours: int | None, how: str = "") -> DataFrame:
+    def _run_vacuum(self, spark: SparkSession, table: str, hours: int | None, suffix: str = "") -> DataFrame:
         spark.conf.set(_RETENTION_CONF, str(hours is None).lower())
         retain = "" if hours is None else f" RETAIN {hours} HOURS"
-        return spark.sql(f"VACUUM delta.`{self.path(table).replace('`', '``')}`{retain}{how}")
+        return spark.sql(f"VACUUM delta.`{self.path(table).replace('`', '``')}`{retain}{suffix}")
 
 
 def _delete_empty_folders(table: Path) -> None:
@@ -99,14 +99,14 @@ def has_vectors(delta: DeltaTable) -> bool:
     return "deletionVectors" in (delta.protocol().writer_features or ())
 
 
-def holds_tables(delta: DeltaTable) -> bool:
+def has_nested_tables(delta: DeltaTable) -> bool:
     """Whether another table is anywhere below a table's folder, on a disk or behind a URI."""
     handler = DeltaStorageHandler.from_table(delta._table)  # pyright: ignore[reportPrivateUsage]
-    below = PyFileSystem(handler).get_file_info(FileSelector("", recursive=True))
-    return any("_delta_log" in file.path.strip("/").split("/")[1:] for file in below)
+    files = PyFileSystem(handler).get_file_info(FileSelector("", recursive=True))
+    return any("_delta_log" in file.path.strip("/").split("/")[1:] for file in files)
 
 
-def small_files(delta: DeltaTable) -> int:
+def count_small_files(delta: DeltaTable) -> int:
     """The number of a table's data files below `SMALL_BYTES`."""
     return sum(size < SMALL_BYTES for size in file_sizes(delta))
 

@@ -35,13 +35,13 @@ def write_files(frame: DataFrame, path: str, columns: Sequence[str], options: di
     folder, by_lower_case = f"{COMMIT_FOLDER}{uuid.uuid4().hex}", {c.lower(): c for c in columns}
     names = [by_lower_case.get(c.lower(), c) for c in frame.columns]
     rows = frame if names == frame.columns else frame.toDF(*names)
-    few = fetch_arrow(rows) if is_arrow_type(rows.schema) else None
-    if few is None:
+    few_rows = fetch_arrow(rows) if is_arrow_type(rows.schema) else None
+    if few_rows is None:
         plan_if_small(rows).write.options(**_NO_MARKER_FILES).parquet(f"{path}/{folder}")
         return folder
-    _make_local_folder(f"{path}/{folder}" if few.num_rows else path)
-    if few.num_rows:
-        pq.write_table(few, f"{folder}/part-00000-{uuid.uuid4()}.parquet", filesystem=filesystem(path, options), store_schema=False)
+    _make_local_folder(f"{path}/{folder}" if few_rows.num_rows else path)
+    if few_rows.num_rows:
+        pq.write_table(few_rows, f"{folder}/part-00000-{uuid.uuid4()}.parquet", filesystem=filesystem(path, options), store_schema=False)
     return folder
 
 
@@ -50,8 +50,8 @@ def add_actions(path: str, folder: str, bounded: Sequence[str], options: dict[st
     files, actions, rows, now = filesystem(path, options), list[AddAction](), 0, time.time_ns() // 1_000_000
     for info in files.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True)):
         if info.path.endswith(".parquet"):
-            with files.open_input_file(info.path) as opened:
-                footer = pq.read_metadata(opened)
+            with files.open_input_file(info.path) as file:
+                footer = pq.read_metadata(file)
             if footer.num_rows:
                 rows += footer.num_rows
                 actions.append(AddAction(info.path, info.size, {}, now, True, json.dumps(_statistics(footer, bounded))))
@@ -69,16 +69,16 @@ def filesystem(path: str, options: dict[str, str] | None = None) -> pa_fs.FileSy
         options: deltalake's options of its store.
     """
     folder = _local_folder(path)
-    return _store(path, options) if folder is None else pa_fs.SubTreeFileSystem(folder, pa_fs.LocalFileSystem())
+    return _store_of_folder(path, options) if folder is None else pa_fs.SubTreeFileSystem(folder, pa_fs.LocalFileSystem())
 
 
 def replace_file(root: str, path: str, content: bytes, options: dict[str, str] | None = None) -> None:
     """Replace a file below a root; a reader sees the old or the new content. deltalake's streams accept only what Arrow has buffered."""
-    with _store(root, options).open_output_stream(path, buffer_size=len(content) + 1) as file:
+    with _store_of_folder(root, options).open_output_stream(path, buffer_size=len(content) + 1) as file:
         file.write(content)
 
 
-def _store(path: str, options: dict[str, str] | None) -> pa_fs.FileSystem:
+def _store_of_folder(path: str, options: dict[str, str] | None) -> pa_fs.FileSystem:
     """The file system of a folder as deltalake opens it."""
     return pa_fs.PyFileSystem(cast(Any, DeltaStorageHandler(path, options=options)))
 
@@ -98,23 +98,23 @@ def _make_local_folder(path: str) -> None:
 
 def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, Any]:
     """A file's statistics for Delta's log: the number of rows, and the bounds of columns."""
-    found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+    statistics: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     indexes = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
     for column in bounded:
         chunks = [footer.row_group(g).column(indexes[column]).statistics for g in range(footer.num_row_groups)] if column in indexes else []
         if not chunks or any(c is None or not c.has_null_count for c in chunks):
             continue
-        found["nullCount"][column] = sum(c.null_count for c in chunks)
+        statistics["nullCount"][column] = sum(c.null_count for c in chunks)
         bounds = [c for c in chunks if c.has_min_max]
         if bounds and all(c.has_min_max or not c.num_values for c in chunks):
             with suppress(OverflowError, ValueError):  # a date outside Python's range
-                low, high = (of(_end(c, name) for c in bounds) for of, name in ((min, "min"), (max, "max")))
-                found["minValues"] |= _bound(column, low, str.__getitem__, bounds[0])
-                found["maxValues"] |= _bound(column, high, lambda text, cut: text[cut] + _AFTER_ALL, bounds[0])
-    return {"numRecords": footer.num_rows, **found}
+                low, high = (extreme(_comparable_bound(c, name) for c in bounds) for extreme, name in ((min, "min"), (max, "max")))
+                statistics["minValues"] |= _bound(column, low, str.__getitem__, bounds[0])
+                statistics["maxValues"] |= _bound(column, high, lambda text, cut: text[cut] + _AFTER_ALL, bounds[0])
+    return {"numRecords": footer.num_rows, **statistics}
 
 
-def _end(chunk: Any, name: str) -> Any:
+def _comparable_bound(chunk: Any, name: str) -> Any:
     """A bound in comparable form: timestamps as raw numbers, as their range exceeds Python's."""
     return getattr(chunk, f"{name}_raw" if is_instant(chunk) else name)
 

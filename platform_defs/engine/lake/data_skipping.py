@@ -51,7 +51,7 @@ def rows_of_matching_files(
     is_classic = hasattr(spark, "_jsparkSession")  # a Spark Connect session gives no access to plans
     if len(files) > _MOST_FILES or not is_classic or not _have_sizes(delta, sizes):
         return _files_of(spark, path, files, schema)
-    return with_new_column_ids(_kept_files_of(spark, path, files, schema))
+    return with_new_column_ids(_cached_files_of(spark, path, files, schema))
 
 
 def _files_of(spark: SparkSession, path: str, files: tuple[str, ...], schema: str) -> DataFrame:
@@ -67,13 +67,13 @@ def _files_of(spark: SparkSession, path: str, files: tuple[str, ...], schema: st
     return spark.read.options(**STRICT).schema(columns).parquet(*[without_wildcards(f"{path}/{file}") for file in files])
 
 
-_kept_files_of = lru_cache(maxsize=_MOST_RELATIONS)(_files_of)
+_cached_files_of = lru_cache(maxsize=_MOST_RELATIONS)(_files_of)
 
 
 def _have_sizes(delta: DeltaTable, sizes: Mapping[str, int]) -> bool:
     """Whether all files exist with these sizes."""
-    found = store_of(delta).get_file_info([*sizes])
-    return all(info.type == pa_fs.FileType.File and info.size == size for info, size in zip(found, sizes.values(), strict=True))
+    infos = store_of(delta).get_file_info([*sizes])
+    return all(info.type == pa_fs.FileType.File and info.size == size for info, size in zip(infos, sizes.values(), strict=True))
 
 
 def store_of(delta: DeltaTable) -> pa_fs.FileSystem:
@@ -142,8 +142,8 @@ def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArra
         return None
     store = store_of(delta)
     try:
-        read = [_values_in_file(store, path, column) for path in _statistic_of_files(actions, "path", files)]
-        return pa.chunked_array([chunk for values in read for chunk in values.chunks], pa.int64())
+        values_by_file = [_values_in_file(store, path, column) for path in _statistic_of_files(actions, "path", files)]
+        return pa.chunked_array([chunk for values in values_by_file for chunk in values.chunks], pa.int64())
     except (OSError, KeyError, pa.ArrowException):
         return None
 
@@ -161,12 +161,12 @@ def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[st
     """
     actions = pa.table(delta.get_add_actions(flatten=True))
     files = _can_contain(actions, within)
-    found: dict[str, tuple[Any, Any]] = {}
+    bounds_by_column: dict[str, tuple[Any, Any]] = {}
     for column in columns:
         lows, highs, nulls = (_statistic_of_files(actions, f"{statistic}.{column}", files) for statistic in ("min", "max", "null_count"))
         if files and not any(n is None or n for n in nulls) and all(type(bound) in (int, str) for bound in (*lows, *highs)):
-            found[column] = min(lows), max(highs)
-    return found
+            bounds_by_column[column] = min(lows), max(highs)
+    return bounds_by_column
 
 
 def time_extent(delta: DeltaTable, column: str, within: Ranges) -> Ends | None:
@@ -177,8 +177,8 @@ def time_extent(delta: DeltaTable, column: str, within: Ranges) -> Ends | None:
     alone are left out.
     """
     actions = pa.table(delta.get_add_actions(flatten=True))
-    every = range(actions.num_rows)
-    nulls, rows = _statistic_of_files(actions, f"null_count.{column}", every), _statistic_of_files(actions, "num_records", every)
+    all_files = range(actions.num_rows)
+    nulls, rows = _statistic_of_files(actions, f"null_count.{column}", all_files), _statistic_of_files(actions, "num_records", all_files)
     lows, highs = (_statistic(actions, f"{statistic}.{column}") or [None] * actions.num_rows for statistic in ("min", "max"))
     ends: list[Ends] = []
     for n in _can_contain(actions, within):
@@ -216,9 +216,11 @@ def _statistic_of_files(actions: pa.Table, name: str, files: Sequence[int]) -> l
 def _can_contain(actions: pa.Table, within: Ranges, *, with_nulls: bool = False) -> list[int]:
     """The indexes of the files that can contain rows within ranges, or with a null in one of the columns if `with_nulls`."""
     excluded: set[int] = set()
-    for column, sought in within.items():
+    for column, column_ranges in within.items():
         least, most = _statistic(actions, f"min.{column}"), _statistic(actions, f"max.{column}")
-        excluded_by_range = [_not_matching(least, most, ends) for ends in (sought if isinstance(sought, list) else [sought])]
+        excluded_by_range = [
+            _files_outside(least, most, ends) for ends in (column_ranges if isinstance(column_ranges, list) else [column_ranges])
+        ]
         excluded |= set[int]().union(*excluded_by_range[:1]).intersection(*excluded_by_range)
     files = range(actions.num_rows)
     if with_nulls:
@@ -227,7 +229,7 @@ def _can_contain(actions: pa.Table, within: Ranges, *, with_nulls: bool = False)
     return [n for n in files if n not in excluded]
 
 
-def _not_matching(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[int]:
+def _files_outside(least: Sequence[Any], most: Sequence[Any], ends: Ends) -> set[int]:
     """The indexes of the files that contain no value between two ends, both included."""
     low, high = ends
     above = {n for n, bound in enumerate(least) if None not in (bound, high) and bound > high}
@@ -242,10 +244,10 @@ def is_plain(delta: DeltaTable, *, with_vectors: bool = False) -> bool:
         with_vectors: whether the table may have deletion vectors, which the caller applies.
     """
     protocol, metadata = delta.protocol(), delta.metadata()
-    known = _HARMLESS | ({_VECTORS} if with_vectors else set[str]())
-    features = protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= known
-    mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
-    return (protocol.min_reader_version == 1 or features) and not mapped and not metadata.partition_columns
+    supported = _HARMLESS | ({_VECTORS} if with_vectors else set[str]())
+    has_supported_features = protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= supported
+    has_column_mapping = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
+    return (protocol.min_reader_version == 1 or has_supported_features) and not has_column_mapping and not metadata.partition_columns
 
 
 def is_written_by_deltalake(delta: DeltaTable) -> bool:
@@ -257,8 +259,8 @@ def _statistic(actions: pa.Table, name: str) -> list[Any]:
     """A statistic for each file; timestamps in epoch ms, the resolution of the log."""
     if name not in actions.column_names:
         return []
-    found = actions[name]
-    if not pa.types.is_timestamp(found.type):
-        return found.to_pylist()
-    micros = found.cast(pa.timestamp("us", found.type.tz)).cast(pa.int64()).to_pylist()
-    return [None if m is None else m // 1_000 for m in micros]
+    column = actions[name]
+    if not pa.types.is_timestamp(column.type):
+        return column.to_pylist()
+    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+    return [None if time is None else time // 1_000 for time in micros]

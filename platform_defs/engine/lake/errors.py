@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 
 from operators.errors import TidemarkError
 
-_LONGEST_WHY = 200
+_LONGEST_REASON = 200
 _TREE = re.compile(r"\x1b\[\d*m|↳")
 """The colors and arrows with which deltalake prints the causes of an error, one per line."""
 
@@ -38,12 +38,12 @@ def store_reason(error: Exception) -> str:
         return ": ".join([spark_condition(error), *([sign[0]] if sign else [])])
     text = str(error)
     if answer := _ANSWER.search(text):
-        return f"{answer[1]}: {answer[2]}"[:_LONGEST_WHY]
-    plain, _, details = text.partition("\n\nDebug source")
-    lines = [line for each in plain.splitlines() if (line := _TREE.sub("", each).strip().rstrip("."))]
+        return f"{answer[1]}: {answer[2]}"[:_LONGEST_REASON]
+    text_without_details, _, details = text.partition("\n\nDebug source")
+    lines = [line for part in text_without_details.splitlines() if (line := _TREE.sub("", part).strip().rstrip("."))]
     lines += _MESSAGE.findall(details)[-1:]
-    whole = ": ".join(lines)
-    shown = whole if len(whole) <= _LONGEST_WHY else f"{lines[0][:_LONGEST_WHY]}: {lines[-1]}"
+    joined = ": ".join(lines)
+    shown = joined if len(joined) <= _LONGEST_REASON else f"{lines[0][:_LONGEST_REASON]}: {lines[-1]}"
     return shown or type(error).__name__
 
 
@@ -65,10 +65,10 @@ class LakeError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def overtaken(cls, table: str, thing: str) -> "LakeError":
+    def overtaken(cls, table: str, unit: str) -> "LakeError":
         """Another writer has committed since this one read the table."""
         return cls(
-            f"{table} has a newer {thing} than this process started from: another writer has committed meanwhile, so nothing was written. "
+            f"{table} has a newer {unit} than this process started from: another writer has committed meanwhile, so nothing was written. "
             "Run it again when the other writer has ended. If there should be none, look for a second process or an expired lease"
         )
 
@@ -91,9 +91,9 @@ class LakeError(TidemarkError, RuntimeError):
     @classmethod
     def lost_totals(cls, table: str, path: str, error: Exception) -> "LakeError":
         """The file with the totals of the rows that retention removed from a log cannot be read."""
-        why = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_WHY]
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_REASON]
         return cls(
-            f"retention removed rows from {table}, and the file with their totals cannot be read: {path} ({why}). Nothing was computed. "
+            f"retention removed rows from {table}, and the file with their totals cannot be read: {path} ({reason}). Nothing was computed. "
             "Restore it from a backup of the lake, which has it in the folder `_retained`"
         )
 
@@ -110,8 +110,10 @@ class LakeError(TidemarkError, RuntimeError):
     @classmethod
     def not_read(cls, tables: Sequence[str], error: Exception) -> "LakeError":
         """A query without Spark failed, and no data file is the cause."""
-        why = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_WHY]
-        return cls(f"{' and '.join(tables)} cannot be read now ({why}). Nothing was changed; run the command again when the store answers")
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_REASON]
+        return cls(
+            f"{' and '.join(tables)} cannot be read now ({reason}). Nothing was changed; run the command again when the store answers"
+        )
 
     @classmethod
     def no_store(cls, root: str, error: Exception) -> "LakeError":
@@ -132,26 +134,26 @@ class LakeError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def newer(cls, root: str, found: int, known: int) -> "LakeError":
+    def newer(cls, root: str, lake_format: int, newest_format: int) -> "LakeError":
         """A later version of Tidemark created the lake."""
         return cls(
-            f"the lake {root} has format {found}, and this version of Tidemark knows formats up to {known}; nothing was read or written. "
-            "Install the version that created it, or a later one, or choose another lake"
+            f"the lake {root} has format {lake_format}, and this version of Tidemark knows formats up to {newest_format}; "
+            "nothing was read or written. Install the version that created it, or a later one, or choose another lake"
         )
 
     @classmethod
-    def unusable(cls, root: str, why: str) -> "LakeError":
+    def unusable(cls, root: str, reason: str) -> "LakeError":
         """The root is not writable."""
         return cls(
-            f"the lake {root} cannot be written to: {why}; legal: a folder that this process may write to, on a file system mounted "
+            f"the lake {root} cannot be written to: {reason}; legal: a folder that this process may write to, on a file system mounted "
             "for writing. Nothing that was committed is lost: fix it, or choose another lake, and run again"
         )
 
     @classmethod
-    def full(cls, root: str, why: str) -> "LakeError":
+    def full(cls, root: str, reason: str) -> "LakeError":
         """The disk is full, or a quota is used up."""
         return cls(
-            f"no space is left for the lake {root}, or for Spark's temporary files: {why}; what was committed is complete, and the rest "
+            f"no space is left for the lake {root}, or for Spark's temporary files: {reason}; what was committed is complete, and the rest "
             "will be done again. Free some space, or enlarge the disk or the quota, and run again"
         )
 
@@ -169,22 +171,22 @@ class UnreadableLogError(LakeError):
     """A table's Delta log cannot be read.
 
     Args:
-        why: the cause, in one line.
+        reason: the cause, in one line.
     """
 
-    def __init__(self, text: str, why: str) -> None:
+    def __init__(self, text: str, reason: str) -> None:
         super().__init__(text)
-        self.why = why
+        self.reason = reason
 
     @classmethod
     def of(cls, table: str, path: str, error: Exception) -> "UnreadableLogError":
         """A file of the Delta log is missing, damaged or unreachable."""
-        why = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_WHY]
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_REASON]
         return cls(
-            f"the Delta log of {table} cannot be read: a file of {path}/_delta_log is missing, damaged or unreachable ({why}). "
+            f"the Delta log of {table} cannot be read: a file of {path}/_delta_log is missing, damaged or unreachable ({reason}). "
             "Nothing was computed or written. Restore the folder from a backup. A derived table can instead be deleted (an upserted one "
             "together with its changelog) and rebuilt with `tidemark rebuild NAME --downstream`",
-            why,
+            reason,
         )
 
 
@@ -195,16 +197,16 @@ class LakeBusy(LakeError):
     def of(cls, name: str, holder: str, purpose: str, waited_s: float | None) -> "LakeBusy":
         """Another process holds the lock; `waited_s` is how long this process waited for it, None if it did not wait."""
         if waited_s is None:
-            return cls.held(name, holder)
-        return cls.waited_for_stream(name, holder, waited_s) if purpose == "stream" else cls.waited(name, holder, waited_s)
+            return cls.held_by_writer(name, holder)
+        return cls.held_by_stream(name, holder, waited_s) if purpose == "stream" else cls.held_by_maintenance(name, holder, waited_s)
 
     @classmethod
-    def held(cls, name: str, holder: str) -> "LakeBusy":
+    def held_by_writer(cls, name: str, holder: str) -> "LakeBusy":
         """Another writer holds the lock."""
         return cls(f"{name} has a writer already: {holder}; only one can write at a time, so wait for it or end it")
 
     @classmethod
-    def waited(cls, name: str, holder: str, waited_s: float) -> "LakeBusy":
+    def held_by_maintenance(cls, name: str, holder: str, waited_s: float) -> "LakeBusy":
         """Maintenance holds the lock, and did not end in time."""
         return cls(
             f"{name} has a writer already: {holder}; it is maintenance, and did not end in {waited_s / 60:.0f} minutes. "
@@ -212,7 +214,7 @@ class LakeBusy(LakeError):
         )
 
     @classmethod
-    def waited_for_stream(cls, name: str, holder: str, waited_s: float) -> "LakeBusy":
+    def held_by_stream(cls, name: str, holder: str, waited_s: float) -> "LakeBusy":
         """A stream holds the lock, and its step did not end in time."""
         return cls(
             f"{name} has a writer already: {holder}; it is a stream, whose present step did not end in {waited_s / 60:.0f} minutes. "
@@ -221,6 +223,6 @@ class LakeBusy(LakeError):
         )
 
     @classmethod
-    def asked(cls, name: str, holder: str) -> "LakeBusy":
+    def released_for(cls, name: str, holder: str) -> "LakeBusy":
         """Another process waits for the table, so a stream releases it."""
         return cls(f"{name} is released for {holder}; the stream goes on with it when that process has ended")

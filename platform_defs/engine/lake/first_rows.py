@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 from platform_defs.engine.formats.json_values import has_json_value, json_value
 from platform_defs.engine.lake.data_skipping import is_plain, schema_of, store_of
 from platform_defs.engine.lake.missing_files import naming_lost_files
-from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 
 _FOOTERS_AT_ONCE = 8
 _BATCH_ROWS = 1_024
@@ -41,15 +41,15 @@ def first_rows(lake: Lake, table: str, limit: int) -> tuple[int, list[dict[str, 
     Raises:
         LakeError: a data file is missing or damaged.
     """
-    lake = PinnedLake.of(lake)
+    lake = LakeSnapshot.of(lake)
     delta = lake.delta_for_reading(table)
     if delta is None or not is_plain(delta, with_vectors=True) or not has_json_value(schema := schema_of(delta)):
         return None
     with naming_lost_files(lake, [table]):
-        files = _files(delta)
+        files = _open_files(delta)
         if files is None:
             return None
-        return None if (rows := _first(files, schema, limit)) is None else (sum(file.rows for file in files), rows)
+        return None if (rows := _first_as_json(files, schema, limit)) is None else (sum(file.rows for file in files), rows)
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class _File:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows that are not deleted."""
         first = 0
-        with _naming_file(self.path), pq.ParquetFile(self.path, filesystem=self.store, metadata=self.footer) as opened:
-            for batch in opened.iter_batches(_BATCH_ROWS):
+        with _naming_file(self.path), pq.ParquetFile(self.path, filesystem=self.store, metadata=self.footer) as file:
+            for batch in file.iter_batches(_BATCH_ROWS):
                 mask = np.ones(batch.num_rows, bool)
-                known = self.is_kept[first : first + batch.num_rows]
-                mask[: len(known)] = known
+                deleted_mask = self.is_kept[first : first + batch.num_rows]
+                mask[: len(deleted_mask)] = deleted_mask
                 first += batch.num_rows
                 yield batch if mask.all() else batch.filter(pa.array(mask))
 
@@ -88,37 +88,39 @@ class _File:
         """By column of the table, the name of the file's column, or None if the file lacks it; None if a type differs from the table's."""
         stored = self.footer.schema.to_arrow_schema()
         names = {name.lower(): name for name in stored.names}
-        found = {field.name: names.get(field.name.lower()) for field in schema.fields}
-        is_same = all(name is None or _is_type(stored.field(name).type, schema[column].dataType) for column, name in found.items())
-        return found if is_same else None
+        names_by_column = {field.name: names.get(field.name.lower()) for field in schema.fields}
+        is_same = all(
+            name is None or _is_same_type(stored.field(name).type, schema[column].dataType) for column, name in names_by_column.items()
+        )
+        return names_by_column if is_same else None
 
 
-def _files(delta: DeltaTable) -> list[_File] | None:
+def _open_files(delta: DeltaTable) -> list[_File] | None:
     """The files of a table, the largest first, as Spark reads them; None if a deletion vector belongs to none of them."""
     actions = delta.get_add_actions(flatten=True)  # `pyarrow.table` of it loads pandas
     sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
-    vectors, store, none = _vectors(delta), store_of(delta), np.ones(0, bool)
+    vectors, store, no_mask = _kept_masks(delta), store_of(delta), np.ones(0, bool)
     if not vectors.keys() <= sizes.keys():
         return None
 
-    def opened(path: str) -> _File:
+    def open_file(path: str) -> _File:
         with _naming_file(path):
-            return _File(path, store, pq.read_metadata(path, filesystem=store), vectors.get(path, none))
+            return _File(path, store, pq.read_metadata(path, filesystem=store), vectors.get(path, no_mask))
 
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        return [*pool.map(opened, sorted(sizes, key=lambda path: -sizes[path]))]
+        return [*pool.map(open_file, sorted(sizes, key=lambda path: -sizes[path]))]
 
 
-def _vectors(delta: DeltaTable) -> Mapping[str, np.ndarray[Any, Any]]:
+def _kept_masks(delta: DeltaTable) -> Mapping[str, np.ndarray[Any, Any]]:
     """For each file with a deletion vector, by its path below the table, a mask that is false for removed rows."""
     if "deletionVectors" not in (delta.protocol().reader_features or ()):
         return {}
-    found, root = pa.table(delta.deletion_vectors()), delta.table_uri.rstrip("/") + "/"
-    kept = [np.asarray(vector.values, bool) for vector in found["selection_vector"]]
-    return {path.removeprefix(root): mask for path, mask in zip(found["filepath"].to_pylist(), kept, strict=True)}
+    vectors, root = pa.table(delta.deletion_vectors()), delta.table_uri.rstrip("/") + "/"
+    masks = [np.asarray(vector.values, bool) for vector in vectors["selection_vector"]]
+    return {path.removeprefix(root): mask for path, mask in zip(vectors["filepath"].to_pylist(), masks, strict=True)}
 
 
-def _first(files: list[_File], schema: StructType, limit: int) -> list[dict[str, Any]] | None:
+def _first_as_json(files: list[_File], schema: StructType, limit: int) -> list[dict[str, Any]] | None:
     """The first rows as plain data; None if only Spark reads or converts one of them."""
     rows = list[dict[str, Any]]()
     for file in files:
@@ -127,10 +129,10 @@ def _first(files: list[_File], schema: StructType, limit: int) -> list[dict[str,
         if (columns := file.columns(schema)) is None:
             return None
         for batch in file.batches():
-            found = _as_json(batch.slice(0, limit - len(rows)), schema, columns)
-            if found is None:
+            plain_rows = _as_json(batch.slice(0, limit - len(rows)), schema, columns)
+            if plain_rows is None:
                 return None
-            rows += found
+            rows += plain_rows
             if len(rows) == limit:
                 break
     return rows
@@ -145,26 +147,26 @@ def _as_json(batch: pa.RecordBatch, schema: StructType, columns: Mapping[str, st
         return None
 
 
-def _is_type(stored: pa.DataType, declared: DataType) -> bool:
+def _is_same_type(stored: pa.DataType, declared: DataType) -> bool:
     """Whether a file's type equals the table's type. deltalake writes some texts and bytes as view types, which PySpark does not know."""
     match declared:
         case StructType():
             fields = {field.name: field.type for field in stored.fields} if pa.types.is_struct(stored) else {}
-            return [*fields] == declared.names and all(_is_type(fields[f.name], f.dataType) for f in declared.fields)
+            return [*fields] == declared.names and all(_is_same_type(fields[f.name], f.dataType) for f in declared.fields)
         case ArrayType():
-            return pa.types.is_list(stored) and _is_type(stored.value_type, declared.elementType)
+            return pa.types.is_list(stored) and _is_same_type(stored.value_type, declared.elementType)
         case MapType():
             is_map = pa.types.is_map(stored)
-            return is_map and _is_type(stored.key_type, declared.keyType) and _is_type(stored.item_type, declared.valueType)
+            return is_map and _is_same_type(stored.key_type, declared.keyType) and _is_same_type(stored.item_type, declared.valueType)
         case StringType():
             return any(is_text(stored) for is_text in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
         case BinaryType():
             return any(is_bytes(stored) for is_bytes in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view))
         case _:
-            return _atomic(stored) == declared
+            return _atomic_type(stored) == declared
 
 
-def _atomic(stored: pa.DataType) -> DataType | None:
+def _atomic_type(stored: pa.DataType) -> DataType | None:
     try:
         return from_arrow_type(stored, prefer_timestamp_ntz=True)
     except PySparkTypeError:  # a type that Spark lacks

@@ -25,7 +25,7 @@ TERMINATED = 128 + signal.SIGTERM
 """The exit code of a process that ended in an orderly way on SIGTERM."""
 
 
-def to_its_end(commit: Callable[[], T], spark: SparkSession | None = None) -> T:
+def run_to_end(commit: Callable[[], T], spark: SparkSession | None = None) -> T:
     """Run a commit; an interrupt in the meantime is raised after the commit has succeeded or failed.
 
     PySpark cancels all jobs on Ctrl-C, so the wait is short. A second interrupt is raised at once.
@@ -36,37 +36,37 @@ def to_its_end(commit: Callable[[], T], spark: SparkSession | None = None) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return commit()  # signals interrupt only the main thread, which waits for the others
-    answer: Future[T] = Future()
-    worker = InheritableThread(target=_run, args=(commit, answer, spark))
+    outcome: Future[T] = Future()
+    worker = InheritableThread(target=_run, args=(commit, outcome, spark))
     worker.start()
     try:
         worker.join()
     except BaseException:
         worker.join()
         raise
-    return answer.result(timeout=0)
+    return outcome.result(timeout=0)
 
 
-def _run(commit: Callable[[], T], answer: Future[T], spark: SparkSession | None) -> None:
+def _run(commit: Callable[[], T], outcome: Future[T], spark: SparkSession | None) -> None:
     try:
         if spark is not None:
             cast(Any, SparkSession)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # as PySpark does it
-        answer.set_result(commit())
-    except BaseException as error:  # raised again by `to_its_end`
-        answer.set_exception(error)
+        outcome.set_result(commit())
+    except BaseException as error:  # raised again by `run_to_end`
+        outcome.set_exception(error)
 
 
 @contextmanager
-def ends_in_order() -> Iterator[None]:
+def ending_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end the block as Ctrl-C does, so that locks are released; the process then exits with code 143."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _end)
+    earlier_handler = signal.signal(signal.SIGTERM, _end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, earlier_handler)
 
 
 def _end(_: int, __: FrameType | None) -> None:

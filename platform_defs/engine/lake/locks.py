@@ -29,7 +29,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from filelock import FileLock, Timeout
 
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, patiently
+from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, take_or_wait
 from platform_defs.faults import point
 
 NEXT = ".next"
@@ -41,7 +41,7 @@ _LEASE_SCHEMA = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
 """The schema of a lease, which never has rows."""
 
 
-def holder(purpose: Purpose) -> str:
+def describe_process(purpose: Purpose) -> str:
     """A description of this process, for the messages of processes that wait for it."""
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
     activity = command if purpose == "write" else f"{command}, {purpose}"
@@ -49,15 +49,15 @@ def holder(purpose: Purpose) -> str:
 
 
 @contextmanager
-def locked(folder: Path, name: str, purpose: Purpose, patience_s: float | None = None, *, asks: bool = True) -> Iterator[None]:
+def holding_lock(folder: Path, name: str, purpose: Purpose, patience_s: float | None = None, *, may_ask: bool = True) -> Iterator[None]:
     """Hold a local file lock while the block runs. The operating system releases the lock of a dead process.
 
     Args:
         folder: the folder of the lock.
         name: its name.
-        purpose: why this process takes the lock; it decides which holders it waits for (see `patiently`).
-        patience_s: how long to wait for maintenance, in seconds; see `patiently` for the default.
-        asks: whether to wait for a stream that holds the lock.
+        purpose: why this process takes the lock; it decides which holders it waits for, as `take_or_wait` describes.
+        patience_s: how long to wait for maintenance, in seconds; by default `PATIENCE_S`, and 0 for a stream.
+        may_ask: whether to wait for a stream that holds the lock.
 
     Raises:
         LakeBusy: another process holds the lock, and this process does not wait for it, or has waited too long.
@@ -72,18 +72,18 @@ def locked(folder: Path, name: str, purpose: Purpose, patience_s: float | None =
             raise _busy(holder_file) from None
 
     def ask() -> AbstractContextManager[None]:
-        return locked(folder, f"{name}{NEXT}", purpose, 0.0, asks=False)
+        return holding_lock(folder, f"{name}{NEXT}", purpose, 0.0, may_ask=False)
 
-    patiently(name, take, purpose, patience_s, ask if asks else None)
+    take_or_wait(name, take, purpose, patience_s, ask if may_ask else None)
     try:
-        _replace_text(holder_file, json.dumps({"holder": holder(purpose), "purpose": purpose}))
+        _replace_text(holder_file, json.dumps({"holder": describe_process(purpose), "purpose": purpose}))
         yield
     finally:
         lock.release()
 
 
-def asking(folder: Path, name: str) -> str | None:
-    """The description (see `holder`) of the process that waits for a stream to release a local file lock; None if no process waits."""
+def waiting_process(folder: Path, name: str) -> str | None:
+    """The description of the process that waits for a stream to release a local file lock; None if no process waits."""
     lock = _file_lock(folder, f"{name}{NEXT}")
     if not Path(lock.lock_file).exists():
         return None
@@ -123,10 +123,10 @@ class Lease:
         uri: the URI of the Delta table that is the lease.
         name: the name of the lock.
         seconds: how long the lease lasts after each heartbeat; the clocks of all writers must differ by much less than this.
-        purpose: why this process takes the lease; it decides which holders it waits for (see `patiently`).
+        purpose: why this process takes the lease; it decides which holders it waits for, as `take_or_wait` describes.
         now: the wall clock, in epoch s.
-        patience_s: how long to wait for maintenance, in seconds; see `patiently` for the default.
-        asks: whether to wait for a stream that holds the lease.
+        patience_s: how long to wait for maintenance, in seconds; by default `PATIENCE_S`, and 0 for a stream.
+        may_ask: whether to wait for a stream that holds the lease.
         storage_options: deltalake's options for the store.
     """
 
@@ -136,7 +136,7 @@ class Lease:
     purpose: Purpose = "write"
     now: Callable[[], float] = time.time
     patience_s: float | None = None
-    asks: bool = True
+    may_ask: bool = True
     storage_options: dict[str, str] | None = field(default=None, repr=False)
     _id: str = field(default_factory=lambda: uuid.uuid4().hex, init=False)
     _until: float = field(default=0.0, init=False)  # when the lease expires without another heartbeat, in epoch s
@@ -145,14 +145,14 @@ class Lease:
     _mutex: threading.RLock = field(default_factory=threading.RLock, init=False)
 
     @contextmanager
-    def held(self) -> Iterator["Lease"]:
+    def holding(self) -> Iterator["Lease"]:
         """Hold the lease while the block runs. A thread sends the heartbeats.
 
         Raises:
             LakeBusy: another process holds the lease, and this process does not wait for it, or has waited too long; the text names the
                 holder, and when it started.
         """
-        patiently(self.name, self.take, self.purpose, self.patience_s, self._ask if self.asks else None, POLL_OF_STORE_S)
+        take_or_wait(self.name, self.take, self.purpose, self.patience_s, self._hold_next if self.may_ask else None, POLL_OF_STORE_S)
         ended = threading.Event()
         heart = threading.Thread(target=self._send_heartbeats, args=(ended,), name=f"lease of {self.name}", daemon=True)
         heart.start()
@@ -163,16 +163,16 @@ class Lease:
             heart.join()
             self.release()
 
-    def _ask(self) -> AbstractContextManager["Lease"]:
-        return self._next.held()
+    def _hold_next(self) -> AbstractContextManager["Lease"]:
+        return self._next.holding()
 
     @property
     def _next(self) -> "Lease":
         """The lease `<name>.next`, which this process holds while it waits for a stream to release this lease."""
-        return replace(self, uri=f"{self.uri}{NEXT}", name=f"{self.name}{NEXT}", patience_s=0.0, asks=False)
+        return replace(self, uri=f"{self.uri}{NEXT}", name=f"{self.name}{NEXT}", patience_s=0.0, may_ask=False)
 
-    def asking(self) -> str | None:
-        """The description (see `holder`) of the process that waits for a stream to release the lease; None if no process waits."""
+    def waiting_process(self) -> str | None:
+        """The description of the process that waits for a stream to release the lease; None if no process waits."""
         try:
             record = _record(self._next._read())
         except TableNotFoundError:
@@ -185,7 +185,7 @@ class Lease:
         Raises:
             Busy: another process holds it.
         """
-        self._holder = holder(self.purpose)
+        self._holder = describe_process(self.purpose)
         while True:
             table = self._open()
             record = _record(table)

@@ -27,28 +27,28 @@ class JvmLostError(TidemarkError, RuntimeError):
     """The JVM in which Spark runs has ended while this process used it."""
 
     @classmethod
-    def served(cls) -> "JvmLostError":
+    def of_server(cls) -> "JvmLostError":
         """The JVM belonged to `tidemark serve`."""
         way_out = "Run the command again: it starts a JVM of its own, or uses that of a new `tidemark serve`"
         return cls(f"the JVM that `tidemark serve` keeps has ended while this command used it. {_WITHOUT_LOSS}. {way_out}")
 
     @classmethod
-    def own(cls, code: int) -> "JvmLostError":
+    def of_command(cls, code: int) -> "JvmLostError":
         """The JVM was started by this process.
 
         Args:
             code: its exit code; negative for a signal, as `Popen.returncode`.
         """
-        again = "Run the command again"
+        advice = "Run the command again"
         if code == -signal.SIGKILL:
-            how = "was ended by SIGKILL, which is what the operating system sends if memory runs out"
-            again += "; if it happens again, free memory, or lower TIDEMARK_DRIVER_MEMORY or TIDEMARK_MAX_STEP"
+            cause = "was ended by SIGKILL, which is what the operating system sends if memory runs out"
+            advice += "; if it happens again, free memory, or lower TIDEMARK_DRIVER_MEMORY or TIDEMARK_MAX_STEP"
         elif code == _OUT_OF_MEMORY:
-            how = "has ended because its heap was full"
-            again += " with more TIDEMARK_DRIVER_MEMORY, or a lower TIDEMARK_MAX_STEP"
+            cause = "has ended because its heap was full"
+            advice += " with more TIDEMARK_DRIVER_MEMORY, or a lower TIDEMARK_MAX_STEP"
         else:
-            how = f"was ended by {signal.Signals(-code).name}" if -code in {*signal.Signals} else f"has ended with exit code {code}"
-        return cls(f"the JVM of this command {how}. {_WITHOUT_LOSS}. {again}")
+            cause = f"was ended by {signal.Signals(-code).name}" if -code in {*signal.Signals} else f"has ended with exit code {code}"
+        return cls(f"the JVM of this command {cause}. {_WITHOUT_LOSS}. {advice}")
 
 
 def lost_jvm(error: BaseException) -> JvmLostError | None:
@@ -60,14 +60,14 @@ def lost_jvm(error: BaseException) -> JvmLostError | None:
     gateway: Any = SparkContext._gateway
     if gateway is None:
         return None
-    wait_s = _ENDING_S if _is_of_the_connection(error) else 0.0
+    wait_s = _ENDING_S if _is_connection_error(error) else 0.0
     if gateway.proc is None:
-        return JvmLostError.served() if _is_closed(gateway.java_parameters.port, wait_s) else None
+        return JvmLostError.of_server() if _is_closed(gateway.java_parameters.port, wait_s) else None
     code = _exit_code(gateway.proc, wait_s)
-    return None if code is None else JvmLostError.own(code)
+    return None if code is None else JvmLostError.of_command(code)
 
 
-def _is_of_the_connection(error: BaseException | None) -> bool:
+def _is_connection_error(error: BaseException | None) -> bool:
     """Whether an error, or one that it was raised from, is about the connection to the JVM."""
     while error is not None:
         if isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)):

@@ -39,9 +39,9 @@ def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
 
 def lost_files(lake: Lake, table: str, error: Exception) -> list[str]:
     """The data files that an error names and that the present version of a table lists."""
-    lost = set(_FILE.findall(str(error)))
-    delta = lake.delta_for_reading(table) if lost else None
-    return [] if delta is None else [file for file in delta.file_uris() if any(file.endswith(f"/{end}") for end in lost)]
+    named = set(_FILE.findall(str(error)))
+    delta = lake.delta_for_reading(table) if named else None
+    return [] if delta is None else [file for file in delta.file_uris() if any(file.endswith(f"/{end}") for end in named)]
 
 
 def _batches(delta: DeltaTable | None, file: str) -> str:

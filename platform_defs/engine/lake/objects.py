@@ -29,10 +29,10 @@ def store_at(uri: str, options: Mapping[str, str] | None) -> ObjectStore:
         uri: the URI of a folder.
         options: deltalake's options for the store; None for those of the environment.
     """
-    plain = {name.lower().removeprefix("aws_"): value for name, value in (options or {}).items()}
-    config: Any = {name: value for name, value in plain.items() if name in _CONFIG}
-    client: Any = {name: value for name, value in plain.items() if name in _CLIENT}
-    retries: Any = {"max_retries": int(plain["max_retries"])} if "max_retries" in plain else None
+    options_by_name = {name.lower().removeprefix("aws_"): value for name, value in (options or {}).items()}
+    config: Any = {name: value for name, value in options_by_name.items() if name in _CONFIG}
+    client: Any = {name: value for name, value in options_by_name.items() if name in _CLIENT}
+    retries: Any = {"max_retries": int(options_by_name["max_retries"])} if "max_retries" in options_by_name else None
     return from_url(uri.replace("s3a://", "s3://", 1), config=config, client_options=client, retry_config=retries)
 
 
@@ -62,4 +62,4 @@ def pages(uri: str, options: Mapping[str, str] | None) -> Iterator[list[tuple[st
         StoreError: the store refused, or cannot be reached.
     """
     for page in obstore.list(store_at(uri, options), chunk_size=PAGE):
-        yield [(found["path"], int(found["last_modified"].timestamp() * 1000), found["size"]) for found in page]
+        yield [(item["path"], int(item["last_modified"].timestamp() * 1000), item["size"]) for item in page]

@@ -44,13 +44,13 @@ def newest_version(path: str, open_table: Callable[[], DeltaTable | None]) -> De
         path: the table's folder on a disk.
         open_table: opens the table at its newest version; None if it does not exist.
     """
-    checkpoint = _file(Path(path, "_delta_log", "_last_checkpoint"))
+    checkpoint = _file_state(Path(path, "_delta_log", "_last_checkpoint"))
     with _lock:
-        if (known := _opened.get(path)) is not None:
+        if (cached := _opened.get(path)) is not None:
             _opened.move_to_end(path)
-    is_unchanged = known is not None and (known.commit, known.checkpoint) == (commit_file(path, known.version), checkpoint)
-    if known is not None and is_unchanged and not has_newer(path, known.version):
-        return known.delta
+    is_unchanged = cached is not None and (cached.commit, cached.checkpoint) == (commit_file(path, cached.version), checkpoint)
+    if cached is not None and is_unchanged and not has_newer(path, cached.version):
+        return cached.delta
     delta = open_table()
     commit = None if delta is None else commit_file(path, delta.version())
     with _lock:
@@ -69,13 +69,13 @@ def has_newer(path: str, version: int) -> bool:
 
 def commit_file(path: str, version: int) -> tuple[int, int] | None:
     """The inode and the time, in ns, of the file of a table's commit; None if it does not exist."""
-    return _file(Path(path, "_delta_log", f"{version:020}.json"))
+    return _file_state(Path(path, "_delta_log", f"{version:020}.json"))
 
 
-def _file(path: Path) -> tuple[int, int] | None:
+def _file_state(path: Path) -> tuple[int, int] | None:
     """The inode and the time, in ns, of a file; None if it does not exist."""
     try:
-        file = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return file.st_ino, file.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns

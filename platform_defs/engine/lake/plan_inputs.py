@@ -32,7 +32,9 @@ class Input(NamedTuple):
 def text_bytes(plan: Any) -> int | None:
     """The estimated size of a plan's files as text, in bytes; Parquet counts as compressed. None if it is not known without a job."""
     inputs = None if plan is None else inputs_of(plan)
-    return None if inputs is None else sum(each.bytes * (_COMPRESSION if each.kind == "parquet" else 1) for each in inputs)
+    return (
+        None if inputs is None else sum(plan_input.bytes * (_COMPRESSION if plan_input.kind == "parquet" else 1) for plan_input in inputs)
+    )
 
 
 def inputs_of(plan: Any) -> list[Input] | None:
@@ -59,9 +61,9 @@ def _topic_bytes(relation: str) -> int | None:
     Args:
         relation: its text, which lists the first offset of each partition, and then the offset after the last one of each.
     """
-    sized = [int(offset) * _RECORD_BYTES.get(topic, LARGE_RECORD_BYTES) for topic, offset in _OFFSET.findall(relation)]
-    half = len(sized) // 2
-    return sum(sized[half:]) - sum(sized[:half]) if sized and len(sized) == 2 * half else None
+    sizes = [int(offset) * _RECORD_BYTES.get(topic, LARGE_RECORD_BYTES) for topic, offset in _OFFSET.findall(relation)]
+    half = len(sizes) // 2
+    return sum(sizes[half:]) - sum(sizes[:half]) if sizes and len(sizes) == 2 * half else None
 
 
 def _file_bytes(relation: Any, *, is_parquet: bool) -> int | None:

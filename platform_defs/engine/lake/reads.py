@@ -116,8 +116,8 @@ class ReadTables(LakeRoot):
                 return None
             commit = filesystem(self.path(table), self.storage_options).get_file_info(f"_delta_log/{version:020}.json")
             return None if commit.type != pa_fs.FileType.File else f"{version}:{commit.mtime_ns}:{commit.size}"
-        found = commit_file(self.path(table), version)  # None if the log was cleaned up to a checkpoint; the table is then read again
-        return None if found is None else f"{version}:{found[0]}:{found[1]}"
+        file_state = commit_file(self.path(table), version)  # None if the log was cleaned up to a checkpoint; the table is then read again
+        return None if file_state is None else f"{version}:{file_state[0]}:{file_state[1]}"
 
     def read(
         self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None, *, with_nulls: bool = False
@@ -138,16 +138,16 @@ class ReadTables(LakeRoot):
         if delta is None:
             rows = no_rows(spark, schema or StructType())
         else:
-            chosen = rows_of_matching_files(spark, delta, self.path(table), within or {}, with_nulls=with_nulls)
-            rows = self.frame(spark, table) if chosen is None else chosen
+            matching_rows = rows_of_matching_files(spark, delta, self.path(table), within or {}, with_nulls=with_nulls)
+            rows = self.frame(spark, table) if matching_rows is None else matching_rows
         if schema is None:
             return rows
-        present = {c.lower() for c in rows.columns}  # the contract may declare a column that files added in another case
+        names = {c.lower() for c in rows.columns}  # the contract may declare a column that files added in another case
         return rows.select(
-            *[F.col(f"`{f.name}`") if f.name.lower() in present else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
+            *[F.col(f"`{f.name}`") if f.name.lower() in names else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )
 
-    def at_version(self, table: str, version: int) -> DeltaTable | None:
+    def delta_at_version(self, table: str, version: int) -> DeltaTable | None:
         """An earlier version as opened by deltalake; None if its log or one of its files is deleted."""
         with suppress(DeltaError, OSError):
             delta = DeltaTable(self.path(table), version=version, storage_options=self.storage_options)
@@ -217,10 +217,10 @@ def newest_commit(delta: DeltaTable, table: str, key: str) -> Commit:
     Raises:
         LakeError: no commit in its log has the key.
     """
-    found = next(commits_with(delta, table, key), None)
-    if found is None:
+    commit = next(commits_with(delta, table, key), None)
+    if commit is None:
         raise LakeError.forgotten(table, key)
-    return found
+    return commit
 
 
 def commits_with(delta: DeltaTable, table: str, key: str, upto: int | None = None) -> Iterator[Commit]:

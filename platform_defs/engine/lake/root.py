@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 
 from platform_defs.engine.formats.files import is_local
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
-from platform_defs.engine.lake.locks import Lease, asking, locked
+from platform_defs.engine.lake.locks import Lease, holding_lock, waiting_process
 from platform_defs.engine.lake.objects import StoreError, has_conditional_put
 from platform_defs.engine.lake.waits import Purpose
 from platform_defs.paths import canonical_of_tables, is_in_s3
@@ -40,7 +40,7 @@ class LakeRoot:
     lease_s: float = 60.0
     leases: bool = False
     storage_options: dict[str, str] | None = field(default=None, compare=False, repr=False)
-    _asked: list[str] = field(default_factory=list, init=False, compare=False, repr=False)
+    _tested_stores: list[str] = field(default_factory=list, init=False, compare=False, repr=False)
     _leases: dict[str, Lease] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,14 +54,14 @@ class LakeRoot:
     def folders(self, below: str = "") -> list[str]:
         """The names of the folders in the lake's root, or in a folder below it; none if that folder does not exist."""
         if self.is_local:
-            found = Path(self.path(below))
-            return sorted(f.name for f in found.iterdir() if f.is_dir()) if found.is_dir() else []
+            folder = Path(self.path(below))
+            return sorted(f.name for f in folder.iterdir() if f.is_dir()) if folder.is_dir() else []
         try:
             files = PyFileSystem(cast(Any, DeltaStorageHandler(self.root, options=self.storage_options)))
         except TableNotFoundError:  # a `file://` URI: there is no lake yet
             return []
-        listed = files.get_file_info(FileSelector(below, allow_not_found=True))
-        return sorted(f.base_name for f in listed if f.type == FileType.Directory)
+        infos = files.get_file_info(FileSelector(below, allow_not_found=True))
+        return sorted(f.base_name for f in infos if f.type == FileType.Directory)
 
     @property
     def is_local(self) -> bool:
@@ -69,7 +69,7 @@ class LakeRoot:
         return is_local(self.root)
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
+    def opening(self) -> Iterator[None]:
         """Open the lake for writing while the block runs.
 
         Raises:
@@ -83,10 +83,10 @@ class LakeRoot:
             yield
         except (OSError, DeltaError, PySparkException, Py4JJavaError) as error:
             text = str(error)
-            if full := re.search("No space left on device|Disk quota exceeded", text):
-                raise LakeError.full(self.root, full[0]) from error
-            if closed := re.search("Read-only file system|Permission denied|Not a directory|File exists", text):
-                raise LakeError.unusable(self.root, closed[0]) from error
+            if disk_full := re.search("No space left on device|Disk quota exceeded", text):
+                raise LakeError.full(self.root, disk_full[0]) from error
+            if not_writable := re.search("Read-only file system|Permission denied|Not a directory|File exists", text):
+                raise LakeError.unusable(self.root, not_writable[0]) from error
             if isinstance(error, OSError) and error.errno is None and not self.is_local:  # an error of the store, not of a local file
                 raise LakeError.no_store(self.root, error) from error
             raise
@@ -96,44 +96,44 @@ class LakeRoot:
         """Hold the writer lock of an asset or the ledger while the block runs. A dead writer's lock is released.
 
         A writer waits while maintenance holds the lock; maintenance is refused while a writer holds it. Both wait for a stream, which calls
-        `asking` to find out that they wait. A stream does not wait, except for maintenance if `patience_s` gives a time.
+        `waiting_process` to find out that they wait. A stream does not wait, except for maintenance if `patience_s` gives a time.
 
         Raises:
             LakeError: another process holds the lock; the text names it, and when it started.
         """
-        with self.opened(), self._held(name, purpose, patience_s):
+        with self.opening(), self._holding_lock(name, purpose, patience_s):
             yield
 
-    def busy(self, name: str) -> str | None:
+    def present_writer(self, name: str) -> str | None:
         """The present writer of an asset and when it started, as text; None if there is none. A new writer waits during this check."""
         if self.is_local and not Path(self.root, "_locks").exists():
             return None
         try:
-            with self._held(name, "maintenance", asks=False):
+            with self._holding_lock(name, "maintenance", may_ask=False):
                 return None
         except LakeBusy as busy:
             return str(busy)
 
-    def asking(self, name: str) -> str | None:
+    def waiting_process(self, name: str) -> str | None:
         """The process that waits for a stream to release a lock; None if there is none, or if the store does not answer.
 
         A stream calls this after it has committed a step, so a fault of the store must not make the step fail.
         """
         try:
-            return asking(Path(self.root, "_locks"), name) if self.is_local else self._lease(name).asking()
+            return waiting_process(Path(self.root, "_locks"), name) if self.is_local else self._lease(name).waiting_process()
         except (DeltaError, OSError) as error:
             _log.warning("cannot find out whether a process waits for %s; the next try is after the next step: %s", name, error)
             return None
 
     @contextmanager
-    def _held(self, name: str, purpose: Purpose, patience_s: float | None = None, *, asks: bool = True) -> Iterator[None]:
+    def _holding_lock(self, name: str, purpose: Purpose, patience_s: float | None = None, *, may_ask: bool = True) -> Iterator[None]:
         if self.is_local:
-            with locked(Path(self.root, "_locks"), name, purpose, patience_s, asks=asks):
+            with holding_lock(Path(self.root, "_locks"), name, purpose, patience_s, may_ask=may_ask):
                 yield
             return
         self._require_conditional_put()
-        lease = replace(self._lease(name), purpose=purpose, patience_s=patience_s, asks=asks)
-        with lease.held():
+        lease = replace(self._lease(name), purpose=purpose, patience_s=patience_s, may_ask=may_ask)
+        with lease.holding():
             self._leases[name] = lease
             try:
                 yield
@@ -145,16 +145,16 @@ class LakeRoot:
 
     def _require_conditional_put(self) -> None:
         """Raise `LakeError` if two writers could both take a lease in the lake's S3 store. The store is tested once."""
-        if not is_in_s3(self.root) or self._asked:
+        if not is_in_s3(self.root) or self._tested_stores:
             return
         try:
             if not has_conditional_put(self.path("_leases"), self.storage_options):
                 raise LakeError.no_conditional_put(self.root)
         except StoreError as error:
             raise LakeError.no_store(self.root, error) from error
-        self._asked.append(self.root)
+        self._tested_stores.append(self.root)
 
-    def still_mine(self) -> None:
+    def check_leases(self) -> None:
         """Raise `LakeError` unless this process still holds all leases that it took."""
         for lease in list(self._leases.values()):
             lease.check()

@@ -76,14 +76,14 @@ def small_session(spark: SparkSession) -> SparkSession:
 
 def own_sessions() -> list[SparkSession]:
     """The sessions of this process, with the copies for small queries."""
-    own = SparkSession._instantiatedSession
+    instantiated = SparkSession._instantiatedSession
     with _ONE_AT_A_TIME:
-        return [*([] if own is None else [own]), *_SESSIONS.values()]
+        return [*([] if instantiated is None else [instantiated]), *_SESSIONS.values()]
 
 
 def plan_if_small(frame: DataFrame) -> DataFrame:
     """The frame, planned as a small query if the data files that it reads are small; otherwise unchanged."""
-    small = _small_frame(_analyzed(frame), frame.sparkSession)
+    small = _small_frame(_analyzed_plan(frame), frame.sparkSession)
     return frame if small is None else small
 
 
@@ -94,28 +94,28 @@ def collect(frame: DataFrame) -> list[Row]:
 
 def fetch_arrow(frame: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow. None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
-    known = _ROWS.get(frame)
-    if known is not None and known.nbytes <= SMALL_INPUT_BYTES and known.num_rows < MOST_FETCHED_ROWS:
-        return known
-    small = _small_limited(frame)
-    return None if small is None else _fetch_rows(small)
+    cached_rows = _ROWS.get(frame)
+    if cached_rows is not None and cached_rows.nbytes <= SMALL_INPUT_BYTES and cached_rows.num_rows < MOST_FETCHED_ROWS:
+        return cached_rows
+    small = _limited_small_frame(frame)
+    return None if small is None else _fetch_if_few(small)
 
 
-def _small_limited(frame: DataFrame) -> DataFrame | None:
+def _limited_small_frame(frame: DataFrame) -> DataFrame | None:
     """The frame's small query, limited to `MOST_FETCHED_ROWS` rows for each partition; None if it is not small."""
     limited = frame.where(_number_in_partition() < MOST_FETCHED_ROWS)  # Spark would compile new code for each LIMIT
-    return _small_frame(_analyzed(limited), frame.sparkSession)
+    return _small_frame(_analyzed_plan(limited), frame.sparkSession)
 
 
-def _fetch_rows(small: DataFrame) -> pa.Table | None:
+def _fetch_if_few(small: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow; None if they are too many."""
     try:
-        found = arrow_rows(small)
+        rows = arrow_rows(small)
     except (PySparkException, Py4JJavaError) as error:
         if "spark.driver.maxResultSize" in str(error):
             return None
         raise
-    return found if found.num_rows < MOST_FETCHED_ROWS else None
+    return rows if rows.num_rows < MOST_FETCHED_ROWS else None
 
 
 def count(frame: DataFrame) -> int:
@@ -126,8 +126,8 @@ def count(frame: DataFrame) -> int:
 
 def materialize(frame: DataFrame) -> DataFrame:
     """The frame with its rows computed once, for several queries. The rows must be few."""
-    found = fetch_arrow(frame)
-    return frame.localCheckpoint() if found is None else from_arrow(found, frame)
+    rows = fetch_arrow(frame)
+    return frame.localCheckpoint() if rows is None else from_arrow(rows, frame)
 
 
 def materialize_and_measure(frame: DataFrame, measures: Sequence[Column]) -> tuple[DataFrame, dict[str, Any]] | None:
@@ -137,23 +137,23 @@ def materialize_and_measure(frame: DataFrame, measures: Sequence[Column]) -> tup
         frame: the rows.
         measures: aggregates with names, of numbers, strings or dates; a date is returned as text.
     """
-    size = text_bytes(_analyzed(frame))
+    size = text_bytes(_analyzed_plan(frame))
     if size is None or size > MATERIALIZED_INPUT_BYTES or not is_arrow_type(frame.schema):
         return None
-    small = _small_limited(frame.observe(_MEASURES, *measures))
-    if small is None or (found := _fetch_rows(small)) is None:
+    small = _limited_small_frame(frame.observe(_MEASURES, *measures))
+    if small is None or (rows := _fetch_if_few(small)) is None:
         return None
     measured = cast(Any, small)._jdf.queryExecution().observedMetrics().apply(_MEASURES)
-    return from_arrow(found, frame), json.loads(measured.json())
+    return from_arrow(rows, frame), json.loads(measured.json())
 
 
 def materialize_and_count(frame: DataFrame) -> tuple[DataFrame, int]:
     """The frame with its rows computed once, as by `materialize`, and their number."""
-    found = fetch_arrow(frame)
-    if found is None:
+    fetched = fetch_arrow(frame)
+    if fetched is None:
         rows = frame.localCheckpoint()
         return rows, rows.count()
-    return from_arrow(found, frame), found.num_rows
+    return from_arrow(fetched, frame), fetched.num_rows
 
 
 def from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
@@ -163,20 +163,20 @@ def from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
 
 def in_memory(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
     """A frame of rows in memory, fewer than `MOST_FETCHED_ROWS`, with the columns of a schema."""
-    made = spark.createDataFrame(rows, schema)
-    _ROWS[made] = rows
-    return made
+    frame = spark.createDataFrame(rows, schema)
+    _ROWS[frame] = rows
+    return frame
 
 
 def with_new_column_ids(frame: DataFrame) -> DataFrame:
     """A copy of a frame that reads one relation, with new column ids, so that it can be joined with the original."""
-    plan = _analyzed(frame)
+    plan = _analyzed_plan(frame)
     return frame if plan is None else _frame_of(frame.sparkSession, plan.newInstance())
 
 
 def is_small(frame: DataFrame) -> bool:
     """Whether a query of a frame is small."""
-    plan = _analyzed(frame)
+    plan = _analyzed_plan(frame)
     return plan is not None and _single_partition_inputs(plan) is not None
 
 
@@ -190,7 +190,7 @@ def _number_in_partition() -> Column:
     return F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
 
 
-def _analyzed(frame: DataFrame) -> Any:
+def _analyzed_plan(frame: DataFrame) -> Any:
     """The frame's plan in the JVM; None in a Spark Connect session."""
     jdf: Any = getattr(frame, "_jdf", None)
     return None if jdf is None else jdf.queryExecution().analyzed()
@@ -202,9 +202,13 @@ def _single_partition_inputs(plan: Any) -> list[Any] | None:
     These are the Parquet tables, and the rows in memory unless the plan reads nothing else.
     """
     inputs = inputs_of(plan)
-    if inputs is None or sum(each.bytes for each in inputs) > SMALL_INPUT_BYTES:
+    if inputs is None or sum(plan_input.bytes for plan_input in inputs) > SMALL_INPUT_BYTES:
         return None
-    return [each.relation for each in inputs if each.kind == "parquet" or (each.kind == ROWS_IN_MEMORY and len(inputs) > 1)]
+    return [
+        plan_input.relation
+        for plan_input in inputs
+        if plan_input.kind == "parquet" or (plan_input.kind == ROWS_IN_MEMORY and len(inputs) > 1)
+    ]
 
 
 def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
@@ -221,8 +225,8 @@ def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
     if inputs and j_session.sharedState().cacheManager().isEmpty():
         replacements: Any = java_class(copy, "scala.collection.immutable.HashMap")()
         for relation in inputs:
-            whole = java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, relation)
-            replacements = replacements.updated(relation, whole)
+            repartition = java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, relation)
+            replacements = replacements.updated(relation, repartition)
         plan = plan.transformUp(replacements)  # a Scala map is a partial function
     return _frame_of(copy, plan)
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from platform_defs.engine.lake.commits import change_rows, once
+from platform_defs.engine.lake.commits import change_rows, commit_properties
 from platform_defs.engine.lake.data_skipping import is_written_by_deltalake
 from platform_defs.engine.lake.small_queries import is_arrow_type
 
@@ -68,15 +68,15 @@ def upsert(
         DeltaError: a data file of the table is missing, or a new one cannot be written.
     """
     values = {f.name: f"c.`{f.name}`" for f in delta.schema().fields}
-    same = " AND ".join(f"(t.`{c}` IS NOT DISTINCT FROM c.`{c}`)" for c in key) or "TRUE"
-    same = same if only == "TRUE" else f"{same} AND ({only})"
+    condition = " AND ".join(f"(t.`{c}` IS NOT DISTINCT FROM c.`{c}`)" for c in key) or "TRUE"
+    condition = condition if only == "TRUE" else f"{condition} AND ({only})"
 
     def merge(properties: CommitProperties) -> None:
-        merged = delta.merge(rows, same, source_alias="c", target_alias="t", commit_properties=properties)
-        merged = merged.when_matched_delete(predicate=is_deleted).when_matched_update(updates=values)
-        merged.when_not_matched_insert(updates=values, predicate=f"NOT ({is_deleted})").execute()
+        merger = delta.merge(rows, condition, source_alias="c", target_alias="t", commit_properties=properties)
+        merger = merger.when_matched_delete(predicate=is_deleted).when_matched_update(updates=values)
+        merger.when_not_matched_insert(updates=values, predicate=f"NOT ({is_deleted})").execute()
 
-    change_rows(delta, once(metadata, number), merge)
+    change_rows(delta, commit_properties(metadata, number), merge)
 
 
 def _has_one_equality(kind: DataType) -> bool:

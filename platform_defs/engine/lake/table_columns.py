@@ -19,36 +19,38 @@ def bounded_columns(schema: StructType, columns: Sequence[str]) -> list[str]:
 
 def statistics_columns(delta: DeltaTable, bounded: Sequence[str]) -> list[str]:
     """The columns for which a table's log has statistics."""
-    kept = delta.metadata().configuration.get("delta.dataSkippingStatsColumns")
-    return [*bounded] if not kept else re.findall(r"`([^`]+)`", kept)
+    listed = delta.metadata().configuration.get("delta.dataSkippingStatsColumns")
+    return [*bounded] if not listed else re.findall(r"`([^`]+)`", listed)
 
 
-def configuration(bounded: Sequence[str], change_feed: bool) -> dict[str, str]:
+def table_properties(bounded: Sequence[str], change_feed: bool) -> dict[str, str]:
     """The properties of a new table."""
-    found = dict(_NO_CHECKPOINT_BY_SPARK) | ({"delta.dataSkippingStatsColumns": ",".join(f"`{c}`" for c in bounded)} if bounded else {})
-    return found | ({"delta.enableChangeDataFeed": "true"} if change_feed else {})
+    properties = dict(_NO_CHECKPOINT_BY_SPARK) | (
+        {"delta.dataSkippingStatsColumns": ",".join(f"`{c}`" for c in bounded)} if bounded else {}
+    )
+    return properties | ({"delta.enableChangeDataFeed": "true"} if change_feed else {})
 
 
-def differing_columns(declared: StructType, given: StructType, *, may_lack: bool = False) -> list[str]:
+def differing_columns(declared: StructType, written: StructType, *, may_lack: bool = False) -> list[str]:
     """The differences between the rows' columns and the table's, as text: new, missing, or of another type.
 
     Args:
         declared: the table's columns.
-        given: the rows' columns.
+        written: the rows' columns.
         may_lack: whether the rows may lack columns of the table.
     """
-    table_types, row_types = ({f.name.lower(): f.dataType.simpleString() for f in schema.fields} for schema in (declared, given))
-    new = [f"{name} {kind} is new" for name, kind in row_types.items() if name not in table_types]
+    table_types, row_types = ({f.name.lower(): f.dataType.simpleString() for f in schema.fields} for schema in (declared, written))
+    added = [f"{name} {kind} is new" for name, kind in row_types.items() if name not in table_types]
     missing = [f"{name} {kind} is missing" for name, kind in table_types.items() if name not in row_types and not may_lack]
-    other = [f"{name} is {kind}, and was {table_types[name]}" for name, kind in row_types.items() if table_types.get(name, kind) != kind]
-    return [*new, *missing, *other]
+    changed = [f"{name} is {kind}, and was {table_types[name]}" for name, kind in row_types.items() if table_types.get(name, kind) != kind]
+    return [*added, *missing, *changed]
 
 
-def check_columns(table: str, declared: StructType, given: StructType, *, may_lack: bool) -> None:
+def check_columns(table: str, declared: StructType, written: StructType, *, may_lack: bool) -> None:
     """Raise unless the rows have the table's columns.
 
     Raises:
         LakeError: the columns differ.
     """
-    if differing := differing_columns(declared, given, may_lack=may_lack):
+    if differing := differing_columns(declared, written, may_lack=may_lack):
         raise LakeError.other_columns(table, differing)

@@ -20,18 +20,18 @@ from platform_defs.engine.lake.waits import Purpose
 class Lake(ChangedTables):
     """Reads, writes and maintains the tables below one root."""
 
-    def pin_versions(self) -> "Lake":
-        """A snapshot of the lake (see `PinnedLake`)."""
-        return PinnedLake(self.root, self.lease_s, self.leases, self.storage_options, base=self)
+    def snapshot(self) -> "Lake":
+        """A snapshot of the lake: each table is read at the version that it has when it is first read."""
+        return LakeSnapshot(self.root, self.lease_s, self.leases, self.storage_options, base=self)
 
     @property
     def live(self) -> "Lake":
-        """The lake itself; for a snapshot, the lake that it was taken of (see `PinnedLake`)."""
+        """The lake itself; for a snapshot, the lake from which it was taken."""
         return self
 
 
 @dataclass(frozen=True)
-class PinnedLake(Lake):
+class LakeSnapshot(Lake):
     """A snapshot of a lake: every table is read at the version that it had when it was first read.
 
     A commit through the snapshot succeeds only on the version that the snapshot has of the table.
@@ -42,13 +42,13 @@ class PinnedLake(Lake):
 
     base: Lake = field(kw_only=True)
     _tables: dict[str, DeltaTable | None] = field(default_factory=dict, init=False, compare=False, repr=False)
-    _own: dict[str, DeltaTable | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _opened: dict[str, DeltaTable | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     _newest: dict[tuple[str, str], Commit | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     def of(cls, lake: Lake) -> Lake:
         """A snapshot of a lake; a snapshot is returned unchanged."""
-        return lake if isinstance(lake, PinnedLake) else lake.pin_versions()
+        return lake if isinstance(lake, LakeSnapshot) else lake.snapshot()
 
     @property
     def live(self) -> Lake:
@@ -63,21 +63,21 @@ class PinnedLake(Lake):
         """
         if version is not None:
             return self.base.delta(table, version)
-        if table not in self._own:
-            read = self.delta_for_reading(table)
+        if table not in self._opened:
+            shared = self.delta_for_reading(table)
             try:
-                own = None if read is None else self.base.delta(table, read.version())
+                opened = None if shared is None else self.base.delta(table, shared.version())
             except UnreadableLogError as error:  # a version that was read before
                 raise LakeError.overtaken(table, "log") from error
-            if read is not None and (own is None or own.metadata().id != read.metadata().id):
+            if shared is not None and (opened is None or opened.metadata().id != shared.metadata().id):
                 raise LakeError.overtaken(table, "log")
-            self._own[table] = own
-        return self._own[table]
+            self._opened[table] = opened
+        return self._opened[table]
 
     def delta_for_reading(self, table: str) -> DeltaTable | None:
         """The table at the snapshot's version."""
-        if table in self._own:
-            return self._own[table]
+        if table in self._opened:
+            return self._opened[table]
         if table not in self._tables:
             self._tables[table] = self.base.delta_for_reading(table)
         return self._tables[table]
@@ -98,6 +98,6 @@ class PinnedLake(Lake):
         """Hold a writer's lock of the lake itself."""
         return self.base.writer(name, purpose, patience_s)
 
-    def still_mine(self) -> None:
+    def check_leases(self) -> None:
         """Raise `LakeError` unless this process still holds all leases that it took."""
-        self.base.still_mine()
+        self.base.check_leases()

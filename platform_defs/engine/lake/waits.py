@@ -40,7 +40,7 @@ class Busy(TidemarkError):
         self.holder, self.purpose = holder, purpose
 
 
-def patiently(
+def take_or_wait(
     name: str,
     take: Callable[[], Any],
     purpose: Purpose,
@@ -65,13 +65,13 @@ def patiently(
         LakeBusy: another process holds the lock, and this process does not wait for it, or has waited too long; the text names the holder
             and when it started.
     """
-    begun, reported, may_ask, poll_s = time.monotonic(), -math.inf, ask is not None, POLL_S
-    with ExitStack() as asking:
+    began, reported, may_ask, poll_s = time.monotonic(), -math.inf, ask is not None, POLL_S
+    with ExitStack() as requests:
         while True:
             try:
                 return take()
             except Busy as busy:
-                limit_s, waited_s = _limit_s(busy.purpose, purpose, patience_s, may_ask), time.monotonic() - begun
+                limit_s, waited_s = _limit_s(busy.purpose, purpose, patience_s, may_ask), time.monotonic() - began
                 if is_stopped() or waited_s >= (limit_s or min(_GRACE_S, math.inf if patience_s is None else patience_s)):
                     raise LakeBusy.of(name, busy.holder, busy.purpose, waited_s if limit_s else None) from None
                 if limit_s and waited_s >= max(_GRACE_S, reported + REPORT_S):
@@ -79,7 +79,7 @@ def patiently(
                     reported = waited_s
                 if ask is not None and busy.purpose == "stream":
                     with suppress(LakeBusy):  # another process asks already; the stream gives way to that one first
-                        asking.enter_context(ask())
+                        requests.enter_context(ask())
                         ask = None
             time.sleep(poll_s)
             poll_s = min(2 * poll_s, longest_poll_s)

@@ -18,15 +18,15 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import DataFrame
 
 from platform_defs.engine.lake import commits
-from platform_defs.engine.lake.commits import refused_if_overtaken
+from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.compaction import MaintainedTables
 from platform_defs.engine.lake.data_files import add_actions, write_files
 from platform_defs.engine.lake.data_skipping import is_written_by_deltalake, schema_of
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
-from platform_defs.engine.lake.interrupts import to_its_end
+from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.reads import Commit, ReadTables, newest_commit
 from platform_defs.engine.lake.small_queries import plan_if_small
-from platform_defs.engine.lake.table_columns import bounded_columns, check_columns, configuration, statistics_columns
+from platform_defs.engine.lake.table_columns import bounded_columns, check_columns, statistics_columns, table_properties
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
 VECTORS_PROPERTY = "delta.enableDeletionVectors"
@@ -40,7 +40,7 @@ class WrittenTables(ReadTables, MaintainedTables):
 
     @property
     def live(self) -> "WrittenTables":
-        """The lake itself; for a snapshot, the lake that it was taken of (see `tables.PinnedLake`)."""
+        """The lake itself; for a snapshot, the lake from which it was taken (see `tables.LakeSnapshot`)."""
         return self
 
     def append(
@@ -53,7 +53,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         number: int | None = None,
         pruned_by: Sequence[str] = (),
         widen: bool = False,
-        unnamed: bool = False,
+        only_uncommitted: bool = False,
         change_feed: bool = False,
     ) -> int:
         """Commit a frame's rows and the metadata in one commit, if the newest commit is the expected one.
@@ -68,7 +68,7 @@ class WrittenTables(ReadTables, MaintainedTables):
             number: the step's number; see `commits.commit_files`.
             pruned_by: the columns for data skipping; a new table has statistics of only these.
             widen: whether new columns are added to the table; its older rows have null in them.
-            unnamed: whether the table has uncommitted rows only. Then its rows are deleted if a column of the frame has another type.
+            only_uncommitted: whether the table has uncommitted rows only. Then they are deleted if a column of the frame has another type.
             change_feed: whether a new table has Delta's change data feed, for readers of later updates and deletes.
 
         Returns:
@@ -77,12 +77,12 @@ class WrittenTables(ReadTables, MaintainedTables):
         Raises:
             LakeError: another writer has committed, or the columns differ from the table's; nothing was committed.
         """
-        self.still_mine()
+        self.check_leases()
         delta, path = self.delta(table), self.path(table)
-        if delta is not None and unnamed:
+        if delta is not None and only_uncommitted:
             self._check_follows(table, delta, metadata, after)
-            with refused_if_overtaken(table, next(iter(metadata))):
-                delta = commits.without_other_types(delta, frame.schema)
+            with reporting_overtaken(table, next(iter(metadata))):
+                delta = commits.drop_differing_columns(delta, frame.schema)
         delta = commits.widen(delta, frame.schema) if delta is not None and widen else delta
         if delta is not None:
             check_columns(table, schema_of(delta), frame.schema, may_lack=widen)
@@ -90,13 +90,15 @@ class WrittenTables(ReadTables, MaintainedTables):
         bounded = bounded_columns(frame.schema, pruned_by)
         columns = bounded if delta is None else statistics_columns(delta, bounded)
         actions, rows = add_actions(path, folder, columns, self.storage_options)
-        stamped = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
-        self.still_mine()
+        commit_metadata = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
+        self.check_leases()
         if delta is None:
-            delta = commits.create(path, frame.schema, actions, stamped, configuration(bounded, change_feed), self.storage_options)
+            delta = commits.create(
+                path, frame.schema, actions, commit_metadata, table_properties(bounded, change_feed), self.storage_options
+            )
         while delta is not None:
             self._check_follows(table, delta, metadata, after)
-            delta = commits.commit_files(delta, actions, stamped, number)
+            delta = commits.commit_files(delta, actions, commit_metadata, number)
         self._after_commit(frame.sparkSession, table)
         return rows
 
@@ -132,7 +134,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         Raises:
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
         """
-        self.still_mine()
+        self.check_leases()
         delta = self.delta(table)
         if deletion_vectors or not (delta is None or self._can_replace(delta, frame)):
             self._overwrite_by_spark(frame, table, metadata, number, pruned_by, change_feed, deletion_vectors)
@@ -159,16 +161,16 @@ class WrittenTables(ReadTables, MaintainedTables):
         folder = write_files(frame, path, [], self.storage_options)
         columns = bounded if delta is None else statistics_columns(delta, bounded)
         actions, rows = add_actions(path, folder, columns, self.storage_options)
-        stamped = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
-        self.still_mine()
+        commit_metadata = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
+        self.check_leases()
         if delta is None:
-            made = path, frame.schema, actions, stamped, configuration(bounded, change_feed)
-            if commits.create(*made, self.storage_options, number) is not None:
+            arguments = path, frame.schema, actions, commit_metadata, table_properties(bounded, change_feed)
+            if commits.create(*arguments, self.storage_options, number) is not None:
                 raise LakeError.overtaken(table, "step")
             return
         if number is not None and (delta.transaction_version(commits.APPLICATION) or 0) >= number:
             raise LakeError.overtaken(table, "step")
-        if not commits.replace_files(delta, frame.schema, actions, stamped, number):
+        if not commits.replace_files(delta, frame.schema, actions, commit_metadata, number):
             raise LakeError.overtaken(table, "step")
 
     def _overwrite_by_spark(
@@ -182,22 +184,22 @@ class WrittenTables(ReadTables, MaintainedTables):
         deletion_vectors: bool,
     ) -> None:
         """Overwrite a table that has, or is to have, features that only Spark writes."""
-        before, stamped = self.version(table), metadata | {"id": uuid.uuid4().hex}
+        before, commit_metadata = self.version(table), metadata | {"id": uuid.uuid4().hex}
         frame = plan_if_small(frame)
         frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
-        writer = frame.write.format("delta").option("userMetadata", json.dumps(stamped)).mode("overwrite")
+        writer = frame.write.format("delta").option("userMetadata", json.dumps(commit_metadata)).mode("overwrite")
         writer = writer.options(
-            **configuration(bounded_columns(frame.schema, pruned_by), change_feed), overwriteSchema="true", mergeSchema="false"
+            **table_properties(bounded_columns(frame.schema, pruned_by), change_feed), overwriteSchema="true", mergeSchema="false"
         )
         writer = writer.option(VECTORS_PROPERTY, "true") if deletion_vectors else writer
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
         with commits.without_merge_settings():
-            to_its_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
-        self._check_commit_exists(table, before, stamped["id"])
+            run_to_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
+        self._check_commit_exists(table, before, commit_metadata["id"])
 
-    def _check_commit_exists(self, table: str, before: int | None, commit: str) -> None:
+    def _check_commit_exists(self, table: str, before: int | None, commit_id: str) -> None:
         """Raise unless Spark's commit is in the log: Delta silently skips a commit whose number is not above the table's newest number."""
-        if not self._is_committed(table, before, commit):
+        if not self._is_committed(table, before, commit_id):
             raise LakeError.overtaken(table, "step")
 
     def append_small(
@@ -206,7 +208,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         table: str,
         metadata: dict[str, Any] | None = None,
         *,
-        seen: Any = ANY,
+        expected: Any = ANY,
         description: str = "",
         replacing: str | None = None,
     ) -> None:
@@ -216,53 +218,62 @@ class WrittenTables(ReadTables, MaintainedTables):
             rows: the rows.
             table: the table; the first append creates it.
             metadata: the commit's metadata.
-            seen: the table (`DeltaTable`) at the version to commit on, or None to create it; by default the newest version.
+            expected: the table (`DeltaTable`) at the version to commit on, or None to create it; by default the newest version.
             description: the table's description, if this creates the table.
             replacing: a condition, in the SQL of DataFusion, for rows that the same commit removes; None to remove no row.
 
         Raises:
             LakeError: another writer has committed.
         """
-        self.still_mine()
+        self.check_leases()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
-        stamped = {**(metadata or {}), "id": uuid.uuid4().hex}
-        known: DeltaTable | None = self.delta(table) if seen is ANY else seen
-        before = None if known is None else known.version()
-        merge = known is not None and not {*rows.column_names} <= {f.name for f in known.schema().fields}
-        how: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
-        how |= {} if replacing is None else {"predicate": replacing}
+        commit_metadata = {**(metadata or {}), "id": uuid.uuid4().hex}
+        delta: DeltaTable | None = self.delta(table) if expected is ANY else expected
+        before = None if delta is None else delta.version()
+        merge = delta is not None and not {*rows.column_names} <= {f.name for f in delta.schema().fields}
+        options: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
+        options |= {} if replacing is None else {"predicate": replacing}
         try:
-            mode = "error" if seen is None else "append" if replacing is None else "overwrite"
-            target = self.path(table) if seen is None or seen is ANY else seen
-            write_deltalake(target, rows, mode=mode, commit_properties=commits.once(stamped), description=description or None, **how)
+            mode = "error" if expected is None else "append" if replacing is None else "overwrite"
+            target = self.path(table) if expected is None or expected is ANY else expected
+            write_deltalake(
+                target,
+                rows,
+                mode=mode,
+                commit_properties=commits.commit_properties(commit_metadata),
+                description=description or None,
+                **options,
+            )
         except (DeltaError, OSError) as error:
-            if self._is_committed(table, before, stamped["id"]):  # only the store's answer was lost
+            if self._is_committed(table, before, commit_metadata["id"]):  # only the store's answer was lost
                 return
-            beaten = seen is None or isinstance(error, CommitFailedError)
-            if not beaten or self.version(table) == before:  # no other commit: the store itself failed
+            is_overtaken = expected is None or isinstance(error, CommitFailedError)
+            if not is_overtaken or self.version(table) == before:  # no other commit: the store itself failed
                 raise
             raise LakeError.lost(table, "unknown") from error
 
-    def _is_committed(self, table: str, after: int | None, commit: str) -> bool:
-        """Whether a commit after the version `after` has the id `commit`; False if the store cannot be reached."""
+    def _is_committed(self, table: str, after: int | None, commit_id: str) -> bool:
+        """Whether a commit after the version `after` has the id `commit_id`; False if the store cannot be reached."""
         with suppress(DeltaError, OSError, UnreadableLogError):
             delta = self.live.delta(table)
-            return delta is not None and commits.is_committed(delta, -1 if after is None else after, commit)
+            return delta is not None and commits.is_committed(delta, -1 if after is None else after, commit_id)
         return False
 
-    def carry(self, remembered: Mapping[str, Commit], seen: DeltaTable) -> None:
+    def carry_metadata(self, remembered: Mapping[str, Commit], expected: DeltaTable) -> None:
         """Repeat the metadata of earlier commits in a new commit, so that the table's log may lose those commits.
 
         Args:
             remembered: the earlier commits, by key.
-            seen: the table at the version at which they were read: a later commit must not be hidden by older metadata.
+            expected: the table at the version at which they were read: a later commit must not be hidden by older metadata.
 
         Raises:
             CommitFailedError: another writer has committed.
         """
-        self.still_mine()
+        self.check_leases()
         values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
-        seen.create_write_transaction([], "append", seen.schema(), commit_properties=commits.once(values | {commits.ROWS: rows}))
+        expected.create_write_transaction(
+            [], "append", expected.schema(), commit_properties=commits.commit_properties(values | {commits.ROWS: rows})
+        )
 
 
 def _as_stored(value: Any) -> Any:

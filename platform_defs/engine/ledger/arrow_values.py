@@ -16,8 +16,8 @@ def arrow_array(values: Sequence[int | bool | str | None], kind: pa.DataType) ->
     """An array of whole numbers of 32 or 64 bits, of booleans, or of texts."""
     if isinstance(values, range) and values:
         return pa.arange(values.start, values.stop, values.step).cast(kind)
-    known = [value is not None for value in values]
-    return pa.Array.from_buffers(kind, len(known), [None if all(known) else _bits(known), *_data(values, kind)])
+    is_valid = [value is not None for value in values]
+    return pa.Array.from_buffers(kind, len(is_valid), [None if all(is_valid) else _bit_buffer(is_valid), *_value_buffers(values, kind)])
 
 
 def arrow_scalar(value: int | bool | str | None, kind: pa.DataType) -> pa.Scalar:
@@ -25,14 +25,14 @@ def arrow_scalar(value: int | bool | str | None, kind: pa.DataType) -> pa.Scalar
     return arrow_array([value], kind)[0]
 
 
-def _data(values: Sequence[int | bool | str | None], kind: pa.DataType) -> list[pa.Buffer]:
+def _value_buffers(values: Sequence[int | bool | str | None], kind: pa.DataType) -> list[pa.Buffer]:
     if pa.types.is_boolean(kind):
-        return [_bits([bool(value) for value in values])]
+        return [_bit_buffer([bool(value) for value in values])]
     if pa.types.is_string(kind):
         texts = [str(value or "").encode() for value in values]
         return [pa.py_buffer(array("i", accumulate(map(len, texts), initial=0))), pa.py_buffer(b"".join(texts))]
     return [pa.py_buffer(array("i" if kind == pa.int32() else "q", [int(value or 0) for value in values]))]
 
 
-def _bits(values: Sequence[bool]) -> pa.Buffer:
+def _bit_buffer(values: Sequence[bool]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(np.asarray(values, bool), bitorder="little"))

@@ -54,10 +54,10 @@ class Entries(Sequence[Entry]):
             return []
         if first < self._summarized:
             raise LedgerError.summarized(first + 1, self._summarized)
-        return entries_of(together(self._store.rows(SCHEMA.names, first, end), SCHEMA.names))
+        return entries_of(concat_parts(self._store.rows(SCHEMA.names, first, end), SCHEMA.names))
 
 
-def together(parts: Iterable[pa.Table], names: Sequence[str]) -> pa.Table:
+def concat_parts(parts: Iterable[pa.Table], names: Sequence[str]) -> pa.Table:
     """The parts as one table; an empty table if there is none."""
-    found = list(parts)
-    return pa.concat_tables(found) if found else pa.schema([AS_INTS.field(name) for name in names]).empty_table()
+    tables = list(parts)
+    return pa.concat_tables(tables) if tables else pa.schema([AS_INTS.field(name) for name in names]).empty_table()

@@ -41,7 +41,7 @@ def first_time(clocks: Column, now: int) -> int:
 
 
 def time_of_batch(clocks: Column, seq: int, now: int) -> int:
-    """The wall clock at a batch; see `time_at`."""
+    """The wall clock at a batch, corrected by `time_at` if it had jumped ahead."""
     return time_at(clocks[seq - 1], clocks.between(seq), now, clocks.between(0, seq - 1))
 
 
@@ -59,8 +59,8 @@ def time_at(clock: int, later: pa.ChunkedArray, now: int, earlier: pa.ChunkedArr
     """
     if clock <= now + CLOCK_STEP:
         return min(now, clock)
-    known = pc.min(later).as_py()
-    if known is not None and known <= now:
-        return known
-    past = None if earlier is None else pc.max(earlier.filter(pc.less_equal(earlier, arrow_scalar(now, pa.int64())))).as_py()
-    return past or now
+    least_later = pc.min(later).as_py()
+    if least_later is not None and least_later <= now:
+        return least_later
+    newest_past = None if earlier is None else pc.max(earlier.filter(pc.less_equal(earlier, arrow_scalar(now, pa.int64())))).as_py()
+    return newest_past or now

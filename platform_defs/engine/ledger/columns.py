@@ -11,7 +11,7 @@ from platform_defs.engine.ledger.arrow_values import arrow_scalar
 pc: Any = pyarrow.compute
 """Arrow's compute functions, without types: they are generated on import, so that a type checker does not know them."""
 
-_LONGEST = 4_096
+_LONGEST_CHUNK = 4_096
 """Chunks are joined up to this length."""
 
 
@@ -32,24 +32,24 @@ class Column(Sequence[Any]):
         self._data = pa.chunked_array(list(chunks), kind)
         self._before, self._filler = before, filler
 
-    def extended(self, values: pa.Array | pa.ChunkedArray) -> "Column":
+    def with_values(self, values: pa.Array | pa.ChunkedArray) -> "Column":
         """The column with more values at its end."""
-        more = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-        chunks = [c for c in [*self._data.chunks, *more] if len(c)]
-        while len(chunks) > 1 and len(chunks[-2]) <= 2 * len(chunks[-1]) and len(chunks[-2]) + len(chunks[-1]) <= _LONGEST:
+        added_chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+        chunks = [c for c in [*self._data.chunks, *added_chunks] if len(c)]
+        while len(chunks) > 1 and len(chunks[-2]) <= 2 * len(chunks[-1]) and len(chunks[-2]) + len(chunks[-1]) <= _LONGEST_CHUNK:
             chunks[-2:] = [pa.concat_arrays(chunks[-2:])]
         return Column(self._data.type, chunks, self._before, self._filler)
 
     def between(self, first: int, end: int | None = None) -> pa.ChunkedArray:
         """The values at `first <= index < end`."""
-        stored = max(0, first - self._before)
-        found = self._data.slice(stored, None if end is None else max(0, end - self._before - stored))
+        first_stored = max(0, first - self._before)
+        values = self._data.slice(first_stored, None if end is None else max(0, end - self._before - first_stored))
         fillers = min(self._before, len(self) if end is None else end) - first
         if fillers <= 0:
-            return found
-        none = pa.nulls(fillers, found.type)
-        filled = none if self._filler is None else pc.fill_null(none, arrow_scalar(self._filler, found.type))
-        return pa.chunked_array([filled, *found.chunks], found.type)
+            return values
+        nulls = pa.nulls(fillers, values.type)
+        filled = nulls if self._filler is None else pc.fill_null(nulls, arrow_scalar(self._filler, values.type))
+        return pa.chunked_array([filled, *values.chunks], values.type)
 
     def count_upto(self, value: Any) -> int:
         """The number of values up to `value`, in an ascending column."""
@@ -68,11 +68,11 @@ class Column(Sequence[Any]):
     def __getitem__(self, index: slice) -> list[Any]: ...
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            return [*self][index] if index.step else self._sliced(index)
+            return [*self][index] if index.step else self._slice_values(index)
         index = range(len(self))[index]
         return self._filler if index < self._before else self._data[index - self._before].as_py()
 
-    def _sliced(self, index: slice) -> list[Any]:
+    def _slice_values(self, index: slice) -> list[Any]:
         first, end, _ = index.indices(len(self))
         return self.between(first, end).to_pylist()
 

@@ -17,10 +17,10 @@ class LedgerError(TidemarkError, RuntimeError):
         return cls(f"the ledger is corrupted at batch {seq}: {fault} (table {table}, file {file}). {_WAY_OUT}")
 
     @classmethod
-    def unreadable(cls, after: int, table: str, file: str, why: str) -> "LedgerError":
+    def unreadable(cls, after: int, table: str, file: str, reason: str) -> "LedgerError":
         """A file is missing, or cannot be read."""
         return cls(
-            f"the ledger cannot be read after batch {after}: file {file} of table {table} is missing or unreadable ({why}). {_WAY_OUT}"
+            f"the ledger cannot be read after batch {after}: file {file} of table {table} is missing or unreadable ({reason}). {_WAY_OUT}"
         )
 
     @classmethod
@@ -29,17 +29,17 @@ class LedgerError(TidemarkError, RuntimeError):
         return cls(f"the ledger has no batch {seq} any more: retention has replaced the batches up to {upto} by a summary")
 
     @classmethod
-    def too_short(cls, head: int, seq: int, witness: str, table: str) -> "LedgerError":
+    def too_short(cls, head: int, seq: int, recorded_in: str, table: str) -> "LedgerError":
         """Another table records a batch that the ledger does not have."""
         return cls(
-            f"the ledger has lost batches: table {table} ends at batch {head}, but {witness} records batch {seq}, "
+            f"the ledger has lost batches: table {table} ends at batch {head}, but {recorded_in} records batch {seq}, "
             f"which was committed; the files {table}/_delta_log show which are missing. {_WAY_OUT}"
         )
 
     @classmethod
-    def log_too_short(cls, table: str, held: int, wanted: int, path: str) -> "LedgerError":
+    def log_too_short(cls, table: str, newest_seq: int, recorded_seq: int, path: str) -> "LedgerError":
         """A log lacks the rows of a batch that the ledger records for it."""
         return cls(
-            f"table {table} has lost rows: its newest commit is of batch {held}, but the ledger records rows of batch {wanted} in it, so "
-            f"the newest files of {path}/_delta_log were deleted or damaged. {_WAY_OUT}"
+            f"table {table} has lost rows: its newest commit is of batch {newest_seq}, but the ledger records rows of batch {recorded_seq} "
+            f"in it, so the newest files of {path}/_delta_log were deleted or damaged. {_WAY_OUT}"
         )

@@ -1,6 +1,6 @@
 """The history of a ledger's batches: columns for each source, which are validated as they are read.
 
-Operands are Arrow scalars: see `arrow_values`.
+Operands are Arrow scalars, because Arrow loads pandas for a Python value as an operand (see `arrow_values`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
-from platform_defs.engine.ledger.new_rows import ACTIVE, IDLE, KEPT, NewRows, NewSourceRows, newest, read_rows, rising
+from platform_defs.engine.ledger.new_rows import ACTIVE, COLUMN_TYPES, IDLE, NewRows, NewSourceRows, is_rising, newest, read_rows
 from platform_defs.engine.ledger.rows import Entry, SourceEntry, as_ints, table_of
 from platform_defs.engine.ledger.summary import SourceSummary, Summary
 
@@ -32,7 +32,7 @@ class SourceHistory:
         before: what is known of its summarized batches; None if there are none.
     """
 
-    columns: dict[str, Column] = field(default_factory=lambda: {name: Column(kind) for name, kind in KEPT.items()})
+    columns: dict[str, Column] = field(default_factory=lambda: {name: Column(kind) for name, kind in COLUMN_TYPES.items()})
     spread: tuple[Column, Column] = field(default_factory=lambda: (Column(pa.int32()), Column(pa.list_(_INT))))
     active_in: int | None = None
     rejected_in: int | None = None
@@ -50,12 +50,12 @@ class SourceHistory:
         rule = self.columns["idle_rule"]
         return next((rule[n] for n in range(len(rule) - 1, -1, -1) if rule[n] is not None), ACTIVE)
 
-    def first_idle_by(self, rule: int) -> int | None:
+    def first_idle_batch(self, rule: int) -> int | None:
         """The first batch that records the source as idle by a rule; None if there is none."""
         if rule == IDLE and self.before is not None and self.before.idle_since is not None:
             return self.before.idle_since
-        found = self.columns["idle_rule"].between(0)
-        return pc.min(self.columns["seq"].between(0).filter(pc.equal(found, arrow_scalar(rule, pa.int32())))).as_py()
+        rules = self.columns["idle_rule"].between(0)
+        return pc.min(self.columns["seq"].between(0).filter(pc.equal(rules, arrow_scalar(rule, pa.int32())))).as_py()
 
     def table(self, names: Sequence[str], after: int, upto: int | None = None) -> pa.Table:
         """Columns of the batches `after < seq <= upto`."""
@@ -64,8 +64,8 @@ class SourceHistory:
 
     def batches_with_rows(self, after: int, upto: int | None = None) -> pa.Table:
         """The batches with accepted rows: `seq`, `first_event_time`, `last_event_time`, `accepted`."""
-        found = self.table(["seq", "first_event_time", "last_event_time", "accepted"], after, upto)
-        return found.filter(pc.and_(pc.greater(found["accepted"], _ZERO), pc.is_valid(found["first_event_time"])))
+        batches = self.table(["seq", "first_event_time", "last_event_time", "accepted"], after, upto)
+        return batches.filter(pc.and_(pc.greater(batches["accepted"], _ZERO), pc.is_valid(batches["first_event_time"])))
 
     def oldest_since(self, since: int) -> int | None:
         """The oldest known event time at or after `since`; for a batch that starts before it, its last one. None if there is none."""
@@ -78,25 +78,25 @@ class SourceHistory:
     def spreads(self, seqs: pa.ChunkedArray) -> dict[int, list[int]]:
         """The recorded quantiles of event times of some batches, by batch number."""
         seq, spread = (column.between(0) for column in self.spread)
-        asked = pc.is_in(seq, value_set=seqs)
-        return dict(zip(seq.filter(asked).to_pylist(), spread.filter(asked).to_pylist(), strict=True))
+        is_requested = pc.is_in(seq, value_set=seqs)
+        return dict(zip(seq.filter(is_requested).to_pylist(), spread.filter(is_requested).to_pylist(), strict=True))
 
-    def extended(self, more: NewSourceRows) -> "SourceHistory":
+    def with_batches(self, new_rows: NewSourceRows) -> "SourceHistory":
         """The history with more batches."""
-        columns = {name: column.extended(more.columns[name]) for name, column in self.columns.items()}
+        columns = {name: column.with_values(new_rows.columns[name]) for name, column in self.columns.items()}
         seq, spread = self.spread
-        oldest = [t for t in (self.oldest, pc.min(more.columns["first_event_time"]).as_py()) if t is not None]
-        spreads = seq.extended(more.spread["seq"]), spread.extended(more.spread["spread"])
-        active_in, rejected_in = newest(self.active_in, more.active_in), newest(self.rejected_in, more.rejected_in)
+        oldest = [t for t in (self.oldest, pc.min(new_rows.columns["first_event_time"]).as_py()) if t is not None]
+        spreads = seq.with_values(new_rows.spread["seq"]), spread.with_values(new_rows.spread["spread"])
+        active_in, rejected_in = newest(self.active_in, new_rows.active_in), newest(self.rejected_in, new_rows.rejected_in)
         return SourceHistory(columns, spreads, active_in, rejected_in, min(oldest, default=None), self.before)
 
-    def after_summary(self, of: SourceSummary) -> "SourceHistory":
+    def with_summary(self, summary: SourceSummary) -> "SourceHistory":
         """This history with the state that a summary records for its batches."""
         rule = self.columns["idle_rule"].between(1)
-        rules = Column(pa.int32(), [arrow_array([of.idle_rule], pa.int32()), *rule.chunks])
-        active_in, rejected_in = newest(self.active_in, of.active_in), newest(self.rejected_in, of.rejected_in)
+        rules = Column(pa.int32(), [arrow_array([summary.idle_rule], pa.int32()), *rule.chunks])
+        active_in, rejected_in = newest(self.active_in, summary.active_in), newest(self.rejected_in, summary.rejected_in)
         columns = {**self.columns, "idle_rule": rules}
-        return replace(self, columns=columns, active_in=active_in, rejected_in=rejected_in, before=of)
+        return replace(self, columns=columns, active_in=active_in, rejected_in=rejected_in, before=summary)
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class History:
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> "History":
         """The history of batches given as objects, not validated."""
-        found = list(entries)
-        return cls()._with(read_rows([as_ints(table_of(found))])) if found else cls()
+        batches = list(entries)
+        return cls()._with_rows(read_rows([as_ints(table_of(batches))])) if batches else cls()
 
     @property
     def head(self) -> int:
@@ -135,64 +135,73 @@ class History:
 
     def rows_upto(self, seq: int) -> int:
         """The number of ledger rows of the batches up to one."""
-        return sum(of.range(0, seq)[1] for of in self.sources.values())
+        return sum(source.range(0, seq)[1] for source in self.sources.values())
 
     def source(self, name: str) -> SourceHistory:
         """A source's batches; none if it has none."""
         return self.sources.get(name) or SourceHistory()
 
-    def followed_by(self, parts: Iterable[pa.Table]) -> "History | None":
+    def with_next_batches(self, parts: Iterable[pa.Table]) -> "History | None":
         """The history with the rows of more batches (`COLUMNS`), in any order; None if they do not follow it.
 
         They follow if no batch is missing or records a source twice, all rows of a batch have the same time, times increase, and no
         watermark decreases.
         """
-        new = read_rows(parts)
-        if not new.rows:
+        new_rows = read_rows(parts)
+        if not new_rows.rows:
             return self
-        follows = self._goes_on(new) and all(self._rises(name, of) for name, of in new.sources.items())
-        return self._with(new) if follows else None
+        follows = self._is_continued_by(new_rows) and all(
+            self._is_consistent(name, source_rows) for name, source_rows in new_rows.sources.items()
+        )
+        return self._with_rows(new_rows) if follows else None
 
-    def _with(self, new: NewRows) -> "History":
-        sources = {name: self.source(name).extended(of) for name, of in new.sources.items()}
-        times, clocks, summary = self.times, self.clocks, self.summary or new.summary
-        if new.summary is not None:
-            before = new.summary.upto - 1
-            times, clocks = Column(_INT, before=before), Column(_INT, before=before, filler=new.summary.began)
-            sources |= {name: sources[name].after_summary(of) for name, of in new.summary.sources.items()}
-        times, clocks = times.extended(new.batches["time"]), clocks.extended(new.batches["clock"])
-        return History(times, clocks, {**self.sources, **sources}, self.rows + new.rows, summary)
+    def _with_rows(self, new_rows: NewRows) -> "History":
+        sources = {name: self.source(name).with_batches(source_rows) for name, source_rows in new_rows.sources.items()}
+        times, clocks, summary = self.times, self.clocks, self.summary or new_rows.summary
+        if new_rows.summary is not None:
+            before = new_rows.summary.upto - 1
+            times, clocks = Column(_INT, before=before), Column(_INT, before=before, filler=new_rows.summary.began)
+            sources |= {name: sources[name].with_summary(summary_of_source) for name, summary_of_source in new_rows.summary.sources.items()}
+        times, clocks = times.with_values(new_rows.batches["time"]), clocks.with_values(new_rows.batches["clock"])
+        return History(times, clocks, {**self.sources, **sources}, self.rows + new_rows.rows, summary)
 
-    def _goes_on(self, new: NewRows) -> bool:
+    def _is_continued_by(self, new_rows: NewRows) -> bool:
         """Whether the batches continue the history, each with one time, which is later than that of the batch before.
 
         A ledger may begin with one summary. It counts as one batch.
         """
-        seq, first = new.batches["seq"], self.head + 1
-        if new.summary is not None:
-            first = new.summary.upto
-            if self.head or not {*new.summary.sources} <= {n for n, of in new.sources.items() if of.columns["seq"][0].as_py() == first}:
+        seq, first = new_rows.batches["seq"], self.head + 1
+        if new_rows.summary is not None:
+            first = new_rows.summary.upto
+            if self.head or not {*new_rows.summary.sources} <= {
+                name for name, source_rows in new_rows.sources.items() if source_rows.columns["seq"][0].as_py() == first
+            }:
                 return False
-        ends = (pc.min(seq).as_py(), pc.max(seq).as_py()) == (first, first - 1 + len(seq))
-        return new.agree and ends and rising(seq, strictly=True) and rising(_after(self.times, new.batches["time"]), strictly=True)
+        has_every_batch = (pc.min(seq).as_py(), pc.max(seq).as_py()) == (first, first - 1 + len(seq))
+        return (
+            new_rows.agree
+            and has_every_batch
+            and is_rising(seq, strictly=True)
+            and is_rising(_preceded_by_last(self.times, new_rows.batches["time"]), strictly=True)
+        )
 
-    def _rises(self, name: str, new: NewSourceRows) -> bool:
+    def _is_consistent(self, name: str, new_rows: NewSourceRows) -> bool:
         """Whether a source is recorded once in each batch, and its watermark never decreases or becomes null."""
-        known = self.source(name).columns
-        watermarks = _after(known["watermark"], new.columns["watermark"])
-        vanished = watermarks.null_count and pc.any(pc.is_valid(watermarks.slice(0, watermarks.null_count))).as_py()
-        once = rising(_after(known["seq"], new.columns["seq"]), strictly=True)
-        return once and not vanished and rising(watermarks.drop_null() if watermarks.null_count else watermarks)
+        columns = self.source(name).columns
+        watermarks = _preceded_by_last(columns["watermark"], new_rows.columns["watermark"])
+        becomes_null = watermarks.null_count and pc.any(pc.is_valid(watermarks.slice(0, watermarks.null_count))).as_py()
+        is_recorded_once = is_rising(_preceded_by_last(columns["seq"], new_rows.columns["seq"]), strictly=True)
+        return is_recorded_once and not becomes_null and is_rising(watermarks.drop_null() if watermarks.null_count else watermarks)
 
 
-def _after(known: Column, values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _preceded_by_last(column: Column, values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values, preceded by the last known value."""
-    return pa.chunked_array([*known.between(max(0, len(known) - 1)).chunks, *values.chunks], values.type)
+    return pa.chunked_array([*column.between(max(0, len(column) - 1)).chunks, *values.chunks], values.type)
 
 
 def newest_by_source(rows: Iterable[SourceEntry]) -> dict[str, SourceEntry]:
     """The newest row of each source."""
-    found: dict[str, SourceEntry] = {}
+    newest: dict[str, SourceEntry] = {}
     for row in sorted(rows, key=lambda r: r.seq):
-        found[row.source] = row
-    return found
+        newest[row.source] = row
+    return newest

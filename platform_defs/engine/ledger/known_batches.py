@@ -3,12 +3,12 @@
 from itertools import chain, islice
 from threading import RLock
 
-from platform_defs.engine.ledger.batches import Entries, together
+from platform_defs.engine.ledger.batches import Entries, concat_parts
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.history import History, SourceHistory, newest_by_source
 from platform_defs.engine.ledger.new_rows import COLUMNS
-from platform_defs.engine.ledger.order import why_not_next
+from platform_defs.engine.ledger.order import order_fault
 from platform_defs.engine.ledger.recorded_files import RecordedFiles
 from platform_defs.engine.ledger.rows import SCHEMA, SourceEntry, entries_of
 from platform_defs.engine.ledger.store import EVERYTHING, LedgerStore, Version
@@ -45,63 +45,63 @@ class KnownBatches:
             LakeError: a later version of Tidemark created the lake.
         """
         with self._mutex:  # sources are ingested in parallel, and each reads it
-            version = self._store.look()
+            version = self._store.refresh()
             if version is None or (self._version is not None and version.table != self._version.table):
                 self._forget()
             if version is not None and version != self._version:
-                self._take_new(version)
+                self._read_version(version)
             return self._history
 
-    def _take_new(self, version: Version) -> None:
-        self._take_rows()
+    def _read_version(self, version: Version) -> None:
+        self._read_rows()
         if self._history.rows != version.rows:  # rows were added to known batches
             self._forget()
-            self._take_rows()
+            self._read_rows()
         self._version = version
 
-    def _take_rows(self) -> None:
+    def _read_rows(self) -> None:
         """Read the rows after the known batches. Few are kept as objects; of many, only the columns are kept."""
-        known = self._history
-        parts = self._store.rows(_NEWEST, known.head) if known.head else self._store.rows(COLUMNS, EVERYTHING)
-        first = list(islice(parts, 1)) if known.head else []
-        found = known.followed_by(chain(first, parts))
-        if found is None and known.head and self._is_summarized(known.head):
+        known_history = self._history
+        parts = self._store.rows(_NEWEST, known_history.head) if known_history.head else self._store.rows(COLUMNS, EVERYTHING)
+        first_part = list(islice(parts, 1)) if known_history.head else []
+        new_history = known_history.with_next_batches(chain(first_part, parts))
+        if new_history is None and known_history.head and self._is_summarized(known_history.head):
             self._forget()
-            self._take_rows()
+            self._read_rows()
             return
-        if found is None:
-            raise self._corruption()
-        self._history = found
-        if first and first[0].num_rows == found.rows - known.rows:
-            self._last |= newest_by_source(row for entry in entries_of(together(first, _NEWEST)) for row in entry)
+        if new_history is None:
+            raise self._corruption_error()
+        self._history = new_history
+        if first_part and first_part[0].num_rows == new_history.rows - known_history.rows:
+            self._last |= newest_by_source(row for entry in entries_of(concat_parts(first_part, _NEWEST)) for row in entry)
             return
         newest = {
             name: seq[-1]
-            for name, of in found.sources.items()
-            if len(seq := of.columns["seq"]) and (name not in self._last or seq[-1] > self._last[name].seq)
+            for name, source in new_history.sources.items()
+            if len(seq := source.columns["seq"]) and (name not in self._last or seq[-1] > self._last[name].seq)
         }
         self._last |= self._read_last(newest)
 
     def _read_last(self, newest: dict[str, int]) -> dict[str, SourceEntry]:
         """The newest rows of sources, given by their batch numbers."""
-        found: dict[str, SourceEntry] = {}
+        last_rows: dict[str, SourceEntry] = {}
         for seq in sorted(set(newest.values())):
-            rows = together(self._store.rows(_NEWEST, seq - 1, seq), _NEWEST)
-            found |= {row.source: row for entry in entries_of(rows) for row in entry if newest.get(row.source) == seq}
-        return found
+            rows = concat_parts(self._store.rows(_NEWEST, seq - 1, seq), _NEWEST)
+            last_rows |= {row.source: row for entry in entries_of(rows) for row in entry if newest.get(row.source) == seq}
+        return last_rows
 
     def _is_summarized(self, seq: int) -> bool:
         """Whether a summary in the store has replaced a batch and later ones."""
         return any("summary" in pc.unique(part["kind"]).to_pylist() for part in self._store.rows(["seq", "kind"], seq))
 
-    def _corruption(self) -> LedgerError:
+    def _corruption_error(self) -> LedgerError:
         """The error for the first new batch that does not follow the one before it, found by reading row by row."""
         head, times, last = self._history.head, self._history.times, dict(self._last)
         before = times[-1] if head else None
-        for entry in entries_of(together(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
-            wrong = why_not_next(entry, head, before, last)
-            if wrong:
-                return LedgerError.corrupted(entry[0].seq, wrong, self._store.name, ", ".join(self._store.files_of(entry[0].seq)))
+        for entry in entries_of(concat_parts(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
+            fault = order_fault(entry, head, before, last)
+            if fault:
+                return LedgerError.corrupted(entry[0].seq, fault, self._store.name, ", ".join(self._store.files_of(entry[0].seq)))
             head, before = entry[0].seq, entry[0].ingested_at
             last |= newest_by_source(entry)
         return LedgerError.corrupted(head, "its rows contradict each other", self._store.name, "unknown")
@@ -127,13 +127,13 @@ class KnownBatches:
 
     def entries(self) -> Entries:
         """All batches, by batch number."""
-        known = self.history
-        return Entries(self._store, known.head, known.summarized)
+        history = self.history
+        return Entries(self._store, history.head, history.summarized)
 
     def newest_rows(self, upto: int) -> dict[str, SourceEntry]:
         """The newest row of each source in the batches up to one, without its offsets."""
-        found = {name: of.table(["seq"], 0, upto)["seq"] for name, of in self.history.sources.items()}
-        return self._read_last({name: seq[-1].as_py() for name, seq in found.items() if len(seq)})
+        batch_numbers = {name: source.table(["seq"], 0, upto)["seq"] for name, source in self.history.sources.items()}
+        return self._read_last({name: seq[-1].as_py() for name, seq in batch_numbers.items() if len(seq)})
 
     @property
     def version(self) -> Version | None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from platform_defs.engine.formats.files import File, Known
+from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.batches import Entries
@@ -21,7 +21,7 @@ from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.known_batches import KnownBatches
 from platform_defs.engine.ledger.known_files import KnownFiles
 from platform_defs.engine.ledger.recorded_files import offsets_in_order
-from platform_defs.engine.ledger.rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, moved, table_of
+from platform_defs.engine.ledger.rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, next_row, table_of
 from platform_defs.engine.ledger.store import FORMAT, TABLE, DeltaLedgerStore, LedgerStore, Version
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "LedgerStore",
     "SourceEntry",
     "as_table",
-    "moved",
+    "next_row",
 ]
 
 
@@ -73,29 +73,29 @@ class Ledger(KnownBatches):
         return sums
 
     def offsets(self, source: str) -> set[str]:
-        """All recorded offsets of a source (see `File.offset`), read from the store. To check whether files are known, use `known`."""
+        """All recorded offsets of a source (see `File.offset`), read from the store. To look up some files, use `file_records`."""
         return {offset for _, offset in self.offsets_in_order(source)}
 
     def offsets_in_order(self, source: str) -> list[tuple[int, str]]:
         """All recorded offsets of a source, each with its batch number, ordered by batch."""
         return offsets_in_order(self._store, source, self.head)
 
-    def known(self, source: str, files: Collection[File]) -> Known:
+    def file_records(self, source: str, files: Collection[File]) -> FileRecords:
         """The ledger's records of some files of a source."""
-        return self._known_files(source).among(files)
+        return self._known_files(source).records_of(files)
 
     def topic_ends(self, source: str) -> dict[str, int]:
         """By the path of each Kafka partition, the offset after the last one that was read."""
         return self._known_files(source).topic_ends()
 
-    def unrecorded(self, source: str, files: Sequence[File]) -> list[File]:
+    def files_to_read(self, source: str, files: Sequence[File]) -> list[File]:
         """The files that must be read: the ledger does not record their present state, or records a request to read them again."""
-        known = self.known(source, files)
-        return [file for file in files if not known.holds(file)]
+        records = self.file_records(source, files)
+        return [file for file in files if not records.has_present_state(file)]
 
     def _known_files(self, source: str) -> KnownFiles:
         head = self.head  # before `_files` is used: `head` reads the ledger, and discards the known files if it was replaced
-        return self._files.of(source, head)
+        return self._files.files_of(source, head)
 
     def wall_clock(self) -> int:
         """The wall clock in epoch ms, which decides whether a source is idle and whether an event time is in the future."""
@@ -105,8 +105,8 @@ class Ledger(KnownBatches):
         """The time for the next batch, in epoch ms: the wall clock, but always later than `after` and the newest batch's time."""
         return max(after + 1, self._next_time(self.history))
 
-    def _next_time(self, known: History) -> int:
-        return max(self._clock(), known.times[-1] + 1 if len(known.times) else 0)
+    def _next_time(self, history: History) -> int:
+        return max(self._clock(), history.times[-1] + 1 if len(history.times) else 0)
 
     def processing_times(self, head: int, after: int = 0) -> tuple[int, pa.Array]:
         """The processing times of the batches with `after < seq <= head`; see `clocks.processing_times`.
@@ -117,11 +117,11 @@ class Ledger(KnownBatches):
             The batch before the first one whose time is returned: `after`, or the last batch whose time is not known if that is later.
             The times, in epoch ms, ascending.
         """
-        known = self.history
-        first = max(after, known.summarized - 1)
-        return first, processing_times(known.clocks.between(first, head))
+        history = self.history
+        first = max(after, history.summarized - 1)
+        return first, processing_times(history.clocks.between(first, head))
 
-    def clock_set_back(self, after: int, head: int) -> bool:
+    def was_clock_set_back(self, after: int, head: int) -> bool:
         """Whether the wall clock was set back between two successive batches with `after <= seq <= head`."""
         return is_set_back(self.history.clocks.between(max(0, after - 1), head))
 
@@ -134,70 +134,70 @@ class Ledger(KnownBatches):
 
         `clocks.time_of_batch` corrects a clock that was wrong then.
         """
-        known = self.history
-        batches, clocks, now = known.source(source), known.clocks, self.wall_clock()
+        history = self.history
+        batches, clocks, now = history.source(source), history.clocks, self.wall_clock()
         if batches.active_in is None:
             return None
         summarized = batches.before
         if summarized is not None and batches.active_in == summarized.active_in and summarized.active_at is not None:
-            return time_at(summarized.active_at, clocks.between(known.summarized - 1), now)
+            return time_at(summarized.active_at, clocks.between(history.summarized - 1), now)
         return time_of_batch(clocks, batches.active_in, now)
 
-    def require(self, seq: int, witness: str) -> None:
+    def require(self, seq: int, recorded_in: str) -> None:
         """Raise unless the ledger has a batch that another table records.
 
         Args:
             seq: the batch number.
-            witness: the table that records it, as text for the error.
+            recorded_in: the table that records it, as text for the error.
 
         Raises:
             LedgerError: the ledger has lost the batch.
         """
         if seq > self.head:
-            raise LedgerError.too_short(self.head, seq, witness, self._store.name)
+            raise LedgerError.too_short(self.head, seq, recorded_in, self._store.name)
 
     def next_batch(self) -> tuple[int, int, Version | None]:
-        """The number and the time (epoch ms) of the next batch, and the present version of the ledger; see `Batch.begin`."""
+        """The number and the time (epoch ms) of the next batch, and the present version of the ledger, for `Batch.begin`."""
         with self._mutex:
-            known = self.history  # read once, so that number, time and version are consistent
-            return known.head + 1, self._next_time(known), self._version
+            history = self.history  # read once, so that number, time and version are consistent
+            return history.head + 1, self._next_time(history), self._version
 
-    def fence(self, seen: Version | None) -> Version:
-        """Make an empty commit, so that the commit of a batch that another writer began on the version `seen` fails.
+    def fence(self, expected: Version | None) -> Version:
+        """Make an empty commit, so that the commit of a batch that another writer began on the version `expected` fails.
 
         Args:
-            seen: the version from `next_batch`; None if there is no ledger yet.
+            expected: the version from `next_batch`; None if there is no ledger yet.
 
         Returns:
             The version of the empty commit.
 
         Raises:
-            LakeError: another writer has committed since `seen` was read.
+            LakeError: another writer has committed since `expected` was read.
         """
         with self._mutex:
-            self._history_at(seen)
+            self._history_at(expected)
             self._store.fence()
-            fenced = self._store.look()
-            if fenced is None or fenced.number != (0 if seen is None else seen.number + 1):  # another writer has committed after it
+            fenced = self._store.refresh()
+            if fenced is None or fenced.number != (0 if expected is None else expected.number + 1):  # another writer has committed after it
                 raise LakeError.overtaken(TABLE, "batch")
             return fenced
 
-    def commit_after(self, seen: Version | None, entries: Sequence[Entry]) -> None:
-        """Commit batches as `commit` does, but only if the ledger still has the version `seen`.
+    def commit_after(self, expected: Version | None, entries: Sequence[Entry]) -> None:
+        """Commit batches as `commit` does, but only if the ledger still has the version `expected`.
 
         Raises:
-            LakeError: another writer has committed since `seen` was read.
+            LakeError: another writer has committed since `expected` was read.
             LedgerError: the batches do not follow the newest one.
         """
         with self._mutex:
-            self._commit(self._history_at(seen), entries)
+            self._commit(self._history_at(expected), entries)
 
-    def _history_at(self, seen: Version | None) -> History:
-        """The history, if the ledger still has the version `seen`; otherwise it raises `LakeError`."""
-        known = self.history
-        if self._version != seen:
+    def _history_at(self, expected: Version | None) -> History:
+        """The history, if the ledger still has the version `expected`; otherwise it raises `LakeError`."""
+        history = self.history
+        if self._version != expected:
             raise LakeError.overtaken(TABLE, "batch")
-        return known
+        return history
 
     def commit(self, entries: Sequence[Entry]) -> None:
         """Commit batches atomically. Their rows must already be in the logs.
@@ -209,35 +209,35 @@ class Ledger(KnownBatches):
         with self._mutex:
             self._commit(self.history, entries)
 
-    def _commit(self, known: History, entries: Sequence[Entry]) -> None:
-        """Commit on the version of `known`. It is not read again here, because the commit could then succeed on a newer version."""
-        seqs, head = [entry[0].seq for entry in entries], known.head
+    def _commit(self, history: History, entries: Sequence[Entry]) -> None:
+        """Commit on the version of `history`. It is not read again here, because the commit could then succeed on a newer version."""
+        seqs, head = [entry[0].seq for entry in entries], history.head
         if seqs[0] <= head and seqs == list(range(seqs[0], seqs[0] + len(seqs))):
             raise LakeError.overtaken(TABLE, "batch")
         if seqs != list(range(head + 1, head + 1 + len(seqs))):
             raise LedgerError(f"batches {seqs} do not follow the ledger's newest, {head}")
         clock = self._clock()
-        if head and clock < known.clocks[0]:  # a clock that is behind the first batch's is wrong, and not recorded
-            clock = known.times[-1] + 1
+        if head and clock < history.clocks[0]:  # a clock that is behind the first batch's is wrong, and not recorded
+            clock = history.times[-1] + 1
         self._store.append(table_of(tuple(_with_clock(row, clock) for row in entry) for entry in entries))
 
-    def summarize(self, seen: Version | None, entry: Entry) -> None:
-        """Replace the rows of all batches up to one by a summary, atomically, and only if the ledger still has the version `seen`.
+    def summarize(self, expected: Version | None, entry: Entry) -> None:
+        """Replace the rows of all batches up to one by a summary, atomically, and only if the ledger still has the version `expected`.
 
         Other processes notice the summary because the ledger then has fewer rows.
 
         Args:
-            seen: the version for which the summary was computed.
+            expected: the version for which the summary was computed.
             entry: the summary: one row for each source, with the number of the last summarized batch.
 
         Raises:
-            LakeError: another writer has committed since `seen` was read.
+            LakeError: another writer has committed since `expected` was read.
             ValueError: the summary does not have fewer rows than it replaces.
         """
         with self._mutex:
-            known, upto = self._history_at(seen), entry[0].seq
-            if len(entry) >= known.rows_upto(upto):
-                fault = f"it has {len(entry)}, and the batches up to {upto} have {known.rows_upto(upto)}"
+            history, upto = self._history_at(expected), entry[0].seq
+            if len(entry) >= history.rows_upto(upto):
+                fault = f"it has {len(entry)}, and the batches up to {upto} have {history.rows_upto(upto)}"
                 raise ValueError(f"a summary must have fewer rows than it replaces: {fault}")
             self._store.replace(table_of([entry]), upto)
 

@@ -1,6 +1,6 @@
 """Reads new rows of a ledger into columns, by source.
 
-Operands are Arrow scalars: see `arrow_values`.
+Operands are Arrow scalars, because Arrow loads pandas for a Python value as an operand (see `arrow_values`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -31,7 +31,7 @@ COLUMNS = (
     "summary",
 )
 """The columns of a ledger that are read when it is opened."""
-KEPT = {
+COLUMN_TYPES = {
     "seq": pa.int32(),
     "watermark": _INT,
     "idle": _BOOL,
@@ -42,7 +42,7 @@ KEPT = {
 }
 _INACTIVE, _SILENT, _SUMMARY = (arrow_scalar(kind, pa.string()) for kind in ("inactive", "silent", "summary"))
 ACTIVE, IDLE_FIRST_RULE, IDLE_SECOND_RULE, IDLE = range(4)
-"""The rules by which a batch records a source as idle; see `watermarks.passed_on`. Earlier versions of Tidemark used two other rules."""
+"""The rules by which a batch records a source as idle (see `watermarks.table_idleness`). Earlier versions used two other rules."""
 _UNCHANGED, _ZERO = arrow_scalar(None, pa.int32()), arrow_scalar(0, _INT)
 _SETS_WATERMARK = arrow_array(["watermark", "drain"], pa.string())
 _KEEPS_IDLE_RULE = arrow_array(["retry", "summary"], pa.string())
@@ -74,42 +74,44 @@ class NewRows:
 
 def read_rows(parts: Iterable[pa.Table]) -> NewRows:
     """Group rows by source as they are read; less than a third of each part is kept."""
-    found: dict[str, list[NewSourceRows]] = {}
-    batches, rows, summaries = list[pa.Table](), 0, set[str]()
+    parts_by_source: dict[str, list[NewSourceRows]] = {}
+    batch_parts, rows, summaries = list[pa.Table](), 0, set[str]()
     for part in parts:
         rows += part.num_rows
-        batches.append(_distinct(_batches(part)))
+        batch_parts.append(_drop_repeated(_batches(part)))
         summaries.update(pc.unique(part["summary"].drop_null()).to_pylist())
         for name in pc.unique(part["source"]):
-            found.setdefault(name.as_py(), []).append(_of_source(part.filter(pc.equal(part["source"], name))))
-    every = _ordered(pa.concat_tables(batches)) if batches else pa.table({})
-    alike = _distinct(every) if rows else every
-    agree = not rows or len(alike) == len(pc.unique(alike["seq"]))
+            parts_by_source.setdefault(name.as_py(), []).append(_columns_of_source(part.filter(pc.equal(part["source"], name))))
+    all_batches = _order_by_seq(pa.concat_tables(batch_parts)) if batch_parts else pa.table({})
+    batches = _drop_repeated(all_batches) if rows else all_batches
+    is_consistent = not rows or len(batches) == len(pc.unique(batches["seq"]))
     summary = _summary(summaries)
-    agree = agree and len(summaries) == (0 if summary is None else 1)
-    return NewRows({name: _joined(of) for name, of in found.items()}, alike, agree, rows, summary)
+    is_consistent = is_consistent and len(summaries) == (0 if summary is None else 1)
+    return NewRows(
+        {name: _join_parts(source_parts) for name, source_parts in parts_by_source.items()}, batches, is_consistent, rows, summary
+    )
 
 
 def _summary(texts: Collection[str]) -> Summary | None:
     """The summary that the rows' JSON documents contain; None if there is none or it is damaged."""
     with suppress(ValueError):
-        return Summary.parsed(min(texts, default=""))
+        return Summary.parse(min(texts, default=""))
     return None
 
 
 def _batches(part: pa.Table) -> pa.Table:
     clock = pc.coalesce(part["clock"], part["ingested_at"])
-    return _ordered(pa.table({"seq": part["seq"].cast(pa.int32()), "time": part["ingested_at"], "clock": clock}))
+    return _order_by_seq(pa.table({"seq": part["seq"].cast(pa.int32()), "time": part["ingested_at"], "clock": clock}))
 
 
-def _of_source(rows: pa.Table) -> NewSourceRows:
-    computed = {"idle_rule": _idle_rule, "accepted": _accepted}
-    columns = {name: (computed[name](rows) if name in computed else rows[name]).cast(kind) for name, kind in KEPT.items()}
+def _columns_of_source(rows: pa.Table) -> NewSourceRows:
+    computed = {"idle_rule": _idle_rule, "accepted": _accepted_rows}
+    columns = {name: (computed[name](rows) if name in computed else rows[name]).cast(kind) for name, kind in COLUMN_TYPES.items()}
     spread = rows.select(["seq", "spread"]).filter(pc.list_value_length(rows["spread"]).cast(_BOOL))
     is_active = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_SETS_WATERMARK))
     is_batch = pc.not_equal(rows["kind"], _SUMMARY)
-    chosen = [pc.and_(is_batch, of) for of in (is_active, rows["quarantined"].cast(_BOOL))]
-    active_in, rejected_in = (pc.max(rows["seq"].filter(of)).as_py() for of in chosen)
+    masks = [pc.and_(is_batch, mask) for mask in (is_active, rows["quarantined"].cast(_BOOL))]
+    active_in, rejected_in = (pc.max(rows["seq"].filter(mask)).as_py() for mask in masks)
     return NewSourceRows(columns, spread.set_column(0, "seq", spread["seq"].cast(pa.int32())), active_in, rejected_in)
 
 
@@ -120,20 +122,20 @@ def _idle_rule(rows: pa.Table) -> pa.ChunkedArray:
     return pc.if_else(pc.is_in(rows["kind"], value_set=_KEEPS_IDLE_RULE), _UNCHANGED, rule)
 
 
-def _accepted(rows: pa.Table) -> pa.ChunkedArray:
+def _accepted_rows(rows: pa.Table) -> pa.ChunkedArray:
     return pc.if_else(pc.equal(rows["kind"], _SUMMARY), _ZERO, rows["accepted"])
 
 
-def _joined(parts: Sequence[NewSourceRows]) -> NewSourceRows:
+def _join_parts(parts: Sequence[NewSourceRows]) -> NewSourceRows:
     """The parts of a source as one, ordered; joined column by column to save memory."""
     parts = sorted(parts, key=lambda part: part.columns["seq"][0].as_py())
     seq = pa.chunked_array([chunk for part in parts for chunk in part.columns["seq"].chunks])
-    order = None if rising(seq) else pc.sort_indices(seq)
+    order = None if is_rising(seq) else pc.sort_indices(seq)
     columns: dict[str, pa.ChunkedArray] = {}
-    for name in KEPT:
+    for name in COLUMN_TYPES:
         column = pa.chunked_array([chunk for part in parts for chunk in part.columns.pop(name).chunks])
         columns[name] = column if order is None else column.take(order)
-    spread = _ordered(pa.concat_tables([part.spread for part in parts]))
+    spread = _order_by_seq(pa.concat_tables([part.spread for part in parts]))
     return NewSourceRows(columns, spread, newest(*[p.active_in for p in parts]), newest(*[p.rejected_in for p in parts]))
 
 
@@ -142,20 +144,20 @@ def newest(*seqs: int | None) -> int | None:
     return max((seq for seq in seqs if seq is not None), default=None)
 
 
-def _distinct(rows: pa.Table) -> pa.Table:
+def _drop_repeated(rows: pa.Table) -> pa.Table:
     """Ordered rows without those equal to the row before."""
     if len(rows) < 2:
         return rows
-    alike = [pc.equal(column.slice(0, len(rows) - 1), column.slice(1)) for column in rows.columns]
-    differs = pc.invert(pc.and_(pc.and_(alike[0], alike[1]), alike[2]))
+    equals_previous = [pc.equal(column.slice(0, len(rows) - 1), column.slice(1)) for column in rows.columns]
+    differs = pc.invert(pc.and_(pc.and_(equals_previous[0], equals_previous[1]), equals_previous[2]))
     return rows.filter(pa.chunked_array([*pc.is_valid(rows["seq"].slice(0, 1)).chunks, *differs.chunks]))
 
 
-def _ordered(rows: pa.Table) -> pa.Table:
-    return rows if rising(rows["seq"]) else rows.sort_by("seq")
+def _order_by_seq(rows: pa.Table) -> pa.Table:
+    return rows if is_rising(rows["seq"]) else rows.sort_by("seq")
 
 
-def rising(values: pa.ChunkedArray, strictly: bool = False) -> bool:
+def is_rising(values: pa.ChunkedArray, strictly: bool = False) -> bool:
     """Whether no value is less than the one before it; strictly, whether each is greater."""
     compare = pc.less if strictly else pc.less_equal
     return len(values) < 2 or pc.all(compare(values.slice(0, len(values) - 1), values.slice(1))).as_py()

@@ -14,12 +14,12 @@ class Batch:
         ledger: the ledger.
         seq: the batch's number.
         now: its time: the wall clock in epoch ms, later than that of the batch before.
-        seen: the ledger's version that it follows; None if there is no ledger yet.
+        expected: the ledger's version that it follows; None if there is no ledger yet.
     """
 
-    def __init__(self, ledger: Ledger, seq: int, now: int, seen: Version | None) -> None:
+    def __init__(self, ledger: Ledger, seq: int, now: int, expected: Version | None) -> None:
         self.ledger, self.seq, self.now = ledger, seq, now
-        self._seen = seen
+        self._expected = expected
         self._mutex = Lock()
 
     @classmethod
@@ -36,7 +36,7 @@ class Batch:
             LakeError: another writer has committed to the ledger since this batch began.
         """
         with self._mutex:  # sources are ingested in parallel
-            self._seen = self.ledger.fence(self._seen)
+            self._expected = self.ledger.fence(self._expected)
 
     def commit(self, entries: Sequence[Entry]) -> None:
         """Commit the batch, and following batches in the same commit.
@@ -45,4 +45,4 @@ class Batch:
             LakeError: another writer has committed to the ledger since this batch began.
         """
         with self._mutex:
-            self.ledger.commit_after(self._seen, entries)
+            self.ledger.commit_after(self._expected, entries)

@@ -25,7 +25,7 @@ class RecordedFiles:
         self._files: dict[str, KnownFiles] = {}
         self._upto = 0
 
-    def of(self, source: str, head: int) -> KnownFiles:
+    def files_of(self, source: str, head: int) -> KnownFiles:
         """The files of a source in the batches up to `head`."""
         with self._mutex:
             if head > self._upto:
@@ -39,11 +39,11 @@ class RecordedFiles:
 
 def offsets_in_order(store: LedgerStore, source: str, head: int) -> list[tuple[int, str]]:
     """The offsets of a source in the batches up to `head`, each with its batch number, ordered by batch."""
-    found = [pair for part in store.rows(_COLUMNS, 0, head) for pair in _offsets_of(part, source)]
-    return sorted(found, key=lambda pair: pair[0])
+    offsets = [pair for part in store.rows(_COLUMNS, 0, head) for pair in _offsets_of(part, source)]
+    return sorted(offsets, key=lambda pair: pair[0])
 
 
 def _offsets_of(part: pa.Table, source: str) -> Iterator[tuple[int, str]]:
-    of = part.filter(pc.equal(part["source"], arrow_scalar(source, pa.string())))
-    for seq, some in zip(of["seq"].to_pylist(), of["offsets"].to_pylist(), strict=True):
-        yield from ((seq, offset) for offset in some or ())
+    rows = part.filter(pc.equal(part["source"], arrow_scalar(source, pa.string())))
+    for seq, offsets in zip(rows["seq"].to_pylist(), rows["offsets"].to_pylist(), strict=True):
+        yield from ((seq, offset) for offset in offsets or ())

@@ -7,7 +7,7 @@ import pyarrow as pa
 from platform_defs.engine.ledger.columns import pc
 
 
-def within(part: pa.Table, after: int, upto: int | None) -> pa.Table:
+def rows_in_range(part: pa.Table, after: int, upto: int | None) -> pa.Table:
     """The rows of `after < seq <= upto`, by binary search: a comparison with a number would make Arrow load pandas."""
     seq = part["seq"]
     last = pc.max(seq).as_py() if upto is None else upto

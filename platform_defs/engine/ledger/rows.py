@@ -50,7 +50,7 @@ class SourceEntry:
         kind: the kind of the batch for this source: `rows`, `watermark` (a watermark was set), `drain`, `clock` (processing time advanced,
             see `ingest.clock`), `inactive` (the source became idle), `retry` (a request to read files again, which does not change
             whether the source is idle), or `summary` (it replaces the rows of all batches up to `seq`). Earlier versions of Tidemark wrote
-            `silent`, `idle` or `rows` when a source became idle; other rules apply to those, see `watermarks.passed_on`.
+            `silent`, `idle` or `rows` when a source became idle; other rules apply to those, see `watermarks.table_idleness`.
         ingested_at: the ledger's clock, which strictly increases from batch to batch.
         source: the source.
         watermark: the source's watermark after the batch.
@@ -120,14 +120,14 @@ def entries_of(rows: pa.Table) -> list[Entry]:
     entries: list[list[SourceEntry]] = []
     for row in rows.sort_by([("seq", "ascending"), ("source", "ascending")]).to_pylist():
         lists = {name: tuple(row[name] or ()) for name in ("offsets", "spread", "partitions") if name in row}
-        found = SourceEntry(**row | lists)
-        if not entries or entries[-1][0].seq != found.seq:
+        source_row = SourceEntry(**row | lists)
+        if not entries or entries[-1][0].seq != source_row.seq:
             entries.append([])
-        entries[-1].append(found)
+        entries[-1].append(source_row)
     return [tuple(entry) for entry in entries]
 
 
-def moved(row: SourceEntry, **changes: Any) -> SourceEntry:
+def next_row(row: SourceEntry, **changes: Any) -> SourceEntry:
     """A source's row in the next batch: state is carried over, counts and offsets are reset, then `changes` are applied."""
     carried = {"watermark": row.watermark, "max_event_time": row.max_event_time, "idle": row.idle, "partitions": row.partitions}
     blank = SourceEntry(seq=row.seq, kind=row.kind, ingested_at=row.ingested_at, source=row.source)

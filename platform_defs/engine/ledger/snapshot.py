@@ -8,7 +8,7 @@ from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
 
 
-class LedgerView(Ledger):
+class LedgerSnapshot(Ledger):
     """A snapshot of a ledger, which later commits do not change.
 
     Args:
@@ -20,9 +20,9 @@ class LedgerView(Ledger):
         self._snapshot, self._newest = ledger.snapshot()
 
     @classmethod
-    def of(cls, ledger: Ledger) -> "LedgerView":
+    def of(cls, ledger: Ledger) -> "LedgerSnapshot":
         """A snapshot of a ledger; a snapshot is returned unchanged."""
-        return ledger if isinstance(ledger, LedgerView) else cls(ledger)
+        return ledger if isinstance(ledger, LedgerSnapshot) else cls(ledger)
 
     @property
     def history(self) -> History:
@@ -33,9 +33,9 @@ class LedgerView(Ledger):
         """The newest row of each source up to the snapshot, without its offsets."""
         return dict(self._newest)
 
-    def require(self, seq: int, witness: str) -> None:
-        """Raise unless the ledger has a batch that another table records; see `Ledger.require`."""
-        self._live.require(seq, witness)
+    def require(self, seq: int, recorded_in: str) -> None:
+        """Raise unless the ledger has a batch that another table records. It looks in the ledger itself, not in the snapshot."""
+        self._live.require(seq, recorded_in)
 
 
 def last_with_rows(ledger: Ledger, source: str, head: int | None = None) -> int:
@@ -46,5 +46,5 @@ def last_with_rows(ledger: Ledger, source: str, head: int | None = None) -> int:
     """
     history = ledger.source(source)
     rows = history.table(["seq", "accepted"], 0, head)
-    found = pc.max(rows["seq"].filter(pc.greater(rows["accepted"], arrow_scalar(0, pa.int64())))).as_py()
-    return found or (0 if history.before is None else history.before.accepted_in or 0)
+    newest = pc.max(rows["seq"].filter(pc.greater(rows["accepted"], arrow_scalar(0, pa.int64())))).as_py()
+    return newest or (0 if history.before is None else history.before.accepted_in or 0)

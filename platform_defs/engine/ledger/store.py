@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from platform_defs.engine.lake.commits import refused_if_overtaken
+from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.ledger.row_ranges import is_above, within
+from platform_defs.engine.ledger.row_ranges import is_above, rows_in_range
 from platform_defs.engine.ledger.rows import AS_INTS, IN_MS, SCHEMA
 from platform_defs.faults import point
 
@@ -30,7 +30,7 @@ FORMAT = 3  # of the lake, recorded in the ledger's description; increment it fo
 SUMMARY_FORMAT = 4  # of a lake whose ledger begins with a summary
 EVERYTHING = -(1 << 62)
 """A batch number below all others, even that of a damaged row."""
-_AT_ONCE = 1 << 13
+_ROWS_AT_ONCE = 1 << 13
 _SUMMARY = "summary"
 
 
@@ -52,7 +52,7 @@ class Version:
 class LedgerStore(Protocol):
     """Stores a ledger's rows, one for each batch and source.
 
-    `rows`, `append` and `fence` use the version that `look` last returned.
+    `rows`, `append` and `fence` use the version that `refresh` last returned.
     """
 
     @property
@@ -60,7 +60,7 @@ class LedgerStore(Protocol):
         """The store's name in error messages."""
         ...
 
-    def look(self) -> Version | None:
+    def refresh(self) -> Version | None:
         """The newest version; None if there is no ledger yet.
 
         Raises:
@@ -126,16 +126,16 @@ class DeltaLedgerStore:
     lake: Lake
     _delta: DeltaTable | None = field(default=None, init=False)
     _incarnation: str | None = field(default=None, init=False)
-    _known: int = field(default=0, init=False)
+    _read_upto: int = field(default=0, init=False)
     _last: tuple[DeltaTable, Version] | None = field(default=None, init=False)
-    """The opened table, and the version that `look` returned for it; cached, since the table rarely has a new version."""
+    """The opened table, and the version that `refresh` returned for it; cached, since the table rarely has a new version."""
 
     @property
     def name(self) -> str:
         """The table's path."""
         return self.lake.path(TABLE)
 
-    def look(self) -> Version | None:
+    def refresh(self) -> Version | None:
         """The table's newest version. The table is opened once and then updated, which takes an eighth of the time."""
         try:
             if (
@@ -151,46 +151,46 @@ class DeltaLedgerStore:
                 return self._last[1]
             self._incarnation = self.lake.incarnation(TABLE, number)
             self._check_format(self._delta)
-            self._last = self._delta, Version(str(self._delta.metadata().id), number, _rows_of(self._delta))
+            self._last = self._delta, Version(str(self._delta.metadata().id), number, _count_rows(self._delta))
             return self._last[1]
         except (DeltaError, OSError, UnreadableLogError) as error:
             self._delta = None
-            why = error.why if isinstance(error, UnreadableLogError) else _one_line(error)
-            raise LedgerError.unreadable(self._known, self.name, f"{self.name}/_delta_log", why) from error
+            reason = error.reason if isinstance(error, UnreadableLogError) else _one_line(error)
+            raise LedgerError.unreadable(self._read_upto, self.name, f"{self.name}/_delta_log", reason) from error
 
     def _check_format(self, delta: DeltaTable) -> None:
-        found = _format_of(delta)
-        if found > SUMMARY_FORMAT:
-            raise LakeError.newer(self.lake.root, found, SUMMARY_FORMAT)
+        number = _format_of(delta)
+        if number > SUMMARY_FORMAT:
+            raise LakeError.newer(self.lake.root, number, SUMMARY_FORMAT)
 
     def rows(self, columns: Sequence[str], after: int = 0, upto: int | None = None) -> Iterator[pa.Table]:
         """The rows of a range of batches. Files are read in small parts, and skipped if their statistics are outside of the range."""
-        self._known = max(0, after)
+        self._read_upto = max(0, after)
         if self._delta is None:
             return
         delta, schema = self._delta, pa.schema([IN_MS.field(c) for c in columns])
         for path in self._files(delta, after, upto):
             try:
                 for part in self._parts(delta, path, columns):
-                    if (found := within(part, after, upto)).num_rows:
-                        yield found.cast(schema).cast(pa.schema([AS_INTS.field(c) for c in columns]))
+                    if (matching_rows := rows_in_range(part, after, upto)).num_rows:
+                        yield matching_rows.cast(schema).cast(pa.schema([AS_INTS.field(c) for c in columns]))
             except (OSError, pa.ArrowException, DeltaError) as error:
                 raise LedgerError.unreadable(max(0, after), self.name, path, _one_line(error)) from error
 
     def _files(self, delta: DeltaTable, after: int, upto: int | None) -> list[str]:
         """The files that can contain rows of a range of batches, ordered by their first batch."""
-        ends = _actions(delta, "path", "min.seq", "max.seq")
-        held = [(low or 0, path) for path, low, high in ends if not (high is not None and high <= after) and not is_above(low, upto)]
-        return [path for _, path in sorted(held)]
+        bounds = _actions(delta, "path", "min.seq", "max.seq")
+        paths = [(low or 0, path) for path, low, high in bounds if not (high is not None and high <= after) and not is_above(low, upto)]
+        return [path for _, path in sorted(paths)]
 
     def _parts(self, delta: DeltaTable, path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """A file's rows in small parts, so that a large file takes little memory. A column that the file lacks is null."""
         with pq.ParquetFile(self._open(delta, path), pre_buffer=False, buffer_size=1 << 15) as file:
-            held = [c for c in columns if c in file.schema_arrow.names]
-            for batch in file.iter_batches(batch_size=_AT_ONCE, columns=held, use_threads=False):
+            stored_columns = [c for c in columns if c in file.schema_arrow.names]
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=stored_columns, use_threads=False):
                 part = pa.Table.from_batches([batch])
                 for column in columns:
-                    if column not in held:
+                    if column not in stored_columns:
                         part = part.append_column(SCHEMA.field(column), pa.nulls(part.num_rows, SCHEMA.field(column).type))
                 yield part.select(list(columns))
 
@@ -203,10 +203,10 @@ class DeltaLedgerStore:
     def append(self, rows: pa.Table) -> None:
         """Commit rows. A ledger of an older format gets the present format first, so that older versions refuse it."""
         self._require_format(FORMAT)
-        if self._delta is None or _SUMMARY not in [of.name for of in self._delta.schema().fields]:
+        if self._delta is None or _SUMMARY not in [field.name for field in self._delta.schema().fields]:
             rows = rows.drop_columns([_SUMMARY])  # the column is null until the first summary
-        self.lake.append_small(rows, TABLE, seen=self._delta, description=_description())
-        self._committed()
+        self.lake.append_small(rows, TABLE, expected=self._delta, description=_description())
+        self._update_incarnation()
         self._compact_many()
 
     def replace(self, rows: pa.Table, upto: int) -> None:
@@ -214,37 +214,37 @@ class DeltaLedgerStore:
         point("retention.before_format")
         self._require_format(SUMMARY_FORMAT)
         point("retention.before_summary")
-        self.lake.append_small(rows, TABLE, seen=self._delta, replacing=f"seq <= {upto}")
+        self.lake.append_small(rows, TABLE, expected=self._delta, replacing=f"seq <= {upto}")
         point("retention.after_summary")
-        self._committed()
+        self._update_incarnation()
 
-    def _require_format(self, wanted: int) -> None:
-        if self._delta is None or _format_of(self._delta) >= wanted:
+    def _require_format(self, number: int) -> None:
+        if self._delta is None or _format_of(self._delta) >= number:
             return
-        self.lake.still_mine()
-        before = self._delta.version()
-        with refused_if_overtaken(TABLE, "batch"):
-            self._delta.alter.set_table_description(_description(wanted))
-        if self._delta.version() != before + 1:  # another writer has committed
+        self.lake.check_leases()
+        version = self._delta.version()
+        with reporting_overtaken(TABLE, "batch"):
+            self._delta.alter.set_table_description(_description(number))
+        if self._delta.version() != version + 1:  # another writer has committed
             raise LakeError.overtaken(TABLE, "batch")
 
-    def _committed(self) -> None:
+    def _update_incarnation(self) -> None:
         if self._delta is not None:  # it was updated by its own commit
             self._incarnation = self.lake.incarnation(TABLE, self._delta.version())
 
     def fence(self) -> None:
         """Make an empty commit, or create an empty table."""
-        commit_nothing(self.lake, self._delta, SCHEMA.empty_table().drop_columns([_SUMMARY]))
+        make_empty_commit(self.lake, self._delta, SCHEMA.empty_table().drop_columns([_SUMMARY]))
 
     def _compact_many(self) -> None:
         """Compact if there are many small files: one file for each commit would make a long ledger slow to open."""
-        self.look()
+        self.refresh()
         if self._delta is not None and sum(size < FULL_BYTES for [size] in _actions(self._delta, "size_bytes")) >= MANY_FILES:
             self.compact()
 
     def compact(self) -> None:
         """Compact the small files, and write a checkpoint of the log."""
-        self.look()
+        self.refresh()
         if self._delta is not None:
             point("ledger.before_compact")
             self._delta.optimize.compact(target_size=FULL_BYTES)
@@ -256,16 +256,16 @@ class DeltaLedgerStore:
         if self._delta is None:
             return []
         files = self._files(self._delta, seq - 1, seq)
-        return [f for f in files if any(within(part, seq - 1, seq).num_rows for part in self._parts(self._delta, f, ["seq"]))]
+        return [f for f in files if any(rows_in_range(part, seq - 1, seq).num_rows for part in self._parts(self._delta, f, ["seq"]))]
 
 
-def commit_nothing(lake: Lake, seen: Any, no_rows: Any) -> None:
-    """Make an empty commit on the version `seen` of the ledger's table; if it is None, create the table without rows."""
-    if seen is None:
-        lake.append_small(no_rows, TABLE, seen=None, description=_description())
+def make_empty_commit(lake: Lake, expected: Any, no_rows: Any) -> None:
+    """Make an empty commit on the version `expected` of the ledger's table; if it is None, create the table without rows."""
+    if expected is None:
+        lake.append_small(no_rows, TABLE, expected=None, description=_description())
         return
-    with refused_if_overtaken(TABLE, "batch"):
-        lake.carry({}, seen)
+    with reporting_overtaken(TABLE, "batch"):
+        lake.carry_metadata({}, expected)
 
 
 def _description(number: int = FORMAT) -> str:
@@ -273,8 +273,8 @@ def _description(number: int = FORMAT) -> str:
 
 
 def _format_of(delta: DeltaTable) -> int:
-    found = re.search(r"format (\d+)", delta.metadata().description or "")
-    return 1 if found is None else int(found[1])
+    match = re.search(r"format (\d+)", delta.metadata().description or "")
+    return 1 if match is None else int(match[1])
 
 
 def _actions(delta: DeltaTable, *names: str) -> list[tuple[Any, ...]]:
@@ -282,12 +282,12 @@ def _actions(delta: DeltaTable, *names: str) -> list[tuple[Any, ...]]:
 
     The log is read once: another thread may bring the opened table up to date in the meantime.
     """
-    found = delta.get_add_actions(flatten=True)
-    columns = [found[name].to_pylist() if name in found.column_names else [None] * found.num_rows for name in names]
+    actions = delta.get_add_actions(flatten=True)
+    columns = [actions[name].to_pylist() if name in actions.column_names else [None] * actions.num_rows for name in names]
     return [*zip(*columns, strict=True)]
 
 
-def _rows_of(delta: DeltaTable) -> int:
+def _count_rows(delta: DeltaTable) -> int:
     """The table's number of rows, from its log."""
     return sum(rows for [rows] in _actions(delta, "num_records"))
 

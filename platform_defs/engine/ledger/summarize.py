@@ -24,14 +24,14 @@ def summary_of(
     Args:
         ledger: the ledger.
         upto: the last of the batches.
-        watermarks: see `Summary`.
-        late: see `Summary`.
+        watermarks: the watermarks of operators after these batches, as in `Summary`.
+        late: the results that may be late for a reader, as in `Summary`.
     """
     history, rows, counts = ledger.history, ledger.newest_rows(upto), ledger.totals_by_source(upto=upto)
-    sources = {name: _source(ledger, name, upto) for name in rows}
+    sources = {name: _source_summary(ledger, name, upto) for name in rows}
     text = Summary(upto, history.clocks[0], sources, watermarks, late or {}).text
     time, clock = history.times[upto - 1], history.clocks[upto - 1]
-    found = list[SourceEntry]()
+    summary_rows = list[SourceEntry]()
     for name, row in sorted(rows.items()):
         entry = SourceEntry(
             seq=upto,
@@ -42,45 +42,45 @@ def summary_of(
             max_event_time=row.max_event_time,
             first_event_time=pc.min(history.source(name).table(["first_event_time"], 0, upto)["first_event_time"]).as_py(),
             idle=row.idle,
-            offsets=(*_of_files(offset for seq, offset in ledger.offsets_in_order(name) if seq <= upto),),
+            offsets=(*_offsets_to_keep(offset for seq, offset in ledger.offsets_in_order(name) if seq <= upto),),
             clock=None if clock == time else clock,
             partitions=row.partitions,
             summary=text,
         )
-        found.append(replace(entry, **counts[name]))
-    return tuple(found)
+        summary_rows.append(replace(entry, **counts[name]))
+    return tuple(summary_rows)
 
 
-def _source(ledger: Ledger, name: str, upto: int) -> SourceSummary:
+def _source_summary(ledger: Ledger, name: str, upto: int) -> SourceSummary:
     history = ledger.history
-    of = history.source(name)
-    rows, before = of.table(["accepted", "idle_rule"], 0, upto), of.before or SourceSummary()
-    rules, active_in, idle_since = rows["idle_rule"].drop_null(), _within(of.active_in, upto), of.first_idle_by(IDLE)
+    source = history.source(name)
+    rows, before = source.table(["accepted", "idle_rule"], 0, upto), source.before or SourceSummary()
+    rules, active_in, idle_since = rows["idle_rule"].drop_null(), _if_summarized(source.active_in, upto), source.first_idle_batch(IDLE)
     return SourceSummary(
         accepted=before.accepted + (pc.sum(rows["accepted"]).as_py() or 0),
         accepted_in=last_with_rows(ledger, name, upto) or None,
-        rejected_in=_within(of.rejected_in, upto),
+        rejected_in=_if_summarized(source.rejected_in, upto),
         active_in=active_in,
-        active_at=before.active_at if active_in == before.active_in else _clock(history, active_in),
+        active_at=before.active_at if active_in == before.active_in else _clock_at(history, active_in),
         idle_rule=rules[-1].as_py() if len(rules) else ACTIVE,
-        idle_since=_within(idle_since, upto),
+        idle_since=_if_summarized(idle_since, upto),
     )
 
 
-def _within(seq: int | None, upto: int) -> int | None:
+def _if_summarized(seq: int | None, upto: int) -> int | None:
     return None if seq is None or seq > upto else seq
 
 
-def _clock(history: History, seq: int | None) -> int | None:
+def _clock_at(history: History, seq: int | None) -> int | None:
     """The wall clock at a batch: at most that of each later batch, since a clock that had jumped ahead was set back later."""
     return None if seq is None else pc.min(history.clocks.between(seq - 1)).as_py()
 
 
-def _of_files(offsets: Iterable[str]) -> list[str]:
+def _offsets_to_keep(offsets: Iterable[str]) -> list[str]:
     """All offsets of files, because a file may be listed again at any time; of each topic partition only the end offset."""
-    files, ranges, known = list[str](), list[str](), KnownFiles()
+    files, ranges, known_files = list[str](), list[str](), KnownFiles()
     for offset in offsets:
         (ranges if offset.startswith(TOPIC) else files).append(offset)
     if ranges:
-        known.add(pa.array(ranges, pa.string()))
-    return [*files, *[f"{path}|{end}|0" for path, end in known.topic_ends().items()]]
+        known_files.add(pa.array(ranges, pa.string()))
+    return [*files, *[f"{path}|{end}|0" for path, end in known_files.topic_ends().items()]]

@@ -58,7 +58,7 @@ class Summary:
     late: Mapping[str, tuple[LateRange, ...]] = field(default_factory=dict)
 
     @classmethod
-    def parsed(cls, text: str) -> "Summary":
+    def parse(cls, text: str) -> "Summary":
         """A summary from its JSON text. Values that a later version of Tidemark adds are not read.
 
         Raises:
@@ -66,8 +66,11 @@ class Summary:
         """
         try:
             stored: dict[str, Any] = json.loads(text)
-            known = SourceSummary.__dataclass_fields__
-            sources = {name: SourceSummary(**{k: v for k, v in of.items() if k in known}) for name, of in stored["sources"].items()}
+            field_names = SourceSummary.__dataclass_fields__
+            sources = {
+                name: SourceSummary(**{field_name: value for field_name, value in values.items() if field_name in field_names})
+                for name, values in stored["sources"].items()
+            }
             late = {key: tuple((after, upto, watermark) for after, upto, watermark in ranges) for key, ranges in stored["late"].items()}
             return cls(int(stored["upto"]), int(stored["began"]), sources, stored["watermarks"], late)
         except (KeyError, TypeError, AttributeError) as error:

@@ -48,26 +48,26 @@ def after_summary(upto: int, watermark: int | None = None, *, is_known: bool = F
     return Timeline(Column(_INT, watermarks, upto), Column(_BOOL, idle, upto, filler=False))
 
 
-def of_source(history: SourceHistory, head: int, known: Timeline = NOTHING) -> Timeline:
+def of_source(history: SourceHistory, head: int, earlier: Timeline = NOTHING) -> Timeline:
     """A source's own watermark.
 
     Args:
         history: the source's batches.
         head: the last batch of the timeline.
-        known: the timeline up to an earlier batch; only later batches are computed.
+        earlier: the timeline up to an earlier batch; only later batches are computed.
     """
-    first = max(1, len(known.after))
+    first = max(1, len(earlier.after))
     rows = history.table(["seq", "watermark", "idle"], first - 1, head)
     index = pc.index_in(arrow_array(range(first, head + 1), pa.int32()), value_set=rows["seq"])
     watermarks, idle = (rows[name].take(index).combine_chunks() for name in ("watermark", "idle"))
-    watermarks, idle = (_column(values, kind) for values, kind in ((watermarks, _INT), (idle, _BOOL)))
-    start = [] if len(known.after) else [None]
-    after = _running(known.after[-1] if len(known.after) else None, watermarks)
-    idle = _filled(known.idle[-1] if len(known.idle) else False, idle)
-    return _extended(known, _joined(arrow_array(start, _INT), after), _joined(arrow_array([False][: len(start)], _BOOL), idle))
+    watermarks, idle = (_as_array(values, kind) for values, kind in ((watermarks, _INT), (idle, _BOOL)))
+    start = [] if len(earlier.after) else [None]
+    after = _running_maximum(earlier.after[-1] if len(earlier.after) else None, watermarks)
+    idle = _fill_forward(earlier.idle[-1] if len(earlier.idle) else False, idle)
+    return _extend(earlier, _concat(arrow_array(start, _INT), after), _concat(arrow_array([False][: len(start)], _BOOL), idle))
 
 
-def passed_on(sources: Sequence[SourceHistory], head: int, summarized: int = 0) -> Column:
+def table_idleness(sources: Sequence[SourceHistory], head: int, summarized: int = 0) -> Column:
     """Whether a table derived from sources is idle, and does not hold back its readers' watermarks, after batch n, at index n.
 
     As in Flink, a table is idle while all of its sources are. Its readers continue; a result that becomes final behind the watermark of a
@@ -82,15 +82,15 @@ def passed_on(sources: Sequence[SourceHistory], head: int, summarized: int = 0) 
         summarized: the last summarized batch; 0 if there is none.
     """
     first = max(1, summarized)
-    found = pc.fill_null(pa.nulls(head + 2 - first, _BOOL), arrow_scalar(bool(sources), _BOOL))
+    is_idle = pc.fill_null(pa.nulls(head + 2 - first, _BOOL), arrow_scalar(bool(sources), _BOOL))
     for history in sources:
         rows = history.table(["seq", "idle_rule"], first - 1, head)
         index = pc.index_in(arrow_array(range(first, head + 1), pa.int32()), value_set=rows["seq"])
-        rule = _column(rows["idle_rule"].take(index).combine_chunks(), pa.int32())
-        passes = pc.or_(*[pc.equal(rule, arrow_scalar(which, pa.int32())) for which in (IDLE, IDLE_FIRST_RULE)])
-        idle = passes.cast(_BOOL)
-        found = pc.and_(found, _joined(arrow_array([False], _BOOL), _filled(False, idle)))
-    return Column(_BOOL, [found], first - 1, filler=False)
+        rule = _as_array(rows["idle_rule"].take(index).combine_chunks(), pa.int32())
+        is_passed_on = pc.or_(*[pc.equal(rule, arrow_scalar(accepted_rule, pa.int32())) for accepted_rule in (IDLE, IDLE_FIRST_RULE)])
+        idle = is_passed_on.cast(_BOOL)
+        is_idle = pc.and_(is_idle, _concat(arrow_array([False], _BOOL), _fill_forward(False, idle)))
+    return Column(_BOOL, [is_idle], first - 1, filler=False)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class LateResults:
 
 
 def late_results(
-    upstream: Timeline, reader: Timeline, delay: int, since: int, known: Sequence[LateResults] = (), upto: int | None = None
+    upstream: Timeline, reader: Timeline, delay: int, since: int, earlier: Sequence[LateResults] = (), upto: int | None = None
 ) -> list[LateResults]:
     """The results of a table that may be late for a reader, by `final_at`.
 
@@ -121,7 +121,7 @@ def late_results(
         reader: the reader's own watermark.
         delay: the table's output watermark delay, in ms.
         since: only results that became final after this batch are late; see `idle_since`.
-        known: the ranges of the results that became final up to that batch.
+        earlier: the ranges of the results that became final up to that batch.
         upto: the last batch to consider; None also includes results that are not final yet.
     """
     length = min(len(upstream.after), len(reader.after))
@@ -129,17 +129,17 @@ def late_results(
     first = min(since, end)
     before, watermark = _values(upstream.after, _INT, first, end), _values(reader.after, _INT, first, end)
     reached = _values(upstream.after, _INT, first + 1, min(length, end + 1))
-    reached = _joined(reached, arrow_array([None][: len(before) - len(reached)], _INT))
+    reached = _concat(reached, arrow_array([None][: len(before) - len(reached)], _INT))
     low, high = pc.coalesce(before, _BEFORE_ALL), pc.coalesce(reached, _BEFORE_ALL)
     is_last = pc.equal(arrow_array(range(first + 1, end + 1), _INT), arrow_scalar(length, _INT))
     is_ahead = pc.greater(pc.add(watermark, arrow_scalar(delay, _INT)), low)
-    chosen = pc.and_(pc.or_(pc.greater(high, low), is_last), is_ahead)
-    columns = [of.filter(pc.fill_null(chosen, arrow_scalar(False, _BOOL))).to_pylist() for of in (before, reached, watermark)]
-    found = list(known)
-    for each in map(LateResults, *columns):
-        continues = bool(found) and (found[-1].upto, found[-1].watermark) == (each.after, each.watermark)
-        found.append(replace(each, after=found.pop().after) if continues else each)
-    return found
+    is_late = pc.and_(pc.or_(pc.greater(high, low), is_last), is_ahead)
+    columns = [values.filter(pc.fill_null(is_late, arrow_scalar(False, _BOOL))).to_pylist() for values in (before, reached, watermark)]
+    ranges = list(earlier)
+    for late_range in map(LateResults, *columns):
+        continues = bool(ranges) and (ranges[-1].upto, ranges[-1].watermark) == (late_range.after, late_range.watermark)
+        ranges.append(replace(late_range, after=ranges.pop().after) if continues else late_range)
+    return ranges
 
 
 def watermark_past(upstream: Timeline, reader: Timeline, closed_to: int | None, head: int, since: int) -> int | None:
@@ -159,76 +159,78 @@ def watermark_past(upstream: Timeline, reader: Timeline, closed_to: int | None, 
         The watermark; None if there is none, or if results that become final in that batch are never late.
     """
     reached = _BEFORE_ALL.as_py() if closed_to is None else closed_to
-    final_in = bisect_right(range(head + 1), reached, key=lambda seq: _BEFORE_ALL.as_py() if (m := upstream.after[seq]) is None else m)
+    final_in = bisect_right(
+        range(head + 1), reached, key=lambda seq: _BEFORE_ALL.as_py() if (watermark := upstream.after[seq]) is None else watermark
+    )
     return reader.after[final_in - 1] if final_in > since and final_in else None
 
 
 def idle_since(sources: Iterable[SourceHistory]) -> int | None:
     """The first batch that records one of the sources as idle by the present rule; None if there is none."""
-    return min((seq for of in sources if (seq := of.first_idle_by(IDLE)) is not None), default=None)
+    return min((seq for source in sources if (seq := source.first_idle_batch(IDLE)) is not None), default=None)
 
 
-def of_operator(inputs: Sequence[Timeline], known: Timeline = NOTHING) -> Timeline:
+def of_operator(inputs: Sequence[Timeline], earlier: Timeline = NOTHING) -> Timeline:
     """An operator's watermark: the running maximum of the minimum of the watermarks of its inputs that are not idle.
 
     An input without batches holds it at minus infinity unless it is idle. While all inputs are idle it does not change.
 
     Args:
         inputs: the inputs' timelines; one may be longer if another process commits at the same time.
-        known: the timeline up to an earlier batch; only later batches are computed.
+        earlier: the timeline up to an earlier batch; only later batches are computed.
     """
-    first, end = len(known.after), min(len(i.after) for i in inputs)
+    first, end = len(earlier.after), min(len(timeline.after) for timeline in inputs)
     if end <= first:
-        return known
-    idle = [_values(i.idle, _BOOL, first, end) for i in inputs]
-    watermarks = [pc.coalesce(_values(i.after, _INT, first, end), _BEFORE_ALL) for i in inputs]
-    watermarks = [pc.if_else(away, _AFTER_ALL, watermark) for away, watermark in zip(idle, watermarks, strict=True)]
+        return earlier
+    idle = [_values(timeline.idle, _BOOL, first, end) for timeline in inputs]
+    watermarks = [pc.coalesce(_values(timeline.after, _INT, first, end), _BEFORE_ALL) for timeline in inputs]
+    watermarks = [pc.if_else(is_idle, _AFTER_ALL, watermark) for is_idle, watermark in zip(idle, watermarks, strict=True)]
     least = pc.min_element_wise(*watermarks)
-    held = pc.or_(pc.equal(least, _AFTER_ALL), pc.equal(least, _BEFORE_ALL))
-    after = _running(known.after[-1] if first else None, pc.if_else(held, arrow_scalar(None, _INT), least))
-    every = idle[0]
-    for away in idle[1:]:
-        every = pc.and_(every, away)
-    return _extended(known, after, every)
+    is_held_back = pc.or_(pc.equal(least, _AFTER_ALL), pc.equal(least, _BEFORE_ALL))
+    after = _running_maximum(earlier.after[-1] if first else None, pc.if_else(is_held_back, arrow_scalar(None, _INT), least))
+    all_idle = idle[0]
+    for is_idle in idle[1:]:
+        all_idle = pc.and_(all_idle, is_idle)
+    return _extend(earlier, after, all_idle)
 
 
-def delayed(timeline: Timeline, delay: int, known: Timeline = NOTHING) -> Timeline:
+def delay_timeline(timeline: Timeline, delay: int, earlier: Timeline = NOTHING) -> Timeline:
     """The output watermark of an operator: its watermark minus its output watermark delay."""
-    first = len(known.after)
+    first = len(earlier.after)
     after = pc.subtract(_values(timeline.after, _INT, first), arrow_scalar(delay, _INT))
-    return _extended(known, after, _values(timeline.idle, _BOOL, first))
+    return _extend(earlier, after, _values(timeline.idle, _BOOL, first))
 
 
-def _running(before: int | None, watermarks: pa.Array) -> pa.Array:
+def _running_maximum(before: int | None, watermarks: pa.Array) -> pa.Array:
     """The running maximum, starting from a value; None is below all values."""
-    running = pc.cumulative_max(_joined(arrow_array([before], _INT), watermarks), skip_nulls=True)
+    running = pc.cumulative_max(_concat(arrow_array([before], _INT), watermarks), skip_nulls=True)
     return pc.fill_null_forward(running)[1:]
 
 
-def _filled(before: bool, idle: pa.Array) -> pa.Array:
-    return pc.fill_null_forward(_joined(arrow_array([before], _BOOL), idle))[1:]
+def _fill_forward(before: bool, idle: pa.Array) -> pa.Array:
+    return pc.fill_null_forward(_concat(arrow_array([before], _BOOL), idle))[1:]
 
 
-def _extended(known: Timeline, after: pa.Array, idle: pa.Array) -> Timeline:
-    columns = (known.after, _INT), (known.idle, _BOOL)
-    watermarks, away = (c if isinstance(c, Column) else Column(kind, [arrow_array(c, kind)]) for c, kind in columns)
-    return Timeline(watermarks.extended(after), away.extended(idle))
+def _extend(timeline: Timeline, after: pa.Array, idle: pa.Array) -> Timeline:
+    columns = (timeline.after, _INT), (timeline.idle, _BOOL)
+    watermarks, idle_column = (c if isinstance(c, Column) else Column(kind, [arrow_array(c, kind)]) for c, kind in columns)
+    return Timeline(watermarks.with_values(after), idle_column.with_values(idle))
 
 
 def _values(values: Sequence[int | None] | Sequence[bool], kind: pa.DataType, first: int, end: int | None = None) -> pa.Array:
-    found = values.between(first, end) if isinstance(values, Column) else pa.chunked_array([arrow_array(values[first:end], kind)])
-    return _column(found.combine_chunks(), kind)
+    chunks = values.between(first, end) if isinstance(values, Column) else pa.chunked_array([arrow_array(values[first:end], kind)])
+    return _as_array(chunks.combine_chunks(), kind)
 
 
-def _column(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+def _as_array(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.concat_arrays([arrow_array([], kind), *values.chunks])
 
 
-def _joined(one: pa.Array, other: pa.Array) -> pa.Array:
-    return pa.concat_arrays([one, other])
+def _concat(first: pa.Array, second: pa.Array) -> pa.Array:
+    return pa.concat_arrays([first, second])
 
 
-def possibly_late(
+def possibly_late_batches(
     history: SourceHistory, operator: Timeline, after: int, head: int, span: tuple[int | None, int | None] = (None, None)
 ) -> dict[int, int]:
     """The batches `after < seq <= head` that may contain late rows of a source: batch number to the operator's watermark before it.
@@ -246,9 +248,9 @@ def possibly_late(
         rows = rows.filter(pc.greater_equal(rows["last_event_time"], arrow_scalar(first, _INT)))
     if last is not None:
         rows = rows.filter(pc.less_equal(rows["first_event_time"], arrow_scalar(last, _INT)))
-    known_from = rows["seq"][0].as_py() - 1 if len(rows) else 0  # earlier watermarks are not looked up
-    index = pc.subtract(_column(rows["seq"].combine_chunks(), pa.int32()), arrow_scalar(known_from + 1, pa.int32()))
-    before = _values(operator.after, _INT, known_from).take(index)
+    first_known = rows["seq"][0].as_py() - 1 if len(rows) else 0  # earlier watermarks are not looked up
+    index = pc.subtract(_as_array(rows["seq"].combine_chunks(), pa.int32()), arrow_scalar(first_known + 1, pa.int32()))
+    before = _values(operator.after, _INT, first_known).take(index)
     rows = rows.append_column("before", before)
     late = rows.filter(pc.less_equal(rows["first_event_time"], rows["before"]))
     return dict(zip(late["seq"].to_pylist(), late["before"].to_pylist(), strict=True))

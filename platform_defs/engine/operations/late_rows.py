@@ -103,7 +103,7 @@ def _query_by_bounds(advance: Advance, source: str) -> _Query | None:
     if operator.reads.is_by_arrival(advance.asset.inputs.index(source)):
         return None
     ledger, timeline = reading.ledger, reading.operator_timeline(advance.asset)
-    watermark_by_batch = watermarks.possibly_late(ledger.source(source), timeline, 0, ledger.head)
+    watermark_by_batch = watermarks.possibly_late_batches(ledger.source(source), timeline, 0, ledger.head)
     bounds = {seq: late_before(operator, watermark) for seq, watermark in watermark_by_batch.items()}
     if None in bounds.values():
         return _Query({}, "", is_complete=False)

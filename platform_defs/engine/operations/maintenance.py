@@ -30,10 +30,10 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.progress import PROGRESS, ProgressError
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.compaction import small_files
+from platform_defs.engine.lake.compaction import count_small_files
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.engine.lake.missing_files import naming_lost_files
-from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.engine.operations.changelog_retention import ChangelogRetention
@@ -221,7 +221,7 @@ class Maintenance:
         return DeltaTable(self.lake.path(table.name), storage_options=self.lake.storage_options)
 
     def _compact(self, table: _Table) -> None:
-        if small_files(self._open(table)) < self.small_files:
+        if count_small_files(self._open(table)) < self.small_files:
             return
         point("maintenance.before_compact")
         self.ledger.compact() if table.name == TABLE else self.lake.optimize(self.spark, table.name)
@@ -229,7 +229,7 @@ class Maintenance:
 
     def _vacuum(self, table: _Table) -> int:
         """Delete files that no version needs, including those of killed writers."""
-        files = self.lake.unneeded(self.spark, table.name, self.retention_hours)
+        files = self.lake.count_unneeded_files(self.spark, table.name, self.retention_hours)
         if files:
             point("maintenance.before_vacuum")
             self.lake.vacuum(self.spark, table.name, self.retention_hours)
@@ -238,12 +238,12 @@ class Maintenance:
 
     def _carry(self, table: _Table) -> None:
         """Commit the metadata of earlier commits again, unless the newest commit has it."""
-        pinned = PinnedLake.of(self.lake)
+        pinned = LakeSnapshot.of(self.lake)
         commits = {key: commit for key in table.keys if (commit := pinned.newest(table.name, key)) is not None}
         delta = pinned.delta(table.name)
         if delta is not None and any(commit.version != delta.version() for commit in commits.values()):
             point("maintenance.before_carry")
-            self.lake.carry(commits, delta)
+            self.lake.carry_metadata(commits, delta)
             point("maintenance.after_carry")
 
     def _checkpoint(self, table: _Table) -> None:

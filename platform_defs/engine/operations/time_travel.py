@@ -74,7 +74,7 @@ def _rows_of(reading: Reading, asset: DerivedAsset, now: Progress, state: Mappin
     is_same = lake.identity(asset.name) == state["table"] and now.generation == state["generation"]
     if not is_same or step_id(lake, asset, state["step"]) != state["step_id"]:
         return None
-    delta = lake.at_version(asset.name, state["version"])
+    delta = lake.delta_at_version(asset.name, state["version"])
     applied = None if delta is None else next(commits_with(delta, asset.name, APPLIED), None)
     if delta is None or applied is None or applied.value["step"] != state["step"]:  # in a restored lake the version can be another one
         return None

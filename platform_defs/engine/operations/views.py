@@ -18,7 +18,7 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import PROGRESS, Progress
 from platform_defs.engine.inputs.reader import FILTERED, LATE, Reading
 from platform_defs.engine.lake.small_queries import plan_if_small
-from platform_defs.engine.lake.tables import PinnedLake
+from platform_defs.engine.lake.tables import LakeSnapshot
 from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.operations.export import View, export
 from platform_defs.engine.operations.metrics import table_metrics
@@ -71,7 +71,7 @@ class Views:
         Raises:
             LakeError: the table lacks a data file.
         """
-        lake, spark = PinnedLake.of(self.reading.lake), self.reading.spark  # all queries of the frame read one version
+        lake, spark = LakeSnapshot.of(self.reading.lake), self.reading.spark  # all queries of the frame read one version
         with self.naming_lost_files():
             return plan_if_small(lake.read(spark, name)) if lake.exists(name) else lake.frame(spark, name)
 

@@ -13,7 +13,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.ingest.clock import MOST_STEPS, Wait, clock_rows, waits_of
 from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ingest.idle_sources import idle_sources
-from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, moved
+from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
 from tests.support.bare_lake import bare_engine, commit_batch
 from tests.support.clock import NOON, Clock
 from tests.support.memory_ledger import MemoryLedgerStore
@@ -217,4 +217,4 @@ def test_a_row_carries_state_over(engine: Engine) -> None:
     """A row of the clock keeps the newest event time and the partitions of the source."""
     row = SourceEntry(seq=1, kind="rows", ingested_at=5, source="c", watermark=4, max_event_time=5, partitions=("kafka://t/0|5|5",))
     [found] = clock_rows({"c": row}, {"c": _contract()}, 2, 9)
-    assert found == moved(row, seq=2, kind="clock", ingested_at=9, watermark=8)
+    assert found == next_row(row, seq=2, kind="clock", ingested_at=9, watermark=8)

@@ -14,8 +14,8 @@ from platform_defs.engine import Engine
 from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, moved
-from platform_defs.engine.ledger.watermarks import passed_on
+from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, next_row
+from platform_defs.engine.ledger.watermarks import table_idleness
 from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine, commit_step
 from tests.support.clock import Clock
@@ -54,7 +54,7 @@ def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), ki
         )
         for name, at in times.items()
     ]
-    silent = [moved(last[name], seq=seq, kind=kind, ingested_at=now, idle=True) for name in idle]
+    silent = [next_row(last[name], seq=seq, kind=kind, ingested_at=now, idle=True) for name in idle]
     entry = (*active, *silent)
     engine.ledger.commit([entry])
     return entry
@@ -84,7 +84,7 @@ def test_a_drain_of_an_earlier_version_is_completed_by_the_next_one(engine: Engi
     drained = START + HOUR + 15 * MINUTE + 1
     for kind, watermark in (("idle", START + HOUR - MINUTE - 1), ("drain", drained)):
         seq, now = engine.ledger.head + 1, engine.ledger.now()
-        entry = [moved(s, seq=seq, kind=kind, ingested_at=now, idle=True, watermark=watermark) for s in engine.ledger.last().values()]
+        entry = [next_row(s, seq=seq, kind=kind, ingested_at=now, idle=True, watermark=watermark) for s in engine.ledger.last().values()]
         engine.ledger.commit([tuple(entry)])
     assert _watermark(engine, "pairs") == HOUR - MINUTE - 1, "as that version decided"
     assert _signals(engine).drain(15 * MINUTE) is not None
@@ -312,7 +312,7 @@ def test_a_retry_request_does_not_change_when_a_source_becomes_idle(engine: Engi
     _rows(engine, {"p": 3 * HOUR}, idle=["l", "r"], kind=kind)
     before, recorded = _passed_on(engine), {*idle_sources(engine.ledger, engine.sources, engine.ledger.now())}
     for source_ in ("l", "l", "r"):
-        request = moved(
+        request = next_row(
             engine.ledger.last()[source_],
             seq=engine.ledger.head + 1,
             kind="retry",
@@ -321,7 +321,7 @@ def test_a_retry_request_does_not_change_when_a_source_becomes_idle(engine: Engi
         )
         engine.ledger.commit([(request,)])
     assert _passed_on(engine) == [*before, *[before[-1]] * 3]
-    assert before[-1] is (kind != "silent")  # see `passed_on`
+    assert before[-1] is (kind != "silent")  # see `table_idleness`
     assert {*idle_sources(engine.ledger, engine.sources, engine.ledger.now())} == recorded
     assert recorded == (set() if kind == "inactive" else {"l", "r"}), "recorded once more, by the present rule"
     assert engine.ledger.last()["l"].idle
@@ -331,4 +331,4 @@ def test_a_retry_request_does_not_change_when_a_source_becomes_idle(engine: Engi
 
 def _passed_on(engine: Engine) -> list[bool]:
     ledger = engine.ledger
-    return list(passed_on([ledger.source("l"), ledger.source("r")], ledger.head))
+    return list(table_idleness([ledger.source("l"), ledger.source("r")], ledger.head))

@@ -47,7 +47,7 @@ class LandingFolder:
         """List the folder, and record the new files; returns their names."""
         self.now += 10.0
         found = self.landing.new()
-        with_faults = [self.ledger.known("l", found).with_fault(f) for f in found]
+        with_faults = [self.ledger.file_records("l", found).with_fault(f) for f in found]
         if found:
             self.commit(tuple(replace(f, fault=f.fault or fault).offset for f in with_faults))
         return [self.name(file) for file in found]
@@ -221,12 +221,12 @@ def test_the_finder_finds_exactly_the_files_of_a_walk(
         else:
             folder.list_new()
     walked = list(landed_files(str(folder.path), "l"))
-    known = folder.ledger.known("l", walked)
+    known = folder.ledger.file_records("l", walked)
     found: set[File] = set()
     for _ in range(2 * len(walked) + 2):
         folder.now += 10.0
         found.update(folder.landing.new())
-    assert found == {file for file in walked if not known.holds(file)}
+    assert found == {file for file in walked if not known.has_present_state(file)}
 
 
 def test_the_cost_of_a_listing_grows_with_new_files_only(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ def test_an_interrupt_releases_the_lock_after_the_commit(
     engine, join_thread, holders = make_engine([], []), InheritableThread.join, list[str | None]()
 
     def interrupted(thread: InheritableThread) -> None:
-        holders.append(engine.lake.busy("t"))
+        holders.append(engine.lake.present_writer("t"))
         if len(holders) == 1:
             raise KeyboardInterrupt("by hand")
         join_thread(thread)
@@ -184,4 +184,4 @@ def test_an_interrupt_releases_the_lock_after_the_commit(
     commit = engine.lake.newest("t", "note")
     assert commit is not None
     assert (commit.version, commit.value, commit.rows) == (0, "whole", 3)
-    assert engine.lake.busy("t") is None
+    assert engine.lake.present_writer("t") is None

@@ -15,7 +15,7 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.ingest.turns import MOST_KEPT, Turns
 from platform_defs.engine.lake.errors import LakeBusy
-from platform_defs.engine.lake.interrupts import TERMINATED, ends_in_order, to_its_end
+from platform_defs.engine.lake.interrupts import TERMINATED, ending_on_sigterm, run_to_end
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll, Failed
@@ -24,7 +24,7 @@ from tests.support.clock import Clock
 from tests.support.small_sources import HOUR, START, source
 
 NO_SESSION: Any = None
-BUSY = LakeBusy.held("ledger", "process 7 (tidemark drain)")
+BUSY = LakeBusy.held_by_writer("ledger", "process 7 (tidemark drain)")
 ENTRY: Entry = (source_entry("l", 1),)
 FILE = File(1, "file:/in/1", 3, "l")
 
@@ -177,7 +177,7 @@ def test_an_asset_with_another_writer_is_tried_again_soon_and_reported_ever_less
     def steps(name: str) -> Generator[Any]:
         yield None
         if not free:
-            raise LakeBusy.asked(name, "process 7 (tidemark rebuild)")
+            raise LakeBusy.released_for(name, "process 7 (tidemark rebuild)")
 
     assets = AdvanceAll(steps, {"a": ["log"]}, lambda _, f: reports.append((f.tries, f.is_busy)), lambda: now[0])
     for second in range(0, 100, 2):
@@ -192,7 +192,7 @@ def test_an_asset_with_another_writer_is_tried_again_soon_and_reported_ever_less
 
 
 def test_a_failure_after_another_writer_is_the_first_failure() -> None:
-    errors, now = [LakeBusy.held("a", "process 7"), LakeBusy.held("a", "process 7"), ArithmeticError("overflow")], [0.0]
+    errors, now = [LakeBusy.held_by_writer("a", "process 7"), LakeBusy.held_by_writer("a", "process 7"), ArithmeticError("overflow")], [0.0]
     assets = AdvanceAll(lambda _: _raise(errors.pop(0)), {"a": ["log"]}, lambda *_: None, lambda: now[0])
     for second in (0.0, 2.0, 4.0):
         now[0] = second
@@ -228,22 +228,22 @@ def test_an_interrupt_is_raised_after_the_commit(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(threading.Thread, "join", interrupted)
     with pytest.raises(KeyboardInterrupt, match="by hand"):
-        to_its_end(commit)
+        run_to_end(commit)
     assert joins == [False, False]
     assert committed.is_set()
 
 
 def test_a_commit_returns_its_result_or_raises_its_error() -> None:
-    assert to_its_end(lambda: 7) == 7
+    assert run_to_end(lambda: 7) == 7
     with pytest.raises(ValueError, match="no commit"):
-        to_its_end(lambda: _raise(ValueError("no commit")))
+        run_to_end(lambda: _raise(ValueError("no commit")))
 
 
 def test_a_terminated_process_releases_its_locks(tmp_path: Path) -> None:
     lake, before = Lake(str(tmp_path)), signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit, match=str(TERMINATED)), ends_in_order(), lake.writer("ledger"):
+    with pytest.raises(SystemExit, match=str(TERMINATED)), ending_on_sigterm(), lake.writer("ledger"):
         os.kill(os.getpid(), signal.SIGTERM)
-    assert lake.busy("ledger") is None
+    assert lake.present_writer("ledger") is None
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -11,7 +11,7 @@ from assets.contracts import DerivedAsset
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, cut_of, delete_old_totals, has_lost_rows, write_totals
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from tests.support.example_operators import RunningTotal
 from tests.support.small_sources import DAY, MINUTE, join, source
 
@@ -46,7 +46,7 @@ def test_totals_count_only_once_the_rows_are_removed(lake: Lake) -> None:
     write_totals(lake, L, Cut(1, 5, 1, 9))
     assert cut_of(lake, L) is None
     write_totals(lake, L, Cut(1, 6, 2, 1, {2: 4}, TABLES))
-    before = PinnedLake.of(lake)
+    before = LakeSnapshot.of(lake)
     assert before.delta(L.log) is not None
     removed(lake, 1, "seq = 1")
     assert cut_of(lake, L) == Cut(1, 6, 2, 1, {2: 4}, TABLES)

@@ -42,7 +42,7 @@ def test_the_key_of_a_deleted_result_is_computed_again(make_engine: MakeEngine) 
 
 def test_all_keys_are_computed_again_if_the_former_results_are_deleted(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = _corrected(make_engine)
-    monkeypatch.setattr(ReadTables, "at_version", lambda *_: None)
+    monkeypatch.setattr(ReadTables, "delta_at_version", lambda *_: None)
     with pytest.raises(ProgressError, match=r"by_count was computed from windows as of its step 1, .* Advance by_count"):
         engine.accounts.days("by_count")
     engine.advance("by_count")

@@ -103,7 +103,7 @@ def test_the_rows_read_equal_those_that_delta_reads(spark: SparkSession, lake: L
 
 
 def test_files_are_listed_once_and_two_reads_of_a_table_can_be_joined(spark: SparkSession, lake: Lake) -> None:
-    listed = data_skipping._kept_files_of.cache_info
+    listed = data_skipping._cached_files_of.cache_info
     one, other = lake.read(spark, "t"), lake.read(spark, "t")
     before = listed().misses
     again = lake.read(spark, "t")

@@ -46,23 +46,23 @@ def _wait_until(condition: object) -> None:
 def test_a_stream_sees_who_waits_for_its_lock_and_is_waited_for(lake: Lake, purpose: Purpose) -> None:
     order = list[str]()
     with lake.writer("t", "stream"):
-        assert lake.asking("t") is None
+        assert lake.waiting_process("t") is None
         other = Waiter(lake, purpose, order)
-        _wait_until(lambda: lake.asking("t"))
-        assert str(lake.asking("t")).startswith("process ")
+        _wait_until(lambda: lake.waiting_process("t"))
+        assert str(lake.waiting_process("t")).startswith("process ")
         assert order == []
         order.append("stream")
     other.join(WAIT_S)
     assert order == ["stream", purpose]
-    assert lake.asking("t") is None
-    assert lake.busy("t") is None
+    assert lake.waiting_process("t") is None
+    assert lake.present_writer("t") is None
 
 
 def test_two_waiting_processes_both_get_the_lock(lake: Lake) -> None:
     order = list[str]()
     with lake.writer("t", "stream"):
         others = [Waiter(lake, "write", order), Waiter(lake, "maintenance", order)]
-        _wait_until(lambda: lake.asking("t"))
+        _wait_until(lambda: lake.waiting_process("t"))
     for other in others:
         other.join(WAIT_S)
     assert sorted(order) == ["maintenance", "write"]
@@ -75,13 +75,13 @@ def test_a_stream_neither_waits_for_a_lock_nor_asks_for_it(lake: Lake, purpose: 
         with pytest.raises(LakeBusy, match="t has a writer already: process"), lake.writer("t", "stream"):
             pass
         assert time.monotonic() - began < 5
-        assert lake.asking("t") is None, "it does not ask either"
+        assert lake.waiting_process("t") is None, "it does not ask either"
 
 
 def test_a_look_at_the_holder_neither_waits_for_a_stream_nor_asks_it(lake: Lake) -> None:
     with lake.writer("t", "stream"):
-        assert str(lake.busy("t")).startswith("t has a writer already: process ")
-        assert lake.asking("t") is None
+        assert str(lake.present_writer("t")).startswith("t has a writer already: process ")
+        assert lake.waiting_process("t") is None
 
 
 def test_a_wait_for_a_stream_times_out(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_a_wait_for_a_stream_times_out(lake: Lake, monkeypatch: pytest.MonkeyPat
     message = r"t has a writer already: process .* it is a stream, whose present step did not end in 0 minutes.*TIDEMARK_MAX_STEP"
     with lake.writer("t", "stream"), pytest.raises(LakeBusy, match=message), lake.writer("t"):
         pass
-    assert lake.asking("t") is None
+    assert lake.waiting_process("t") is None
 
 
 def test_a_request_of_a_dead_process_is_ignored(tmp_path: Path) -> None:
@@ -97,14 +97,14 @@ def test_a_request_of_a_dead_process_is_ignored(tmp_path: Path) -> None:
     lake = Lake(f"{tmp_path}/lake")
     with lake.writer("t", "stream"):
         (Path(lake.root) / "_locks" / f"t{NEXT}.holder").write_text('{"holder": "process 1", "purpose": "write"}')
-        assert lake.asking("t") is None
+        assert lake.waiting_process("t") is None
 
 
 def test_a_stream_retries_the_read_of_a_request_whose_log_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, order = Lake(f"file://{tmp_path}/lake", 60.0, leases=True), list[str]()
     with lake.writer("t", "stream"):
         other = Waiter(lake, "write", order)
-        _wait_until(lambda: lake.asking("t"))
+        _wait_until(lambda: lake.waiting_process("t"))
         faults, opened = [DeltaError("a commit file is missing")], locks.DeltaTable
 
         def open_table(uri: str, **options: Any) -> Any:
@@ -113,7 +113,7 @@ def test_a_stream_retries_the_read_of_a_request_whose_log_is_cleaned_up(tmp_path
             return opened(uri, **options)
 
         monkeypatch.setattr(locks, "DeltaTable", open_table)
-        assert str(lake.asking("t")).startswith("process ")
+        assert str(lake.waiting_process("t")).startswith("process ")
         assert faults == []
         monkeypatch.undo()
     other.join(WAIT_S)
@@ -131,5 +131,5 @@ def test_a_stream_keeps_its_step_if_the_store_does_not_answer_who_waits(
     with lake.writer("t", "stream"):
         with monkeypatch.context() as patch:
             patch.setattr(locks, "DeltaTable", fails)
-            assert lake.asking("t") is None
+            assert lake.waiting_process("t") is None
         assert "cannot find out whether a process waits for t" in caplog.text

@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.locks import Lease
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.lake.waits import Busy, patiently
+from platform_defs.engine.lake.waits import Busy, take_or_wait
 
 ROWS = pa.table({"a": [1]})
 HOLDER = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
@@ -169,7 +169,7 @@ def test_a_holder_that_lost_its_lease_commits_nothing_more(tmp_path: Path) -> No
         lake._leases["x"].renew()
         with pytest.raises(LakeError, match="x has another writer now"):
             lake.append_small(ROWS, "t")
-        for act in (lambda: lake.carry("t", {}),):
+        for act in (lambda: lake.carry_metadata("t", {}),):
             with pytest.raises(LakeError, match="x has another writer now"):
                 act()
     other.check()
@@ -241,7 +241,7 @@ def test_a_writer_stops_waiting_after_its_timeout() -> None:
         raise Busy("process 1 (tidemark, maintenance)", "maintenance")
 
     with pytest.raises(LakeError, match=re.escape("x has a writer already: process 1 (tidemark, maintenance)")):
-        patiently("x", busy, "write", patience_s=0)
+        take_or_wait("x", busy, "write", patience_s=0)
 
 
 def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
@@ -266,7 +266,7 @@ def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
         caplog.at_level("WARNING"),
         pytest.raises(LakeError, match=r"ledger has a writer already: process 7 .* 240 minutes\. .* End that"),
     ):
-        patiently("ledger", busy, "write")
+        take_or_wait("ledger", busy, "write")
     messages = [r.getMessage() for r in caplog.records]
     assert messages[0] == "ledger: waiting for maintenance, for 0 s so far: process 7 (tidemark maintain) on host"
     assert 235 <= len(messages) <= 241, "once a minute"
@@ -277,7 +277,7 @@ def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
         if left:
             raise left.pop()
 
-    patiently("ledger", free_soon, "write")
+    take_or_wait("ledger", free_soon, "write")
     assert caplog.records == [], "a short wait is not logged"
 
 
@@ -295,7 +295,7 @@ def test_a_lease_is_tried_again_about_once_a_second(tmp_path: Path, wall: WallCl
     one.take()
     clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)  # of this module only: other threads of the process sleep too
     monkeypatch.setattr("platform_defs.engine.lake.waits.time", clock)
-    with other.held():
+    with other.holding():
         assert slept == [0.2, 0.4, 0.8, 1.0, 1.0]
 
 

@@ -47,7 +47,7 @@ READS: list[Callable[[Lake], object]] = [
     lambda lake: lake.identity("t"),
     lambda lake: lake.schema("t"),
     lambda lake: lake.transaction("t", "application"),
-    lambda lake: lake.pin_versions().exists("t"),
+    lambda lake: lake.snapshot().exists("t"),
 ]
 
 
@@ -83,13 +83,13 @@ def test_a_table_is_opened_again_after_its_log_was_cleaned_up(lake: Lake) -> Non
     maintained = DeltaTable(lake.path("t"))
     maintained.create_checkpoint()
     maintained.cleanup_metadata()
-    assert (lake.transaction("t", "retention"), lake.pin_versions().transaction("t", "retention")) == (None, None)
+    assert (lake.transaction("t", "retention"), lake.snapshot().transaction("t", "retention")) == (None, None)
     assert lake.version("t") == 5
 
 
 def test_a_commit_by_a_reader_of_its_own_changes_no_snapshot(lake: Lake) -> None:
     _write(lake, 1)
-    snapshot, other = lake.pin_versions(), lake.pin_versions()
+    snapshot, other = lake.snapshot(), lake.snapshot()
     assert (snapshot.version("t"), other.version("t")) == (0, 0)
     own = snapshot.delta("t")
     assert own is not None
@@ -100,7 +100,7 @@ def test_a_commit_by_a_reader_of_its_own_changes_no_snapshot(lake: Lake) -> None
 
 def test_a_snapshot_of_a_table_that_was_created_again_cannot_be_written_to(lake: Lake) -> None:
     _write(lake, 1)
-    snapshot = lake.pin_versions()
+    snapshot = lake.snapshot()
     assert snapshot.exists("t")
     shutil.rmtree(lake.path("t"))
     with pytest.raises(LakeError, match="t has a newer log than this process started from"):

@@ -67,9 +67,9 @@ def test_carried_metadata_is_the_newest_and_keeps_its_row_count(lake: Lake) -> N
     known = {key: lake.newest("t", key) for key in ("one", "other")}
     assert [c and c.version for c in known.values()] == [0, 1]
     carried = {key: replace(commit, rows=40 + n) for n, (key, commit) in enumerate(known.items()) if commit is not None}
-    lake.carry(carried, DeltaTable(lake.path("t")))
+    lake.carry_metadata(carried, DeltaTable(lake.path("t")))
     assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(2, {"seq": 1}, 40), Commit(2, 2, 41))
-    lake.carry({key: commit for key in carried if (commit := lake.newest("t", key)) is not None}, DeltaTable(lake.path("t")))
+    lake.carry_metadata({key: commit for key in carried if (commit := lake.newest("t", key)) is not None}, DeltaTable(lake.path("t")))
     assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(3, {"seq": 1}, 40), Commit(3, 2, 41))
     assert DeltaTable(lake.path("t")).to_pyarrow_table().num_rows == 4
     lake.append_small(ROWS, "t", {"one": {"seq": 2}})
@@ -96,7 +96,7 @@ def test_a_commit_on_an_outdated_version_is_refused(lake: Lake) -> None:
     seen = lake.delta("t")
     lake.append_small(ROWS, "t")
     with pytest.raises(LakeError, match="t has another writer now"):
-        lake.append_small(ROWS, "t", seen=seen)
+        lake.append_small(ROWS, "t", expected=seen)
     assert lake.version("t") == 1
 
 
@@ -148,7 +148,7 @@ def test_a_commit_whose_response_was_lost_is_recognized(lake: Lake, monkeypatch:
 
     seen = lake.delta("t")
     monkeypatch.setattr(lakes, "write_deltalake", lose)
-    lake.append_small(ROWS, "t", {"key": 1}, seen=seen)
+    lake.append_small(ROWS, "t", {"key": 1}, expected=seen)
     assert (lake.version("t"), lake.newest("t", "key").value) == (1, 1)  # pyright: ignore[reportOptionalMemberAccess]
 
     def refuse(*_: Any, **__: Any) -> None:

@@ -15,7 +15,7 @@ from platform_defs.engine.ingest.uncommitted import ATTEMPT, clear_uncommitted, 
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.tables import Lake, PinnedLake
+from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.rows import table_of
@@ -123,9 +123,9 @@ def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
     """The same attempt reuses its rows while another process is about to delete them as uncommitted."""
     lake = Lake(str(tmp_path))
     lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
-    other = PinnedLake.of(lake)
+    other = LakeSnapshot.of(lake)
     assert other.newest("events/l", ATTEMPT) is not None
-    mine = PinnedLake.of(lake)
+    mine = LakeSnapshot.of(lake)
     left = mine.newest("events/l", ATTEMPT)
     assert left is not None
     take_over(mine, "events/l", left)

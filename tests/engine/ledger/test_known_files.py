@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from platform_defs.engine.formats.files import File, Known
+from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ledger.known_files import KnownFiles
 from tests.engine.entries import source_entry
 from tests.support.file_walk import landed_files
@@ -20,7 +20,7 @@ NAMES += ["m\udcfcller.jsonl", "m\udcf6ller.jsonl", "m\ufffdller.jsonl", "m%FCll
 FOLDERS = ["/data/landing/l", "/elsewhere/landing/l", "/mnt/l", "/mnt/a%41b/l", "/mnt/%FC/l"]
 
 
-def _is_recorded(known: Known, file: File) -> bool:
+def _is_recorded(known: FileRecords, file: File) -> bool:
     """Whether a file is recorded, with its present or an earlier size."""
     return any(key in known.statuses for key in file.keys)
 
@@ -49,8 +49,8 @@ def _format_1_offset(file: File) -> str:
 def test_a_read_file_is_recognized_after_its_folder_moved(name: str, offset: object, folder: str, old_folder: str) -> None:
     known = _known(offset(_file(old_folder, name)))  # pyright: ignore[reportCallIssue]
     same, other, changed = _file(folder, name), _file(folder, f"x{name}"), _file(folder, name, 6)
-    found = known.among([same, other, changed])
-    assert (found.holds(same), found.holds(other), found.holds(changed)) == (True, False, False)
+    found = known.records_of([same, other, changed])
+    assert (found.has_present_state(same), found.has_present_state(other), found.has_present_state(changed)) == (True, False, False)
     assert (_is_recorded(found, changed), _is_recorded(found, other)) == (True, False)
     assert found.with_fault(changed).fault is not None
 
@@ -60,8 +60,8 @@ def test_similar_file_names_are_distinguished(folder: str | None) -> None:
     files = [replace(_file("/l", name), folder=folder) for name in NAMES]
     assert len({f.keys for f in files}) == len(files)
     for file in files:
-        known = _known(file.offset).among(files)
-        assert [f.path for f in files if known.holds(f)] == [file.path]
+        known = _known(file.offset).records_of(files)
+        assert [f.path for f in files if known.has_present_state(f)] == [file.path]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,7 +75,7 @@ def test_a_relative_path_is_the_absolute_path_without_its_folder(name: str) -> N
 def test_an_unreadable_file_is_read_again_after_it_has_changed() -> None:
     known = _known(_file("/l", "1.jsonl", fault="torn").offset)
     changed = _file("/l", "1.jsonl", 6)
-    assert known.among([changed]).with_fault(changed).fault is None
+    assert known.records_of([changed]).with_fault(changed).fault is None
 
 
 def test_a_new_file_of_a_folder_with_the_same_name_is_new() -> None:
@@ -83,14 +83,14 @@ def test_a_new_file_of_a_folder_with_the_same_name_is_new() -> None:
     known = _known("file:/data/l/archive/l/1.jsonl|5|7")
     for name, expected in (("archive/l/1.jsonl", True), ("1.jsonl", True), ("2.jsonl", False), ("archive/1.jsonl", False)):
         file = _file("/new/l", name)
-        assert known.among([file]).holds(file) is expected, name
+        assert known.records_of([file]).has_present_state(file) is expected, name
 
 
 def test_a_remote_file_is_recognized_in_another_bucket() -> None:
     at = [File(5, f"s3a://{bucket}/in/l/2026/1%20a.jsonl", 7, "l", None, f"s3a://{bucket}/in/l") for bucket in ("old", "new")]
     assert at[0].offset == at[1].offset == "./2026/1%20a.jsonl|5|7"
     for offset in (_format_1_offset(at[0]), at[0].offset):
-        assert _known(offset).among([at[1]]).holds(at[1])
+        assert _known(offset).records_of([at[1]]).has_present_state(at[1])
 
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 2), st.booleans()), max_size=8), st.integers(0, 8))
@@ -99,8 +99,8 @@ def test_the_known_files_do_not_depend_on_how_they_were_added(rows: list[tuple[s
     offsets = [f.offset if n % 2 else _format_1_offset(f) for n, f in enumerate(files)]
     ledger = memory_ledger([(source_entry("l", n, offsets=tuple(part)),) for n, part in enumerate((offsets[:cut], offsets[cut:]), 1)])
     every = [_file("/l", name, modified) for name in NAMES for modified in range(3)]
-    known = ledger.known("l", every)
-    assert {f for f in every if known.holds(f)} == {_file("/l", f.keys[0][2:], f.modified) for f in files}
+    known = ledger.file_records("l", every)
+    assert {f for f in every if known.has_present_state(f)} == {_file("/l", f.keys[0][2:], f.modified) for f in files}
     assert {f.keys[0] for f in every if _is_recorded(known, f)} == {f.keys[0] for f in files}
     read = {name for name, _, _ in rows if not [t for n, m, t in rows if n == name][-1]}
     refused = {name for name in NAMES for modified in range(3) if known.with_fault(_file("/l", name, modified)).fault}

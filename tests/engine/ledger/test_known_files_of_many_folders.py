@@ -5,7 +5,7 @@ from itertools import permutations
 import pyarrow as pa
 import pytest
 
-from platform_defs.engine.formats.files import File, Known
+from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ledger.known_files import KnownFiles, uris_below
 
 FILE = File(5, "file:/in/a%20b.jsonl", 7, "l")
@@ -13,11 +13,11 @@ DAMAGED = File(5, "file:/in/a%20b.jsonl", 7, "l", fault="torn")
 READ, UNREAD = FILE.offset, DAMAGED.offset
 
 
-def _known(*offsets: str, file: File = FILE) -> Known:
+def _known(*offsets: str, file: File = FILE) -> FileRecords:
     found = KnownFiles()
     for offset in offsets:
         found.add(pa.array([offset], pa.string()))
-    return found.among([file])
+    return found.records_of([file])
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def _known(*offsets: str, file: File = FILE) -> Known:
 )
 def test_a_retry_cancels_earlier_refusals_only(offsets: tuple[str, ...], holds: bool) -> None:
     for shuffled in permutations(offsets):
-        assert _known(*shuffled).holds(FILE) is holds
+        assert _known(*shuffled).has_present_state(FILE) is holds
         assert _known(*shuffled).statuses
 
 
@@ -50,7 +50,7 @@ def test_each_retry_has_its_own_number() -> None:
         refused = File(5, tried.path, 7, "l", fault="torn", retries=tried.retries)
         assert refused.offset == f"{UNREAD}|{number}"
         offsets.append(refused.offset)
-        assert _known(*offsets).holds(FILE)
+        assert _known(*offsets).has_present_state(FILE)
 
 
 @pytest.mark.parametrize("now", ["/data/landing/l", "/elsewhere/landing/l"], ids=["in place", "moved"])
@@ -62,9 +62,9 @@ def test_a_retry_by_relative_path_cancels_a_refusal_by_absolute_path(now: str) -
     file = File(5, uri, 7, "l", folder=now)
     retry = _known(refused, file=file).with_fault(file).retry
     assert retry == "./2026/a%20b.jsonl|5|7|retry|1"
-    assert not _known(retry, refused, file=file).holds(file)
+    assert not _known(retry, refused, file=file).has_present_state(file)
     assert _known(refused, retry, file=file).with_fault(file).retries == 1
-    assert _known("./2026/a%20b.jsonl|5|7|unread|1", refused, retry, file=file).holds(file)
+    assert _known("./2026/a%20b.jsonl|5|7|unread|1", refused, retry, file=file).has_present_state(file)
 
 
 def test_read_files_are_found_at_their_present_paths() -> None:

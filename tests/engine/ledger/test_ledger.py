@@ -12,7 +12,7 @@ import pytest
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.ledger.ledger import TABLE, Ledger, as_table, moved
+from platform_defs.engine.ledger.ledger import TABLE, Ledger, as_table, next_row
 from platform_defs.engine.ledger.store import DeltaLedgerStore
 from tests.engine.entries import source_entry
 from tests.support.clock import Clock
@@ -199,6 +199,6 @@ def test_a_batch_that_a_table_has_handled_is_required(tmp_path: Path) -> None:
 
 
 def test_a_row_without_new_rows_keeps_watermark_and_idleness_but_no_counts() -> None:
-    after = moved(FULL, seq=2, kind="watermark", ingested_at=2_000)
+    after = next_row(FULL, seq=2, kind="watermark", ingested_at=2_000)
     assert after == source_entry("l", 2, kind="watermark", ingested_at=2_000, watermark=-1, max_event_time=0, idle=True)
-    assert moved(FULL, seq=2, idle=False, watermark=7) == replace(after, kind="rows", ingested_at=1_000, idle=False, watermark=7)
+    assert next_row(FULL, seq=2, idle=False, watermark=7) == replace(after, kind="rows", ingested_at=1_000, idle=False, watermark=7)

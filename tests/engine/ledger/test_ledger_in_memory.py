@@ -107,7 +107,7 @@ def test_a_column_behaves_like_the_list_of_its_values(parts: list[list[int]], fi
 
     column, values = Column(pa.int64()), list[int]()
     for part in parts:
-        column, values = column.extended(pa.array(part, pa.int64())), values + part
+        column, values = column.with_values(pa.array(part, pa.int64())), values + part
     assert (list(column), len(column), column) == (values, len(values), values)
     assert column[first:end] == values[first:end]
     ordered = Column(pa.int64(), [pa.array(sorted(values), pa.int64())])

@@ -22,7 +22,7 @@ from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.rows import table_of
-from platform_defs.engine.ledger.snapshot import LedgerView, last_with_rows
+from platform_defs.engine.ledger.snapshot import LedgerSnapshot, last_with_rows
 from platform_defs.engine.ledger.summarize import summary_of
 from platform_defs.engine.ledger.summary import SourceSummary, Summary
 from platform_defs.engine.ledger.watermarks import LateResults, Timeline
@@ -89,7 +89,7 @@ def timelines(ledger: Ledger) -> dict[str, Timeline]:
 def late(ledger: Ledger, upto: int | None = None) -> list[LateResults]:
     """The late results of a table of source `l`, for a reader of it and source `r`."""
     history, found = ledger.history, timelines(ledger)
-    idle = watermarks.passed_on([history.source("l")], ledger.head, history.summarized)
+    idle = watermarks.table_idleness([history.source("l")], ledger.head, history.summarized)
     since = watermarks.idle_since([history.source("l")])
     if since is None:
         return []
@@ -132,9 +132,9 @@ def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
     of_last = ("source", "watermark", "max_event_time", "idle", "partitions")
     of_files = (
         {}
-        if isinstance(ledger, LedgerView)
+        if isinstance(ledger, LedgerSnapshot)
         else {
-            "new": {name: ledger.unrecorded(name, [f for f in files if f.source == name]) for name in SOURCES},
+            "new": {name: ledger.files_to_read(name, [f for f in files if f.source == name]) for name in SOURCES},
             "ends": {name: ledger.topic_ends(name) for name in SOURCES},
         }
     )
@@ -156,12 +156,12 @@ def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
         "offsets": {name: {o for o in ledger.offsets(name) if not o.startswith("kafka:")} for name in SOURCES},
         "watermarks": {name: list(of.after)[upto:] for name, of in found.items()},
         "idle": {name: list(of.idle)[upto:] for name, of in found.items() if name != "both"},
-        "passed_on": list(watermarks.passed_on([history.source(n) for n in "lr"], head, history.summarized))[upto:],
+        "passed_on": list(watermarks.table_idleness([history.source(n) for n in "lr"], head, history.summarized))[upto:],
         "processing": ledger.processing_times(head, upto)[1].to_pylist(),
-        "set_back": ledger.clock_set_back(upto, head),
+        "set_back": ledger.was_clock_set_back(upto, head),
         "late": late(ledger),
         "past": past(ledger, upto),
-        "may be late": watermarks.possibly_late(history.source("l"), found["both"], upto, head),
+        "may be late": watermarks.possibly_late_batches(history.source("l"), found["both"], upto, head),
     }
 
 
@@ -178,7 +178,7 @@ def test_a_summary_changes_no_answer_about_later_batches(batches: Any, first: in
     expected = facts(whole, second)
     assert facts(kept, second) == expected
     assert facts(reopened(kept, clock), second) == expected
-    assert facts(LedgerView.of(kept), second) == {key: of for key, of in expected.items() if key not in ("new", "ends")}
+    assert facts(LedgerSnapshot.of(kept), second) == {key: of for key, of in expected.items() if key not in ("new", "ends")}
 
 
 @given(BATCHES, st.integers(1, 10), st.integers(1, 10))
@@ -271,7 +271,7 @@ def test_a_damaged_ledger_with_a_summary_is_refused(damage: Damage) -> None:
 def test_a_column_with_values_that_are_not_stored() -> None:
     column = Column(pa.int64(), [pa.array([7, 8], pa.int64())], before=3, filler=5)
     values = [5, 5, 5, 7, 8, 9]
-    column = column.extended(pa.array([9], pa.int64()))
+    column = column.with_values(pa.array([9], pa.int64()))
     assert (list(column), len(column), column) == (values, 6, values)
     every = range(7)
     assert [column[first:end] for first in every for end in every] == [values[first:end] for first in every for end in every]
@@ -346,5 +346,5 @@ def test_a_ledger_that_begins_with_a_summary_is_opened_by_its_rows_and_not_by_it
     timeline = watermarks.of_source(ledger.source("l"), ledger.head, watermarks.after_summary(ledger.history.summarized))
     both = watermarks.of_operator([timeline, timeline], watermarks.after_summary(ledger.history.summarized))
     assert (ledger.head, timeline.after[-2:], both.after[-1], both.after[5]) == (10_000_001, [5, 6], 6, None)
-    assert len(watermarks.passed_on([ledger.source("l")], ledger.head, ledger.history.summarized)) == 10_000_002
+    assert len(watermarks.table_idleness([ledger.source("l")], ledger.head, ledger.history.summarized)) == 10_000_002
     assert pa.total_allocated_bytes() - before < 1_000_000

@@ -12,11 +12,11 @@ from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.ledger.watermarks import (
     LateResults,
     Timeline,
-    delayed,
+    delay_timeline,
     late_results,
     of_operator,
     of_source,
-    possibly_late,
+    possibly_late_batches,
     watermark_past,
 )
 from tests.engine.entries import source_entry, watermark_batches
@@ -103,7 +103,7 @@ def test_an_input_listed_twice_counts_once() -> None:
 
 
 def test_an_output_delay_keeps_a_missing_watermark_and_idleness() -> None:
-    assert delayed(Timeline((None, 0, 7), (False, False, True)), 3) == Timeline((None, -3, 4), (False, False, True))
+    assert delay_timeline(Timeline((None, 0, 7), (False, False, True)), 3) == Timeline((None, -3, 4), (False, False, True))
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def test_no_result_that_is_not_late_can_appear_in_a_range_that_its_reader_has_cl
         upstream.append(upstream[-1] if is_idle else (upstream[-1] or 0) + up)
         other.append((other[-1] or 0) + on)
         idle.append(is_idle)
-    reader = of_operator([delayed(Timeline(upstream, idle), delay), Timeline(other, [False] * len(other))]).after
+    reader = of_operator([delay_timeline(Timeline(upstream, idle), delay), Timeline(other, [False] * len(other))]).after
     head = min(head, len(upstream) - 1)
     found = late_results(Timeline(upstream, idle), Timeline(reader, idle), delay, 0)
     past = watermark_past(Timeline(upstream, idle), Timeline(reader, idle), closed_to, head, 0)
@@ -215,8 +215,8 @@ def test_a_batch_may_contain_late_rows_if_its_oldest_row_is_not_above_the_previo
     entries = [(source_entry("r", 1),), (source_entry("l", 2, accepted=case.accepted, first_event_time=case.first),)]
     operator = Timeline((None, case.before, 10**9), (False,) * 3)
     history = History.of(entries)
-    assert possibly_late(history.source("l"), operator, 0, 2) == ({2: case.before} if case.found else {})
-    assert possibly_late(history.source("r"), operator, 0, 2) == {}
+    assert possibly_late_batches(history.source("l"), operator, 0, 2) == ({2: case.before} if case.found else {})
+    assert possibly_late_batches(history.source("r"), operator, 0, 2) == {}
 
 
 @dataclass
@@ -261,7 +261,7 @@ def test_timelines_equal_the_formulas_and_are_extended_incrementally(rows: list[
     operator = of_operator([found["l"], found["r"]], before)
     assert operator == of_operator([found["l"], found["r"]])
     assert list(operator.after) == model.of_operator("lr")
-    assert delayed(operator, 3, delayed(before, 3)) == delayed(operator, 3)
+    assert delay_timeline(operator, 3, delay_timeline(before, 3)) == delay_timeline(operator, 3)
 
 
 def test_an_input_with_more_batches_is_used_up_to_the_same_batch_as_the_others() -> None:

@@ -121,7 +121,7 @@ def test_a_failed_publish_is_kept_until_the_table_is_published(engine: Engine) -
     commit_step(engine, "pairs", closed_to=START)
     assert engine.snapshot().failures.of_sink("pairs") == Failure(NOON, "OSError", "no broker", "")
     with pytest.raises(LakeBusy, match="has a writer already"), engine.failures.recorded_of_sink("pairs"):
-        raise LakeBusy.held("kafka-pairs", "another process")
+        raise LakeBusy.held_by_writer("kafka-pairs", "another process")
     assert engine.failures.of_sink("pairs") is not None
     for _ in range(2):
         with engine.failures.recorded_of_sink("pairs"):
@@ -131,7 +131,7 @@ def test_a_failed_publish_is_kept_until_the_table_is_published(engine: Engine) -
 
 def test_another_writer_is_no_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def wait(*_: object) -> None:
-        raise LakeBusy.held("ledger", "another process")
+        raise LakeBusy.held_by_writer("ledger", "another process")
 
     monkeypatch.setattr(Ingestion, "run", wait)
     with pytest.raises(LakeBusy, match="has a writer already"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from platform_defs.engine.lake.errors import LakeBusy
-from platform_defs.engine.lake.waits import Busy, patiently
+from platform_defs.engine.lake.waits import Busy, take_or_wait
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.operations.in_parallel import advance_in_parallel, compute_in_parallel
 
@@ -109,7 +109,7 @@ def test_a_wait_for_a_lock_ends_after_an_interrupt(monkeypatch: pytest.MonkeyPat
 
     def steps(_: str) -> Generator[Any]:
         try:
-            patiently("t", busy, "write", 600)
+            take_or_wait("t", busy, "write", 600)
         except LakeBusy as error:
             ended.append(str(error))
         yield 1

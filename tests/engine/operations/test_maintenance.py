@@ -159,7 +159,7 @@ def test_maintenance_skips_a_table_with_a_concurrent_commit(tmp_path: Path, monk
         write_deltalake(lake.path("pairs"), rows, mode="append", commit_properties=properties)
     maintenance = Maintenance(no_session, lake, Ledger(lake, Clock()), {}, {"pairs": join()})
     with monkeypatch.context() as patch:
-        patch.setattr(Lake, "still_mine", lambda _: write_deltalake(lake.path("pairs"), rows, mode="append"))
+        patch.setattr(Lake, "check_leases", lambda _: write_deltalake(lake.path("pairs"), rows, mode="append"))
         [done] = maintenance()
     assert (done.table, done.left is None) == ("pairs", False)
     assert maintenance() == [Maintained("pairs", 3, 3)]
@@ -204,7 +204,7 @@ def test_a_vacuum_deletes_no_file_of_a_table_in_a_subfolder(spark: SparkSession,
         for name in names:
             os.utime(Path(below, name), (1.0, 1.0))
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
-    found = {table: lake.unneeded(spark, table, 0) for table in ("events", "events/orders", "total", "marked")}
+    found = {table: lake.count_unneeded_files(spark, table, 0) for table in ("events", "events/orders", "total", "marked")}
     for table in found:
         lake.vacuum(spark, table, 0)
     deleted = {path for path in before if not path.exists() and not path.name.endswith(".crc")}

@@ -10,11 +10,11 @@ def sql_of(relation: Relation) -> str:
         case Input():
             return f"SELECT * FROM {relation.name}"
         case Named():
-            return sql_of(relation.of)
+            return sql_of(relation.child)
         case Select():
             items = ", ".join(f'{item.sql} AS "{item.name}"' for item in relation.items)
             where = f" WHERE {relation.where}" if relation.where else ""
-            return f"SELECT {items} FROM ({sql_of(relation.of)}){where}"
+            return f"SELECT {items} FROM ({sql_of(relation.child)}){where}"
         case Apply():
             return _applied(relation)
         case _:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from operators.errors import OperatorError
-from operators.sql.explain import described, explain
+from operators.sql.explain import describe_parameters, explain
 from operators.sql.plan import Plan, plan
 from operators.sql.relations import Apply, walk
 
@@ -30,7 +30,7 @@ def test_each_statement_is_either_mapped_or_refused():
 @pytest.mark.parametrize("case", MAPPED, ids=lambda case: case["name"])
 def test_a_statement_is_mapped_to_operators(case: dict[str, Any]):
     found = planned(case)
-    assert [described(one.operator) for one in walk(found.relation) if isinstance(one, Apply)] == case["plan"]
+    assert [describe_parameters(one.operator) for one in walk(found.relation) if isinstance(one, Apply)] == case["plan"]
     explained = explain(found.relation)
     for operator in case["plan"]:
         assert operator in explained

@@ -8,7 +8,7 @@ import operators
 from operators import Deduplicate, IntervalJoin, SqlError, WindowedAggregate
 from operators.sql.explain import explain
 from operators.sql.plan import Order, plan
-from operators.sql.relations import Apply, Input, Item, Relation, Select, applied
+from operators.sql.relations import Apply, Input, Item, Relation, Select, applied_operator
 from operators.sql.tables import Column, CreateTable
 from operators.windows import Tumbling
 
@@ -79,13 +79,13 @@ def test_columns_of_one_name_are_numbered_as_in_flink():
 
 
 def test_using_is_an_equality():
-    found = applied(relation("SELECT v, w FROM a JOIN b USING (k) WHERE at_time BETWEEN ts AND ts + INTERVAL '1' HOUR"))
+    found = applied_operator(relation("SELECT v, w FROM a JOIN b USING (k) WHERE at_time BETWEEN ts AND ts + INTERVAL '1' HOUR"))
     assert found is not None
     assert found.operator == IntervalJoin(on=("k",), lower="0 ms", upper="1 hour", left_time="ts", right_time="at_time")
 
 
 def test_the_narrower_of_two_bounds_counts():
-    found = applied(relation(f"SELECT v FROM a JOIN b ON {WITHIN} AND at_time < ts + INTERVAL '30' MINUTE AND at_time >= ts"))
+    found = applied_operator(relation(f"SELECT v FROM a JOIN b ON {WITHIN} AND at_time < ts + INTERVAL '30' MINUTE AND at_time >= ts"))
     assert found is not None
     assert found.operator == IntervalJoin(
         on=("k",), lower="0 ms", upper="30 minutes", upper_exclusive=True, left_time="ts", right_time="at_time"
@@ -93,7 +93,7 @@ def test_the_narrower_of_two_bounds_counts():
 
 
 def test_a_condition_of_one_side_filters_it_only_where_no_unmatched_row_is_lost():
-    inner, left = (applied(relation(f"SELECT v FROM a {how} JOIN b ON {WITHIN} AND v > 1 AND w > 2")) for how in ("INNER", "LEFT"))
+    inner, left = (applied_operator(relation(f"SELECT v FROM a {how} JOIN b ON {WITHIN} AND v > 1 AND w > 2")) for how in ("INNER", "LEFT"))
     assert inner is not None
     assert left is not None
     assert [getattr(one, "where", None) for one in (*inner.inputs, *left.inputs)] == ["v > 1", "w > 2", None, "w > 2"]
@@ -103,11 +103,11 @@ def test_a_condition_of_one_side_filters_it_only_where_no_unmatched_row_is_lost(
 def test_a_third_table_joins_the_result_of_the_first_two():
     tables = {**TABLES, "c": Input("c", ("k", "u", "t3"), ("t3",))}
     text = f"SELECT v, w, u FROM a JOIN b ON {WITHIN} JOIN c ON a.k = c.k AND t3 BETWEEN at_time AND at_time + INTERVAL '1' MINUTE"
-    outer = applied(plan(text, tables).plans[0].relation)
+    outer = applied_operator(plan(text, tables).plans[0].relation)
     assert outer is not None
     assert isinstance(outer.operator, IntervalJoin)
     assert (outer.operator.left_time, outer.operator.right_time) == ("at_time", "t3")
-    inner = applied(outer.inputs[0])
+    inner = applied_operator(outer.inputs[0])
     assert inner is not None
     assert isinstance(inner.operator, IntervalJoin)
 
@@ -115,7 +115,7 @@ def test_a_third_table_joins_the_result_of_the_first_two():
 def test_the_order_of_arrival_is_declared():
     table = "CREATE TABLE a (id INT, k STRING, v INT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts)"
     query = "SELECT id, k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY p DESC) AS n FROM a) WHERE n = 1"
-    found = applied(plan(f"{table}; {query}", TABLES).plans[0].relation)
+    found = applied_operator(plan(f"{table}; {query}", TABLES).plans[0].relation)
     assert found is not None
     assert found.operator == Deduplicate(by=("k",), keep="last", order="arrival", time="ts")
     assert "p" not in found.columns
@@ -124,7 +124,7 @@ def test_the_order_of_arrival_is_declared():
 def test_a_computed_column_of_a_frame_can_be_its_event_time():
     table = "CREATE TABLE c (k STRING, ms BIGINT, at_time AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR at_time AS at_time)"
     query = "SELECT k, COUNT(*) AS n FROM TUMBLE(TABLE c, DESCRIPTOR(at_time), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end"
-    found = applied(plan(f"{table}; {query}", {"c": Input("c", ("k", "ms"), is_declared=False)}).plans[0].relation)
+    found = applied_operator(plan(f"{table}; {query}", {"c": Input("c", ("k", "ms"), is_declared=False)}).plans[0].relation)
     assert found is not None
     [rows] = found.inputs
     assert isinstance(rows, Select)
@@ -145,9 +145,9 @@ def test_explain_names_the_table_that_is_inserted_into():
     assert script.targets == ()
     found = script.plans[0].relation
     assert isinstance(found, Select)
-    assert isinstance(found.of, Apply)
+    assert isinstance(found.child, Apply)
     count = WindowedAggregate(by=("k",), window=Tumbling(size="1 hour"), aggregates={"n": "COUNT(*)"}, time="ts")
-    assert found.of.operator == count
+    assert found.child.operator == count
     assert explain(found).splitlines()[0].startswith("WindowedAggregate(by=('k',), window=Tumbling(size='1 hour')")
 
 

@@ -17,7 +17,7 @@ ENGINE: Any = SimpleNamespace(assets={}, sources=())
     ("error", "tries", "warning"),
     [
         (
-            LakeBusy.asked("total", "process 7 (tidemark rebuild)"),
+            LakeBusy.released_for("total", "process 7 (tidemark rebuild)"),
             2,
             "total is skipped until it is free: total is released for process 7 (tidemark rebuild); the stream goes on with it when that "
             "process has ended. Other assets continue",

@@ -131,7 +131,7 @@ def test_maintenance_does_not_change_the_time_of_the_newest_step(engine: Engine,
     delta, newest = engine.lake.delta("pairs"), engine.lake.newest("pairs", "progress")
     assert delta is not None
     assert newest is not None
-    engine.lake.carry({"progress": newest}, delta)
+    engine.lake.carry_metadata({"progress": newest}, delta)
     assert engine.lake.version("pairs") == 1
     assert scrape()[by] == before
 

@@ -68,7 +68,7 @@ def test_a_failed_try_is_counted_and_raised(registry: CollectorRegistry) -> None
 
 def test_a_table_with_another_writer_is_no_failed_try(registry: CollectorRegistry) -> None:
     def steps() -> Generator[Any]:
-        raise LakeBusy.held("pairs", "another process")
+        raise LakeBusy.held_by_writer("pairs", "another process")
         yield
 
     with pytest.raises(LakeBusy, match="has a writer already"):

@@ -146,7 +146,7 @@ def test_an_hour_has_at_most_a_summary_every_five_minutes_and_a_quiet_hour_has_n
 
 
 def test_a_table_that_waits_is_logged_when_it_begins_and_when_it_advances_again(run: Callable[..., list[EventLogEntry]]) -> None:
-    busy, failing = Failed(LakeBusy.held("totals", "process 7"), 1, 2.0, 0.0), Failed(ArithmeticError("overflow"), 1, 1.0, 0.0)
+    busy, failing = Failed(LakeBusy.held_by_writer("totals", "process 7"), 1, 2.0, 0.0), Failed(ArithmeticError("overflow"), 1, 1.0, 0.0)
 
     def script(stream: Stream) -> None:
         for tries in range(100):

@@ -12,7 +12,7 @@ from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.lake.interrupts import TERMINATED, ends_in_order
+from platform_defs.engine.lake.interrupts import TERMINATED, ending_on_sigterm
 from platform_defs.engine.operations.advance_all import AdvanceAll
 from platform_defs.stream.run import StreamRun
 from platform_defs.stream_trigger import StreamTrigger
@@ -76,7 +76,7 @@ def test_a_signal_in_a_finalizer_ends_the_stream(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, number: int, raised: type[BaseException], text: str
 ) -> None:
     stream, intervals = _stream(engine, monkeypatch, [Released(number)].clear)
-    with ends_in_order(), pytest.raises(raised, match=text):
+    with ending_on_sigterm(), pytest.raises(raised, match=text):
         stream.run(EVERY)
     assert intervals == [], "it ends with the turn in which the signal came"
 

@@ -38,7 +38,7 @@ def engine(make_engine: MakeEngine) -> Engine:
 
 def _asked(engine: Engine, table: str) -> None:
     end = time.monotonic() + WAIT_S
-    while engine.lake.asking(table) in (None, "unknown"):  # the lock is taken before the process is recorded
+    while engine.lake.waiting_process(table) in (None, "unknown"):  # the lock is taken before the process is recorded
         assert time.monotonic() < end
         time.sleep(0.02)
 
