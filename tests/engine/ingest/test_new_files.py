@@ -262,7 +262,7 @@ def test_a_failed_listing_hides_no_file_from_the_next(folder: LandingFolder, mon
         raise OSError("the store is unreachable")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "known", fail)
+        patch.setattr(Ledger, "file_records", fail)
         for _ in range(3):
             with pytest.raises(OSError, match="the store is unreachable"):
                 folder.list_new()
