@@ -64,7 +64,7 @@ def test_changes_without_bounds_of_their_times_correct_all_results(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, with_statistics: bool
 ) -> None:
     if not with_statistics:
-        monkeypatch.setattr(upserted_table, "_times", lambda _: [])
+        monkeypatch.setattr(upserted_table, "_event_time_columns", lambda _: [])
     engine = make_engine([source("l")], TIMED)
     batches = [[("a", 9, 0), ("b", 9, 9)], [("c", 1, 10)], [("a", 9, 11), ("b", 9, 30)], [("a", 1, 31)]]
     for batch in batches:

@@ -211,7 +211,7 @@ def test_rows_that_are_many_or_of_types_that_arrow_writes_otherwise_are_not_kept
 ) -> None:
     measures = [F.count("*").alias("n")]
     assert materialize_and_measure(spark.range(1).select(F.expr("parse_json('{}') AS v")), measures) is None
-    size = plan_inputs.text_bytes(small_queries._analyzed(files))
+    size = plan_inputs.text_bytes(small_queries._analyzed_plan(files))
     assert size is not None
     monkeypatch.setattr(small_queries, "MATERIALIZED_INPUT_BYTES", size)
     assert materialize_and_measure(files, measures) is not None

@@ -116,7 +116,7 @@ def test_an_append_that_leaves_many_small_files_compacts_them(spark: SparkSessio
     counts = []
     for n in range(6):
         lake.append(spark.range(n, n + 1, 1, 1), "t", {"key": n}, pruned_by=["id"])
-        counts.append(compaction.small_files(DeltaTable(lake.path("t"))))
+        counts.append(compaction.count_small_files(DeltaTable(lake.path("t"))))
         found = lake.newest("t", "key")
         assert found is not None
         assert (found.value, found.rows) == (n, 1)

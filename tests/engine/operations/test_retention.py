@@ -252,7 +252,7 @@ def test_lost_totals_are_reported(engine: Engine, make_engine: MakeEngine) -> No
     other = make_engine(SOURCES, [PAIRS, TOTAL])
     from platform_defs.engine.inputs import retained
 
-    retained._read.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    retained._read_cut.cache_clear()  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(LakeError, match=r"retention removed rows from events/l, and the file with their totals cannot be read"):
         other.accounts.days("pairs")
 
