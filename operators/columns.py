@@ -1,6 +1,6 @@
 """Column checks that the operators share, and the names of temporary columns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -42,6 +42,17 @@ def parameter(value: int, column: Column) -> Column:
         column: a bigint column of the rows that it is used with; the parameter is null where the column is.
     """
     return F.get(F.array(F.lit(value).cast("bigint")), column.bitwiseAND(0).cast("int"))
+
+
+def looked_up(values: Mapping[int, int], column: str) -> Column:
+    """The value, a bigint, of the key in a bigint column; null for a key without a value. Keys and values are passed as `parameter` does.
+
+    Args:
+        values: the values by key; few, since each row is compared with each key.
+        column: the column's name.
+    """
+    keys, results = (", ".join(f"{number}L" for number in numbers) for numbers in (values.keys(), values.values()))
+    return F.expr(f"get(array({results}), cast(array_position(array({keys}), `{column}`) - 1 AS INT))")
 
 
 def are_rows_equal(left_alias: str, right_alias: str, columns: Sequence[str], schema: StructType | None = None) -> Column:

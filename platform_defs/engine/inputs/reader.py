@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.changelog import OWN_COPIES, bag_difference
@@ -21,6 +22,7 @@ from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.result_rows import result_rows
 from platform_defs.engine.inputs.retained import Cut, KeptDays, cut_of, has_lost_rows, kept_days
 from platform_defs.engine.inputs.schemas import log_schema
+from platform_defs.engine.inputs.source_lateness import rows_with_lateness
 from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.inputs.waited_for import awaited_inputs, watermark_key
 from platform_defs.engine.lake.small_queries import collect
@@ -181,7 +183,11 @@ class Reading:
             own, and only the rows that satisfy the condition.
         """
         name = asset.inputs[index]
-        rows = self.with_lateness(asset, index, head, span, after).where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED)
+        if name in asset.prepare or not self.input_named(name).is_source:
+            rows = self.with_lateness(asset, index, head, span, after).where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED)
+        else:  # fewer operations, which Spark analyzes one by one: most steps read several sources
+            rows, late = self._source_rows(asset, index, head, span, after)
+            rows = rows if late is None else rows.where(~late).drop(LATE)
         needs_batch_times = self.input_named(name).is_source and asset.operator.reads.ttl_by == "processing"
         return self._with_batch_times(rows, head, after) if needs_batch_times else rows
 
@@ -208,25 +214,24 @@ class Reading:
         if (table := self.input_named(name).table) is not None:
             rows = result_rows(self, asset, table, span)
             return prepare_rows(asset, name, rows, [column for column in rows.columns if column not in (EVENT_TIME, LATE, WATERMARK)])
-        rows = self._source_rows(asset, index, head, span, after)
+        rows, late = self._source_rows(asset, index, head, span, after)
+        rows = rows.withColumn(LATE, F.lit(False) if late is None else late)
         return prepare_rows(asset, name, rows, self.sources[name].struct.fieldNames())
 
-    def _source_rows(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> DataFrame:
-        """All rows of a source, up to a batch, with `LATE`, and `WATERMARK` or `SESSION` if the operator reads those."""
-        name = asset.inputs[index]
-        rows = self.log(name, head, span, after).drop(EVENT_TIME_RAW)
-        if asset.operator.reads.is_by_arrival(index):
-            return rows.withColumn(LATE, F.lit(False))
-        if asset.operator.reads.recorded:
-            return self._with_decisions(asset, index, rows)
+    def _source_rows(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[DataFrame, Column | None]:
+        """All rows of a source, up to a batch, and which of them are late; None if none is.
+
+        The rows have `WATERMARK` or `SESSION`, if the operator reads those. They may already have `LATE`.
+        """
+        name, reads = asset.inputs[index], asset.operator.reads
+        rows = self.log(name, head, span, after, with_raw_time=False)
+        if reads.is_by_arrival(index):
+            return rows, None
+        if reads.recorded:
+            return self._with_decisions(asset, index, rows), F.col(LATE)
         ends = (span.first, span.last)
         watermark_by_batch = watermarks.possibly_late_batches(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
-        further_columns = [WATERMARK] if asset.operator.reads.with_watermark else []
-        if not watermark_by_batch:
-            return rows.select("*", *[F.lit(None).cast("timestamp").alias(column) for column in further_columns], F.lit(False).alias(LATE))
-        table = self.spark.createDataFrame(pa.table({SEQ: list(watermark_by_batch), _TIME_MS: list(watermark_by_batch.values())}))
-        with_watermark = rows.join(table.select(SEQ, timestamp(F.col(_TIME_MS)).alias(WATERMARK)), SEQ, "left")
-        return with_watermark.select(*rows.columns, *further_columns, asset.operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE))
+        return rows_with_lateness(rows, asset.operator, watermark_by_batch)
 
     def _with_decisions(self, asset: DerivedAsset, index: int, rows: DataFrame) -> DataFrame:
         """Rows with their recorded lateness decisions. Decisions of an earlier generation of the table are not read."""
@@ -271,7 +276,7 @@ class Reading:
         rows_by_day = collect(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
         return {day: (missing, extra) for day, missing, extra in rows_by_day}
 
-    def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+    def log(self, source: str, head: int, span: Span = EVER, after: int = 0, *, with_raw_time: bool = True) -> DataFrame:
         """The rows of a source's event log in a span of event times, after a batch and up to another.
 
         Rows of batches that the ledger does not record for the source are left out.
@@ -279,9 +284,10 @@ class Reading:
         contract, seq = self.sources[source], F.col(SEQ)
         head = last_with_rows(self.ledger, source, head)
         ranges = {EVENT_TIME: (span.first, span.last), SEQ: (after + 1, head)}
-        rows = self.lake.read(self.spark, contract.log, log_schema(contract), ranges).where(seq <= parameter(head, seq))
-        rows = rows.where(seq > parameter(after, seq)) if after else rows
-        return rows.where(span.holds(F.col(EVENT_TIME)))
+        schema = StructType([field for field in log_schema(contract) if with_raw_time or field.name != EVENT_TIME_RAW])
+        is_read = (seq <= parameter(head, seq)) & span.holds(F.col(EVENT_TIME))
+        is_read = is_read & (seq > parameter(after, seq)) if after else is_read
+        return self.lake.read(self.spark, contract.log, schema, ranges).where(is_read)
 
     def rows_by_batch(self, source: str, head: int, after: int) -> dict[int, int]:
         """The number of rows that `log` returns of each batch after a batch and up to another."""

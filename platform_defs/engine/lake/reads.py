@@ -142,6 +142,8 @@ class ReadTables(LakeRoot):
             rows = self.frame(spark, table) if matching_rows is None else matching_rows
         if schema is None:
             return rows
+        if rows.columns == schema.names:
+            return rows
         names = {c.lower() for c in rows.columns}  # the contract may declare a column that files added in another case
         return rows.select(
             *[F.col(f"`{f.name}`") if f.name.lower() in names else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]

@@ -228,6 +228,7 @@ def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
             repartition = java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, relation)
             replacements = replacements.updated(relation, repartition)
         plan = plan.transformUp(replacements)  # a Scala map is a partial function
+        plan.setAnalyzed()  # each relation was replaced by one with the same columns, so Spark need not analyze the plan again
     return _frame_of(copy, plan)
 
 

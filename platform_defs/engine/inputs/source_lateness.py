@@ -1,0 +1,42 @@
+"""Which rows of a source are late: the watermark before each row's batch, and the operator's rule."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from operators.columns import looked_up, temporary
+from operators.contract import Operator
+from operators.engine_columns import EVENT_TIME, SEQ, WATERMARK
+from operators.timing import timestamp
+from platform_defs.engine.inputs.prepared_rows import LATE
+
+_TIME_MS = temporary("time_ms")
+_MOST_LOOKED_UP = 32
+"""With more batches, rows are joined with their watermarks: an expression compares each row with each batch."""
+
+
+def rows_with_lateness(rows: DataFrame, operator: Operator, watermark_by_batch: Mapping[int, int]) -> tuple[DataFrame, Column | None]:
+    """Rows of a source, and which of them are late; None if none is.
+
+    Args:
+        rows: the rows.
+        operator: the operator that reads them.
+        watermark_by_batch: the watermark before each batch that may have late rows, in epoch ms.
+
+    Returns:
+        The rows, with `WATERMARK` if the operator reads it, and perhaps with `LATE`; and the condition of late rows.
+    """
+    needs_watermark = operator.reads.with_watermark
+    if not watermark_by_batch:
+        return (rows.withColumn(WATERMARK, F.lit(None).cast("timestamp")) if needs_watermark else rows), None
+    if len(watermark_by_batch) <= _MOST_LOOKED_UP:
+        watermark = timestamp(looked_up(watermark_by_batch, SEQ))
+        late = operator.late(F.col(EVENT_TIME), watermark)
+        return (rows.select("*", watermark.alias(WATERMARK), late.alias(LATE)), F.col(LATE)) if needs_watermark else (rows, late)
+    table = pa.table({SEQ: list(watermark_by_batch), _TIME_MS: list(watermark_by_batch.values())})
+    watermarks = rows.sparkSession.createDataFrame(table).select(SEQ, timestamp(F.col(_TIME_MS)).alias(WATERMARK))
+    late = operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE)
+    joined = rows.join(watermarks, SEQ, "left")
+    return joined.select(*rows.columns, *([WATERMARK] if needs_watermark else []), late), F.col(LATE)
