@@ -15,8 +15,13 @@ from operators.top_n import TopN
 _INDENT = "  "
 
 
-def explain(relation: Relation) -> str:
+def explain(relation: Relation, table: str = "", operators: Mapping[str, Operator] | None = None) -> str:
     """The operators of a query, the outermost first, with those that it reads below it.
+
+    Args:
+        relation: the query.
+        table: the table into which it inserts; empty for a query.
+        operators: the operators of a pipeline's tables, by table. A pipeline may know more about an operator's input than the query says.
 
     >>> from operators.sql.plan import plan
     >>> query = "SELECT k, COUNT(*) AS n FROM clicks GROUP BY k"
@@ -27,35 +32,35 @@ def explain(relation: Relation) -> str:
       state: one row of each k in the table itself, kept for ever; grows with the number of keys, not of rows
       rows: clicks
     """
-    return "\n".join(_lines(relation, ""))
+    return "\n".join(_lines(relation, "", table, operators or {}))
 
 
-def _lines(relation: Relation, name: str) -> Iterator[str]:
+def _lines(relation: Relation, name: str, table: str, operators: Mapping[str, Operator]) -> Iterator[str]:
     label = f"{name}: " if name else ""
     match relation:
         case Input():
             yield f"{label}{relation.name}"
         case Named():
             yield f"{label}{relation.name}, which is"
-            yield from _indent(_lines(relation.child, ""))
+            yield from _indent(_lines(relation.child, "", relation.name, operators))
         case Select():
-            yield from _selection(relation, name)
+            yield from _selection(relation, name, table, operators)
         case Apply():
             yield f"{label}{describe_parameters(relation.operator)}"
-            yield from _indent(_facts(relation.operator))
+            yield from _indent(_facts(operators.get(table, relation.operator), [_is_source(child) for child in relation.inputs]))
             for input_name, child in zip(relation.operator.inputs, relation.inputs, strict=True):
-                yield from _indent(_lines(child, input_name))
+                yield from _indent(_lines(child, input_name, f"{table}_{input_name}", operators))
         case Windowed():
             yield f"{label}in {describe_parameters(relation.window)} by {relation.time}"
-            yield from _indent(_lines(relation.child, "rows"))
+            yield from _indent(_lines(relation.child, "rows", "", operators))
         case Ranked():
             yield f"{label}{relation.function} by {', '.join(relation.by) or 'nothing'} ordered by {', '.join(relation.order)}"
-            yield from _indent(_lines(relation.child, "rows"))
+            yield from _indent(_lines(relation.child, "rows", "", operators))
 
 
-def _selection(relation: Select, name: str) -> Iterator[str]:
+def _selection(relation: Select, name: str, table: str, operators: Mapping[str, Operator]) -> Iterator[str]:
     """A selection: its condition and its computed columns, before the relation that it selects from."""
-    first, *lines = _lines(relation.child, name)
+    first, *lines = _lines(relation.child, name, table, operators)
     column_texts = [i.name if i.column == i.name else f"{i.sql} AS {i.name}" for i in relation.items]
     has_changes = any(i.column != i.name for i in relation.items)
     parts = [f"select {', '.join(column_texts)}"] if has_changes else []
@@ -83,25 +88,55 @@ def describe_parameters(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(parameters)})"
 
 
-def _facts(operator: Operator) -> Iterator[str]:
+def _is_source(relation: Relation) -> bool:
+    """Whether rows come from an event log, of which the engine can keep those that later steps need."""
+    relation = relation.child if isinstance(relation, Select) else relation
+    return isinstance(relation, Input) and not relation.key
+
+
+def _facts(operator: Operator, are_sources: Sequence[bool]) -> Iterator[str]:
+    """The strategy of an operator, what a step reads, and what bounds the state.
+
+    Args:
+        operator: the operator.
+        are_sources: for each input, whether it is a source.
+    """
     yield from (f"strategy: {line}" if n == 0 else line for n, line in enumerate(_strategy(operator)))
     reads = operator.reads
     if isinstance(reads, ByTimeRange):
-        lookbacks = [reads.lookback_of(index) for index in range(len(operator.inputs))]
-        lookback_texts = [f"{name} {'all of it' if ms is None else words(ms)}" for name, ms in zip(operator.inputs, lookbacks, strict=True)]
-        yield f"reads: the rows of each closed range, and before it, by input: {', '.join(lookback_texts)}"
-        unbounded = [name for name, ms in zip(operator.inputs, lookbacks, strict=True) if ms is None]
-        longest = words(max(ms for ms in lookbacks if ms is not None) + reads.lateness)
-        growth_of_versions = f", and {' and '.join(unbounded)} whole: it grows with the number of versions"
-        growth = growth_of_versions if unbounded else ", however many keys there are"
-        yield f"state: none is kept; a step reads at most {longest} before the watermark again{growth}"
+        yield from _facts_of_ranges(operator, reads, are_sources)
     elif isinstance(reads, NewRows):
         yield "reads: the new rows of each input"
         yield f"state: {_state(operator)}"
     elif isinstance(reads, ByKey):
-        yield f"reads: every row of the same {', '.join(reads.key) or 'input'} as a new row"
+        keys = ", ".join(reads.key) or "input"
+        if reads.keeps and all(are_sources):
+            limit = f" for {words(reads.keeps.ttl)} after the newest row of their key" if reads.keeps.ttl else ""
+            yield f"reads: the new rows, and the rows that are kept of the same {keys}"
+            yield f"state: {_state(operator)}, and beside it the rows that later steps may need{limit}"
+            return
+        yield f"reads: every row of the same {keys} as a new row"
         ttl = f" that had a row in the last {words(reads.ttl)}" if reads.ttl else ""
         yield f"state: {_state(operator)}; a step reads the keys of its new rows{ttl} again"
+
+
+def _facts_of_ranges(operator: Operator, reads: ByTimeRange, are_sources: Sequence[bool]) -> Iterator[str]:
+    """What a step of an operator over closed ranges reads, and what bounds the state."""
+    lookbacks = {name: reads.lookback_of(index) for index, name in enumerate(operator.inputs)}
+    is_kept = {name: is_source and lookbacks[name] is None for name, is_source in zip(operator.inputs, are_sources, strict=True)}
+    texts = {name: "the newest version of each key" if is_kept[name] else "all of it" for name, ms in lookbacks.items() if ms is None}
+    texts |= {name: words(ms) for name, ms in lookbacks.items() if ms is not None}
+    yield f"reads: the rows of each closed range, and before it, by input: {', '.join(f'{name} {texts[name]}' for name in lookbacks)}"
+    longest = words(max(ms for ms in lookbacks.values() if ms is not None) + reads.lateness)
+    again = f"a step reads at most {longest} before the watermark again"
+    whole = [name for name, ms in lookbacks.items() if ms is None and not is_kept[name]]
+    if whole:
+        yield f"state: none is kept; {again}, and {' and '.join(whole)} whole: it grows with the number of versions"
+    elif any(is_kept.values()):
+        kept = " and ".join(name for name in lookbacks if is_kept[name])
+        yield f"state: the newest version of each key of {kept}, beside the table; {again}; grows with the number of keys"
+    else:
+        yield f"state: none is kept; {again}, however many keys there are"
 
 
 def _state(operator: Operator) -> str:

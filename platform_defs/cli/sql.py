@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from assets.contracts import DerivedAsset
 from operators.sql.errors import SqlError
 from operators.sql.execution import rows_of
 from operators.sql.explain import explain
@@ -21,7 +23,7 @@ from operators.sql.tables import CreateTable
 from platform_defs.cli import render
 from platform_defs.cli.arguments import ArgumentError, Json
 from platform_defs.declared.pipeline import DeclaredError
-from platform_defs.declared.sql_pipeline import sources_of
+from platform_defs.declared.sql_pipeline import sources_of, tables_of
 from platform_defs.declared.sql_sources import DELTA, FILES, KAFKA, DeclaredSource
 from platform_defs.kafka_sources import KafkaSource
 from platform_defs.safe_text import shortened
@@ -43,7 +45,8 @@ def sql(
 ) -> None:
     """Run SQL: print the plan of each EXPLAIN and INSERT, and the rows of each SELECT from the files and Delta tables of CREATE TABLE.
 
-    INSERT writes nothing here. To compute the tables, set TIDEMARK_PIPELINE to the file, and run `tidemark ingest` and `tidemark advance`.
+    INSERT writes nothing here; if a pipeline cannot have its table, the reason is printed. To compute the tables, set TIDEMARK_PIPELINE
+    to the file, and run `tidemark ingest` and `tidemark advance`.
     """
     script = plan(_text(file))
     if connections:
@@ -97,10 +100,17 @@ class Runner:
     def result(self, query: Plan, limit: int) -> dict[str, Any]:
         """The plan of an EXPLAIN or INSERT statement, or the rows of a query."""
         if query.is_explained or query.target:
-            return {"target": query.target, "plan": explain(query.relation)}
+            tables, refusals = self._tables
+            operators = {name: table.operator for name, table in tables.items()}
+            refused = {"refused": refusals[query.target]} if query.target in refusals and not query.is_explained else {}
+            return {"target": query.target, "plan": explain(query.relation, query.target, operators), **refused}
         rows = rows_of(query, self._frames(query))
         first_rows = rows.limit(limit + 1).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
         return {"rows": [json.loads(row[0]) for row in first_rows[:limit]], "has_more": len(first_rows) > limit}
+
+    @cached_property
+    def _tables(self) -> tuple[dict[str, DerivedAsset], dict[str, str]]:
+        return tables_of(self._script)
 
     def _frames(self, query: Plan) -> dict[str, DataFrame]:
         names = dict.fromkeys(relation.name for relation in walk(query.relation) if isinstance(relation, Input))
@@ -146,6 +156,9 @@ def print_statements(report: Mapping[str, Any]) -> None:
             render.out.print(f"[bold]{render.plain(statement['target'])}[/]", highlight=False)
         for line in statement["plan"].splitlines():
             render.out.print(render.plain(line), highlight=False, soft_wrap=True)
+        if "refused" in statement:
+            reason = render.plain(statement["refused"])
+            render.out.print(f"[bold red]A pipeline cannot have this table:[/] {reason}", highlight=False, soft_wrap=True)
 
 
 __all__ = ["app"]

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from assets.contract_checks import ContractError
+from assets.contracts import DerivedAsset
 from assets.pipeline import Pipeline
 from operators.sql.errors import SqlError
-from operators.sql.plan import Script, plan
+from operators.sql.plan import Plan, Script, plan
 from platform_defs.declared.sql_sources import FILES, DeclaredSource, declared_source
 from platform_defs.declared.sql_tables import SqlTables
 
@@ -20,11 +22,19 @@ def read_sql(text: str) -> Pipeline:
         SqlError: a statement cannot be parsed, or a part of it has no counterpart.
         ContractError: sources and tables do not fit together.
     """
-    script = plan(text)
+    return pipeline_of(plan(text))
+
+
+def pipeline_of(script: Script) -> Pipeline:
+    """The pipeline of a script.
+
+    Raises:
+        SqlError, ContractError: as `read_sql`.
+    """
     sources = sources_of(script)
     _check_folders(sources)
     tables = SqlTables(
-        {name: [column.name for column in script.declared[name].stored] for name in sources},
+        {name: [c.name for c in script.declared[name].stored] for name in sources},
         {name: table.comment for name, table in script.declared.items()},
     )
     for planned in script.plans:
@@ -32,10 +42,23 @@ def read_sql(text: str) -> Pipeline:
             tables.add(planned.target, planned.relation)
     if not tables.assets:
         raise SqlError.refused("a pipeline without a table", "it has no INSERT INTO statement", "add INSERT INTO name SELECT ...")
-    contracts = [
-        replace(source.contract, unique_key=()) if name in tables.versions else source.contract for name, source in sources.items()
-    ]
+    contracts = [replace(s.contract, unique_key=()) if name in tables.versions else s.contract for name, s in sources.items()]
     return Pipeline(sources=contracts, tables=list(tables.assets.values()))
+
+
+def tables_of(script: Script) -> tuple[dict[str, DerivedAsset], dict[str, str]]:
+    """The tables of a script that a pipeline can have; and for each other INSERT INTO statement, by its table, why it is refused."""
+    tables, refusals, legal = dict[str, DerivedAsset](), dict[str, str](), list[Plan]()
+    for planned in script.plans:
+        if planned.target and not planned.is_explained:
+            try:
+                pipeline = pipeline_of(replace(script, plans=(*legal, planned)))
+            except (SqlError, ContractError) as error:
+                refusals[planned.target] = str(error)
+            else:
+                legal.append(planned)
+                tables = {table.name: table for table in pipeline.tables}
+    return tables, refusals
 
 
 def sources_of(script: Script) -> dict[str, DeclaredSource]:

@@ -95,6 +95,20 @@ def test_plans_need_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert explained["plan"].splitlines()[-1].strip().startswith("select") or "clicks" in explained["plan"]
 
 
+def test_a_table_that_no_pipeline_can_have_is_printed_with_the_reason(tmp_path: Path):
+    declared = CLICKS.format(format="json", path="clicks", options=", 'tidemark.rule.positive' = 'ms >= 0'")
+    sums = "INSERT INTO sums SELECT page, SUM(ms) AS total FROM clicks GROUP BY page"
+    rank = "ROW_NUMBER() OVER (ORDER BY total DESC) AS n"
+    top = f"INSERT INTO top SELECT page, total FROM (SELECT *, {rank} FROM sums) WHERE n <= 3"
+    selection = "INSERT INTO users SELECT user_id FROM clicks"
+    file = written(tmp_path, f"{declared} {sums}; {top}; {selection}; EXPLAIN {selection}")
+    reports = json.loads(run(file, "--json"))["statements"]
+    assert ["refused" in report for report in reports] == [False, False, True, False]
+    assert reports[2]["refused"].startswith("INSERT INTO users is refused: each table is the result of an operator")
+    assert "strategy: update" in reports[1]["plan"]  # a pipeline knows from the rule that no sum falls
+    assert "A pipeline cannot have this table: INSERT INTO users is refused" in run(file)
+
+
 def test_topics_are_printed_as_connections(tmp_path: Path):
     text = (
         "CREATE TABLE t (a STRING) WITH ('connector' = 'kafka', 'topic' = 'x', 'format' = 'json', 'properties.bootstrap.servers' = 'h:1')"
