@@ -10,6 +10,7 @@ from assets.contract_checks import ContractError, check_length
 from assets.contracts import DerivedAsset, SourceContract
 from assets.names import first_twice
 from assets.pipeline_checks import checked_tables, columns_of_tables
+from operators.accounting import ReportsMatches
 from operators.as_of_join import AsOfJoin
 from operators.errors import did_you_mean
 from operators.interval_join import IntervalJoin
@@ -92,6 +93,14 @@ class Pipeline:
         for limit in self._limits("completeness", self.completeness):
             completeness_of("completeness", limit)
         for table in self.tables:
+            if (
+                isinstance(self.completeness, Mapping)
+                and table.name in self.completeness
+                and not isinstance(table.operator, ReportsMatches)
+            ):
+                joins = [table.name for table in self.tables if isinstance(table.operator, ReportsMatches)]
+                legal = f"names of joins: {', '.join(joins) or 'there is none'}; only their rows are matched or unmatched"
+                raise ContractError.bad_value("completeness", table.name, legal)
             unknown = self.completeness_of(table.name).sides - {*table.inputs}
             if unknown and isinstance(self.completeness, Mapping):
                 legal = f"names of inputs of {table.name!r}: {', '.join(table.inputs)}"

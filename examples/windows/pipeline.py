@@ -7,6 +7,7 @@ from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from assets.pipeline import Pipeline
 from operators import (
     Aggregate,
+    AsOfJoin,
     CoGroup,
     Consecutive,
     CountEvictor,
@@ -16,6 +17,7 @@ from operators import (
     DeltaEvictor,
     EveryInterval,
     EveryRows,
+    IntervalJoin,
     ProcessWindow,
     Session,
     TimeEvictor,
@@ -52,6 +54,13 @@ payments = SourceContract(
     event_time="paid_at",
     watermark=_WATERMARK,
     unique_key=("payment_id",),
+)
+tiers = SourceContract(
+    name="tiers",
+    schema="user STRING NOT NULL, tier STRING, since TIMESTAMP",
+    event_time="since",
+    watermark=_WATERMARK,
+    idle_timeout="1 minute",
 )
 
 _SINCE_LAST = "timestampdiff(SECOND, get(elements, i - 1).clicked_at, e.clicked_at)"
@@ -148,5 +157,29 @@ TABLES = [
         operator=CountWindowAggregate(by="user", size=3, aggregates={"pages": "count(DISTINCT page)"}),
         description="The number of different pages in every three clicks of a user, in the order of arrival.",
     ),
+    DerivedAsset(
+        name="order_tiers",
+        inputs=("orders", "tiers"),
+        operator=AsOfJoin(on="user", how="left"),
+        description="Each order with the tier that its user had at that time.",
+    ),
+    DerivedAsset(
+        name="settled_orders",
+        inputs=("orders", "payments"),
+        operator=IntervalJoin(on="order_id", lower=0, upper="10 minutes", how="semi", late_rows="join"),
+        description="The orders with a payment within ten minutes, however late the payment is delivered.",
+    ),
+    DerivedAsset(
+        name="unpaid_orders",
+        inputs=("orders", "payments"),
+        operator=IntervalJoin(on="order_id", lower=0, upper="10 minutes", how="anti"),
+        description="The orders without a payment within ten minutes.",
+    ),
+    DerivedAsset(
+        name="orders_of_hour",
+        inputs=("orders",),
+        operator=WindowedAggregate(window=HOUR, aggregates=SUMS, early=EveryInterval("1 minute", by="processing")),
+        description="The orders of each hour, shown every minute of the clock while the hour is open.",
+    ),
 ]
-pipeline = Pipeline(sources=[clicks, orders, payments], tables=TABLES)
+pipeline = Pipeline(sources=[clicks, orders, payments, tiers], tables=TABLES)

@@ -10,7 +10,7 @@ from assets.pipeline import Pipeline
 from operators.sql.errors import SqlError
 from operators.sql.plan import Plan, Script, plan
 from platform_defs.declared.sql_sources import FILES, DeclaredSource, declared_source
-from platform_defs.declared.sql_tables import SqlTables
+from platform_defs.declared.sql_tables import SqlTables, columns_read_of_tables
 
 _SINKS = ("", "delta")
 
@@ -36,6 +36,7 @@ def pipeline_of(script: Script) -> Pipeline:
     tables = SqlTables(
         {name: [c.name for c in script.declared[name].stored] for name in sources},
         {name: table.comment for name, table in script.declared.items()},
+        columns_read_of_tables(planned.relation for planned in script.plans),
     )
     for planned in script.plans:
         if planned.target and not planned.is_explained:

@@ -1,6 +1,6 @@
 """INSERT INTO as derived assets: each operator of a query becomes a table, and the selections below it become its preparation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,12 @@ from assets.expressions import columns_read
 from operators.accounting import TracesInputs
 from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME
+from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql, find_name
-from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
+from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts, walk
+from operators.top_k import TopK
 from operators.top_n import TopN
 from platform_defs.declared.sql_times import is_result_time, with_event_times
 
@@ -29,12 +31,14 @@ class SqlTables:
     Args:
         stored: for each source, the columns of its rows.
         descriptions: for each table, what it contains.
+        columns_read: for each table, the columns that queries read of it.
         assets: the assets, by name.
         versions: the sources whose rows are versions of their key, so that a key occurs more than once.
     """
 
     stored: Mapping[str, Sequence[str]]
     descriptions: Mapping[str, str] = field(default_factory=dict)
+    columns_read: Mapping[str, set[str]] = field(default_factory=dict)
     assets: dict[str, DerivedAsset] = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)
 
@@ -52,7 +56,8 @@ class SqlTables:
         apply, needed, shape = _split_result(name, relation)
         inputs, prepare = list[str](), dict[str, Preparation]()
         for side, input_relation in zip(apply.operator.inputs, apply.inputs, strict=True):
-            read = select_all(input_relation) if self._aggregates_time(apply, input_relation) else input_relation
+            needs_time = self._needs_time(apply, input_relation, {*(needed or ()), *self.columns_read.get(name, ())})
+            read = select_all(input_relation) if needs_time else input_relation
             upstream, preparation = self._input(f"{name}_{side}", read, needed if len(apply.inputs) > 1 else None)
             if upstream in inputs:
                 way_out = "declare the source a second time under another name, and deliver its files to both"
@@ -97,13 +102,20 @@ class SqlTables:
             return input_name, None
         return input_name, self._preparation(relation, needed)
 
-    def _aggregates_time(self, apply: Apply, relation: Relation) -> bool:
-        """Whether an operator aggregates the event time of a source by its name in the query, and the source has no such column."""
+    def _needs_time(self, apply: Apply, relation: Relation, columns: set[str]) -> bool:
+        """Whether a query reads the event time of a source by its name in the query, and the source has no such column.
+
+        Args:
+            apply: the operator.
+            relation: its input.
+            columns: the columns of its result that queries read.
+        """
         if not isinstance(relation, Input):
             return False
         operator: Any = getattr(apply.operator, "of", apply.operator)
+        keeps_rows = isinstance(operator, TopN | TopK | Deduplicate)
         aggregated = {column for sql in getattr(operator, "aggregates", {}).values() for column in columns_read(sql)}
-        return bool(aggregated & {*relation.times} - {*self.stored.get(relation.name, ())})
+        return bool((aggregated | (columns if keeps_rows else set())) & {*relation.times} - {*self.stored.get(relation.name, ())})
 
     def _require_source(self, name: str) -> str:
         if name not in self.stored:
@@ -127,6 +139,16 @@ class SqlTables:
             added = [_item_sql(item, own_columns, upstream) for item in items if item.name not in unchanged]
             return Preparation(where=where, select=", ".join(["*", *added])) if added or where else None
         return Preparation(where=where, select=", ".join(_item_sql(item, own_columns, upstream) for item in items))
+
+
+def columns_read_of_tables(relations: Iterable[Relation]) -> dict[str, set[str]]:
+    """For each table or view with a name, the columns of it that queries select, or compute something from."""
+    columns: dict[str, set[str]] = {}
+    for selection in (relation for query in relations for relation in walk(query) if isinstance(relation, Select)):
+        if isinstance(selection.child, Named):
+            texts = [item.sql for item in selection.items] + [selection.where or "true"]
+            columns.setdefault(selection.child.name, set()).update(column for sql in texts for column in columns_read(sql))
+    return columns
 
 
 def select_all(relation: Relation) -> Relation:

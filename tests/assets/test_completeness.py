@@ -13,7 +13,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from assets.factories.join_completeness import completeness_result, is_join, shares
 from assets.pipeline import Pipeline
 from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
-from operators import AsOfJoin, CoGroup, IntervalJoin, Tumbling, WindowedAggregate, WindowJoin
+from operators import Aggregate, AsOfJoin, CoGroup, IntervalJoin, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.declared.pipeline import read
 
 SCHEMA = "k STRING, at TIMESTAMP"
@@ -114,6 +114,9 @@ def test_a_number_for_all_tables_holds_for_interval_joins_of_sources_and_names_h
     assert str(Completeness()) == "no share is required"
 
 
+TOTALS = DerivedAsset(name="totals", inputs=("orders",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -123,6 +126,10 @@ def test_a_number_for_all_tables_holds_for_interval_joins_of_sources_and_names_h
         (
             lambda: Pipeline(sources=SOURCES, tables=TABLES, completeness={"pairs": Completeness(warn_below={"order": 1})}),
             "`completeness` is 'order'; legal: names of inputs of 'pairs': orders, payments",
+        ),
+        (
+            lambda: Pipeline(sources=SOURCES, tables=[*TABLES, TOTALS], completeness={"totals": 0.9}),
+            "`completeness` is 'totals'; legal: names of joins: .*pairs.*; only their rows are matched or unmatched",
         ),
     ],
 )

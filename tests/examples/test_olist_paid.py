@@ -6,11 +6,13 @@ import duckdb
 import pytest
 
 from assets.contracts import DerivedAsset
+from assets.pipeline import Pipeline
 from assets.preparation import Preparation
 from assets.shop import tables as plans
 from assets.shop.sources import Policy, order_items, orders, payments
 from examples.olist.prepare import ITEMS, prepare
 from operators import Aggregate, Deduplicate, IntervalJoin, TopN, Tumbling, WindowedAggregate
+from platform_defs.declared.sql_pipeline import read_sql
 from tests.conftest import MakeEngine
 from tests.support.shared_data import OLIST
 from tests.support.small_sources import rows_of
@@ -55,6 +57,37 @@ PAID_ITEMS = """
     FROM '{olist}/olist_order_items_dataset.csv' i JOIN bought USING (order_id) JOIN paid USING (order_id)
     LEFT JOIN '{olist}/olist_products_dataset.csv' p USING (product_id)
 """
+IN_SQL = """
+CREATE TABLE orders (order_id STRING, customer_id STRING, status STRING, amount DECIMAL(12, 2), order_time TIMESTAMP(3),
+  WATERMARK FOR order_time AS order_time - INTERVAL '1' HOUR) WITH ({csv});
+CREATE TABLE payments (payment_id STRING, order_id STRING, `method` STRING, amount DECIMAL(12, 2), payment_time TIMESTAMP(3),
+  WATERMARK FOR payment_time AS payment_time - INTERVAL '1' HOUR) WITH ({csv});
+CREATE TABLE order_items (order_item_id STRING, order_id STRING, item_id STRING, category STRING, seller_id STRING, quantity INT,
+  price DECIMAL(12, 2), item_time TIMESTAMP(3), WATERMARK FOR item_time AS item_time - INTERVAL '1' HOUR) WITH ({csv});
+
+INSERT INTO payment_order_wide SELECT o.order_id, payment_time FROM orders o JOIN payments p
+ON o.order_id = p.order_id AND payment_time BETWEEN order_time AND order_time + INTERVAL '30' DAY;
+
+INSERT INTO paid SELECT order_id, payment_time FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY order_id ORDER BY payment_time) AS n FROM payment_order_wide) WHERE n = 1;
+
+INSERT INTO paid_items SELECT i.order_id, seller_id, category, price, p.payment_time AS paid_at FROM order_items i JOIN paid p
+ON i.order_id = p.order_id AND p.payment_time BETWEEN i.item_time AND i.item_time + INTERVAL '30' DAY;
+
+INSERT INTO paid_revenue SELECT category, seller_id, SUM(price) AS revenue FROM paid_items GROUP BY category, seller_id;
+
+INSERT INTO paid_leaders SELECT category, `rank`, seller_id, revenue FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY category ORDER BY revenue DESC, seller_id) AS `rank` FROM paid_revenue) WHERE `rank` <= 5;
+
+INSERT INTO paid_weeks SELECT seller_id, window_start, window_end, COUNT(*) AS items, SUM(price) AS revenue
+FROM TABLE(TUMBLE(TABLE paid_items, DESCRIPTOR(paid_at), INTERVAL '7' DAY, INTERVAL '4' DAY)) GROUP BY seller_id, window_start, window_end;
+"""
+"""The same tables as SQL, with a table for the order of each paid order's first payment."""
+_CSV = "'connector' = 'filesystem', 'format' = 'csv', 'tidemark.header' = 'true'"
+PIPELINES = {
+    "python": Pipeline(sources=[orders(POLICY), payments(POLICY), order_items(POLICY)], tables=ASSETS),
+    "sql": read_sql(IN_SQL.format(csv=_CSV)),
+}
 LEADERS = """
     WITH sums AS (SELECT category, seller_id, sum(price) AS revenue FROM ({paid}) GROUP BY ALL),
     ranked AS (SELECT *, row_number() OVER (PARTITION BY category ORDER BY revenue DESC, seller_id) AS rank FROM sums)
@@ -66,12 +99,14 @@ WEEKS = """
 
 
 @pytest.mark.skipif(not (OLIST / ITEMS).is_file(), reason=f"Olist's sample is not here: {OLIST}")
-def test_paid_leaderboards_equal_those_of_duckdb(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine = make_engine([orders(POLICY), payments(POLICY), order_items(POLICY)], ASSETS)
+@pytest.mark.parametrize("declared", [*PIPELINES])
+def test_paid_leaderboards_equal_those_of_duckdb(make_engine: MakeEngine, tmp_path: Path, declared: str) -> None:
+    pipeline = PIPELINES[declared]
+    engine = make_engine(pipeline.sources, pipeline.tables)
     prepare(OLIST, Path(engine.folders["orders"]).parent, parts=2)
     for _ in engine.ingest(), engine.drain():
-        for asset in ASSETS:
-            engine.advance(asset.name)
+        for table in pipeline.tables:
+            engine.advance(table.name)
     paid = PAID_ITEMS.format(olist=OLIST)
     leaders = duckdb.sql(LEADERS.format(paid=paid))
     found = rows_of(engine.views.table("paid_leaders"), *leaders.columns)
@@ -79,4 +114,4 @@ def test_paid_leaderboards_equal_those_of_duckdb(make_engine: MakeEngine, tmp_pa
     assert len(found) > 200
     weeks = engine.views.table("paid_weeks").selectExpr("unix_millis(window_start) AS start", "seller_id", "items", "revenue")
     assert rows_of(weeks) == sorted(duckdb.sql(WEEKS.format(paid=paid)).fetchall(), key=repr)
-    assert [asset.name for asset in ASSETS if not all(account.holds for account in engine.accounts.days(asset.name))] == []
+    assert [table.name for table in pipeline.tables if not all(account.holds for account in engine.accounts.days(table.name))] == []

@@ -22,6 +22,8 @@ COLUMNS = {
     "approvals": (ORDERS, "order_id, order_status, order_approved_at AS approved_at"),
     "items": (ITEMS, "order_id, order_item_id, seller_id, CAST(price AS DECIMAL(10, 2)) AS price"),
 }
+SOLD = "SELECT items.*, purchased_at AS sold_at FROM items JOIN purchases USING (order_id)"
+"""Items with the time of their order, in DuckDB's SQL."""
 TIMES = {"purchases": "purchased_at", "approvals": "approved_at"}
 SAME = {
     "interval_join": """
@@ -50,8 +52,32 @@ SAME = {
         SELECT customer_id, order_id FROM (
           SELECT *, ROW_NUMBER() OVER (PARTITION BY customer_id ORDER BY purchased_at DESC) AS n FROM purchases) WHERE n = 1
     """,
+    "paid_within_the_hour": """
+        SELECT order_id, customer_id FROM purchases p WHERE EXISTS (SELECT 1 FROM approvals a
+          WHERE a.order_id = p.order_id AND a.approved_at BETWEEN p.purchased_at AND p.purchased_at + INTERVAL '1' HOUR)
+    """,
+    "not_paid_within_a_day": """
+        SELECT order_id, customer_id FROM purchases p WHERE NOT EXISTS (SELECT 1 FROM approvals a
+          WHERE a.order_id = p.order_id AND a.approved_at BETWEEN p.purchased_at AND p.purchased_at + INTERVAL '1' DAY)
+    """,
+    "leaders_of_what_was_paid": """
+        SELECT seller_id, revenue, n FROM (
+          SELECT *, ROW_NUMBER() OVER (ORDER BY revenue DESC, seller_id) AS n FROM (
+            SELECT seller_id, SUM(price) AS revenue FROM (
+              SELECT s.seller_id, s.price FROM sold s JOIN approvals a
+              ON s.order_id = a.order_id AND a.approved_at BETWEEN s.sold_at AND s.sold_at + INTERVAL '2' DAY)
+            GROUP BY seller_id)) WHERE n <= 50
+    """,
 }
 """Queries that DuckDB reads as they are."""
+AS_OF = """
+    SELECT a.order_id, p.customer_id, p.purchased_at
+    FROM approvals a LEFT JOIN purchases FOR SYSTEM_TIME AS OF a.approved_at AS p ON a.order_id = p.order_id
+"""
+AS_OF_IN_DUCKDB = """
+    SELECT a.order_id, p.customer_id, p.purchased_at
+    FROM approvals a ASOF LEFT JOIN purchases p ON a.order_id = p.order_id AND a.approved_at >= p.purchased_at
+"""
 WINDOWS = """
     SELECT window_start, window_end, order_status, orders, n FROM (
       SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY orders DESC, order_status) AS n
@@ -74,7 +100,9 @@ WINDOWS_IN_DUCKDB = """
 def frames(spark: SparkSession) -> dict[str, DataFrame]:
     read = {file: spark.read.csv(str(OLIST / file), header=True) for file in (ORDERS, ITEMS)}
     made = {name: read[file].selectExpr(*columns.split(", ", 3)) for name, (file, columns) in COLUMNS.items()}
-    return {n: f.withColumn(TIMES[n], F.to_timestamp(TIMES[n])) if n in TIMES else f for n, f in made.items()}
+    timed = {n: f.withColumn(TIMES[n], F.to_timestamp(TIMES[n])) if n in TIMES else f for n, f in made.items()}
+    sold = timed["items"].join(timed["purchases"].selectExpr("order_id", "purchased_at AS sold_at"), "order_id")
+    return timed | {"sold": sold}
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +110,7 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         for name, (file, columns) in COLUMNS.items():
             connection.sql(f"CREATE VIEW {name} AS SELECT {columns} FROM '{OLIST / file}'")
+        connection.sql(f"CREATE VIEW sold AS {SOLD}")
         yield connection
 
 
@@ -90,7 +119,10 @@ def as_text(rows: list[Any]) -> Counter[str]:
 
 
 def test_the_rows_equal_those_of_duckdb(frames: dict[str, DataFrame], database: duckdb.DuckDBPyConnection) -> None:
-    queries = {name: (text, text) for name, text in SAME.items()} | {"window_top_n": (WINDOWS, WINDOWS_IN_DUCKDB)}
+    queries = {name: (text, text) for name, text in SAME.items()} | {
+        "window_top_n": (WINDOWS, WINDOWS_IN_DUCKDB),
+        "as_of": (AS_OF, AS_OF_IN_DUCKDB),
+    }
     for name, (text, in_duckdb) in queries.items():
         wanted = as_text(database.sql(in_duckdb).fetchall())
         assert as_text(operators.sql(text, frames).collect()) == wanted, name

@@ -31,6 +31,11 @@ q,b,10.00,2026-03-01T09:28:20Z
 r,d,40.00,2026-03-01T10:59:59.999Z
 s,d,30.00,2026-03-01T10:59:50Z
 """
+TIERS = """user,tier,since
+ann,silver,2026-03-01T08:00:00Z
+ann,gold,2026-03-01T09:15:00Z
+bob,gold,2026-03-01T09:30:00Z
+"""
 [orders_today] = [table for table in TABLES if table.name == "orders_today"]
 BOUNDS = ("window_start", "window_end")
 
@@ -45,7 +50,7 @@ def _rows(sandbox: Sandbox, table: str, *columns: str) -> list[tuple[Any, ...]]:
 
 def test_each_table_of_the_pipeline(spark: SparkSession, tmp_path: Path) -> None:
     sandbox = Sandbox(pipeline, tmp_path)
-    for source, text in (("clicks", CLICKS), ("orders", ORDERS), ("payments", PAYMENTS)):
+    for source, text in (("clicks", CLICKS), ("orders", ORDERS), ("payments", PAYMENTS), ("tiers", TIERS)):
         sandbox.land(source, "1.csv", text)
     sandbox.run()
     wanted: dict[tuple[str, ...], list[tuple[Any, ...]]] = {
@@ -92,6 +97,10 @@ def test_each_table_of_the_pipeline(spark: SparkSession, tmp_path: Path) -> None
         ("last_minutes", "window_start", "orders"): [("09:00", 2), ("10:00", 1)],
         ("usual_amounts", "window_start", "orders", "amount"): [("09:00", 2, 105.0), ("10:00", 1, 70.0)],
         ("every_third_click", "user", "window_number", "pages"): [("ann", 1, 3), ("bob", 1, 2)],
+        ("order_tiers", "order_id", "tier"): [("a", "gold"), ("b", None), ("c", "gold"), ("d", None)],
+        ("settled_orders", "order_id"): [("a",), ("b",), ("d",)],
+        ("unpaid_orders", "order_id"): [("c",)],
+        ("orders_of_hour", "window_start", "orders"): [("09:00", 3), ("10:00", 1)],
     }
     for (table, *columns), rows in wanted.items():
         assert _rows(sandbox, table, *columns) == rows, table

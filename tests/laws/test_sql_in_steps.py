@@ -7,6 +7,7 @@ queries run over frames. Rows are within the watermark's bound, so none is late.
 import json
 import random
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -36,6 +37,50 @@ CREATE VIEW per_minute AS
   SELECT item AS what, window_time AS minute_time, COUNT(*) AS n, SUM(doubled) AS total
   FROM TABLE(TUMBLE(TABLE large, DESCRIPTOR(ordered_at), INTERVAL '1' MINUTE)) GROUP BY item, window_start, window_end, window_time;
 """
+PAIRS = """
+CREATE VIEW pairs AS SELECT o.id, item, amount, paid_at FROM orders o JOIN payments p
+ON o.id = p.order_id AND paid_at BETWEEN ordered_at AND ordered_at + INTERVAL '3' MINUTE;
+CREATE VIEW around AS SELECT o.id, item, price, GREATEST(ordered_at, paid_at) AS known_at FROM orders o JOIN payments p
+ON o.id = p.order_id AND paid_at BETWEEN ordered_at - INTERVAL '1' MINUTE AND ordered_at + INTERVAL '1' MINUTE;
+CREATE VIEW cheapest AS SELECT id AS number, item AS what, price, ordered_at, place FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY price, id) AS place FROM orders) WHERE place <= 4;
+"""
+"""Views whose rows have the time of another operator's results."""
+BEHIND_OTHERS = {
+    "paid_per_window": """
+        SELECT item, window_start, window_end, SUM(amount) AS amount, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE pairs, DESCRIPTOR(paid_at), INTERVAL '2' MINUTE)) GROUP BY item, window_start, window_end
+    """,
+    "known_per_window": """
+        SELECT window_start, window_end, COUNT(*) AS n, MAX(known_at) AS newest
+        FROM TABLE(HOP(TABLE around, DESCRIPTOR(known_at), INTERVAL '1' MINUTE, INTERVAL '2' MINUTE)) GROUP BY window_start, window_end
+    """,
+    "pairs_with_rates": """
+        SELECT p.id, p.item, p.amount, rate, p.paid_at
+        FROM pairs p LEFT JOIN rates FOR SYSTEM_TIME AS OF p.paid_at AS r ON p.item = r.item
+    """,
+    "cheapest_per_window": """
+        SELECT what, window_start, window_end, SUM(price) AS spent
+        FROM TABLE(TUMBLE(TABLE cheapest, DESCRIPTOR(ordered_at), INTERVAL '4' MINUTE)) GROUP BY what, window_start, window_end
+    """,
+    "per_window_of_all": """
+        SELECT window_start, window_end, SUM(n) AS orders, COUNT(*) AS items FROM (
+          SELECT item, window_start, window_end, COUNT(*) AS n
+          FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '2' MINUTE)) GROUP BY item, window_start, window_end)
+        GROUP BY window_start, window_end
+    """,
+    "sessions": """
+        SELECT item, window_start, window_end, SUM(price) AS spent,
+          MAX(TIMESTAMPDIFF(SECOND, TIMESTAMP '2026-03-01 10:00:00', ordered_at)) AS second
+        FROM TABLE(SESSION(TABLE orders PARTITION BY item, DESCRIPTOR(ordered_at), INTERVAL '30' SECOND))
+        GROUP BY item, window_start, window_end
+    """,
+    "unpaid": """
+        SELECT id, item, price FROM orders o WHERE NOT EXISTS (
+          SELECT 1 FROM payments p WHERE p.order_id = o.id AND paid_at BETWEEN ordered_at - INTERVAL '1' MINUTE AND ordered_at)
+    """,
+}
+"""Queries behind other operators, and of kinds that `QUERIES` has not."""
 QUERIES = {
     "paid": """
         SELECT o.id, item, price, amount FROM orders o FULL OUTER JOIN payments p
@@ -137,21 +182,32 @@ def counted(rows: DataFrame) -> Counter[str]:
     return Counter(str(tuple(row)) for row in rows.collect())
 
 
-def test_a_pipeline_in_batches_gives_the_rows_of_its_queries(spark: SparkSession, tmp_path: Path):
-    text = DECLARED + ";".join(f"INSERT INTO {name} {query}" for name, query in QUERIES.items())
-    made, sandbox = batches(random.Random(5)), Sandbox(read_sql(text), tmp_path)
+def compare(spark: SparkSession, folder: Path, declared: str, queries: Mapping[str, str], views: str = "") -> tuple[Sandbox, int]:
+    """Run a pipeline in batches, and compare its tables with the queries over all rows; returns the number of compared rows too."""
+    text = declared + ";".join(f"INSERT INTO {name} {query}" for name, query in queries.items())
+    made, sandbox = batches(random.Random(5)), Sandbox(read_sql(text), folder)
     for number, batch in enumerate(made):
         for source, rows in batch.items():
             sandbox.land(source, f"{number}.jsonl", "\n".join(map(json.dumps, rows)))
         sandbox.run(drain=number == len(made) - 1)
-    given = frames(spark, made)
-    compared = 0
-    for name, query in QUERIES.items():
-        wanted = operators.sql(f"{DECLARED} CREATE VIEW small AS {QUERIES['small']}; {query}", given)
+    given, compared = frames(spark, made), 0
+    for name, query in queries.items():
+        wanted = operators.sql(f"{declared} {views} {query}", given)
         found = counted(sandbox.engine.views.table(name).select(*wanted.columns))
         assert found == counted(wanted), name
+        assert found, name
         compared += found.total()
+    return sandbox, compared
+
+
+def test_a_pipeline_in_batches_gives_the_rows_of_its_queries(spark: SparkSession, tmp_path: Path):
+    sandbox, compared = compare(spark, tmp_path, DECLARED, QUERIES, f"CREATE VIEW small AS {QUERIES['small']};")
     assert compared > 200
     changed = sandbox.engine.views.table("changelog/small").groupBy("change").count().collect()
     assert {row["change"] for row in changed} == {"+I", "-U", "+U", "-D"}  # sums of the first batches match no longer
     assert all(sandbox.engine.views.late(name, "orders").isEmpty() for name in ("paid", "rated", "best"))
+
+
+def test_queries_behind_other_operators_read_the_time_of_their_results(spark: SparkSession, tmp_path: Path):
+    _, compared = compare(spark, tmp_path, DECLARED + PAIRS, BEHIND_OTHERS)
+    assert compared > 80

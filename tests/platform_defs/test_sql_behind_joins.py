@@ -150,6 +150,22 @@ def test_an_event_time_that_is_computed_can_be_aggregated():
     assert newest.prepare == {"clicks": Preparation(select="*, event_time AS ts")}
 
 
+def test_an_event_time_that_is_computed_can_be_a_column_of_kept_rows():
+    text = """
+        CREATE TABLE clicks (k STRING, v INT, ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
+          WITH ('connector' = 'filesystem', 'format' = 'json');
+        CREATE VIEW top AS SELECT k, v, ts, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM clicks) WHERE n <= 3;
+        INSERT INTO {} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM clicks) WHERE n = 1;
+        INSERT INTO sums SELECT k, window_start, window_end, SUM(v) AS v
+          FROM TUMBLE(TABLE top, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end;
+    """
+    with_time = Preparation(select="*, event_time AS ts")
+    last, top, sums = read_sql(text.format("last SELECT k, ts")).tables
+    assert last.prepare == top.prepare == {"clicks": with_time}
+    assert sums.prepare == {"top": Preparation(select="k, v, ts, rank AS n")}
+    assert read_sql(text.format("last SELECT k, v")).tables[0].prepare == {}
+
+
 def test_windows_and_joins_by_processing_time():
     text = """
         CREATE TABLE clicks (k STRING, p AS PROCTIME()) WITH ('connector' = 'filesystem', 'format' = 'json');

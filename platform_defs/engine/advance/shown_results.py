@@ -38,11 +38,17 @@ class ShownWindows:
         """
         fires = trigger.fires(Moment(F.col(_NOW), *now), Moment(F.col(_BEFORE), *before))
         if isinstance(fires, bool):
-            return fresh if fires else _still_open(shown, now[0])
+            return fresh if fires else self._still_open(fresh, shown, now[0])
         windows = self._count_rows(fresh, shown).withColumn(_FIRES, F.coalesce(fires, F.lit(False)))
         fired = fresh.alias("r").join(windows.where(_FIRES).alias("w"), are_rows_equal("r", "w", self.key), "left_semi")
         still_shown = shown.alias("s").join(windows.where(~F.col(_FIRES)).alias("w"), self._continues("w", "s"), "left_semi")
         return fired.unionByName(still_shown)
+
+    def _still_open(self, fresh: DataFrame, shown: DataFrame, watermark: int | None) -> DataFrame:
+        """The shown results of windows that are not final; a session that has grown is final later than when it was shown."""
+        if self.are_sessions:
+            return shown.alias("s").join(fresh.alias("w"), self._continues("w", "s"), "left_semi")
+        return shown if watermark is None else shown.where(F.col(FINAL_AT) > instant(watermark, F.col(FINAL_AT)))
 
     def _count_rows(self, fresh: DataFrame, shown: DataFrame) -> DataFrame:
         """The present windows, each with the number of its rows now, and when it was last shown."""
@@ -61,8 +67,3 @@ class ShownWindows:
             F.col(f"{shown}.{WINDOW_END}") <= F.col(f"{window}.{WINDOW_END}")
         )
         return are_rows_equal(window, shown, group) & is_within
-
-
-def _still_open(shown: DataFrame, watermark: int | None) -> DataFrame:
-    """The results of windows that are not final."""
-    return shown if watermark is None else shown.where(F.col(FINAL_AT) > instant(watermark, F.col(FINAL_AT)))

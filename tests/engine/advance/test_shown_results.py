@@ -106,3 +106,10 @@ def test_a_trigger_for_all_windows_shows_all_or_leaves_those_that_are_open(spark
     assert _rows(windows.results(by_clock, fresh, shown, (1, 19), (0, 10))) == [(1, 0, 10, 3, 1)]
     assert not EveryInterval(10).fires(Moment(F.lit(1), None, 5), Moment(F.lit(0), None, None)), "there is no watermark yet"
     assert _rows(windows.results(_Undecided(), fresh, shown, (1, 0), (0, 0))) == [(1, 0, 10, 3, 1)], "null is no firing"
+
+
+def test_a_shown_session_stays_while_the_session_that_it_has_become_is_open(spark: SparkSession) -> None:
+    """The watermark has passed the end that the first session had when it was shown; the second one is final."""
+    fresh, shown = _frame(spark, [(1, 0, 15, 4, 2)]), _frame(spark, [(1, 0, 10, 3, 1), (2, 0, 10, 3, 1)])
+    windows = ShownWindows(KEY, are_sessions=True)
+    assert _rows(windows.results(EveryInterval(100), fresh, shown, (12, 0), (9, 0))) == [(1, 0, 10, 3, 1)]

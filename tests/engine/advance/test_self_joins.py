@@ -1,0 +1,43 @@
+"""Joins of a source with itself: each row is a row of both sides, with an account of each."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from assets.contracts import DerivedAsset
+from operators import AsOfJoin, IntervalJoin, Tumbling, WindowJoin
+from operators.contract import Operator
+from tests.conftest import MakeEngine
+from tests.support.small_sources import MINUTE, Event, law_violations, replay, rows_of, source
+
+OPERATORS: dict[str, Operator] = {
+    "pairs": IntervalJoin(on="k", lower="-1 minute", upper="2 minutes", how="full", residual="left_v < right_v"),
+    "unanswered": IntervalJoin(on="k", lower=1, upper="1 minute", how="anti"),
+    "versions": AsOfJoin(on="k", how="left", max_age="5 minutes"),
+    "windows": WindowJoin(on="k", window=Tumbling(size="2 minutes"), how="inner"),
+}
+BATCHES = [
+    [Event("a", 1, 0), Event("b", 2, 1_000), Event("a", 3, 30_000)],
+    [Event("a", 4, MINUTE), Event("b", 5, 3 * MINUTE), Event("b", 5, 3 * MINUTE)],
+    [Event("a", 9, -5 * MINUTE), Event("a", 6, 9 * MINUTE)],
+]
+
+
+@pytest.mark.parametrize("is_stepwise", [True, False], ids=["in steps", "at once"])
+def test_a_source_is_joined_with_itself(make_engine: MakeEngine, is_stepwise: bool) -> None:
+    tables = [DerivedAsset(name=name, inputs=("l", "l"), operator=operator) for name, operator in OPERATORS.items()]
+    engine = make_engine([source("l")], tables)
+    for batch in BATCHES:
+        replay(engine, [{"l": batch}])
+        for table in tables if is_stepwise else ():
+            engine.advance(table.name)
+    engine.drain()
+    log = engine.lake.read(engine.connect(), "events/l").where(F.col("v") != 9)  # that row is late
+    rows = log.select("k", "v", "ts", "event_time", "seq", "arrival")
+    for name, operator in OPERATORS.items():
+        engine.advance(name)
+        columns = [c for c in engine.views.table(name).columns if c.split("_")[-1] not in ("seq", "arrival")]
+        assert rows_of(engine.views.table(name), *columns) == rows_of(operator(rows, rows), *columns), name
+        assert not law_violations(engine, name), name
+        by_day = engine.accounts.days(name)
+        assert {account.side for account in by_day} == {"l"}
+        assert sum(account.late for account in by_day) == 2, "the row is late on each side"
