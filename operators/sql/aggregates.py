@@ -16,6 +16,7 @@ from operators.sql.names import find_name, free_name
 from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, select, windows_of, with_result_time
 from operators.sql.scope import Scope, over_error, replace_outermost
 from operators.sql.select_list import Selected, name_expressions, with_distinct_names
+from operators.sql.windowing import check_condition
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import AnyWindow, Session, Tumbling
 
@@ -241,8 +242,8 @@ def _having_condition(plan: _Plan, tree: Tree | None, in_windows: bool) -> str |
 def _rows(plan: _Plan, windowed: Windowed | None) -> Relation:
     """The rows that the operator reads: those that the conditions accept, with computed keys."""
     where = plan.scope.condition(plan.scope.conditions)
-    if windowed and where and any(c in where for c in WINDOW_COLUMNS):
-        raise SqlError.refused(f"the condition {where}", "windows are not filtered before their operator", "use HAVING")
+    if windowed:
+        check_condition(windowed, where, "use HAVING")
     child = plan.relation
     return select(child, [*(Item.of_column(c) for c in child.columns), *plan.added], where, child.arrivals)
 

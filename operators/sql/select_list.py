@@ -10,6 +10,7 @@ from operators.sql.errors import SqlError
 from operators.sql.names import free_name
 from operators.sql.relations import WINDOW_COLUMNS, Item, Ranked, Relation, Windowed, select
 from operators.sql.scope import Scope, over_error
+from operators.sql.windowing import check_condition
 
 _RANKS = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
 
@@ -97,8 +98,7 @@ def _select_in_windows(rows: Windowed, items: Sequence[Item], where: str | None)
     renamed = [i.name for i in items if i.column in WINDOW_COLUMNS and i.name != i.column]
     if renamed or any(i.column is None and any(c in i.sql for c in WINDOW_COLUMNS) for i in items):
         raise _window_renamed_error(renamed[0] if renamed else "")
-    if where and any(c in where for c in WINDOW_COLUMNS):
-        raise SqlError.refused(f"the condition {where}", "windows are not filtered before their operator", "filter the operator's result")
+    check_condition(rows, where, "filter the operator's result")
     own_items = [i for i in items if i.column not in WINDOW_COLUMNS]
     time = next((i.name for i in own_items if i.column == rows.time), None)
     if time is None:

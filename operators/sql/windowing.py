@@ -9,7 +9,7 @@ from operators.sql.dialect import TABLE, WINDOW_FUNCTIONS, Tree
 from operators.sql.durations import interval_ms, words
 from operators.sql.errors import SqlError
 from operators.sql.names import find_name, require_name
-from operators.sql.relations import Relation, Windowed
+from operators.sql.relations import WINDOW_COLUMNS, Relation, Windowed
 from operators.windows import AnyWindow, Cumulative, Session, Sliding, Tumbling
 
 _PARAMETERS: Mapping[str, Sequence[str]] = {
@@ -88,6 +88,21 @@ class WindowFunction:
                 return Cumulative(size=length["SIZE"], step=length["STEP"], **offset)
             case _:
                 return Session(gap=length["GAP"])
+
+
+def check_condition(rows: Windowed, where: str | None, way_out: str) -> None:
+    """Raise `SqlError` if a condition on rows in windows would change the windows when the rows are filtered before.
+
+    Args:
+        rows: the rows in windows.
+        where: the condition in Spark SQL; None for none.
+        way_out: what to write for a condition on the windows themselves.
+    """
+    if where and any(column in where for column in WINDOW_COLUMNS):
+        raise SqlError.refused(f"the condition {where}", "windows are not filtered before their operator", way_out)
+    if where and isinstance(rows.window, Session):
+        reason = "a condition on rows in sessions is applied after the sessions are formed, and the operator reads filtered rows"
+        raise SqlError.refused(f"the condition {where}", reason, "select the rows in a view, and form sessions of the view")
 
 
 def _by_name(function: str, arguments: Sequence[Tree]) -> dict[str, Tree]:

@@ -182,6 +182,11 @@ def test_explain_says_what_is_kept_beside_a_table():
             "ON l.k = r.k AND l.window_start = r.window_start AND l.window_end = r.window_end",
             "a join of rows in sessions is refused: Flink joins sessions of each side whose bounds are equal",
         ),
+        (
+            "SELECT k, COUNT(*) AS n FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' HOUR) WHERE v > 1 "
+            "GROUP BY k, window_start, window_end",
+            "the condition v > 1 is refused: a condition on rows in sessions is applied after the sessions are formed",
+        ),
         ("SELECT FROM WHERE", "cannot be parsed"),
         ("SELECT 'a FROM a", "cannot be parsed"),
         ("SELECT x FROM a", "there is no column 'x'; legal: id, k, v, ts"),
