@@ -13,8 +13,13 @@ _LISTS = ("collect_list", "collect_set", "array_agg")
 _TEXTS = ("listagg", "string_agg")
 _ORDER_INDEPENDENT = ("sort_array", "array_sort", "array_size", "size", "cardinality")
 """Functions whose result does not depend on the order of an array's elements."""
-_ELEMENT_BY_ELEMENT = ("transform", "filter", "array_distinct", "array_compact", "array_remove")
-"""Functions that treat each element of an array in the same way, wherever it is."""
+_SAME_ELEMENTS = frozenset(
+    {
+        *("transform", "filter", "flatten", "concat", "coalesce", "nvl", "ifnull"),
+        *("array_distinct", "array_compact", "array_remove", "array_union", "array_except", "array_intersect"),
+    }
+)
+"""Functions whose result has the same elements in each order of their arrays' elements."""
 
 
 def first_in_read_order(sql: str) -> str | None:
@@ -28,7 +33,7 @@ def first_in_read_order(sql: str) -> str | None:
     ordered = _brackets_with_lambda_of_two(tokens)
     for n, (token, following) in enumerate(pairwise([*tokens, Token("other", "", len(sql))])):
         is_call = token.kind == "word" and following.text == "("
-        if is_call and token.name in _LISTS and not _is_order_independent(tokens, brackets, ordered):
+        if is_call and token.name in _LISTS and not _is_order_independent(tokens, [*brackets, n + 1], ordered):
             return token.name
         if is_call and token.name in _TEXTS and not _is_ordered_by_its_value(tokens[n:]):
             return token.name
@@ -43,10 +48,13 @@ def _is_order_independent(tokens: Sequence[Token], brackets: Sequence[int], orde
     """Whether an array that is collected inside some brackets is first changed element by element, and then sorted or counted."""
     for bracket in reversed(brackets):
         function = tokens[bracket - 1].name if bracket and tokens[bracket - 1].kind == "word" else ""
-        if bracket in ordered or (function and function not in (*_ELEMENT_BY_ELEMENT, *_ORDER_INDEPENDENT)):
+        if bracket in ordered or (function and function not in (*_LISTS, *_SAME_ELEMENTS, *_ORDER_INDEPENDENT)):
             return False
         if function in _ORDER_INDEPENDENT:
             return True
+        close = _closing_bracket(tokens[bracket:])
+        if close is None or [token.text for token in tokens[bracket + close + 1 : bracket + close + 2]] == ["["]:
+            return False  # an element by its position
     return False
 
 
@@ -64,7 +72,7 @@ def _brackets_with_lambda_of_two(tokens: Sequence[Token]) -> set[int]:
 
 
 def _is_ordered_by_its_value(call: Sequence[Token]) -> bool:
-    """Whether a call of `listagg` is followed by `WITHIN GROUP (ORDER BY value)` with its own value.
+    """Whether a call of `listagg` is followed by `WITHIN GROUP (ORDER BY ...)` with its own value in the order: ties are then equal.
 
     Args:
         call: the tokens from the function's name on.
@@ -72,10 +80,19 @@ def _is_ordered_by_its_value(call: Sequence[Token]) -> bool:
     close = _closing_bracket(call)
     if close is None or [token.name for token in call[close + 1 : close + 6]] != ["within", "group", "(", "order", "by"]:
         return False
-    value = [*_until_comma(call[2:close])]
+    [value, *_] = [*_at_commas(call[2:close])] or [[]]
     value = value[1:] if value[:1] == ["distinct"] else value
-    order = [*_until_comma(call[close + 6 :])]
-    return order[: len(value)] == value and not {*order[len(value) :]} - {"asc", "desc", "nulls", "first", "last"}
+    end = _closing_bracket(call[close + 3 :])
+    return end is not None and any(_sorted_value(part) == _sorted_value(value) for part in _at_commas(call[close + 6 : close + 3 + end]))
+
+
+def _sorted_value(texts: list[str]) -> list[str]:
+    """The expression of an ORDER BY item, without its direction and brackets around it."""
+    while texts and texts[-1] in ("asc", "desc", "nulls", "first", "last"):
+        texts = texts[:-1]
+    while len(texts) > 2 and texts[0] == "(" and texts[-1] == ")" and ")" not in texts[1:-1]:
+        texts = texts[1:-1]
+    return texts
 
 
 def _closing_bracket(tokens: Sequence[Token]) -> int | None:
@@ -89,11 +106,14 @@ def _closing_bracket(tokens: Sequence[Token]) -> int | None:
     return None
 
 
-def _until_comma(tokens: Sequence[Token]) -> Iterator[str]:
-    """The tokens' texts in lower case up to the first comma, or the bracket that closes them."""
-    depth = 0
+def _at_commas(tokens: Sequence[Token]) -> Iterator[list[str]]:
+    """The parts of a list between its commas, as texts of tokens; words in lower case."""
+    depth, part = 0, list[str]()
     for token in tokens:
         depth += (token.text in ("(", "[")) - (token.text in (")", "]")) if token.kind == "other" else 0
-        if depth < 0 or (depth == 0 and token.text == ","):
-            return
-        yield token.name
+        if depth == 0 and token.kind == "other" and token.text == ",":
+            yield part
+            part = []
+        else:
+            part.append(token.name if token.kind == "word" else token.text)
+    yield part

@@ -7,10 +7,12 @@ from typing import Any, cast
 from sqlglot import exp
 
 from operators.columns import WINDOW_END, WINDOW_START
+from operators.engine_columns import EVENT_TIME
 from operators.sql.dialect import Tree, spark_sql
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError
-from operators.sql.relations import Item, Windowed
+from operators.sql.names import find_name
+from operators.sql.relations import Item, Windowed, is_by_ingest
 from operators.sql.scope import Scope
 
 _MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.GT: exp.LT, exp.EQ: exp.EQ}
@@ -141,11 +143,22 @@ class Conditions:
             self.upper = _tighter_bound(self.upper, Bound(length, operation is exp.LT), -1)
         return True
 
+    def _side_by_ingest(self, column: Tree) -> int | None:
+        """The side of which a `PROCTIME()` column is the event time; None for any other column."""
+        sides = [
+            index
+            for index, side in enumerate(self.sides)
+            if column.table in ("", *side.tables) and find_name(column.name, side.relation.arrivals) and is_by_ingest(side.relation)
+        ]
+        return sides[0] if len(sides) == 1 and not any(side.has(column) for side in self.sides) else None
+
     def _read_shifted_time(self, tree: Tree) -> tuple[int, str, int] | None:
         """The side, the column and the shift in ms of `time`, `time + INTERVAL ...` or `time - INTERVAL ...`; None for anything else."""
         if isinstance(tree, exp.Paren):
             return self._read_shifted_time(tree.this)
         if isinstance(tree, exp.Column):
+            if (by_ingest := self._side_by_ingest(tree)) is not None:
+                return by_ingest, EVENT_TIME, 0
             side = self.side_of(tree)
             column = self.sides[side].resolve(tree).column
             return (side, column, 0) if column and column in self.sides[side].relation.times else None

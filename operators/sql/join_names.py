@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from operators.columns import WINDOW_END, WINDOW_START
+from operators.engine_columns import EVENT_TIME
 from operators.sql.dialect import Tree
 from operators.sql.join_conditions import KEEPS, Conditions
 from operators.sql.names import find_name, free_name
@@ -69,6 +70,8 @@ class JoinNames:
 
     def time(self, side: int, column: str) -> str:
         """The name of a side's time before the join."""
+        if column == EVENT_TIME:  # the time of the ingest, which the engine adds
+            return EVENT_TIME
         existing_name = next((name for name, item in self.values[side].items() if item.column == column), None)
         if existing_name is not None:
             return existing_name

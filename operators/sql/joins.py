@@ -14,7 +14,7 @@ from operators.sql.durations import words
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import KEEPS, PRESERVED, Bound, Conditions
 from operators.sql.join_names import JoinNames
-from operators.sql.relations import WINDOW_COLUMNS, Apply, Item, Relation, Windowed, windows_of, with_result_time
+from operators.sql.relations import WINDOW_COLUMNS, Apply, Item, Relation, Windowed, is_by_ingest, windows_of, with_result_time
 from operators.sql.scope import Scope, texts_of_coalesce
 from operators.window_join import WindowJoin
 from operators.windows import Session
@@ -123,7 +123,7 @@ def _check_bounds(conditions: Conditions) -> None:
             conditions.lower = conditions.upper = _AT_ONCE
             return
     for index, relation in enumerate((left, right)):
-        if not relation.times:
+        if not relation.times and not is_by_ingest(relation):
             side = ("left", "right")[index]
             way_out = "declare WATERMARK FOR in CREATE TABLE, or join a table of final results"
             raise SqlError.refused(f"a join whose {side} side has no event time", "the join could never forget a row", way_out)
@@ -189,15 +189,15 @@ def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
     return _scope(Apply(operator, sides, _columns(operator, sides), (RESULT_TIME,), left.window), names, how, read)
 
 
-def time_of_pairs(join: IntervalJoin) -> str | None:
-    """The side's time that is the `result_time` of each result of a join, the later one of a pair; None if it can be either side's.
+def times_of_results(join: IntervalJoin) -> tuple[str, ...]:
+    """The sides' times that are the `result_time` of each result of a join, the later one of a pair; none if it can be either side's.
 
-    >>> time_of_pairs(IntervalJoin(on="k", lower=0, upper="1 hour", left_time="ordered_at", right_time="paid_at"))
-    'paid_at'
+    >>> times_of_results(IntervalJoin(on="k", lower=0, upper="1 hour", left_time="ordered_at", right_time="paid_at"))
+    ('paid_at',)
     """
-    if join.how in ("inner", "left", "semi", "anti") and join.interval.upper <= 0:
-        return join.left_time
-    return join.right_time if join.how in ("inner", "right") and join.interval.lower >= 0 else None
+    is_left = join.how in ("inner", "left", "semi", "anti") and join.interval.upper <= 0
+    is_right = join.how in ("inner", "right") and join.interval.lower >= 0
+    return (*[join.left_time] * is_left, *[join.right_time] * is_right)
 
 
 def _pushed_condition(conditions: Conditions, how: How, index: int) -> str | None:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from operators.columns import RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.contract import Operator
+from operators.engine_columns import EVENT_TIME
 from operators.sql.dialect import Tree
 from operators.sql.names import column_sql, free_name
 from operators.windows import AnyWindow
@@ -251,6 +252,22 @@ def windows_of(relation: Relation) -> AnyWindow | None:
     """The windows whose results the rows are, if they have the columns `window_start` and `window_end` of these windows; else None."""
     operator = applied_operator(relation)
     return operator.windows if operator and {WINDOW_START, WINDOW_END} <= {*relation.columns} else None
+
+
+def is_by_ingest(relation: Relation) -> bool:
+    """Whether the event time of rows is the time of their ingest: that of a declared source without WATERMARK. `PROCTIME()` names it."""
+    rows = relation.child if isinstance(relation, Select) else relation
+    return isinstance(rows, Input) and rows.is_declared and not rows.times and bool(relation.arrivals)
+
+
+def reads_ingest_time(relation: Relation) -> bool:
+    """Whether an operator reads the time of the ingest, which only a pipeline's rows have."""
+    return any(
+        getattr(part.operator, parameter, None) == EVENT_TIME and is_by_ingest(child)
+        for part in walk(relation)
+        if isinstance(part, Apply)
+        for parameter, child in zip(("left_time", "right_time") if len(part.inputs) > 1 else ("time",), part.inputs, strict=True)
+    )
 
 
 def with_result_time(relation: Relation) -> tuple[Relation, str]:

@@ -7,7 +7,6 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from operators.columns import RESULT_TIME
 from operators.errors import did_you_mean
 from operators.interval_join import IntervalJoin
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
@@ -75,9 +74,7 @@ class Scope:
         """Whether an expression is the time at which a row arrived."""
         if isinstance(tree, exp.Anonymous) and str(tree.this).upper() == "PROCTIME":
             return True
-        if not isinstance(tree, exp.Column) or find_name(tree.name, self.relation.arrivals) is None:
-            return False
-        return not self.has(tree) or self.resolve(tree).column in self.relation.times  # an ingest time, if no other time is declared
+        return isinstance(tree, exp.Column) and find_name(tree.name, self.relation.arrivals) is not None and not self.has(tree)
 
     def has(self, column: Tree) -> bool:
         """Whether there is a column of a name."""
@@ -91,10 +88,10 @@ class Scope:
         """
         if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.Column):
             tree = tree.this
-        item = self._coalesced_item(tree) or self._result_time(tree) or (self.resolve(tree) if isinstance(tree, exp.Column) else None)
+        item = self._coalesced_item(tree) or (self.resolve(tree) if isinstance(tree, exp.Column) else None)
         if item is not None:
             return Item(name, item.sql, item.column)
-        return Item(name, self.sql(tree))
+        return Item(name, self.sql(tree), is_time=self._is_later_time(tree))
 
     def sql(self, tree: Tree) -> str:
         """An expression over one row in Spark SQL.
@@ -122,14 +119,13 @@ class Scope:
 
         return replace_outermost(tree, replace_column)
 
-    def _result_time(self, tree: Tree) -> Item | None:
-        """The `result_time` of an inner interval join, if an expression is GREATEST of its two times."""
+    def _is_later_time(self, tree: Tree) -> bool:
+        """Whether an expression is GREATEST of the two times of an inner interval join, which is the event time of its pairs."""
         join = self.relation.operator if isinstance(self.relation, Apply) else None
         columns = [tree.this, *tree.expressions] if isinstance(tree, exp.Greatest) else []
         if not isinstance(join, IntervalJoin) or join.how != "inner" or not all(isinstance(c, exp.Column) for c in columns):
-            return None
-        is_later_time = sorted(str(self.resolve(c).column) for c in columns) == sorted([join.left_time, join.right_time])
-        return Item.of_column(RESULT_TIME) if is_later_time else None
+            return False
+        return sorted(str(self.resolve(c).column) for c in columns) == sorted([join.left_time, join.right_time])
 
     def _coalesced_item(self, tree: Tree) -> Item | None:
         return self.coalesced.get(texts_of_coalesce(tree) or frozenset())

@@ -1,5 +1,6 @@
 """Splits a text into statements, and recognizes the kind of each."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,6 +74,8 @@ _HINTS = {
     "OPTIONS": ("a table has the options of its declaration", "write them in WITH of CREATE TABLE"),
 }
 """Hints of Flink by name, with the reason for their refusal and the way out."""
+_HINT = re.compile(r"""'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*\+(?P<hint>.*?)\*/|/\*.*?\*/""", re.DOTALL)
+"""A hint, or a text in quotes or a comment that could contain one."""
 _OTHER_HINT = ("Spark chooses how a query runs", "leave it out")
 
 
@@ -82,6 +85,7 @@ def read_script(text: str) -> list[Statement]:
     Raises:
         SqlError: a statement cannot be parsed, or is of no known kind.
     """
+    _check_hints(text)
     return [_statement(part, tokens) for part, tokens in split(text)]
 
 
@@ -111,7 +115,6 @@ def words_of(tokens: Sequence[Token]) -> list[str]:
 
 def _statement(text: str, tokens: Sequence[Token]) -> Statement:
     words = words_of(tokens)
-    _check_hints(tokens)
     match words:
         case ["SELECT" | "WITH" | "(", *_]:
             return Query(_query(text, words))
@@ -125,12 +128,11 @@ def _statement(text: str, tokens: Sequence[Token]) -> Statement:
             raise _no_statement(text, words)
 
 
-def _check_hints(tokens: Sequence[Token]) -> None:
-    """Raise `SqlError` if a statement has a hint, which is a comment that begins with `+`."""
-    for comment in (comment.strip() for token in tokens for comment in token.comments):
-        if comment.startswith("+"):
-            hint = comment.removeprefix("+").strip()
-            raise SqlError.refused(f"the hint {shorten_text(hint)}", *_HINTS.get(hint.partition("(")[0].strip().upper(), _OTHER_HINT))
+def _check_hints(text: str) -> None:
+    """Raise `SqlError` if a text has a hint, a comment `/*+ ... */`."""
+    hint = next((match["hint"].strip() for match in _HINT.finditer(text) if match["hint"] is not None), None)
+    if hint is not None:
+        raise SqlError.refused(f"the hint {shorten_text(hint)}", *_HINTS.get(hint.partition("(")[0].strip().upper(), _OTHER_HINT))
 
 
 def _no_statement(text: str, words: Sequence[str]) -> SqlError:

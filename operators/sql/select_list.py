@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from operators.engine_columns import EVENT_TIME
 from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.names import free_name
@@ -58,17 +59,9 @@ def items_of(scope: Scope, listed: Sequence[Selected]) -> list[Item]:
         if expression.name == "*":
             items = scope.visible(expression.tree.table if isinstance(expression.tree, exp.Column) else "")
         else:
-            items = (
-                []
-                if scope.is_arrival(expression.tree) and not _is_column(scope, expression.tree)
-                else [scope.item(expression.tree, expression.name)]
-            )
+            items = [] if scope.is_arrival(expression.tree) else [scope.item(expression.tree, expression.name)]
         columns += items
     return with_distinct_names(columns)
-
-
-def _is_column(scope: Scope, tree: Tree) -> bool:
-    return isinstance(tree, exp.Column) and scope.has(tree)
 
 
 def with_distinct_names(items: Sequence[Item]) -> list[Item]:
@@ -100,7 +93,8 @@ def _select_in_windows(rows: Windowed, items: Sequence[Item], where: str | None)
         raise _window_renamed_error(renamed[0] if renamed else "")
     check_condition(rows, where, "filter the operator's result")
     own_items = [i for i in items if i.column not in WINDOW_COLUMNS]
-    time = next((i.name for i in own_items if i.column == rows.time), None)
+    is_engine_time = rows.time == EVENT_TIME and rows.time not in rows.child.columns  # the time of the ingest
+    time = EVENT_TIME if is_engine_time else next((i.name for i in own_items if i.column == rows.time), None)
     if time is None:
         time = free_name(rows.time, [i.name for i in own_items])
         own_items = [*own_items, Item.of_column(rows.time, time)]

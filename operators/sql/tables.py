@@ -67,12 +67,8 @@ class CreateTable:
         return tuple(column for column in self.columns if not column.expression)
 
     def relation(self) -> Relation:
-        """The rows of a source that queries read. Without WATERMARK, a source's event time is the ingest time, which `PROCTIME()` names."""
+        """The rows that queries read."""
         stored_columns = tuple(c.name for c in self.stored)
-        if self.time is None and self.arrivals:
-            rows = Input(self.name, (*stored_columns, *self.arrivals), self.arrivals, self.arrivals)
-            items = [*map(self._item, self.columns), *map(Item.of_column, self.arrivals)]
-            return select(rows, items, None, self.arrivals)
         time = self.time and next((c for c in self.columns if c.name == self.time), None)
         if not time or not time.expression:
             rows = Input(self.name, stored_columns, (self.time,) if self.time else (), self.arrivals)

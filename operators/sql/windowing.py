@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from operators.engine_columns import EVENT_TIME
 from operators.sql.dialect import TABLE, WINDOW_FUNCTIONS, Tree
 from operators.sql.durations import interval_ms, words
 from operators.sql.errors import SqlError
 from operators.sql.names import find_name, require_name
-from operators.sql.relations import WINDOW_COLUMNS, Relation, Windowed
+from operators.sql.relations import WINDOW_COLUMNS, Relation, Windowed, is_by_ingest
 from operators.windows import AnyWindow, Cumulative, Session, Sliding, Tumbling
 
 _PARAMETERS: Mapping[str, Sequence[str]] = {
@@ -67,8 +68,10 @@ class WindowFunction:
         descriptor = self.arguments["TIMECOL"]
         [column] = descriptor.expressions if isinstance(descriptor, exp.Anonymous) and len(descriptor.expressions) == 1 else [descriptor]
         if find_name(column.name, relation.arrivals) and not find_name(column.name, relation.columns):
-            reason = "a row's arrival is not in its columns"
-            way_out = "make ingestion time the event time of the source: `event_time: ingested_at` in YAML"
+            if is_by_ingest(relation):
+                return EVENT_TIME
+            reason = "its rows have another event time, or are not those of a pipeline's source"
+            way_out = "for windows by the time of the ingest, write a pipeline with a source without WATERMARK"
             raise SqlError.refused(f"{self.name} by the processing time {column.name}", reason, way_out)
         name = require_name(column.name, relation.columns)
         if name not in relation.times:

@@ -18,7 +18,7 @@ from operators.sql.errors import SqlError
 from operators.sql.execution import rows_of
 from operators.sql.explain import explain
 from operators.sql.plan import Plan, Script, plan
-from operators.sql.relations import Input, walk
+from operators.sql.relations import Input, reads_ingest_time, walk
 from operators.sql.tables import CreateTable
 from platform_defs.cli import render
 from platform_defs.cli.arguments import ArgumentError, Json
@@ -101,9 +101,14 @@ class Runner:
         """The plan of an EXPLAIN or INSERT statement, or the rows of a query."""
         if query.is_explained or query.target:
             tables, refusals = self._tables
-            operators = {name: table.operator for name, table in tables.items()}
+            operators = {name: table.operator for name, table in tables.items() if not query.is_explained or name != query.target}
             refused = {"refused": refusals[query.target]} if query.target in refusals and not query.is_explained else {}
             return {"target": query.target, "plan": explain(query.relation, query.target, operators), **refused}
+        if reads_ingest_time(query.relation):
+            reason = "files have no time of the ingest"
+            raise SqlError.refused(
+                "a query of windows or intervals by PROCTIME()", reason, "write INSERT INTO, and run the file as a pipeline"
+            )
         rows = rows_of(query, self._frames(query))
         first_rows = rows.limit(limit + 1).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
         return {"rows": [json.loads(row[0]) for row in first_rows[:limit]], "has_more": len(first_rows) > limit}

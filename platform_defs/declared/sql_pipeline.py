@@ -1,6 +1,6 @@
 """A pipeline in SQL: CREATE TABLE statements are sources, and INSERT INTO statements are tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -10,7 +10,7 @@ from assets.pipeline import Pipeline
 from operators.sql.errors import SqlError
 from operators.sql.plan import Plan, Script, plan
 from platform_defs.declared.sql_sources import FILES, DeclaredSource, declared_source
-from platform_defs.declared.sql_tables import SqlTables, columns_read_of_tables
+from platform_defs.declared.sql_tables import SqlTables
 
 _SINKS = ("", "delta")
 
@@ -25,8 +25,12 @@ def read_sql(text: str) -> Pipeline:
     return pipeline_of(plan(text))
 
 
-def pipeline_of(script: Script) -> Pipeline:
+def pipeline_of(script: Script, plans: Sequence[Plan] | None = None) -> Pipeline:
     """The pipeline of a script.
+
+    Args:
+        script: the script.
+        plans: those of its statements whose tables the pipeline has; None for all.
 
     Raises:
         SqlError, ContractError: as `read_sql`.
@@ -36,9 +40,8 @@ def pipeline_of(script: Script) -> Pipeline:
     tables = SqlTables(
         {name: [c.name for c in script.declared[name].stored] for name in sources},
         {name: table.comment for name, table in script.declared.items()},
-        columns_read_of_tables(planned.relation for planned in script.plans),
     )
-    for planned in script.plans:
+    for planned in script.plans if plans is None else plans:
         if planned.target and not planned.is_explained:
             tables.add(planned.target, planned.relation)
     if not tables.assets:
@@ -53,7 +56,7 @@ def tables_of(script: Script) -> tuple[dict[str, DerivedAsset], dict[str, str]]:
     for planned in script.plans:
         if planned.target and not planned.is_explained:
             try:
-                pipeline = pipeline_of(replace(script, plans=(*legal, planned)))
+                pipeline = pipeline_of(script, [*legal, planned])
             except (SqlError, ContractError) as error:
                 refusals[planned.target] = str(error)
             else:

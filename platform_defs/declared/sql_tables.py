@@ -1,6 +1,6 @@
 """INSERT INTO as derived assets: each operator of a query becomes a table, and the selections below it become its preparation."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,8 +16,7 @@ from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql, find_name
-from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts, walk
-from operators.top_k import TopK
+from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
 from operators.top_n import TopN
 from platform_defs.declared.sql_times import is_result_time, with_event_times
 
@@ -31,14 +30,12 @@ class SqlTables:
     Args:
         stored: for each source, the columns of its rows.
         descriptions: for each table, what it contains.
-        columns_read: for each table, the columns that queries read of it.
         assets: the assets, by name.
         versions: the sources whose rows are versions of their key, so that a key occurs more than once.
     """
 
     stored: Mapping[str, Sequence[str]]
     descriptions: Mapping[str, str] = field(default_factory=dict)
-    columns_read: Mapping[str, set[str]] = field(default_factory=dict)
     assets: dict[str, DerivedAsset] = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)
 
@@ -54,11 +51,13 @@ class SqlTables:
 
     def _make(self, name: str, relation: Relation) -> None:
         apply, needed, shape = _split_result(name, relation)
+        if needed is not None:
+            needed = [*needed, *columns_read(getattr(apply.operator, "residual", None) or "true")]
         inputs, prepare = list[str](), dict[str, Preparation]()
         for side, input_relation in zip(apply.operator.inputs, apply.inputs, strict=True):
-            needs_time = self._needs_time(apply, input_relation, {*(needed or ()), *self.columns_read.get(name, ())})
+            needs_time = self._reads_missing_time(apply, input_relation)
             read = select_all(input_relation) if needs_time else input_relation
-            upstream, preparation = self._input(f"{name}_{side}", read, needed if len(apply.inputs) > 1 else None)
+            upstream, preparation = self._input(f"{name}_{side}", read, needed if len(apply.inputs) > 1 else None, needs_time=needs_time)
             if upstream in inputs:
                 way_out = "declare the source a second time under another name, and deliver its files to both"
                 raise SqlError.refused(
@@ -76,13 +75,14 @@ class SqlTables:
             name=name, inputs=tuple(inputs), operator=operator, prepare=prepare, shape=shape, description=description
         )
 
-    def _input(self, name: str, relation: Relation, needed: Sequence[str] | None) -> tuple[str, Preparation | None]:
+    def _input(self, name: str, relation: Relation, needed: Sequence[str] | None, *, needs_time: bool) -> tuple[str, Preparation | None]:
         """The name of an input, and its preparation.
 
         Args:
             name: the name of the table, if the input is the result of an operator without a name.
             relation: the input.
             needed: the columns of the result that the query selects; None for all.
+            needs_time: whether a column of the selection is the event time of stored rows, which is no column of them.
         """
         unselected = relation.child if isinstance(relation, Select) else relation
         match unselected:
@@ -98,24 +98,34 @@ class SqlTables:
                 relation = Named(input_name, computed) if computed is relation else relation
             case _:
                 raise AssertionError(unselected)  # a selection of a selection is one selection, and windows are in operators
-        if not isinstance(relation, Select) or (isinstance(unselected, Apply | Named) and upserts(unselected) and _only_selects(relation)):
+        is_part = isinstance(unselected, Apply | Named) and upserts(unselected) and not needs_time
+        if not isinstance(relation, Select) or (is_part and _only_selects(relation)):
             return input_name, None
         return input_name, self._preparation(relation, needed)
 
-    def _needs_time(self, apply: Apply, relation: Relation, columns: set[str]) -> bool:
-        """Whether a query reads the event time of a source by its name in the query, and the source has no such column.
-
-        Args:
-            apply: the operator.
-            relation: its input.
-            columns: the columns of its result that queries read.
-        """
-        if not isinstance(relation, Input):
-            return False
+    def _reads_missing_time(self, apply: Apply, relation: Relation) -> bool:
+        """Whether an operator computes something from the event time by its name in the query, and the stored rows have no such column."""
         operator: Any = getattr(apply.operator, "of", apply.operator)
-        keeps_rows = isinstance(operator, TopN | TopK | Deduplicate)
-        aggregated = {column for sql in getattr(operator, "aggregates", {}).values() for column in columns_read(sql)}
-        return bool((aggregated | (columns if keeps_rows else set())) & {*relation.times} - {*self.stored.get(relation.name, ())})
+        by, order = getattr(operator, "by", ()), getattr(operator, "order", ())
+        columns = {column for sql in getattr(operator, "aggregates", {}).values() for column in columns_read(sql)}
+        columns |= {by} if isinstance(by, str) else {*by}
+        columns |= set() if isinstance(order, str) else {part.column for part in order}
+        return bool(columns & self._missing_times(relation))
+
+    def _missing_times(self, relation: Relation) -> set[str]:
+        """The event times of a query's rows that are no columns of the stored rows: the engine has them as `event_time`."""
+        match relation:
+            case Input():
+                return {*relation.times} - {*self.stored.get(relation.name, ())}
+            case Named():
+                return self._missing_times(relation.child)
+            case Select():
+                missing = self._missing_times(relation.child)
+                return {item.name for item in relation.items if item.column in missing}
+            case Apply(operator=TopN() | Deduplicate(window=None)) if not isinstance(relation.inputs[0], Select):
+                return self._missing_times(relation.inputs[0])  # these keep the rows of their input with their event time
+            case _:
+                return set()
 
     def _require_source(self, name: str) -> str:
         if name not in self.stored:
@@ -125,11 +135,8 @@ class SqlTables:
 
     def _preparation(self, selection: Select, needed: Sequence[str] | None) -> Preparation | None:
         upstream = selection.child
-        own_columns = (
-            {*self.stored[upstream.name]}
-            if isinstance(upstream, Input)
-            else {column for column in upstream.columns if not is_result_time(upstream, column)}
-        )
+        stored = self.stored[upstream.name] if isinstance(upstream, Input) else upstream.columns
+        own_columns = {column for column in stored if not is_result_time(upstream, column)} - self._missing_times(upstream)
         items = [item for item in selection.items if not (item.column in upstream.times and needed is not None and item.name not in needed)]
         items = [item for item in items if not (item.column in (RESULT_TIME, FINAL_AT) and item.name == item.column)]
         columns = [column for column in upstream.columns if column in own_columns]
@@ -139,16 +146,6 @@ class SqlTables:
             added = [_item_sql(item, own_columns, upstream) for item in items if item.name not in unchanged]
             return Preparation(where=where, select=", ".join(["*", *added])) if added or where else None
         return Preparation(where=where, select=", ".join(_item_sql(item, own_columns, upstream) for item in items))
-
-
-def columns_read_of_tables(relations: Iterable[Relation]) -> dict[str, set[str]]:
-    """For each table or view with a name, the columns of it that queries select, or compute something from."""
-    columns: dict[str, set[str]] = {}
-    for selection in (relation for query in relations for relation in walk(query) if isinstance(relation, Select)):
-        if isinstance(selection.child, Named):
-            texts = [item.sql for item in selection.items] + [selection.where or "true"]
-            columns.setdefault(selection.child.name, set()).update(column for sql in texts for column in columns_read(sql))
-    return columns
 
 
 def select_all(relation: Relation) -> Relation:

@@ -10,7 +10,7 @@ from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.interval_join import IntervalJoin
 from operators.sql.errors import SqlError
-from operators.sql.joins import time_of_pairs
+from operators.sql.joins import times_of_results
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Named, Relation, Select, applied_operator
 from operators.top_n import TopN
 
@@ -56,8 +56,8 @@ def _check_time(name: str, time: str, below: Relation) -> None:
 
 def _time_to_use(join: IntervalJoin) -> str:
     """The way out for a reader of a join's results that names another time than theirs."""
-    if (time := time_of_pairs(join)) is not None:
-        return f"use {time}"
+    if times := times_of_results(join):
+        return f"use {times[0]}"
     greatest = f"GREATEST({join.left_time}, {join.right_time})"
     if join.how == "inner":
         return f"select {greatest} AS name in the join's query, and use that column"
@@ -72,11 +72,14 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
         case Named():
             return _is_event_time(relation.child, name)
         case Select():
-            return _is_event_time(relation.child, next((i.column for i in relation.items if i.name == name), None))
+            item = next((item for item in relation.items if item.name == name), None)
+            if item is not None and item.is_time:
+                return True  # GREATEST of the two times of pairs
+            return _is_event_time(relation.child, item and item.column)
         case Apply(operator=TopN() | Deduplicate(window=None)):
             return _is_event_time(relation.inputs[0], name)  # these keep the event time of their rows
         case Apply(operator=IntervalJoin() as join):
-            return name == RESULT_TIME or (name is not None and name == time_of_pairs(join))
+            return name == RESULT_TIME or name in times_of_results(join)
         case Apply(operator=AsOfJoin() as join):
             return name in (RESULT_TIME, join.left_time)
         case _:

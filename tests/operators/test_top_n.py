@@ -12,9 +12,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from operators import ByKey, ColumnError, OperatorError, TopN, difference
 from operators._support.ordering import Ordering
+from tests.operators.frames import frame
 from tests.support.top_n_model import Row, TopNModel, size_of_difference
 
 CASES, BATCHES = 420, 3
@@ -211,7 +213,7 @@ def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark
             assert _table([tuple(r)[1:] for r in both if r.change is None], columns, key) == wanted
             assert Counter(r.change for r in both if r.change) == size_of_difference(before, wanted)
         before = wanted
-        current = spark.createDataFrame([*wanted.values()], schema)
+        current = frame(spark, wanted.values(), to_arrow_schema(schema))  # Spark would start Python processes for a list of rows
     assert len(before) > CASES // 2
     assert (0 < len(kept) < len(all_rows)) == (operator.strategy_used == "retract")
 

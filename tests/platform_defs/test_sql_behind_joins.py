@@ -66,7 +66,7 @@ def test_windows_of_pairs_may_be_by_the_greater_of_both_times():
     view = paid("JOIN", AROUND, ", GREATEST(p.paid_at, o.ordered_at) AS `at`")
     _, per_hour = pipeline(view, PER_HOUR.format("paid", "`at`")).tables
     assert per_hour.operator == SUM_PER_HOUR
-    assert per_hour.prepare == {"paid": Preparation(select="*, event_time AS at")}
+    assert per_hour.prepare == {"paid": Preparation(select="*, GREATEST(paid_at, ordered_at) AS at")}
 
 
 @pytest.mark.parametrize(
@@ -150,34 +150,60 @@ def test_an_event_time_that_is_computed_can_be_aggregated():
     assert newest.prepare == {"clicks": Preparation(select="*, event_time AS ts")}
 
 
-def test_an_event_time_that_is_computed_can_be_a_column_of_kept_rows():
-    text = """
-        CREATE TABLE clicks (k STRING, v INT, ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
-          WITH ('connector' = 'filesystem', 'format' = 'json');
-        CREATE VIEW top AS SELECT k, v, ts, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM clicks) WHERE n <= 3;
-        INSERT INTO {} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM clicks) WHERE n = 1;
-        INSERT INTO sums SELECT k, window_start, window_end, SUM(v) AS v
-          FROM TUMBLE(TABLE top, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end;
+COMPUTED = """
+CREATE TABLE clicks (k STRING, v INT, ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
+  WITH ('connector' = 'filesystem', 'format' = 'json');
+CREATE VIEW top AS SELECT k, v, ts, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM clicks) WHERE n <= 3;
+"""
+
+
+def test_a_computed_event_time_of_kept_rows_is_read_as_their_event_time():
+    sums = """
+        INSERT INTO sums SELECT k, window_start, window_end, SUM(v) AS v, MAX(ts) AS newest
+        FROM TUMBLE(TABLE top, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end
     """
-    with_time = Preparation(select="*, event_time AS ts")
-    last, top, sums = read_sql(text.format("last SELECT k, ts")).tables
-    assert last.prepare == top.prepare == {"clicks": with_time}
-    assert sums.prepare == {"top": Preparation(select="k, v, ts, rank AS n")}
-    assert read_sql(text.format("last SELECT k, v")).tables[0].prepare == {}
+    top, table = read_sql(COMPUTED + sums).tables
+    assert top.prepare == {}, "the identity of a table does not depend on what reads it"
+    assert table.prepare == {"top": Preparation(select="k, v, event_time AS ts, rank AS n")}
+    firsts = """
+        INSERT INTO last SELECT k, v, ms FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM clicks) WHERE n = 1;
+        INSERT INTO newest SELECT COUNT(*) AS n, MAX(ts) AS newest, k FROM last GROUP BY k
+    """
+    with pytest.raises(SqlError, match="there is no column 'ts'"):
+        read_sql(COMPUTED + firsts)
+    last, newest = read_sql(COMPUTED + firsts.replace("k, v, ms FROM", "k, v, ms, ts FROM")).tables
+    assert (last.prepare, newest.prepare) == ({}, {"last": Preparation(select="*, event_time AS ts")})
+
+
+def test_an_extra_condition_may_read_the_times_of_both_sides():
+    [late] = pipeline("""
+        INSERT INTO late SELECT o.id FROM orders o JOIN payments p ON o.id = p.order_id
+        AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR AND TIMESTAMPDIFF(MINUTE, ordered_at, paid_at) > amount
+    """).tables
+    assert isinstance(late.operator, IntervalJoin)
+    assert late.operator.residual == "TIMESTAMPDIFF(MINUTE, ordered_at, paid_at) > amount"
+    assert late.prepare["orders"].select == "id, ordered_at"
+    assert late.prepare["payments"].select == "order_id AS id, amount, paid_at"
+
+
+def test_of_two_equal_times_either_is_the_event_time():
+    at_once = "o.ordered_at AND o.ordered_at"
+    for time in ("ordered_at", "paid_at"):
+        assert pipeline(paid("JOIN", at_once), PER_HOUR.format("paid", time)).tables[1].operator == SUM_PER_HOUR
 
 
 def test_windows_and_joins_by_processing_time():
     text = """
         CREATE TABLE clicks (k STRING, p AS PROCTIME()) WITH ('connector' = 'filesystem', 'format' = 'json');
         CREATE TABLE views (k STRING, q AS PROCTIME()) WITH ('connector' = 'filesystem', 'format' = 'json');
-        INSERT INTO per_hour SELECT k, window_start, window_end, COUNT(*) AS n, MAX(p) AS newest
-          FROM TUMBLE(TABLE clicks, DESCRIPTOR(p), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end;
+        CREATE VIEW seen AS SELECT k, p FROM clicks WHERE k <> 'x';
+        INSERT INTO per_hour SELECT k, window_start, window_end, COUNT(*) AS n
+          FROM TUMBLE(TABLE seen, DESCRIPTOR(p), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end;
         INSERT INTO both_seen SELECT c.k FROM clicks c JOIN views v ON c.k = v.k AND v.q BETWEEN c.p - INTERVAL '1' HOUR AND c.p;
         INSERT INTO newest SELECT k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY p DESC) AS n FROM clicks) WHERE n = 1;
     """
     per_hour, both_seen, newest = read_sql(text).tables
-    aggregates = {"n": "COUNT(*)", "newest": "MAX(p)"}
-    assert per_hour.operator == WindowedAggregate(by=("k",), window=Tumbling(size="1 hour"), aggregates=aggregates)
-    assert per_hour.prepare == {"clicks": Preparation(select="*, event_time AS p")}
+    assert per_hour.operator == WindowedAggregate(by=("k",), window=Tumbling(size="1 hour"), aggregates={"n": "COUNT(*)"})
+    assert per_hour.prepare == {"clicks": Preparation(where="k <> 'x'")}
     assert both_seen.operator == IntervalJoin(on=("k",), lower="-1 hour", upper="0 ms")
     assert isinstance(newest.operator, Deduplicate)

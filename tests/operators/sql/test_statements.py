@@ -151,6 +151,18 @@ def test_explain_names_the_table_that_is_inserted_into():
     assert explain(found).splitlines()[0].startswith("WindowedAggregate(by=('k',), window=Tumbling(size='1 hour')")
 
 
+def test_comments_that_begin_with_plus_are_no_hints():
+    text = "-- +----+\nSELECT /* + fees */ id, '/*+ x */' AS note FROM a -- + late ones\n"
+    assert relation(text).columns == ("id", "note")
+
+
+def test_the_greatest_of_both_times_may_be_a_key():
+    [total] = plan(
+        f"SELECT GREATEST(ts, at_time) AS t, COUNT(*) AS n FROM a JOIN b ON {WITHIN} GROUP BY GREATEST(ts, at_time)", TABLES
+    ).plans
+    assert total.relation.columns == ("t", "n")
+
+
 def test_explain_says_what_is_kept_beside_a_table():
     ranks = "SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM {}) WHERE n <= 3"
     with_versions = "SELECT a.id, w FROM a JOIN {} FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k"

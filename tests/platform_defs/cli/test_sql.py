@@ -109,6 +109,37 @@ def test_a_table_that_no_pipeline_can_have_is_printed_with_the_reason(tmp_path: 
     assert "A pipeline cannot have this table: INSERT INTO users is refused" in run(file)
 
 
+def test_declared_sinks_and_the_plan_of_another_query_for_a_table(tmp_path: Path):
+    declared = (
+        CLICKS.format(format="json", path="clicks", options="") + "CREATE TABLE a (page STRING, n BIGINT); CREATE TABLE b (n BIGINT);"
+    )
+    inserts = "INSERT INTO a SELECT page, COUNT(*) AS n FROM clicks GROUP BY page; INSERT INTO b SELECT user_id FROM clicks"
+    explained = f"EXPLAIN INSERT INTO a {PER_MINUTE}"
+    file = written(tmp_path, f"{declared} {explained}; {inserts}".replace("user_id FROM", "ms AS n FROM"))
+    reports = json.loads(run(file, "--json"))["statements"]
+    assert ["refused" in report for report in reports] == [False, False, True]
+    assert "computes the results that became final" in reports[0]["plan"]
+    assert "merges the new rows into the results of their keys" in reports[1]["plan"]
+
+
+@pytest.mark.spark
+def test_rows_of_a_source_by_the_time_of_the_ingest(spark: SparkSession, tmp_path: Path):
+    as_files(spark, tmp_path)
+    declared = (
+        "CREATE TABLE t (user_id STRING, page STRING, ms BIGINT, p AS PROCTIME()) "
+        "WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = 'rows.json');"
+    )
+    counted = "SELECT page, COUNT(*) AS n FROM t WHERE ms > 0 GROUP BY page ORDER BY page"
+    first, counts = json.loads(run(written(tmp_path, f"{declared} SELECT * FROM t ORDER BY ms LIMIT 1; {counted}"), "--json"))["statements"]
+    assert first["rows"] == [{"user_id": "a", "page": "home", "ms": 0}]
+    assert counts["rows"] == [{"page": "cart", "n": 1}, {"page": "home", "n": 1}]
+    windows = "SELECT window_start, COUNT(*) AS n FROM TUMBLE(TABLE t, DESCRIPTOR(p), INTERVAL '1' HOUR) GROUP BY window_start, window_end"
+    with pytest.raises(SqlError, match="files have no time of the ingest; write INSERT INTO, and run the file as a pipeline"):
+        run(written(tmp_path, f"{declared} {windows}"))
+    [explained] = json.loads(run(written(tmp_path, f"{declared} EXPLAIN {windows}"), "--json"))["statements"]
+    assert "time='event_time'" in explained["plan"] or "WindowedAggregate" in explained["plan"]
+
+
 def test_topics_are_printed_as_connections(tmp_path: Path):
     text = (
         "CREATE TABLE t (a STRING) WITH ('connector' = 'kafka', 'topic' = 'x', 'format' = 'json', 'properties.bootstrap.servers' = 'h:1')"
