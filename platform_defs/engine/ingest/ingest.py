@@ -21,7 +21,7 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import length_ms, timestamp
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.raw_rows import record_of
-from platform_defs.engine.formats.read_errors import read_error, would_fail_again
+from platform_defs.engine.formats.read_errors import may_pass
 from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
 from platform_defs.engine.formats.schema_registry import RegistryError
 from platform_defs.engine.formats.topics import Partition, offset_of
@@ -159,7 +159,7 @@ class Ingest(LedgerWriter):
                 used_before = patience.used
                 checked = isolate_unreadable(self.spark, applied_contract, files, patience)
                 has_unreadable = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
-                if not has_unreadable and not (_may_pass(error) and (patience.used > used_before or patience.wait())):
+                if not has_unreadable and not (may_pass(error) and (patience.used > used_before or patience.wait())):
                     raise
             files, unread = checked.files, unread + checked.unread
             clear_uncommitted(self.spark, self.lake, batch, {contract.name: contract})
@@ -296,8 +296,3 @@ class Ingest(LedgerWriter):
         return self.lake.append(
             rows, table, {ATTEMPT: attempt}, after=left_attempt, pruned_by=pruned_by, widen=True, only_uncommitted=not named_seq
         )
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether a failed ingest of readable files may succeed if it is tried again."""
-    return read_error(error).kind == "transient" and not would_fail_again(error)
