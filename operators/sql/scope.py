@@ -77,7 +77,7 @@ class Scope:
             return True
         if not isinstance(tree, exp.Column) or find_name(tree.name, self.relation.arrivals) is None:
             return False
-        return not self.has(tree) or self.resolve(tree).column in self.relation.times  # an ingest time, if no other time is declared
+        return not self.has(tree) or self.resolve(tree).column in self.relation.times  # without WATERMARK, the ingest time
 
     def has(self, column: Tree) -> bool:
         """Whether there is a column of a name."""
@@ -106,7 +106,7 @@ class Scope:
         return spark_sql(self.over(tree))
 
     def condition(self, conditions: Sequence[Tree]) -> str | None:
-        """Conditions as one in Spark SQL; None if there are none."""
+        """Conditions combined by AND, in Spark SQL; None if there are none."""
         texts = [self.sql(condition) for condition in conditions]
         return " AND ".join(f"({text})" for text in texts) if len(texts) > 1 else (texts or [None])[0]
 
@@ -123,7 +123,7 @@ class Scope:
         return replace_outermost(tree, replace_column)
 
     def _result_time(self, tree: Tree) -> Item | None:
-        """The `result_time` of an inner interval join, if an expression is GREATEST of its two times."""
+        """The `result_time` of an inner interval join, if an expression is GREATEST of the join's two times; else None."""
         join = self.relation.operator if isinstance(self.relation, Apply) else None
         columns = [tree.this, *tree.expressions] if isinstance(tree, exp.Greatest) else []
         if not isinstance(join, IntervalJoin) or join.how != "inner" or not all(isinstance(c, exp.Column) for c in columns):
@@ -153,12 +153,12 @@ def replace_outermost(tree: Tree, replace_node: Callable[[Tree], Tree]) -> Tree:
 
 
 def check_row_by_row(tree: Tree) -> None:
-    """Raise `SqlError` if an expression reads more than one row, or the clock of Flink."""
+    """Raise `SqlError` if an expression reads more than one row, or depends on the clock, on chance or on the session."""
     for node in tree.walk():
         if isinstance(node, exp.Window):
             raise over_error(node)
         if isinstance(node, exp.Query):
-            way_out = "join the tables; IN and EXISTS make a semi join of windows or of an interval as conditions of WHERE on their own"
+            way_out = "join the tables, or make IN or EXISTS a condition of its own in WHERE: a semi join in windows or within an interval"
             raise SqlError.refused("a subquery in an expression", "an operator reads its inputs in FROM", way_out)
         if isinstance(node, exp.AggFunc):
             raise SqlError.refused(

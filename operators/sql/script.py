@@ -72,7 +72,7 @@ _HINTS = {
     "STATE_TTL": ("an operator in SQL has no time to live", "declare the table in YAML or Python, with the operator's `ttl`"),
     "OPTIONS": ("a table has the options of its declaration", "write them in WITH of CREATE TABLE"),
 }
-"""Hints of Flink by name, with the reason for their refusal and the way out."""
+"""Flink's hints, by name: why each is refused, and what to write instead."""
 _OTHER_HINT = ("Spark chooses how a query runs", "leave it out")
 
 
@@ -126,7 +126,7 @@ def _statement(text: str, tokens: Sequence[Token]) -> Statement:
 
 
 def _check_hints(tokens: Sequence[Token]) -> None:
-    """Raise `SqlError` if a statement has a hint, which is a comment that begins with `+`."""
+    """Raise `SqlError` if a statement has a hint: a comment that begins with `+`."""
     for comment in (comment.strip() for token in tokens for comment in token.comments):
         if comment.startswith("+"):
             hint = comment.removeprefix("+").strip()

@@ -67,7 +67,7 @@ class CreateTable:
         return tuple(column for column in self.columns if not column.expression)
 
     def relation(self) -> Relation:
-        """The rows of a source that queries read. Without WATERMARK, a source's event time is the ingest time, which `PROCTIME()` names."""
+        """The rows of a source, as queries read them. Without WATERMARK, `PROCTIME()` columns are the event time: the ingest time."""
         stored_columns = tuple(c.name for c in self.stored)
         if self.time is None and self.arrivals:
             rows = Input(self.name, (*stored_columns, *self.arrivals), self.arrivals, self.arrivals)
@@ -81,7 +81,7 @@ class CreateTable:
         return select(rows, [self._item(c) if c != time else Item.of_column(c.name) for c in self.columns], None, self.arrivals)
 
     def over(self, rows: Relation) -> Relation:
-        """The rows of a frame, of which the statement declares the event time and the order of arrival.
+        """The rows of a frame, with the event time and the order of arrival that the statement declares.
 
         Raises:
             SqlError: the frame lacks a column.

@@ -33,7 +33,7 @@ class SqlTables:
         descriptions: for each table, what it contains.
         columns_read: for each table, the columns that queries read of it.
         assets: the assets, by name.
-        versions: the sources whose rows are versions of their key, so that a key occurs more than once.
+        versions: the sources whose rows are versions of a key. Several rows of such a source have the same key.
     """
 
     stored: Mapping[str, Sequence[str]]
@@ -97,18 +97,18 @@ class SqlTables:
                 self.add(input_name, computed)
                 relation = Named(input_name, computed) if computed is relation else relation
             case _:
-                raise AssertionError(unselected)  # a selection of a selection is one selection, and windows are in operators
+                raise AssertionError(unselected)  # `select` merges selections, and operators include their windows
         if not isinstance(relation, Select) or (isinstance(unselected, Apply | Named) and upserts(unselected) and _only_selects(relation)):
             return input_name, None
         return input_name, self._preparation(relation, needed)
 
     def _needs_time(self, apply: Apply, relation: Relation, columns: set[str]) -> bool:
-        """Whether a query reads the event time of a source by its name in the query, and the source has no such column.
+        """Whether a query reads a source's event time by a name that only the query has: the source has no such column.
 
         Args:
             apply: the operator.
-            relation: its input.
-            columns: the columns of its result that queries read.
+            relation: one of its inputs.
+            columns: the columns of the operator's result that queries read.
         """
         if not isinstance(relation, Input):
             return False
@@ -142,7 +142,7 @@ class SqlTables:
 
 
 def columns_read_of_tables(relations: Iterable[Relation]) -> dict[str, set[str]]:
-    """For each table or view with a name, the columns of it that queries select, or compute something from."""
+    """For each named table or view, the columns that queries select or use in expressions."""
     columns: dict[str, set[str]] = {}
     for selection in (relation for query in relations for relation in walk(query) if isinstance(relation, Select)):
         if isinstance(selection.child, Named):
@@ -152,7 +152,7 @@ def columns_read_of_tables(relations: Iterable[Relation]) -> dict[str, set[str]]
 
 
 def select_all(relation: Relation) -> Relation:
-    """A relation as a selection of all of its columns, unless it is a selection."""
+    """A selection of all columns of a relation; the relation itself if it is a selection."""
     return relation if isinstance(relation, Select) else Select(relation, tuple(Item.of_column(c) for c in relation.columns))
 
 
@@ -164,7 +164,7 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
         reason = "each table is the result of an operator, and the query only selects"
         raise SqlError.refused(f"INSERT INTO {name}", reason, "write CREATE VIEW: a selection is a part of the tables that read it")
     if relation.where is not None and isinstance(relation.child.operator, TracesInputs):
-        reason = f"the results of a join account for its rows, and {relation.where} filters them"
+        reason = f"the results of a join account for each of its input rows, and {relation.where} removes some"
         way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
         raise SqlError.refused(f"INSERT INTO {name}", reason, way_out)
     added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
@@ -180,7 +180,7 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
 
 
 def _is_window_time(item: Item) -> bool:
-    """Whether a column is the time of a window's result, which tables have as `result_time`."""
+    """Whether a column is the time of a window's result. A table has this time as `result_time`."""
     return (item.column, item.name) == (RESULT_TIME, WINDOW_TIME)
 
 
@@ -200,7 +200,7 @@ def _item_sql(item: Item, own_columns: set[str], upstream: Relation) -> str:
 
 
 def _with_engine_time(sql: str, own_columns: set[str], upstream: Relation) -> str:
-    """An expression in which an event time that is no column of the input is the engine's `event_time`."""
+    """An expression that reads the engine's `event_time` in place of an event time that is no column of the input."""
     times = {*upstream.times} - own_columns
 
     def replace_time(node: Any) -> Any:
