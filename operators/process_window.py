@@ -58,7 +58,7 @@ class ProcessWindow(WindowedOperator):
         early: when a window that is still open shows its results so far, in `early/<asset>`; None for never. The results do not depend
             on it.
         purging: when a window emits the results of the rows since its last firing and then clears these rows, as for
-            `WindowedAggregate`. The results then have `firing` (bigint, from 1). None emits one result of all rows.
+            `WindowedAggregate`. The results then have `firing` (bigint, from 1). None for results of all rows.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.

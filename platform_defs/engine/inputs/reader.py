@@ -66,7 +66,7 @@ class Reading:
             lake.delta_for_reading(results_table(self.assets[name]))
             lake.delta_for_reading(name)
         ledger = LedgerSnapshot.of(self.ledger)
-        for table in self._upstream_tables(assets):  # pinned before its changelog, which therefore has each step that is applied to it
+        for table in self._upstream_tables(assets):  # before its changelog, which then has each step that the table has applied
             lake.delta_for_reading(table)
         return replace(self, lake=lake, ledger=ledger)
 

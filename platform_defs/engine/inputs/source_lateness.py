@@ -14,7 +14,10 @@ from platform_defs.engine.inputs.prepared_rows import LATE
 
 _TIME_MS = temporary("time_ms")
 _MOST_LOOKED_UP = 32
-"""An expression looks up the watermarks of at most this many batches, as it compares each row with each batch. More are joined."""
+"""The watermarks of at most this many batches are looked up by an expression, which compares each row with each batch.
+
+The watermarks of more batches are joined with the rows.
+"""
 
 
 def rows_with_lateness(rows: DataFrame, operator: Operator, watermark_by_batch: Mapping[int, int]) -> tuple[DataFrame, Column | None]:
