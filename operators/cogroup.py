@@ -38,30 +38,31 @@ _ROW = temporary("row")
 
 @dataclass(frozen=True, kw_only=True)
 class CoGroup(WindowedOperator):
-    """For each key and window with a row on either side: an array of the left rows and one of the right rows, empty but never null.
+    """For each key and window with a row on either side: an array of its left rows and an array of its right rows.
 
-    The rows of an array are ordered by event time, then by arrival; rows without `seq` and `arrival`, by their columns of atomic types.
-    A null key matches no other: the null keys of each side are a group of their own. A row with a null time is in no window.
+    An array without rows is empty, not null. Rows are ordered by event time, then by arrival; without `seq` and `arrival`, then by their
+    columns of atomic types. A null key matches no other key: the rows of a side with a null key are a group of their own. A row with a
+    null time is in no window.
 
-    A result is added when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`; a session's
-    `final_at` is its `end`. In the engine a row counts in each of its windows that was open when the row's batch arrived:
+    A result is added when the watermark reaches the last millisecond of its window: `result_time = final_at = end - 1 ms`. The `final_at`
+    of a session is its `end`. In the engine a row counts in each of its windows that was open when the row's batch arrived:
     `end - 1 ms + allowed lateness > watermark`. A row is late if all of its windows were closed. A row that arrives after its group's
     result corrects it.
 
-    The semantics are those of Flink's `DataStream.coGroup().where().equalTo().window()`. Flink's `CoGroupFunction` is an expression over
-    the two arrays here (`DerivedAsset.shape` takes any function of the result's frame).
+    The semantics are those of Flink's `DataStream.coGroup().where().equalTo().window()`. In place of Flink's `CoGroupFunction`, `rows` is
+    an expression over the two arrays, and `DerivedAsset.shape` takes any function of the result's frame.
 
     Args:
         on: the key columns, with the same names on both sides.
         window: the windows.
-        rows: the result's rows for a group: a SQL expression over `left` and `right`, arrays of structs with each side's columns. Its
-            value is an array of structs, one for each row: `"transform(left, l -> named_struct('id', l.id, 'matches', size(right)))"`.
-            None for the two arrays themselves.
+        rows: a SQL expression that computes the result's rows of a group from `left` and `right`, arrays of structs with each side's
+            columns. Its value is an array with a struct for each row of the result:
+            `"transform(left, l -> named_struct('id', l.id, 'matches', size(right)))"`. None returns the two arrays.
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
-        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
-        evictor: which rows of a key and window are grouped, of both sides together; None for all. It reads each row as the columns
-            `left` and `right`: the column of the row's side has the row, and the other one is null.
+        allowed_lateness: how far past a window's end the watermark may be for a row to still correct the window's results.
+        evictor: chooses the rows of a key and window that are grouped, among the rows of both sides; None for all. It reads each row as
+            the columns `left` and `right`: the column of the row's side has the row, and the other column is null.
         early: when a window that is still open shows its group so far, in `early/<asset>`; None for never. The results do not depend
             on it.
 

@@ -28,58 +28,57 @@ LateRows = Literal["drop", "join"]
 _HAS_LEFT, _HAS_RIGHT, _LEFT_WATERMARK, _RIGHT_WATERMARK = map(temporary, ("has_left", "has_right", "left_watermark", "right_watermark"))
 _NUMBER, _ROW, _RESULT_MS = map(temporary, ("number", "row", "result_ms"))
 _LEFT_MS, _RIGHT_MS = temporary("left_ms"), temporary("right_ms")
-"""The columns with the times in ms. They are computed once for each row, because Spark compares each row with all rows of its key."""
+"""The event times in ms, computed once for each row: Spark compares each row with all rows of the other side that have its key."""
 _TRIGGERS: dict[How, tuple[tuple[type, ...], str]] = {
     "semi": ((EveryStep,), "an earlier match of a row may still arrive, and make the row final before a later trigger shows it"),
     "anti": ((), "that a row has no match is known only when it is final"),
 }
-"""The triggers that are legal for some kinds, and why."""
+"""For `semi` and `anti`: the legal triggers, and why others are refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalJoin(engine_streams.JoinedByQuery):
     """Pairs of rows with equal keys and `left time + lower <= right time <= left time + upper`; for an outer join, unmatched rows too.
 
-    Either end can be open (`lower_exclusive`, `upper_exclusive`). Time has a resolution of 1 ms, and finer times are floored. Null keys
-    and null times match nothing. An unmatched row is in the result once, padded with nulls, if `how` keeps its side. `semi` keeps each
-    left row that has a match, once, and `anti` each left row that has none.
+    Either end can be open (`lower_exclusive`, `upper_exclusive`). Times have a resolution of 1 ms: finer times are rounded down. Null keys
+    and null times match nothing. An unmatched row is in the result once, padded with nulls, if `how` keeps its side. `semi` returns each
+    left row that has a match, once. `anti` returns each left row that has no match.
 
-    A pair's `result_time` is the later of its two times. An unmatched left row's is `max(t, t + upper)`, an unmatched right row's
-    `max(t, t - lower)`. For `semi` it is that of the row's earliest pair. `final_at` is 1 ms after `result_time`.
+    The `result_time` of a pair is the later of its two times. That of an unmatched row is `max(t, t + upper)` on the left, and
+    `max(t, t - lower)` on the right. That of a `semi` row is the one of its earliest pair. `final_at` is 1 ms after `result_time`.
 
-    In the engine a row is late if `event_time + allowed_lateness < watermark`, with the watermark before the row's batch. A row that
-    arrives behind closed results and is not late corrects them: it adds pairs, and removes rows that were unmatched without it. A late
-    row matches nothing and is not in the result, unless `late_rows` is `join`.
+    In the engine a row is late if `event_time + allowed_lateness < watermark`, where the watermark is the one before the row's batch. A
+    row that arrives behind closed results and is not late corrects them: it adds its pairs, and removes the unmatched results of the rows
+    that it matches. A late row matches nothing and is not in the result, unless `late_rows` is `join`.
 
     The semantics are those of Flink's `DataStream.keyBy().intervalJoin()`, with the outer kinds of its SQL interval join and, for
-    `late_rows="join"`, with that join's rule for late rows; the page `docs/explanation/flink.md` lists the differences. Streaming frames
-    are joined by Spark's own stream-stream join, and refused if its result would be wrong.
+    `late_rows="join"`, with that join's rule for late rows; the page `docs/explanation/flink.md` lists the differences. Spark's own
+    stream-stream join joins streaming frames; the operator refuses them if the result would be wrong.
 
     Args:
         on: the key columns, with the same names on both sides.
-        lower: the lower bound: ms, a timedelta, or words such as `'-5 minutes'`.
+        lower: the lower bound: ms, a timedelta, or text such as `'-5 minutes'`.
         upper: the upper bound. If it is below `lower`, nothing matches.
         lower_exclusive: whether the lower end is open.
         upper_exclusive: whether the upper end is open.
-        how: the rows that are kept: pairs only (`inner`), also unmatched rows of a side (`left`, `right`, `full`), or only left rows,
-            those with a match (`semi`) or without one (`anti`).
+        how: the rows of the result: pairs (`inner`), pairs and the unmatched rows of a side or both (`left`, `right`, `full`), left rows
+            with a match (`semi`), or left rows without one (`anti`).
         residual: an extra join condition, in SQL over the names that columns have in the *result* of an inner join, e.g.
             `left_amount <= right_amount`.
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
-        left_prefix: added to the name of a left column that the right side has too, or that is `result_time` or `final_at`.
+        left_prefix: the prefix for the name of a left column if the right side has the name too, or it is `result_time` or `final_at`.
         right_prefix: the same for the right side.
-        allowed_lateness: how long after its time, in the watermark's time, a row still joins as if it had arrived in time.
-        late_rows: what happens to late rows. `drop`: they are in no result. `join`: a late row joins each row that can still be matched
-            at the watermark before the late row's batch, less `allowed_lateness`: the row's `final_at`, if unmatched, is above it. Of
-            two late rows with equal watermarks, one must be such a row. A late row without a match is unmatched as any other row. No
-            row is counted as late. The next step recomputes the results from its oldest late row to its newest.
-        early: when pairs that are not final are shown, in `early/<asset>`: `EveryStep` or `EveryInterval`; None for never. For `semi`
-            these are the left rows that have a match so far, by `EveryStep`. Unmatched rows are shown only when they are final. The
-            results do not depend on this parameter.
-        time_buckets: whether rows of a key are compared only within buckets of time, four times as long as the interval. That is for
-            keys with very many rows: without buckets the cost of a key grows with the square of its rows. `full` then joins twice.
-            The engine chooses buckets by itself for large steps with such keys. The results do not depend on this parameter.
+        allowed_lateness: how far behind the watermark a row may be and still join as a row that is on time.
+        late_rows: `drop` leaves late rows out of the results. `join` joins a late row with each row that could still be matched at W, the
+            watermark before the late row's batch less `allowed_lateness`: a row whose `final_at`, if unmatched, is above W. If both rows
+            are late and have the same W, one of them must be such a row. A late row without a match is an unmatched row. No row is
+            counted as late. The next step recomputes the results from its oldest to its newest late row.
+        early: when `early/<asset>` shows pairs that are not final: by `EveryStep` or `EveryInterval`; None for never. For `semi` it shows
+            the left rows that have a match so far, by `EveryStep`. It shows no unmatched row before it is final, and changes no result.
+        time_buckets: whether rows of a key are compared only within buckets of time, which are four times as long as the interval.
+            Without buckets, the cost of a key grows with the square of its rows. With them, `full` joins twice. The engine chooses
+            buckets for large steps with very many rows of one key. The results do not depend on this parameter.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -148,7 +147,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     @property
     def _has_left_rows_only(self) -> bool:
-        """Whether the result has left rows alone."""
+        """Whether the result has only left rows."""
         return self.how in ("semi", "anti")
 
     @property
@@ -163,7 +162,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     @property
     def reads(self) -> ByTimeRange:
-        """Closed ranges. To know that a row is unmatched, or its earliest pair, a step reads the other side as far back as matches go."""
+        """Closed ranges. To know whether a row is unmatched, or which pair is its earliest, a step reads all of its possible matches."""
         interval, mirrored = self.interval, self.interval.mirrored
         left_ms = max(interval.forward, interval.backward - mirrored.lower if self.keeps_unmatched(1) else 0)
         right_ms = max(interval.backward, interval.forward - interval.lower if self.keeps_unmatched(0) or self._has_left_rows_only else 0)
@@ -172,7 +171,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         return ByTimeRange(lookback=(left_ms, right_ms), watermark_delay=1, with_watermark=joins_late, lateness=lateness)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """`event_time + allowed_lateness < watermark`, strictly, as in Flink's DataStream join; never if late rows are joined."""
+        """`event_time + allowed_lateness < watermark`, as in Flink's DataStream join; always false if late rows are joined."""
         is_late = millis(event_time) < millis(watermark) - self.lateness.ms if self.lateness else event_time < watermark
         return F.lit(False) if self.late_rows == "join" else F.coalesce(is_late, F.lit(False))
 
@@ -181,7 +180,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         return NEVER_LATE if self.late_rows == "join" else watermark - self.lateness.ms
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
-        """When a row is final: its `final_at` if unmatched, which is at or after that of each of its pairs (see `ReportsFinality`)."""
+        """When a row is final: at its `final_at` if unmatched. No pair of the row has a later `final_at` (see `ReportsFinality`)."""
         return finality(frames, (self.left_time, self.right_time), self.finalized_at_if_unmatched)
 
     def matches(self, *frames: DataFrame) -> DataFrame:
@@ -213,11 +212,11 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     @property
     def pairs(self) -> "IntervalJoin":
-        """The inner join. Its results are the pairs; a result of `semi` or `anti` names no right row (see `FindsPairs`)."""
+        """The inner join, whose results are the pairs. A result of `semi` or `anti` has no right row (see `FindsPairs`)."""
         return replace(self, how="inner", early=None)
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
-        """The pairs so far, or for `semi` the left rows with a match. `rows_seen` counts the rows that a result names (see `Early`)."""
+        """The pairs so far, or for `semi` the left rows with a match. `rows_seen` is the number of rows in a result (see `Early`)."""
         so_far, row_count = (replace(self, early=None), 1) if self._has_left_rows_only else (self.pairs, 2)
         return so_far(*frames).withColumn(ROWS_SEEN, F.lit(row_count).cast("bigint"))
 
@@ -262,12 +261,12 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         self.result_columns(left.columns, right.columns)
 
     def _side(self, frame: DataFrame, opposite: DataFrame, index: int) -> DataFrame:
-        """One side's rows with their names during the join. The time is not copied, because Spark refuses two columns with a watermark."""
+        """One side's rows, with the names of the join. The event time is not copied: Spark refuses two columns with a watermark."""
         event_time, rows = millis(F.col((self.left_time, self.right_time)[index])), drop_engine_columns(frame)
         added = {(_HAS_LEFT, _HAS_RIGHT)[index]: F.lit(True), (_LEFT_MS, _RIGHT_MS)[index]: event_time}
         if self.late_rows == "join":
             added[(_LEFT_WATERMARK, _RIGHT_WATERMARK)[index]] = watermark_if_late(frame, event_time, self.lateness)
-        if self.how == "semi" and index == 0:  # with the key it identifies a row, as equal rows are interchangeable
+        if self.how == "semi" and index == 0:  # key and number identify a row; equal rows are interchangeable
             added[_NUMBER] = F.row_number().over(Window.partitionBy(*self.key).orderBy(*tie_breakers(rows)))
         return frame.select(*self.names.side_columns(rows.columns, opposite, index), *[value.alias(name) for name, value in added.items()])
 

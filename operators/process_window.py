@@ -28,36 +28,37 @@ _ORDER, _ROW, _ROW_COUNT = temporary("order"), temporary("row"), temporary("rows
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessWindow(WindowedOperator):
-    """For each key and window with a row of the key: the rows that a function of all rows of the window returns.
+    """For each key and window with at least one row: the rows that a function of all of these rows returns.
 
-    The function is SQL over `elements`, an array of the window's rows as structs, ordered by event time, then by arrival; rows without
-    `seq` and `arrival`, by their columns of atomic types. A null key is an ordinary key. A row with a null time is in no window.
+    The function is SQL over `elements`, an array with the window's rows as structs. They are ordered by event time, then by arrival;
+    without `seq` and `arrival`, then by their columns of atomic types. A null key is an ordinary key. A row with a null time is in no
+    window.
 
-    Use it where a result needs the order of the rows, or several results of one window: differences between consecutive rows, pairs,
-    paths. If one row of aggregates is enough, `WindowedAggregate` needs less memory, as it does not hold the rows of a window.
+    Use this operator if a result needs the order of the rows, or if a window has several results: differences between consecutive rows,
+    pairs, paths. If one row of aggregates is enough, use `WindowedAggregate`: it needs less memory, because it does not hold the rows.
 
-    A result is added when the watermark reaches its window's last millisecond, `result_time = final_at = end - 1 ms`; a session's
-    `final_at` is its `end`. In the engine a row counts in each of its windows that was open when the row's batch arrived:
+    A result is added when the watermark reaches the last millisecond of its window: `result_time = final_at = end - 1 ms`. The `final_at`
+    of a session is its `end`. In the engine a row counts in each of its windows that was open when the row's batch arrived:
     `end - 1 ms + allowed lateness > watermark`. A row is late if all of its windows were closed. A row that arrives after its window's
     results corrects them.
 
-    The semantics are those of Flink's `keyBy().window().process()` and, without `by`, of `windowAll().process()`, whose
-    `ProcessWindowFunction` is the expression here (`DerivedAsset.shape` takes any function of the result's frame). `CoGroup` does the same
-    for two inputs.
+    The semantics are those of Flink's `keyBy().window().process()` and, without `by`, of `windowAll().process()`. In place of Flink's
+    `ProcessWindowFunction`, `rows` is an expression, and `DerivedAsset.shape` takes any function of the result's frame. `CoGroup` does
+    the same for two inputs.
 
     Args:
         by: the key columns; empty for one group of all rows of a window.
         window: the windows.
-        rows: the result's rows for a window: a SQL expression over `elements`, the key columns, `window_start` and `window_end`. Its value
-            is an array of structs, one for each row:
-            `"transform(elements, (e, i) -> named_struct('id', e.id, 'position', i + 1))"`. None for the array of elements itself.
+        rows: a SQL expression that computes the result's rows of a window from `elements`, the key columns, `window_start` and
+            `window_end`. Its value is an array with a struct for each row of the result:
+            `"transform(elements, (e, i) -> named_struct('id', e.id, 'position', i + 1))"`. None returns the array of elements.
         time: the event time, a timestamp column.
-        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
-        evictor: which rows of a window are elements; None for all of them.
+        allowed_lateness: how far past a window's end the watermark may be for a row to still correct the window's results.
+        evictor: chooses the rows of a window that are elements; None for all.
         early: when a window that is still open shows its results so far, in `early/<asset>`; None for never. The results do not depend
             on it.
-        purging: when a window emits the results of the rows since its last firing and clears them, as for `WindowedAggregate`; None for
-            the results of all rows. The results have `firing` (bigint, from 1).
+        purging: when a window emits the results of the rows since its last firing and then clears these rows, as for
+            `WindowedAggregate`. The results then have `firing` (bigint, from 1). None for results of all rows.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.

@@ -56,7 +56,7 @@ class WindowJoin(WindowedOperator):
         left_prefix: added to the name of a left column that the right side has too, or that is `window_start`, `window_end`,
             `result_time` or `final_at`.
         right_prefix: the same for the right side.
-        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
+        allowed_lateness: how far past a window's end the watermark may be for a row to still correct the window's results.
         evictor: which rows of a key and window are joined, of both sides together; None for all. It reads each row as the columns
             `left` and `right`: the column of the row's side has the row, and the other one is null. A row that it removes is in no
             result, also not as an unmatched row.

@@ -61,7 +61,7 @@ class WindowedAggregate(WindowedOperator):
         window: the windows.
         aggregates: the result's columns, as SQL: `{"clicks": "count(*)", "spent": "sum(price * quantity)"}`.
         time: the event time, a timestamp column.
-        allowed_lateness: how long after a window's end, in the watermark's time, a row still corrects the window's results.
+        allowed_lateness: how far past a window's end the watermark may be for a row to still correct the window's results.
         evictor: which rows of a window count; None for all of them.
         early: when a window that is still open shows an early result, in `early/<asset>`; None for never. The results do not depend on
             it.

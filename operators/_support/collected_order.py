@@ -1,7 +1,7 @@
-"""Finds calls that collect rows in the order in which Spark reads them, and whose result keeps that order.
+"""Finds functions that collect rows in the order in which Spark reads them, if the value of an expression depends on that order.
 
-`sort_array(collect_list(v))` has the same value in each order of the rows. `sort_array(slice(collect_list(v), 1, 2))` has not: the two
-elements are chosen before they are sorted. Neither has a sort by a comparator, for which different elements can be equal.
+`sort_array(collect_list(v))` has the same value for each order of the rows. `sort_array(slice(collect_list(v), 1, 2))` does not: `slice`
+chooses two elements before they are sorted. A sort by a comparator does not either: a comparator can treat different elements as equal.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,17 +23,17 @@ _SAME_ELEMENTS = frozenset(
 
 
 def first_in_read_order(sql: str) -> str | None:
-    """The first function of an expression that collects rows, if the value depends on the order of the rows; None if it does not.
+    """The first function in an expression that collects rows in an order on which the value depends; None if there is none.
 
     >>> first_in_read_order("array_join(collect_list(v), ',')"), first_in_read_order("size(collect_set(v))")
     ('collect_list', None)
     """
     tokens = [token for token in tokens_of(sql) if token.kind != "comment"]
-    brackets = list[int]()  # the indexes of those that are open
-    ordered = _brackets_with_lambda_of_two(tokens)
+    brackets = list[int]()  # the indexes of the open brackets
+    lambda_brackets = _brackets_with_lambda_of_two(tokens)
     for n, (token, following) in enumerate(pairwise([*tokens, Token("other", "", len(sql))])):
         is_call = token.kind == "word" and following.text == "("
-        if is_call and token.name in _LISTS and not _is_order_independent(tokens, [*brackets, n + 1], ordered):
+        if is_call and token.name in _LISTS and not _is_order_independent(tokens, [*brackets, n + 1], lambda_brackets):
             return token.name
         if is_call and token.name in _TEXTS and not _is_ordered_by_its_value(tokens[n:]):
             return token.name
@@ -44,11 +44,11 @@ def first_in_read_order(sql: str) -> str | None:
     return None
 
 
-def _is_order_independent(tokens: Sequence[Token], brackets: Sequence[int], ordered: set[int]) -> bool:
-    """Whether an array that is collected inside some brackets is first changed element by element, and then sorted or counted."""
+def _is_order_independent(tokens: Sequence[Token], brackets: Sequence[int], lambda_brackets: set[int]) -> bool:
+    """Whether an array collected inside some brackets is sorted or counted, and before that only changed element by element."""
     for bracket in reversed(brackets):
         function = tokens[bracket - 1].name if bracket and tokens[bracket - 1].kind == "word" else ""
-        if bracket in ordered or (function and function not in (*_LISTS, *_SAME_ELEMENTS, *_ORDER_INDEPENDENT)):
+        if bracket in lambda_brackets or (function and function not in (*_LISTS, *_SAME_ELEMENTS, *_ORDER_INDEPENDENT)):
             return False
         if function in _ORDER_INDEPENDENT:
             return True
@@ -59,7 +59,7 @@ def _is_order_independent(tokens: Sequence[Token], brackets: Sequence[int], orde
 
 
 def _brackets_with_lambda_of_two(tokens: Sequence[Token]) -> set[int]:
-    """The indexes of the brackets that directly contain a function of two parameters, `(a, b) -> ...`: a comparator, or one of an index."""
+    """The indexes of the brackets that directly contain a lambda `(a, b) -> ...`: a comparator, or a function of element and index."""
     brackets, found = list[int](), set[int]()
     for n, token in enumerate(tokens):
         if token.kind == "other" and token.text == "(":

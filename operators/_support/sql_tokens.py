@@ -1,4 +1,4 @@
-"""Splits SQL into tokens, and finds its function calls. Spark parses the expression itself when it runs."""
+"""Splits SQL into tokens, and finds function calls in it. This is no parser: Spark parses the expression when it runs."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """A word, a quoted text, a comment or another single character.
+    """A word, a quoted text, a comment, or any other single character.
 
     Args:
         kind: `word`, `quoted`, `comment` or `other`.
@@ -29,7 +29,7 @@ class Token:
 
     @property
     def is_code(self) -> bool:
-        """Whether it is neither quoted text nor a comment."""
+        """Whether the token is neither quoted text nor a comment."""
         return self.kind in ("word", "other")
 
     @property
@@ -53,7 +53,7 @@ class Call:
         is_distinct: whether the arguments begin with DISTINCT.
         condition: the SQL of its FILTER clause; None if it has none.
         start: its position in the expression.
-        end: the position after it and its FILTER clause.
+        end: the position after the call, or after its FILTER clause.
     """
 
     function: str
@@ -70,14 +70,14 @@ def tokens_of(sql: str) -> list[Token]:
 
 
 def without_comments(sql: str) -> str:
-    """An expression without its comments: SQL that is appended to a comment would be part of it."""
+    """An expression without its comments, so that SQL can be appended to it: after a comment, it would be part of the comment."""
     for token in reversed(tokens_of(sql)):
         sql = f"{sql[: token.start]} {sql[token.end :]}" if token.kind == "comment" else sql
     return sql
 
 
 def calls_of(sql: str, functions: frozenset[str]) -> Iterator[Call]:
-    """The calls of some functions, from left to right; calls in the arguments of another one are left out."""
+    """The calls of the given functions, from left to right. Calls inside the arguments of such a call are left out."""
     tokens = [token for token in tokens_of(sql) if token.kind != "comment"]
     n = 0
     while n < len(tokens):
@@ -94,7 +94,7 @@ def _opens_call(tokens: Sequence[Token], n: int, functions: frozenset[str]) -> b
 
 
 def _read_call(sql: str, tokens: Sequence[Token], first: int, close: int) -> tuple[Call, int]:
-    """Read the call whose name and closing bracket have two token indexes. Returns it, and the index of the token after it."""
+    """The call whose name is at token `first` and whose closing bracket is at token `close`, and the index of the token after it."""
     inner = tokens[first + 2 : close]
     quantifier = inner[0].name if inner and inner[0].is_code and inner[0].name in ("distinct", "all") else ""
     start = inner[0].end if quantifier else tokens[first + 1].end
@@ -114,7 +114,7 @@ def _read_filter(sql: str, tokens: Sequence[Token], close: int) -> tuple[str | N
 
 
 def _closing_bracket(tokens: Sequence[Token], opening: int) -> int | None:
-    """The index of the bracket that closes the one at an index."""
+    """The index of the bracket that closes the bracket at index `opening`; None if none does."""
     depth = 0
     for n in range(opening, len(tokens)):
         depth += (tokens[n].text == "(") - (tokens[n].text == ")")
@@ -124,7 +124,7 @@ def _closing_bracket(tokens: Sequence[Token], opening: int) -> int | None:
 
 
 def _at_top_level(tokens: Sequence[Token]) -> Iterator[Token]:
-    """The tokens that are in no inner bracket."""
+    """The tokens outside of inner brackets."""
     depth = 0
     for token in tokens:
         depth -= token.text in (")", "]")

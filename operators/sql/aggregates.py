@@ -27,7 +27,7 @@ def is_aggregate(tree: Tree) -> bool:
 
 
 def _aggregates_in(tree: Tree) -> list[Tree]:
-    """The aggregates of an expression, without those of OVER clauses; the outermost of each."""
+    """The outermost aggregates of an expression, without those of OVER clauses."""
     aggregates: list[Tree] = []
 
     def visit(node: Any) -> None:
@@ -64,7 +64,7 @@ class _Plan:
     sets: tuple[tuple[str, ...], ...] | None = None
 
     def aggregate(self, tree: Tree, name: str) -> str:
-        """The name of an aggregate, which is added if there is no equal one."""
+        """The name of an aggregate. The aggregate is added if there is no equal one."""
         sql = self.sql(tree)
         for equal_name, text in self.aggregates.items():
             if text == sql:
@@ -100,7 +100,7 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
             _add_key(plan, expression, listed)
     if sets is not None:
         plan.sets = _named_sets(plan, sets, bounds)
-    for expression in listed:  # before the expressions over aggregates, whose own names would come first
+    for expression in listed:  # first, so that an expression over an equal aggregate uses the query's name for it
         if expression.name != "*" and _reads_only_aggregates(expression.tree):
             plan.aggregate(expression.tree, expression.name)
     items = [_item(plan, expression, bool(bounds)) for expression in listed]
@@ -117,7 +117,7 @@ def _named_sets(plan: _Plan, sets: Sequence[Sequence[Tree]], bounds: Sequence[Tr
         SqlError: the sets are not those of windows.
     """
     if not bounds or any(bound not in grouping_set for bound in bounds for grouping_set in sets):
-        reason = "only the results of windows have several keys, and each is of one window"
+        reason = "only results of windows can have several keys, and each set needs the bounds of the window"
         way_out = "write GROUP BY window_start, window_end, GROUPING SETS (...), or a statement for each set"
         raise SqlError.refused("GROUPING SETS, CUBE or ROLLUP without windows", reason, way_out)
     return tuple(tuple(plan.keys[plan.scope.item(key, "").sql] for key in grouping_set if key not in bounds) for grouping_set in sets)
@@ -179,7 +179,7 @@ def _item(plan: _Plan, expression: Selected, in_windows: bool) -> Item:
 
 
 def _reads_only_aggregates(tree: Tree) -> bool:
-    """Whether an expression reads aggregates alone, so that it is an aggregate itself."""
+    """Whether an expression reads no column outside of aggregates, so that it is an aggregate itself."""
     inner = _aggregates_in(tree)
     within = {id(c) for aggregated in inner for c in aggregated.find_all(exp.Column)}
     return bool(inner) and all(id(c) in within for c in tree.find_all(exp.Column))
@@ -260,7 +260,7 @@ def _windowed(plan: _Plan, windowed: Windowed | None, windows: AnyWindow, rows: 
 
 
 def _check_session(plan: _Plan, windowed: Windowed | None, by: Sequence[str]) -> None:
-    """Sessions are those of the operator's key."""
+    """Raise `SqlError` unless sessions are partitioned by the key of the operator."""
     partition = windowed.partition if windowed else ()
     keys = {plan.keys.get(Item.of_column(c).sql, c) for c in partition}
     if keys != {*by}:

@@ -1,4 +1,4 @@
-"""FOR SYSTEM_TIME AS OF: the join of each row with the version of its key at the row's time (temporal join), or at its arrival (lookup)."""
+"""FOR SYSTEM_TIME AS OF: joins each row with the version of its key at the row's time (temporal join) or at its arrival (lookup join)."""
 
 from typing import cast
 
@@ -17,7 +17,7 @@ from operators.sql.scope import Scope
 
 _RESERVED = (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME)
 _FILTERED = "right"
-"""Conditions on the right side are handled as in a right join: not before the join, because they do not decide which version is valid."""
+"""As in a right join, conditions on the right side are not applied before the join: they do not decide which version is valid."""
 
 
 def as_of_join(conditions: Conditions, how: str, at: Tree, read: ReadColumns) -> Scope:

@@ -17,7 +17,7 @@ Tree = Any
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 TABLE, DESCRIPTOR = "TABLE", "DESCRIPTOR"
 _OF_SPARK_TOO = ("TIMESTAMPDIFF", "TIMESTAMPADD")
-"""Functions that have the same arguments in Spark and in Flink, but would get other ones from sqlglot."""
+"""Functions that have the same arguments in Spark and in Flink. sqlglot would change the arguments."""
 
 
 def _parser_table(table: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def _parser_table(table: str) -> dict[str, Any]:
 
 
 def _keep_function(name: str, arguments: list[Any]) -> exp.Anonymous:
-    """A function that Spark has with the same arguments, of which the first one is a unit of time."""
+    """A call that Spark accepts with the same arguments. The first argument is a unit of time."""
     unit, *others = arguments or [None]
     return exp.Anonymous(this=name, expressions=[exp.var(unit.name.upper()) if isinstance(unit, exp.Column) else unit, *others])
 

@@ -21,7 +21,7 @@ def explain(relation: Relation, table: str = "", operators: Mapping[str, Operato
     Args:
         relation: the query.
         table: the table into which it inserts; empty for a query.
-        operators: the operators of a pipeline's tables, by table. A pipeline may know more about an operator's input than the query says.
+        operators: a pipeline's operators, by table. They can have parameters that follow from the pipeline and are not in the query.
 
     >>> from operators.sql.plan import plan
     >>> query = "SELECT k, COUNT(*) AS n FROM clicks GROUP BY k"
@@ -89,7 +89,7 @@ def describe_parameters(value: Any) -> str:
 
 
 def _is_source(relation: Relation) -> bool:
-    """Whether rows come from an event log, of which the engine can keep those that later steps need."""
+    """Whether a relation reads an event log. The engine can keep those rows of a log that later steps need."""
     relation = relation.child if isinstance(relation, Select) else relation
     return isinstance(relation, Input) and not relation.key
 
@@ -112,8 +112,8 @@ def _facts(operator: Operator, are_sources: Sequence[bool]) -> Iterator[str]:
         keys = ", ".join(reads.key) or "input"
         if reads.keeps and all(are_sources):
             limit = f" for {words(reads.keeps.ttl)} after the newest row of their key" if reads.keeps.ttl else ""
-            yield f"reads: the new rows, and the rows that are kept of the same {keys}"
-            yield f"state: {_state(operator)}, and beside it the rows that later steps may need{limit}"
+            yield f"reads: the new rows, and the kept rows of the same {keys}"
+            yield f"state: {_state(operator)}, and in a table of its own the rows that later steps may need{limit}"
             return
         yield f"reads: every row of the same {keys} as a new row"
         ttl = f" that had a row in the last {words(reads.ttl)}" if reads.ttl else ""
@@ -131,10 +131,10 @@ def _facts_of_ranges(operator: Operator, reads: ByTimeRange, are_sources: Sequen
     again = f"a step reads at most {longest} before the watermark again"
     whole = [name for name, ms in lookbacks.items() if ms is None and not is_kept[name]]
     if whole:
-        yield f"state: none is kept; {again}, and {' and '.join(whole)} whole: it grows with the number of versions"
+        yield f"state: none is kept; {again}, and all of {' and '.join(whole)}: what a step reads grows with the number of versions"
     elif any(is_kept.values()):
         kept = " and ".join(name for name in lookbacks if is_kept[name])
-        yield f"state: the newest version of each key of {kept}, beside the table; {again}; grows with the number of keys"
+        yield f"state: the newest version of each key of {kept}, in a table of its own; {again}; grows with the number of keys"
     else:
         yield f"state: none is kept; {again}, however many keys there are"
 

@@ -11,14 +11,14 @@ from operators.sql.errors import SqlError
 from operators.windowed_aggregate import GROUPING_ID
 
 GROUPING = (exp.Grouping, exp.GroupingId)
-"""The functions that say which keys a result leaves out."""
+"""The functions that return which keys a result leaves out."""
 _SETS = (exp.GroupingSets, exp.Cube, exp.Rollup)
 
 
 def groups_of(tree: Tree) -> tuple[list[Tree], list[list[Tree]] | None]:
-    """The expressions of GROUP BY, each once, and those of each grouping set; None for one key.
+    """The distinct expressions of GROUP BY, and the expressions of each grouping set; None in place of the sets if there is one key.
 
-    Several of GROUPING SETS, CUBE and ROLLUP give each combination of their sets, with the other expressions in each.
+    If GROUP BY has several of GROUPING SETS, CUBE and ROLLUP, each combination of their sets is a set. Other expressions are in each set.
 
     Raises:
         SqlError: an expression has no counterpart.
@@ -42,7 +42,7 @@ def groups_of(tree: Tree) -> tuple[list[Tree], list[list[Tree]] | None]:
 
 
 _CLAUSES = ("grouping_sets", "cube", "rollup")
-"""Where the parser puts clauses that it does not put among the expressions."""
+"""The arguments in which the parser stores clauses that it does not store as expressions."""
 
 
 def _drop_repeated(columns: Sequence[Tree]) -> list[Tree]:
@@ -72,12 +72,12 @@ def _expand_sets(clause: Tree) -> list[list[Tree]]:
 
 
 def _columns(tree: Tree) -> list[Tree]:
-    """The expressions in brackets, or one without."""
+    """The expressions of a list in brackets, or a single expression."""
     return [*tree.expressions] if isinstance(tree, exp.Tuple) else [tree.unnest()]
 
 
 def _by_position(group: Tree, listed: Sequence[Tree]) -> Tree:
-    """The expression of a group, which may be given by its position in the SELECT list."""
+    """An expression of GROUP BY. A number is the position of the expression in the SELECT list."""
     if not isinstance(group, exp.Literal) or group.is_string:
         return group
     if not group.name.isdecimal() or not 1 <= int(group.name) <= len(listed):
@@ -86,7 +86,7 @@ def _by_position(group: Tree, listed: Sequence[Tree]) -> Tree:
 
 
 def grouping(call: Tree, columns: Sequence[str], keys: Sequence[str], sets: object) -> Tree:
-    """GROUPING or GROUPING_ID of some key columns over the column `grouping_id` of a result: a bit for each, the first one the highest.
+    """GROUPING or GROUPING_ID of key columns, computed from `grouping_id` of a result: one bit per column, the first is the highest.
 
     Raises:
         SqlError: there are no grouping sets.

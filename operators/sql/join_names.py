@@ -86,7 +86,7 @@ class JoinNames:
         return select(child, [replace(item, name=name) for name, item in self.values[index].items()], where, ())
 
     def residual(self, conditions: Conditions, how: str) -> str | None:
-        """The extra join condition: all that is neither a key nor a bound, nor filters a side before the join."""
+        """The extra join condition: the conditions that are no key and no bound, and do not filter a side before the join."""
         left, right = self.visible
         return Scope(self.sides[0].relation, {**left, **right}).condition(self._extra_conditions(conditions, how))
 
@@ -128,7 +128,7 @@ class JoinNames:
         for number, pair in enumerate(conditions.keys):
             names = [key_names.get(number), *(self._key_name(side, pair[side], select_names[side]) for side in self.preserved)]
             own_name = pair[0].column or f"key_{number}"
-            # a column of that name has the value of one side, which is null in rows without that side
+            # the SELECT list gives this name to the column of one side, which is null in rows without that side
             if own_name in (*select_names[0].values(), *select_names[1].values()):
                 own_name = f"key_{own_name}"
             preferred = next((name for name in names if name), own_name)
@@ -144,7 +144,7 @@ class JoinNames:
         return self.sides[side].tables[alias][column]
 
     def _name(self, side: int, alias: str, column: str, preferred: str | None) -> None:
-        """Name a column that the query reads, and note where it is found in the result."""
+        """Name a column that the query reads, and record its value in the result."""
         item, visible = self._value(side, alias, column), self.visible[side].setdefault(alias, {})
         if isinstance(self.sides[side].relation, Windowed) and item.column in WINDOW_COLUMNS:
             visible[column] = self._window(side, item.column)

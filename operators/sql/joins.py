@@ -30,8 +30,8 @@ class ReadColumns:
     Args:
         columns: the columns; None for all of them.
         names: for columns of the SELECT list, the names that it gives them.
-        coalesced: the keys of the join that the query reads as COALESCE of both sides: the texts of the two columns, the number of the
-            key, or the column of the window, and the name that the SELECT list gives it.
+        coalesced: the keys that the query reads as COALESCE of both sides. For each: the texts of the two columns; the number of the key,
+            or the column of the window; and the name that the SELECT list gives it.
     """
 
     columns: tuple[Tree, ...] | None
@@ -58,7 +58,7 @@ def join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
 
 
 def columns_read_later(conditions: Conditions, how: How, read: ReadColumns) -> ReadColumns:
-    """The columns that are read from the join's result; COALESCE of a key's two sides is the key in the result."""
+    """The columns that the query reads from the join's result. COALESCE of a key's two sides is the key in the result."""
     if read.columns is None:
         return read
     coalesced: dict[frozenset[str], tuple[int | str, str]] = {}
@@ -167,7 +167,7 @@ def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
         way_out = "add ON L.window_start = R.window_start AND L.window_end = R.window_end"
         raise SqlError.refused(f"a join of windows without an equality of {' and '.join(missing)}", reason, way_out)
     if isinstance(left.window, Session) or isinstance(right.window, Session):
-        why = "Flink joins sessions of each side whose bounds are equal, and the window join makes sessions of the rows of both sides"
+        why = "Flink joins the sessions of each side that have equal bounds, but a window join makes sessions of the rows of both sides"
         way_out = "aggregate the sessions of each side, and join the results on their key, window_start and window_end"
         raise SqlError.refused("a join of rows in sessions", why, way_out)
     if left.window != right.window:
@@ -190,7 +190,7 @@ def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
 
 
 def times_of_results(join: IntervalJoin) -> tuple[str, ...]:
-    """The sides' times that are the `result_time` of each result of a join, the later one of a pair; none if it can be either side's.
+    """The time columns that are the `result_time` of each result, because they are never the earlier one; none if either may be earlier.
 
     >>> times_of_results(IntervalJoin(on="k", lower=0, upper="1 hour", left_time="ordered_at", right_time="paid_at"))
     ('paid_at',)
@@ -201,7 +201,7 @@ def times_of_results(join: IntervalJoin) -> tuple[str, ...]:
 
 
 def _pushed_condition(conditions: Conditions, how: How, index: int) -> str | None:
-    """The condition by which a side is filtered before the join: not for a side whose unmatched rows are kept."""
+    """The condition that filters a side before the join; None for a side whose unmatched rows are kept."""
     return conditions.sides[index].condition(conditions.of_side[index]) if index not in KEEPS[how] else None
 
 

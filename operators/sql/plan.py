@@ -127,7 +127,7 @@ class _Script:
         if find_name(name, self._tables):
             raise SqlError.refused(f"a second table {name!r}", "each table and view has a name of its own", "rename one of the two")
         if isinstance(relation, Select) and isinstance(relation.child, Apply) and not (relation.where and upserts(relation)):
-            relation = replace(relation, child=Named(name, relation.child))  # what reads the view selects from the operator's own result
+            relation = replace(relation, child=Named(name, relation.child))  # readers of the view select from the operator's own result
         is_made = isinstance(relation, Apply) or (isinstance(relation, Select) and isinstance(relation.child, Apply))
         self._tables[name] = Named(name, relation) if is_made else relation
 
@@ -135,7 +135,7 @@ class _Script:
         return Planner(self._tables).query(tree)
 
     def _check_insert(self, target: str, relation: Relation) -> Relation:
-        """What an INSERT computes; the columns of a declared target are those of the query, by name."""
+        """The relation of an INSERT. A declared target must have the columns of the query, by name."""
         if target in self.targets:
             raise SqlError.refused(f"a second INSERT INTO {target}", "a table is computed by one operator", "insert into another table")
         if target in self.declared:
@@ -184,7 +184,7 @@ def _rename_columns(relation: Relation, view: CreateView) -> Relation:
 
 
 def _check_complete(relation: Relation) -> Relation:
-    """The relation, unless rows in windows, or ranks without a limit, are its result: only an operator reads them."""
+    """The relation; refused if it returns rows in windows or ranks without a limit, which only an operator can read."""
     for below in walk(relation):
         if isinstance(below, Ranked):
             ranks_of(below, ())

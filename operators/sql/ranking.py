@@ -94,7 +94,7 @@ def _split_between(conditions: Sequence[Tree]) -> list[Tree]:
 
 
 def _rank_comparison(ranked: Ranked, tree: Tree) -> tuple[Any, int | str] | None:
-    """How a condition compares the rank, and with what; None if it does not read the rank."""
+    """The comparison of a rank in a condition, and the bound; None if the condition does not read the rank."""
     if not any(c.name.lower() == ranked.name.lower() for c in tree.find_all(exp.Column)):
         return None
     if type(tree) not in _MIRRORED:
@@ -250,11 +250,11 @@ def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
 
 
 def _rises(relation: Relation, top: TopN) -> str:
-    """Why a new value of a row always puts it before its old one, as a count does in falling order; empty if it might not."""
+    """Why a new value never ranks a row after its old value, as for a count in descending order; empty if it can."""
     below = applied_operator(relation)
     if below is None or not isinstance(below.operator, Aggregate) or any(upserts(inputs) for inputs in below.inputs):
         return ""
-    if any(isinstance(inputs, Select) and inputs.where for inputs in _above(below, relation)):  # a row that no longer matches is deleted
+    if any(isinstance(inputs, Select) and inputs.where for inputs in _above(below, relation)):  # rows that no longer match are deleted
         return ""
     names = {i.name: i.column or "" for i in relation.items} if isinstance(relation, Select) else {c: c for c in relation.columns}
     values = [order for order in top.order if order.column not in relation.key]
@@ -265,7 +265,7 @@ def _rises(relation: Relation, top: TopN) -> str:
 
 
 def _above(below: Relation, top: Relation) -> Iterator[Relation]:
-    """A relation and those below it, up to another one, which is below all of them."""
+    """The relations from `top` down to `below`, without `below`."""
     while top is not below:
         yield top
         [top] = top.inputs

@@ -99,7 +99,7 @@ class _KeepsTimesAndKey(_OverOne):
 
 @dataclass(frozen=True)
 class Select(_OverOne):
-    """Some rows and columns of a relation, each row for itself.
+    """Some rows of a relation, with columns that are computed from one row each.
 
     Args:
         child: the relation below.
@@ -197,7 +197,7 @@ class Apply:
         inputs: its inputs.
         columns: the columns of the result.
         times: the columns of the result that are event times.
-        windows: the windows of the rows, if each is the result of one.
+        windows: the windows, if each row is the result of a window; else None.
         arrivals: see `Input`.
     """
 
@@ -217,7 +217,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Named(_KeepsTimesAndKey):
-    """The result of an operator under the name of a view, or of a table that is inserted into.
+    """The result of an operator, under the name of a view or of the target of INSERT INTO.
 
     Args:
         name: the name.
@@ -249,7 +249,7 @@ def applied_operator(relation: Relation) -> Apply | None:
 
 
 def windows_of(relation: Relation) -> AnyWindow | None:
-    """The windows whose results the rows are, if they have the columns `window_start` and `window_end` of these windows; else None."""
+    """The windows whose results a relation has; None if it does not have their `window_start` and `window_end`."""
     operator = applied_operator(relation)
     return operator.windows if operator and {WINDOW_START, WINDOW_END} <= {*relation.columns} else None
 
@@ -271,7 +271,7 @@ def reads_ingest_time(relation: Relation) -> bool:
 
 
 def with_result_time(relation: Relation) -> tuple[Relation, str]:
-    """The results of windows with the time of each result, and the name of that column."""
+    """The results of windows with `result_time` added if it is not selected, and the name of that column."""
     if isinstance(relation, Named):
         child, name = with_result_time(relation.child)
         return Named(relation.name, child), name
@@ -286,7 +286,7 @@ def with_result_time(relation: Relation) -> tuple[Relation, str]:
 
 
 def select(base: Relation, items: Sequence[Item], where: str | None = None, arrivals: Sequence[str] = ()) -> Relation:
-    """Some rows and columns of a relation, merged with a selection below; the relation itself if nothing changes."""
+    """Some rows and columns of a relation. A selection below is merged into the new one. Returns the relation if nothing changes."""
     if where is None and [(i.name, i.column) for i in items] == [(c, c) for c in base.columns] and {*arrivals} == {*base.arrivals}:
         return base
     if not isinstance(base, Select):
@@ -298,7 +298,7 @@ def select(base: Relation, items: Sequence[Item], where: str | None = None, arri
 
 
 def _inline_columns(sql: str, below: dict[str, Item]) -> str:
-    """An expression over the names of a selection, as one over the columns of the relation below."""
+    """An expression over the columns of a selection, rewritten over the columns of the relation below it."""
     tree: Tree = sqlglot.parse_one(sql, dialect="spark")
 
     def replace_column(node: Any) -> Any:

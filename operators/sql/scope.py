@@ -103,7 +103,7 @@ class Scope:
         return spark_sql(self.over(tree))
 
     def condition(self, conditions: Sequence[Tree]) -> str | None:
-        """Conditions as one in Spark SQL; None if there are none."""
+        """Conditions combined by AND, in Spark SQL; None if there are none."""
         texts = [self.sql(condition) for condition in conditions]
         return " AND ".join(f"({text})" for text in texts) if len(texts) > 1 else (texts or [None])[0]
 
@@ -149,12 +149,12 @@ def replace_outermost(tree: Tree, replace_node: Callable[[Tree], Tree]) -> Tree:
 
 
 def check_row_by_row(tree: Tree) -> None:
-    """Raise `SqlError` if an expression reads more than one row, or the clock of Flink."""
+    """Raise `SqlError` if an expression reads more than one row, or depends on the clock, on chance or on the session."""
     for node in tree.walk():
         if isinstance(node, exp.Window):
             raise over_error(node)
         if isinstance(node, exp.Query):
-            way_out = "join the tables; IN and EXISTS make a semi join of windows or of an interval as conditions of WHERE on their own"
+            way_out = "join the tables, or make IN or EXISTS a condition of its own in WHERE: a semi join in windows or within an interval"
             raise SqlError.refused("a subquery in an expression", "an operator reads its inputs in FROM", way_out)
         if isinstance(node, exp.AggFunc):
             raise SqlError.refused(

@@ -73,7 +73,7 @@ _HINTS = {
     "STATE_TTL": ("an operator in SQL has no time to live", "declare the table in YAML or Python, with the operator's `ttl`"),
     "OPTIONS": ("a table has the options of its declaration", "write them in WITH of CREATE TABLE"),
 }
-"""Hints of Flink by name, with the reason for their refusal and the way out."""
+"""Flink's hints, by name: why each is refused, and what to write instead."""
 _HINT = re.compile(r"""'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*\+(?P<hint>.*?)\*/|/\*.*?\*/""", re.DOTALL)
 """A hint, or a text in quotes or a comment that could contain one."""
 _OTHER_HINT = ("Spark chooses how a query runs", "leave it out")

@@ -123,7 +123,9 @@ def _rank_rows(scope: Scope, rows: Sequence[Selected], rank: Selected) -> Relati
     arrivals = [tree for tree in ordered if scope.is_arrival(tree.this)]
     if arrivals and len(ordered) > 1:
         raise SqlError.refused(
-            spark_sql(over_clause), "a row's arrival decides alone", "order by it alone, or by columns: ties are in order of arrival"
+            spark_sql(over_clause),
+            "no two rows have the same arrival, so other columns have no effect",
+            "order by it alone, or by columns: ties are in order of arrival",
         )
     order = [_direction(tree, "" if arrivals else _key(scope, items, tree.this)) for tree in ordered]
     order_columns = tuple(f"{ARRIVAL_TIME}{order[0]}" for _ in arrivals) or tuple(order)
@@ -135,7 +137,7 @@ ARRIVAL_TIME = "PROCTIME()"
 
 
 def _key(scope: Scope, items: list[Item], tree: Tree) -> str:
-    """The name of an expression that rows are divided or ordered by; it is added to the items if it is not among them."""
+    """The column of an expression in PARTITION BY or ORDER BY. The expression is added to the items if it is not among them."""
     item = scope.item(tree, "")
     existing_name = next((i.name for i in items if i.sql == item.sql), None)
     if existing_name is not None:

@@ -77,7 +77,7 @@ class CreateTable:
         return select(rows, [self._item(c) if c != time else Item.of_column(c.name) for c in self.columns], None, self.arrivals)
 
     def over(self, rows: Relation) -> Relation:
-        """The rows of a frame, of which the statement declares the event time and the order of arrival.
+        """The rows of a frame, with the event time and the order of arrival that the statement declares.
 
         Raises:
             SqlError: the frame lacks a column.

@@ -1,4 +1,4 @@
-"""The commands that show, export or publish a table, show late rows, or land another table's changes."""
+"""The commands that show, export or publish a table, show late rows, or land the changes of another Delta table."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -31,9 +31,9 @@ def show(
     event_times_to: EventTimesTo = None,
     as_json: Json = False,
 ) -> None:
-    """Show rows of a table: its present state, an earlier state, or with early results.
+    """Show rows of a table in its present or an earlier state, or with early results.
 
-    The present rows need no Spark, unless a column has a type or a value that only Spark converts, such as a map with dates as keys.
+    The present rows are read without Spark, unless only Spark can convert a column's type or value, such as a map with dates as keys.
     """
     view, engine = view_of(table, early, as_of, event_times_to), _engine()
     view.check(engine.lake, engine.assets)  # first, so that a wrong argument starts no Spark session
@@ -49,7 +49,7 @@ def export(
     event_times_to: EventTimesTo = None,
     as_json: Json = False,
 ) -> None:
-    """Write a table to a separate Delta table: its present state, an earlier state, or with early results."""
+    """Write a table to a separate Delta table: in its present or an earlier state, or with early results."""
     target = canonical_folder("folder", folder, canonical)
     view, engine = view_of(table, early, as_of, event_times_to), _engine()
     view.check(engine.lake, engine.assets)
@@ -80,9 +80,9 @@ def publish(
     kafka: Annotated[bool, typer.Option("--kafka", help="Publish to the Kafka topic that TIDEMARK_CONNECTIONS gives the table.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the changes of a leaderboard since the last publish as keyed upserts with tombstones, in one folder for each step.
+    """Write the changes of an upserted table since the last publish: keyed upserts and tombstones, in one folder for each step.
 
-    With --kafka, write the changes of a leaderboard or of another table to its Kafka topic.
+    With --kafka, write the changes of an upserted table, or the results of another table, to its Kafka topic.
     """
     if folder is None and not kafka:
         raise ArgumentError("Missing argument `folder`; legal: a folder, or the option --kafka")
@@ -107,16 +107,21 @@ def publish(
 
 @app.command()
 def late(
-    source: Annotated[str | None, typer.Argument(help="A source, e.g. payments; without it, the late rows of all are counted.")] = None,
+    source: Annotated[
+        str | None, typer.Argument(help="A source, e.g. payments; without it, the late rows of all sources are counted.")
+    ] = None,
     asset: Annotated[
-        str | None, typer.Option(help="The asset for which rows are late; by default the first that reads the source, or all of them.")
+        str | None,
+        typer.Option(
+            help="The asset for which rows are late; by default the first asset that reads the source. Without a source, all assets."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(help="The number of rows to show; without a source, none are shown.", min=1, max=100_000)] = 20,
     as_json: Json = False,
 ) -> None:
-    """Show the late rows of a source for an asset: their number, and the first of them. Without a source, count late rows of all sources.
+    """Show how many rows of a source are late for an asset, and the first of them. Without a source, count late rows of all sources.
 
-    It starts Spark only for windows with gaps, for your own operators, and for an asset that prepares the rows of the source.
+    The command starts Spark only for windows with gaps, for your own operators, and for an asset that prepares the rows of the source.
     """
     engine = _engine()
     if source is not None:

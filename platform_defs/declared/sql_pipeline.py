@@ -16,7 +16,7 @@ _SINKS = ("", "delta")
 
 
 def read_sql(text: str) -> Pipeline:
-    """The pipeline of a text of SQL statements; its queries and EXPLAIN statements are left to `tidemark sql`.
+    """The pipeline of a text of SQL statements. Queries and EXPLAIN statements in it are ignored: `tidemark sql` runs them.
 
     Raises:
         SqlError: a statement cannot be parsed, or a part of it has no counterpart.
@@ -33,7 +33,7 @@ def pipeline_of(script: Script, plans: Sequence[Plan] | None = None) -> Pipeline
         plans: those of its statements whose tables the pipeline has; None for all.
 
     Raises:
-        SqlError, ContractError: as `read_sql`.
+        SqlError, ContractError: see `read_sql`.
     """
     sources = sources_of(script)
     _check_folders(sources)
@@ -51,16 +51,16 @@ def pipeline_of(script: Script, plans: Sequence[Plan] | None = None) -> Pipeline
 
 
 def tables_of(script: Script) -> tuple[dict[str, DerivedAsset], dict[str, str]]:
-    """The tables of a script that a pipeline can have; and for each other INSERT INTO statement, by its table, why it is refused."""
-    tables, refusals, legal = dict[str, DerivedAsset](), dict[str, str](), list[Plan]()
+    """The tables of a script that a pipeline accepts, and why each other INSERT INTO statement is refused, both by table."""
+    tables, refusals, accepted = dict[str, DerivedAsset](), dict[str, str](), list[Plan]()
     for planned in script.plans:
         if planned.target and not planned.is_explained:
             try:
-                pipeline = pipeline_of(script, [*legal, planned])
+                pipeline = pipeline_of(script, [*accepted, planned])
             except (SqlError, ContractError) as error:
                 refusals[planned.target] = str(error)
             else:
-                legal.append(planned)
+                accepted.append(planned)
                 tables = {table.name: table for table in pipeline.tables}
     return tables, refusals
 
@@ -81,7 +81,7 @@ def sources_of(script: Script) -> dict[str, DeclaredSource]:
 
 
 def _check_folders(sources: Mapping[str, DeclaredSource]) -> None:
-    """Raise `SqlError` if files are elsewhere than in the folder that a pipeline reads."""
+    """Raise `SqlError` if the files of a source are not in the folder that a pipeline reads."""
     for name, source in sources.items():
         if source.connector == FILES and source.path and PurePosixPath(source.path).name != name:
             reason = f"a pipeline reads the files in the folder {name} of TIDEMARK_LANDING"

@@ -1,4 +1,4 @@
-"""Reads CREATE TABLE statements: the contract of a source, and its part of the connections if its rows are in Kafka."""
+"""Reads CREATE TABLE statements: the contract of a source, and for a source in Kafka its part of the file of connections."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ _SECRETS = ("password", "jaas", "secret", "user.info", "key")
 
 @dataclass(frozen=True)
 class DeclaredSource:
-    """What a CREATE TABLE statement declares.
+    """A source that a CREATE TABLE statement declares.
 
     Args:
         contract: the contract of the source.
@@ -96,7 +96,7 @@ def _bad_option(table: CreateTable, name: str, value: str, reason: str) -> SqlEr
 
 def _contract(table: CreateTable, reader: Mapping[str, str], parameters: Mapping[str, Any]) -> SourceContract:
     time = next((c for c in table.columns if c.name == table.time), None)
-    # Flink's watermark is the newest time minus the delay; that of a bound is 1 ms before it.
+    # Flink SQL's watermark is the newest time less the delay; that of `BoundedOutOfOrderness` is 1 ms lower still
     bound = BoundedOutOfOrderness(words(max(0, table.delay - 1)))
     return SourceContract(
         name=table.name,

@@ -31,7 +31,7 @@ class SqlTables:
         stored: for each source, the columns of its rows.
         descriptions: for each table, what it contains.
         assets: the assets, by name.
-        versions: the sources whose rows are versions of their key, so that a key occurs more than once.
+        versions: the sources whose rows are versions of a key. Several rows of such a source have the same key.
     """
 
     stored: Mapping[str, Sequence[str]]
@@ -149,7 +149,7 @@ class SqlTables:
 
 
 def select_all(relation: Relation) -> Relation:
-    """A relation as a selection of all of its columns, unless it is a selection."""
+    """A selection of all columns of a relation; the relation itself if it is a selection."""
     return relation if isinstance(relation, Select) else Select(relation, tuple(Item.of_column(c) for c in relation.columns))
 
 
@@ -161,7 +161,7 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
         reason = "each table is the result of an operator, and the query only selects"
         raise SqlError.refused(f"INSERT INTO {name}", reason, "write CREATE VIEW: a selection is a part of the tables that read it")
     if relation.where is not None and isinstance(relation.child.operator, TracesInputs):
-        reason = f"the results of a join account for its rows, and {relation.where} filters them"
+        reason = f"the results of a join account for each of its input rows, and {relation.where} removes some"
         way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
         raise SqlError.refused(f"INSERT INTO {name}", reason, way_out)
     added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
@@ -177,7 +177,7 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
 
 
 def _is_window_time(item: Item) -> bool:
-    """Whether a column is the time of a window's result, which tables have as `result_time`."""
+    """Whether a column is the time of a window's result. A table has this time as `result_time`."""
     return (item.column, item.name) == (RESULT_TIME, WINDOW_TIME)
 
 
@@ -197,7 +197,7 @@ def _item_sql(item: Item, own_columns: set[str], upstream: Relation) -> str:
 
 
 def _with_engine_time(sql: str, own_columns: set[str], upstream: Relation) -> str:
-    """An expression in which an event time that is no column of the input is the engine's `event_time`."""
+    """An expression that reads the engine's `event_time` in place of an event time that is no column of the input."""
     times = {*upstream.times} - own_columns
 
     def replace_time(node: Any) -> Any:

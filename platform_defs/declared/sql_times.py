@@ -1,4 +1,4 @@
-"""The event time of each relation of a query: the engine names it `event_time`, and the query names it by one of its columns."""
+"""The event time of each relation in a query. The engine calls it `event_time`; the query names one of its own columns."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -15,11 +15,11 @@ from operators.sql.relations import WINDOW_TIME, Apply, Input, Named, Relation, 
 from operators.top_n import TopN
 
 _PARAMETERS = ("time", "left_time", "right_time")
-"""The parameters of operators that name a column with the event time of an input."""
+"""The parameters in which an operator gets the name of the event-time column of an input."""
 
 
 def with_event_times(name: str, apply: Apply) -> Operator:
-    """The operator of a table, reading `event_time` of each input in place of the column that the query names.
+    """The operator of a table, changed to read `event_time` of each input in place of the column that the query names.
 
     Args:
         name: the table.
@@ -38,7 +38,7 @@ def with_event_times(name: str, apply: Apply) -> Operator:
 
 
 def is_result_time(relation: Relation, name: str) -> bool:
-    """Whether a column is the time of results that their readers have as the event time, so that it is no column of their input."""
+    """Whether a column is a time of results that their readers do not get as a column: they get `event_time` instead."""
     return name in (RESULT_TIME, FINAL_AT) or (name == WINDOW_TIME and _origin(relation, name) == RESULT_TIME)
 
 
@@ -55,7 +55,7 @@ def _check_time(name: str, time: str, below: Relation) -> None:
 
 
 def _time_to_use(join: IntervalJoin) -> str:
-    """The way out for a reader of a join's results that names another time than theirs."""
+    """What to write instead of a column of a join's results that is not always their event time."""
     if times := times_of_results(join):
         return f"use {times[0]}"
     greatest = f"GREATEST({join.left_time}, {join.right_time})"
@@ -65,7 +65,7 @@ def _time_to_use(join: IntervalJoin) -> str:
 
 
 def _is_event_time(relation: Relation, name: str | None) -> bool:
-    """Whether a column is what the engine takes as the event time of rows."""
+    """Whether a column is the event time that the engine uses for the rows of a relation."""
     match relation:
         case Input():
             return name in relation.times
@@ -77,7 +77,7 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
                 return True  # GREATEST of the two times of pairs
             return _is_event_time(relation.child, item and item.column)
         case Apply(operator=TopN() | Deduplicate(window=None)):
-            return _is_event_time(relation.inputs[0], name)  # these keep the event time of their rows
+            return _is_event_time(relation.inputs[0], name)  # these operators keep the event time of their rows
         case Apply(operator=IntervalJoin() as join):
             return name == RESULT_TIME or name in times_of_results(join)
         case Apply(operator=AsOfJoin() as join):
@@ -87,7 +87,7 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
 
 
 def _origin(relation: Relation, name: str) -> str | None:
-    """The column of an operator's result that a column is; None if it is computed."""
+    """The name that a column has in the operator's result; None if the column is computed from the result."""
     if isinstance(relation, Named):
         return _origin(relation.child, name)
     if not isinstance(relation, Select):

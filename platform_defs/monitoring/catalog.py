@@ -1,4 +1,4 @@
-"""The metrics that are exported: their names, kinds, labels and meanings."""
+"""The exported metrics, with their names, types, labels and meanings."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -36,7 +36,7 @@ OF_THE_LAKE = (
     Described("scrape_seconds", "How long it took to read the lake for this scrape."),
     Described("ledger_batches_total", "Batches of the ledger.", kind="counter"),
     Described("ledger_batch_timestamp_seconds", "When the newest batch of the ledger was committed."),
-    Described("ingest_failed", "Whether an ingest has failed, and none has committed a batch or found nothing to ingest since."),
+    Described("ingest_failed", "Whether an ingest has failed, and no later ingest has committed a batch or found nothing to ingest."),
     Described("source_read_rows_total", "Rows that were read.", _SOURCE, "counter"),
     Described(
         "source_rows_total",
@@ -52,55 +52,69 @@ OF_THE_LAKE = (
     Described("source_idle", "Whether the source is idle and does not hold back watermarks.", _SOURCE),
     Described(
         "source_waits_for_info",
-        "1 for the source of its alignment group for which the source waits, and is not read.",
+        "1 if the source is not read because it waits for the source `behind`, of the same alignment group.",
         (*_SOURCE, "behind"),
     ),
-    Described("source_ahead_seconds", "How far the source is ahead of that one; left out if that one has no watermark yet.", _SOURCE),
-    Described("source_failed", "Whether some input of the source cannot be read, or a topic is refused.", _SOURCE),
-    Described("table_steps_total", "Committed steps; a rebuild starts again.", _TABLE, "counter"),
+    Described(
+        "source_ahead_seconds",
+        "How far the source is ahead of the source for which it waits; left out if that has no watermark yet.",
+        _SOURCE,
+    ),
+    Described("source_failed", "Whether an input of the source cannot be read, or one of its topics is refused.", _SOURCE),
+    Described("table_steps_total", "Committed steps; a rebuild restarts the count.", _TABLE, "counter"),
     Described("table_step_timestamp_seconds", "When the newest step was committed.", _TABLE),
-    Described("table_watermark_timestamp_seconds", "The table's watermark, up to which its results could be final.", _TABLE),
+    Described("table_watermark_timestamp_seconds", "The table's watermark; results up to it can be made final.", _TABLE),
     Described("table_finalized_timestamp_seconds", "The event time up to which results are final.", _TABLE),
     Described("table_lag_seconds", "How far the final results are behind the table's watermark, in event time.", _TABLE),
-    Described("table_unhandled_rows", "Accepted rows of its own sources in batches that the table has not handled.", _TABLE),
-    Described("table_stale_seconds", "For how long the table has not reflected rows of its sources; 0 if it is fresh.", _TABLE),
+    Described("table_unhandled_rows", "Accepted rows of the table's own sources, in batches that it has not handled.", _TABLE),
+    Described(
+        "table_stale_seconds", "How long rows of the table's sources have not been reflected in the table; 0 if it is fresh.", _TABLE
+    ),
     Described(
         "table_state_rows",
-        "Rows of the data files in which a later step may read rows again, by part: table, kept_rows, event_log or input_table.",
+        "Rows of the data files that a later step may read again, by part: table, kept_rows, event_log or input_table.",
         (*_TABLE, "part"),
     ),
     Described("table_state_bytes", "Bytes of the data files that `table_state_rows` counts, by part.", (*_TABLE, "part")),
     Described(
-        "table_held_back_by_info", "1 for the source that holds back the watermark, if the table waits for several.", (*_TABLE, *_SOURCE)
+        "table_held_back_by_info",
+        "1 for the source that holds back the watermark, if the table waits for several sources.",
+        (*_TABLE, *_SOURCE),
     ),
-    Described("table_held_back_seconds", "How far that source's watermark is behind the next one; left out if it has none yet.", _TABLE),
+    Described(
+        "table_held_back_seconds",
+        "How far the watermark of that source is behind the next lowest one; left out if the source has none yet.",
+        _TABLE,
+    ),
     Described(
         "table_waits_for_info", "1 for each table that must be advanced before this one can reach its watermark.", (*_TABLE, "upstream")
     ),
     Described("table_readable", "Whether the table's log could be read; if not, the table has no other metric.", _TABLE),
     Described("table_refused", "Whether the table is refused until it is rebuilt.", _TABLE),
-    Described("table_failed", "Whether the table has failed, and no advance has made a step or found nothing to do since.", _TABLE),
+    Described(
+        "table_failed", "Whether an advance of the table has failed, and no later one has made a step or found nothing to do.", _TABLE
+    ),
     Described("table_failure_timestamp_seconds", "When the table failed; left out if `table_failed` is 0.", _TABLE),
     Described("sink_failed", "Whether the newest publish of the table to its Kafka topic has failed.", _TABLE),
-    Described("table_law_holds", "Whether the conservation law held in the last account.", _TABLE),
-    Described("table_account_timestamp_seconds", "When the oldest part of the last account was computed.", _TABLE),
-    Described("table_account_age_seconds", "The age of the oldest part of the last account.", _TABLE),
-    Described("table_account_rows", "Rows of a side by term, in the last account.", (*_TABLE, "side", "term")),
+    Described("table_law_holds", "Whether the conservation law held in the newest account.", _TABLE),
+    Described("table_account_timestamp_seconds", "When the oldest part of the newest account was computed.", _TABLE),
+    Described("table_account_age_seconds", "The age of the oldest part of the newest account.", _TABLE),
+    Described("table_account_rows", "Rows of a side by term, in the newest account.", (*_TABLE, "side", "term")),
 )
 OF_A_STREAM = (
     Described("step_seconds", "How long a step took, including the check of the conservation law for its rows.", _TABLE, "histogram"),
-    Described("step_failures_total", "Failed tries to advance a table.", _TABLE, "counter"),
+    Described("step_failures_total", "Failed attempts to advance a table.", _TABLE, "counter"),
 )
 _BY_NAME = {metric.name: metric for metric in (*OF_THE_LAKE, *OF_A_STREAM)}
 
 
 def metric_named(name: str) -> Described:
-    """The metric of a name without the prefix."""
+    """The metric with a name, which is given without the prefix."""
     return _BY_NAME[name]
 
 
 def family(name: str, value: float | None = None) -> Any:
-    """An empty family of a metric of the lake; with a value if it has no labels."""
+    """A family of one of the lake's metrics: with `value` if the metric has no labels, otherwise without samples."""
     metric = metric_named(name)
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     return kind(metric.full_name, metric.text, value=value, labels=metric.labels or None)

@@ -14,7 +14,7 @@ class EndpointError(TidemarkError, OSError):
 
     @classmethod
     def of(cls, host: str, port: int, error: OSError) -> "EndpointError":
-        """Why it cannot listen at a host and a port."""
+        """The endpoint cannot listen at a host and a port."""
         reason = error.strerror or str(error) or type(error).__name__
         return cls(
             f"the metrics cannot be served at {host}:{port}: {reason}. Legal: an address of this machine, such as 127.0.0.1 or 0.0.0.0, "
@@ -28,14 +28,14 @@ def serving_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterat
 
     Args:
         registry: the registry.
-        host: the address to listen at; 127.0.0.1 is reached from this machine only.
+        host: the address to listen at; 127.0.0.1 can be reached from this machine only.
         port: the port; 0 for any free one.
 
     Yields:
         The URL of the metrics.
 
     Raises:
-        EndpointError: the address is not of this machine, or the port is taken.
+        EndpointError: the address does not belong to this machine, or another process uses the port.
     """
     try:
         server, thread = start_http_server(port, host, registry)

@@ -1,4 +1,4 @@
-"""A lake that keeps its opened tables between scrapes. To update an opened table takes a tenth of the time of opening it."""
+"""A lake that keeps its opened tables between scrapes. Updating an opened table takes a tenth of the time that opening it takes."""
 
 from dataclasses import dataclass, field, fields, replace
 
@@ -11,10 +11,10 @@ from platform_defs.engine.lake.tables import Lake
 
 @dataclass(frozen=True)
 class KeptTables(Lake):
-    """A lake that keeps its opened tables. It must be used by one thread at a time, through one snapshot after the other.
+    """A lake that keeps its opened tables. Use it in one thread at a time, with one snapshot at a time.
 
-    A table that was deleted and created again is opened again. In a store in which this cannot be recognized, no table is kept; see
-    `incarnation`.
+    A table that was deleted and created again is opened again. If a store gives no way to recognize such a table (see `incarnation`),
+    no table is kept.
     """
 
     _kept: dict[str, tuple[DeltaTable, str]] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -28,7 +28,7 @@ class KeptTables(Lake):
         return table_at_newest
 
     def _up_to_date(self, table: str) -> DeltaTable | None:
-        """A kept table, brought up to date; None if it must be opened."""
+        """A kept table, updated to its newest version; None if the table must be opened."""
         delta, incarnation = self._kept.pop(table, (None, None))
         if delta is None or incarnation != self.incarnation(table, delta.version()):
             return None
@@ -40,6 +40,6 @@ class KeptTables(Lake):
 
 
 def keeping_tables(engine: Engine) -> Engine:
-    """The engine on a lake that keeps its opened tables; the two share the cached ledger."""
+    """A copy of an engine whose lake keeps its opened tables. Both engines share the cached ledger."""
     lake_fields = {field.name: getattr(engine.lake, field.name) for field in fields(Lake) if field.init}
     return replace(engine, lake=KeptTables(**lake_fields), earlier=engine)

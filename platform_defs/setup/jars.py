@@ -1,8 +1,8 @@
-"""The pinned JARs, which are fetched once, at set-up, so that a Spark session need not resolve or fetch any when it starts.
+"""Fetches the pinned JARs once, at set-up. A Spark session then resolves and fetches no JAR when it starts.
 
-`jars.toml` is the only list of them. Every session needs the set `spark`; comments in the file describe the other sets. Ivy, which PySpark
-includes, fetches each JAR by its coordinates alone. It gets its own settings and cache here, so that the content of `~/.m2` and `~/.ivy2`
-has no effect.
+`jars.toml` is the only list of the JARs. Every session needs the set `spark`; comments in the file describe the other sets. Ivy, which
+PySpark includes, fetches each JAR by its coordinates, without dependencies. It uses settings and a cache of its own, so that the content
+of `~/.m2` and `~/.ivy2` has no effect.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class JarError(TidemarkError, RuntimeError):
         """The fetched file is not the pinned one."""
         return cls(
             f"{jar.file_name} has the wrong checksum: expected sha256 {jar.sha256}, found {sha256}. The fetched file was deleted. "
-            "Run `make setup` again; if the error stays, the mirror (TIDEMARK_MAVEN_MIRROR) serves another file: "
+            "Run `make setup` again; if the error persists, the mirror (TIDEMARK_MAVEN_MIRROR) serves another file: "
             "put the right one into the folder TIDEMARK_JARS by hand"
         )
 
@@ -80,7 +80,7 @@ Download = Callable[[Sequence[Jar], Path], str]
 
 
 SPARK, KAFKA, S3 = "spark", "kafka", "s3"
-"""The sets of JARs that every session needs, of Kafka's connector, and of Hadoop's S3 file system."""
+"""The names of the sets: the JARs that every session needs, Kafka's connector, and Hadoop's S3 file system."""
 
 
 @lru_cache
@@ -135,7 +135,7 @@ def fetch(folder: Path | None = None, jars: Sequence[Jar] | None = None, downloa
         The JARs that were fetched.
 
     Raises:
-        JarError: a JAR could not be fetched, or is not the pinned file, and was deleted.
+        JarError: a JAR could not be fetched, or a fetched file is not the pinned one and was deleted.
         JavaNotFound: a JAR is missing, and no Java was found to fetch it with.
     """
     folder = folder or jars_folder()
@@ -234,7 +234,7 @@ def _tail(log: str) -> str:
 
 
 def main(*sets: str) -> int:
-    """Fetch the missing JARs of some sets, by default `spark`, and print them; the exit status is 1 if that fails."""
+    """Fetch the missing JARs of some sets, by default `spark`, and print their names; returns the exit status, 1 if this fails."""
     try:
         jars = [jar for name in sets or [SPARK] for jar in pinned_jars(name)]
         fetched = fetch(jars=jars)

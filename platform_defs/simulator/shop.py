@@ -12,7 +12,10 @@ Source = Literal["orders", "payments", "order_items", "clicks", "order_updates"]
 
 MINUTE, HOUR = 60_000, 3_600_000
 TAIL, BEYOND = 9 * HOUR, 6 * HOUR
-"""How long rows still arrive after the day or the bound, whichever is longer; and the least time by which a payment misses the bound."""
+"""In ms. `TAIL`: how long rows arrive after the day or the bound, whichever is longer.
+
+`BEYOND`: the least time by which a payment that misses the bound is past it.
+"""
 SOURCES: tuple[Source, ...] = ("orders", "payments", "order_items", "clicks", "order_updates")
 QUARANTINED: tuple[Kind, ...] = ("malformed", "null_time", "future", "rule_breaking")
 NOT_CLEAN: tuple[Kind, ...] = ("late", "duplicate", *QUARANTINED)
@@ -23,14 +26,14 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Shop:
     """The parameters of a simulated shop.
 
-    A rate is the share of rows of a kind among the rows that can be of this kind. A rate above 0 gives at least one row, if any can be.
+    A rate is a share of the rows that can be of a kind. If any row can be of the kind, a rate above 0 gives at least one such row.
 
     Args:
         seed: the random seed, which is also part of the ids; equal parameters give equal lines.
         day: the day on which the stream starts, at midnight UTC.
         orders: number of distinct orders.
-        parts: rows of kind `late` are late if the day is landed in at least this many parts; in one part no row is late.
-        within_ms: the join's bound: a payment at most this long after its order belongs to it (closed at both ends).
+        parts: the least number of parts in which the day must be landed for rows of kind `late` to be late. In one part no row is late.
+        within_ms: the join's bound: a payment belongs to its order if `0 <= payment time - order time <= within_ms`.
         jitter_ms: the longest time that a row takes to arrive; keep it below the source's out-of-orderness.
         clicks_per_order: clicks on items, for each order.
         late: the rate of late rows in each source.
@@ -84,7 +87,7 @@ class Shop:
 
     @property
     def lag(self) -> int:
-        """The least delay of a late row's arrival in ms: longer than a part, an hour, and the gaps of a sparse stream."""
+        """The shortest delay with which a late row arrives, in ms: longer than a part, than an hour, and than a gap in a sparse stream."""
         return self.span // self.parts + max(70 * MINUTE, 20 * self.span // self.orders)
 
 
@@ -93,15 +96,15 @@ class Truth:
     """The expected counts. A usable row is clean or late; duplicates are not counted.
 
     Args:
-        orders: lines by kind, which sum to all lines. Of a duplicated row, the first line is `clean`, the second `duplicate`.
+        orders: the number of lines of each kind; together all lines. The first line of a duplicated row is `clean`, the second `duplicate`.
         payments: the same.
         order_items: the same.
         clicks: the same.
         order_updates: the same.
         unpaid_orders: usable orders without a payment.
         orphan_payments: usable payments that name an order that does not exist.
-        paid_within: usable payments of a usable order inside the bound: the pairs of a join that includes late rows.
-        paid_within_on_time: the pairs in which neither row is late: the pairs of the stream.
+        paid_within: usable payments of a usable order, inside the bound. They are the pairs of a join that includes late rows.
+        paid_within_on_time: those of them in which neither row is late. They are the pairs of a stream.
         paid_beyond: usable payments of a usable order, beyond the bound.
     """
 

@@ -1,4 +1,4 @@
-"""Pipelines in SQL whose operators read the result of another operator: which column is the event time of that result."""
+"""SQL pipelines in which an operator reads the result of another one: which column of the result is its event time."""
 
 import re
 
@@ -32,9 +32,9 @@ def pipeline(*statements: str) -> Pipeline:
     return read_sql(SOURCES + ";".join(statements))
 
 
-def paid(how: str = "JOIN", bounds: str = "o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR", more: str = "") -> str:
+def paid(how: str = "JOIN", bounds: str = "o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR", extra_columns: str = "") -> str:
     return f"""
-        CREATE VIEW paid AS SELECT o.id, seller, amount, ordered_at, paid_at{more} FROM orders o {how} payments p
+        CREATE VIEW paid AS SELECT o.id, seller, amount, ordered_at, paid_at{extra_columns} FROM orders o {how} payments p
         ON o.id = p.order_id AND p.paid_at BETWEEN {bounds}
     """
 
@@ -58,7 +58,7 @@ AROUND = "o.ordered_at - INTERVAL '1' HOUR AND o.ordered_at + INTERVAL '1' HOUR"
         ("RIGHT JOIN", "o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR", "paid_at"),
     ],
 )
-def test_the_later_time_of_a_join_may_be_either(how: str, bounds: str, time: str):
+def test_windows_of_a_join_are_by_the_time_that_is_never_the_earlier_one(how: str, bounds: str, time: str):
     assert pipeline(paid(how, bounds), PER_HOUR.format("paid", time)).tables[1].operator == SUM_PER_HOUR
 
 
@@ -140,7 +140,7 @@ def test_windows_of_a_leaderboard_with_other_names_keep_its_event_time():
     assert prepared == Preparation(select="id, seller, price AS amount, ordered_at, rank AS r")
 
 
-def test_an_event_time_that_is_computed_can_be_aggregated():
+def test_a_computed_event_time_can_be_aggregated():
     text = """
         CREATE TABLE clicks (k STRING, ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
           WITH ('connector' = 'filesystem', 'format' = 'json');

@@ -300,7 +300,10 @@ def test_a_statement_of_flinks_documentation_is_a_table(case: dict[str, str]):
     [
         ("", "a pipeline without a table is refused"),
         ("INSERT INTO t SELECT id FROM orders WHERE price > 1", "the query only selects"),
-        (f"INSERT INTO t {LEFT} WHERE amount IS NULL", "the results of a join account for its rows, and amount IS NULL filters them"),
+        (
+            f"INSERT INTO t {LEFT} WHERE amount IS NULL",
+            "the results of a join account for each of its input rows, and amount IS NULL removes some",
+        ),
         (
             f"INSERT INTO t {LEFT.replace('amount', 'amount + 1 AS amount')}",
             "the operator's result has a column amount, which the table keeps",

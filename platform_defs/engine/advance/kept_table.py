@@ -1,9 +1,9 @@
 """The table `kept_rows/<asset>`: the rows of a source that later steps of an asset need, so that a step need not read the whole log.
 
-It has the columns of the log that the operator reads. It is a function of the log up to a point that its own commit records. It is
-committed after the step, so after a kill between the two commits it is behind, and the next step reads more of the log. If it is missing,
-is ahead of the asset, or was made with other settings, the next step makes it from the log. The next step also does this if the asset's
-table was deleted by hand, or replaced by an older copy: its steps then begin anew with lower numbers than the commits of the kept rows.
+The table has the columns of the log that the operator reads. It depends only on the log up to a point, which its own commit records. It is
+committed after the step: after a kill between the two commits it is behind, and the next step reads more of the log. The next step makes
+the table again from the log if the table is missing, is ahead of the asset, or was made with other settings. The same happens if the
+asset's table was deleted by hand, or replaced by an older copy: its step numbers are then lower than those of the kept rows' commits.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from platform_defs.engine.lake.table_columns import differing_columns
 from platform_defs.faults import point
 
 KEPT = "kept"
-"""The metadata key of the commits of `kept_rows/<asset>`: up to where the rows are complete, and what they were made `by`."""
+"""The metadata key of the commits of `kept_rows/<asset>`: up to where the rows are complete, and in `by` a hash of what they depend on."""
 _ID, _BY, _AHEAD = (SEQ, ARRIVAL), "by", "ahead"
 _ADDED = (PERIOD_START, PERIOD_END, PARTIAL)
 
@@ -45,10 +45,10 @@ class KeptTable:
     asset: DerivedAsset
 
     def usable_metadata(self, number: int | None = None) -> dict[str, Any] | None:
-        """The metadata of the newest commit, which records up to where the rows are complete; None if there are no usable rows.
+        """The metadata of the newest commit, with the point up to which the rows are complete; None if there are no usable rows.
 
         Args:
-            number: the number of a step that will change the rows: it cannot use rows of its own number or a later one; None for no step.
+            number: the number of a step that will change the rows; None for no step. The step can use only rows of an earlier step.
         """
         metadata = self._newest_metadata()
         if metadata is None or metadata.get(_BY) != self._made_by:
@@ -65,13 +65,13 @@ class KeptTable:
         return not differing_columns(kept_columns, log.drop(BATCH_TIME).schema)
 
     def replace(self, rows: DataFrame, upto: dict[str, Any], number: int, pruned_by: Sequence[str]) -> None:
-        """Commit rows in place of all kept rows.
+        """Replace all kept rows by other rows.
 
         Args:
             rows: the rows.
-            upto: up to where they are complete.
+            upto: the point up to which they are complete, as metadata.
             number: the step's number.
-            pruned_by: the columns for data skipping, besides those of a row's identity.
+            pruned_by: the columns for data skipping, in addition to those that identify a row.
         """
         lake, table = self.reading.lake.live, self.asset.kept
         ahead = max(0, self._committed + 1 - number)
@@ -82,12 +82,12 @@ class KeptTable:
         point("kept.after_commit")
 
     def change(self, before: DataFrame, rows: DataFrame, upto: dict[str, Any], number: int) -> None:
-        """Commit rows in place of some kept rows.
+        """Replace some kept rows by other rows.
 
         Args:
-            before: these kept rows.
-            rows: the rows.
-            upto: up to where all kept rows are then complete.
+            before: the kept rows to replace.
+            rows: the rows in their place.
+            upto: the point up to which all kept rows are then complete, as metadata.
             number: the step's number.
         """
         lake, table, ahead = self.reading.lake.live, self.asset.kept, (self._newest_metadata() or {}).get(_AHEAD, 0)
@@ -102,7 +102,7 @@ class KeptTable:
         point("kept.after_commit")
 
     def forget(self) -> None:
-        """Let the next step make the kept rows from the log."""
+        """Make the kept rows unusable, so that the next step makes them from the log."""
         lake = self.reading.lake.live
         if self._newest_metadata() is not None:
             lake.overwrite(lake.no_rows(self.reading.spark, lake.schema(self.asset.kept)), self.asset.kept, {KEPT: {}})
@@ -118,7 +118,7 @@ class KeptTable:
 
     @property
     def _made_by(self) -> str:
-        """A text that changes when other rows may be needed: with the operator, even if its results stay the same, or with the log."""
+        """A hash that changes when other rows may be needed: with any parameter of the operator, or with the identity of a log."""
         logs = self.reading.input_identities(self.asset).values()
         parts = [identity_of(self.asset), repr(self.asset.operator.reads), repr(self.asset.operator), *sorted(logs)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -129,5 +129,5 @@ class KeptTable:
         return self.reading.lake.transaction(self.asset.kept, APPLICATION) or 0
 
     def _metadata(self, upto: dict[str, Any], ahead: int) -> dict[str, Any]:
-        """The metadata of a commit; `ahead` is how much its number exceeds that of its step, and is 0 unless steps began anew."""
+        """The metadata of a commit. `ahead` is the commit's number less that of its step: 0, unless the step numbers began again."""
         return {KEPT: {**upto, _BY: self._made_by} | ({_AHEAD: ahead} if ahead else {})}

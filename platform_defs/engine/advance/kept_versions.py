@@ -1,6 +1,7 @@
-"""Kept versions of an as-of join without `max_age`: a step reads its range, and of older versions only the newest of each key.
+"""The kept versions of an as-of join without `max_age`: of the old versions of each key, only the newest.
 
-They are not written at each step, but when the log has many newer versions. Until then, a step reads the newer versions from the log.
+A step reads them and the versions of its own range, instead of all versions. A step writes them only if the log has many versions that
+they lack. Until then, steps read these newer versions from the log.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.ledger.columns import pc
 
 MANY_VERSIONS = 20_000
-"""The kept versions are written if the log has this many versions that they lack. So a step reads fewer, besides those of its range."""
+"""The kept versions are written if they lack this many versions of the log. So a step reads fewer of these, and those of its range."""
 _UPTO, _FROM = "upto", "from"
 
 
@@ -28,7 +29,7 @@ class _Complete:
     """Up to where kept versions are complete.
 
     Args:
-        upto: the event time (ms) before which, or with `as_of="arrival"` the batch up to which, they are complete.
+        upto: by event time, the time (ms) before which they are complete; with `as_of="arrival"`, the batch up to which they are.
         results_from: the first `final_at` (ms) of the results that can be computed from them and later versions.
     """
 
@@ -52,7 +53,7 @@ class KeptVersions:
 
     @classmethod
     def of(cls, reading: Reading, asset: DerivedAsset) -> "KeptVersions | None":
-        """The kept versions of an asset; None if no input has versions of any age, or that input is a table."""
+        """The kept versions of an asset; None unless exactly one input has versions without a `max_age`, and it is a source."""
         reads = asset.operator.reads
         inputs = [index for index in range(len(asset.inputs)) if reads.is_versioned(index) and reads.lookback_of(index) is None]
         if len(inputs) != 1 or not isinstance(asset.operator, KeepsVersions) or not reading.input_named(asset.inputs[inputs[0]]).is_source:
@@ -77,7 +78,7 @@ class KeptVersions:
         return iter((StatePart("kept_rows", self.asset.kept), StatePart("event_log", log, ranges)))
 
     def commit(self, after: Progress) -> None:
-        """Commit the newest version of each key that later steps can look up, if the log has many versions since."""
+        """Commit the newest version of each key that later steps can look up, if the kept versions lack many versions of the log."""
         complete_after = self._complete_after(after)
         complete = self._read_completeness(after.step)
         if complete is not None and complete.upto > complete_after.upto:
@@ -118,10 +119,10 @@ class KeptVersions:
         return self.reading.input(self.asset, self.index, head, Span(None if complete is None else complete.upto, last))
 
     def _complete_after(self, after: Progress) -> _Complete:
-        """Up to where the versions are complete after a step: of the versions before, later rows can look up only the newest of each key.
+        """Up to where kept versions are complete after a step: of earlier versions, later rows can look up only the newest of each key.
 
-        By event time, later rows are not older than the watermark less the allowed lateness. By arrival, rows that are not closed yet
-        belong to known batches.
+        In a join by event time, later rows are not older than the watermark less the allowed lateness. In a join by arrival, the ledger
+        records the first batch with rows that are not closed yet.
         """
         closed_to = after.closed_to or 0
         if not self._is_by_arrival:
@@ -136,7 +137,7 @@ class KeptVersions:
         return _Complete(first - 1, closed_to + 1)
 
     def _count_missing(self, complete: _Complete | None, complete_after: _Complete, head: int) -> int:
-        """About how many versions a commit after a step would add to the kept versions, by the ledger's counts."""
+        """An estimate, from the ledger's row counts, of how many versions a commit after a step would add to the kept versions."""
         after = complete.upto if complete is not None and self._is_by_arrival else 0
         batches = self.reading.ledger.source(self.asset.inputs[self.index]).batches_with_rows(
             after, complete_after.upto if self._is_by_arrival else head

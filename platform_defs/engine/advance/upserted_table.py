@@ -1,7 +1,7 @@
 """Write an upserted table: commit a step's changes to the changelog with its progress, then apply them to the current table.
 
-The commit to the changelog is the commit point. The current table's own commit records up to which step of the changelog it is complete,
-so applying the changes again after a kill changes nothing.
+The commit to the changelog is the commit point. The current table's own commit records the last step of the changelog that was applied.
+So a step after a kill can apply the changes again without effect.
 """
 
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ class UpsertedTable:
     asset: DerivedAsset
 
     def commit(self, changes: DataFrame, after: Progress) -> int:
-        """Commit changes to the changelog with a progress, then apply them to the current table; returns the number of changes."""
+        """Commit changes to the changelog with the progress after them, and apply them to the current table; returns their number."""
         check_free(changes, STEP)
         check_free(changes, CHANGED_AT)
         number = F.length(CHANGE).cast("bigint")  # `parameter` needs a bigint column that is never null
@@ -54,7 +54,7 @@ class UpsertedTable:
         return row_count
 
     def current(self, like: DataFrame) -> DataFrame:
-        """The current table with the columns of a frame; an empty frame if there is no table yet."""
+        """The rows of the current table with the columns of `like`; no rows if there is no table yet."""
         return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema).select(*like.columns)
 
     def current_of(self, like: DataFrame, keys: DataFrame) -> DataFrame:
@@ -62,7 +62,7 @@ class UpsertedTable:
         return rows_with_keys(self.reading.lake, self.asset.name, self.current(like), keys)
 
     def repair(self, recomputed: DataFrame, now: Progress) -> dict[str, int]:
-        """Write the difference between the table and the recomputed rows, as one step; returns the number of changes of each kind."""
+        """Commit the changes from the table to the recomputed rows, as one step; returns the number of changes of each kind."""
         changes = difference(self.current(recomputed), recomputed, key=require_upserts(self.asset).key).persist()
         try:
             kinds = {row[CHANGE]: row["count"] for row in collect(changes.groupBy(CHANGE).count())}
@@ -84,7 +84,7 @@ class UpsertedTable:
             raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])
 
     def _apply(self) -> None:
-        """Bring the current table up to the changelog. Idempotent: the table's own commit records what was applied."""
+        """Apply the steps of the changelog that the current table lacks. Idempotent: the table's own commit records the last one."""
         lake, key = self.reading.lake, require_upserts(self.asset).key
         now, applied = progress(lake, self.asset), lake.newest(self.asset.name, APPLIED)
         metadata = {APPLIED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
@@ -132,13 +132,13 @@ class UpsertedTable:
 
     @property
     def _skipping_columns(self) -> list[str]:
-        """The columns for data skipping in the current table: those by which a step selects rows, and those of the key."""
+        """The current table's columns for data skipping: the columns by which a step selects rows, and the key."""
         return [*dict.fromkeys([*self.asset.operator.reads.affected_by, *require_upserts(self.asset).key])]
 
     def _unapplied(self, after: int, upto: int) -> DataFrame:
         """The last change of each key in the steps `after < step <= upto`."""
         changelog = steps_of(self.reading, self.asset, after, upto)
-        if upto - after == 1:  # by the operator's contract (`Upsert`), a step adds or removes at most one row of a key
+        if upto - after == 1:  # `Upsert` requires that a step adds or removes at most one row of a key
             return changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
         return last_changes(changelog, key=require_upserts(self.asset).key, order=STEP)
 
@@ -152,12 +152,12 @@ def rows_with_keys(lake: Lake, table: str, rows: DataFrame, keys: DataFrame) -> 
 
 
 def _event_time_columns(rows: DataFrame) -> list[str]:
-    """The event time, by which readers of closed ranges select rows, if the rows have it."""
+    """`event_time`, if the rows have it: readers of closed ranges select rows by it."""
     return [EVENT_TIME] if EVENT_TIME in rows.columns else []
 
 
 def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:
-    """The least and the greatest value of each key column of integers or strings; a column with a null is left out."""
+    """The least and the greatest value of each integer or string column of the keys; a column with a null is left out."""
     columns = [field.name for field in keys.schema if isinstance(field.dataType, IntegralType | StringType)]
     if not columns:
         return {}

@@ -1,4 +1,4 @@
-"""Kafka's clients in the JVM of a session, for the finder of new records and the sinks."""
+"""Kafka's clients in the JVM of a Spark session, which find new records and write to sinks."""
 
 from collections.abc import Mapping
 from threading import Lock
@@ -13,12 +13,12 @@ _PREFIX = "kafka."
 
 
 def client_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of Kafka's client among those of Spark's reader or writer, which have the prefix `kafka.`."""
+    """The options for Kafka's client: those options of Spark's reader or writer that have the prefix `kafka.`, without it."""
     return {name.removeprefix(_PREFIX): value for name, value in options.items() if name.startswith(_PREFIX)}
 
 
 def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a client with timeouts: unless the options set others, a request fails after 20 s."""
+    """The options of a client with timeouts. A request fails after 20 s, unless the options set another timeout."""
     return {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **options}
 
 
@@ -31,12 +31,12 @@ def properties(jvm: Any, options: Mapping[str, str]) -> Any:
 
 
 def admin_client(jvm: Any, options: Mapping[str, str]) -> Any:
-    """A client for administration, with these options and timeouts."""
+    """An administration client with the given options, and with timeouts."""
     return jvm.org.apache.kafka.clients.admin.AdminClient.create(properties(jvm, with_timeouts(options)))
 
 
 class SharedAdmin:
-    """The use of a client for administration: all that use one with the same options at the same time share it, in any thread.
+    """One use of an administration client. Simultaneous uses with the same options share one client, in all threads.
 
     Args:
         jvm: the JVM of a session.
@@ -59,7 +59,7 @@ class SharedAdmin:
         self.close()
 
     def close(self) -> None:
-        """End the use; the last one closes the client."""
+        """End this use. The last use closes the client."""
         with self._lock:
             client, users = self._open.pop(self._key)
             if users > 1:

@@ -91,7 +91,7 @@ def read_error(error: Exception) -> ReadError:
 def classify_error(text: str) -> ReadError:
     """Classify the text of an error, with the JVM's stack traces, that was raised by reading one file.
 
-    >>> classified(": java.net.SocketTimeoutException: Read timed out")
+    >>> classify_error(": java.net.SocketTimeoutException: Read timed out")
     ReadError(kind='transient', reason='SocketTimeoutException: Read timed out')
     """
     if _NOT_FOUND.search(text) and not _OTHER_REASON.search(text):
@@ -105,8 +105,13 @@ def classify_error(text: str) -> ReadError:
     return ReadError("transient", reason)
 
 
+def may_pass(error: Exception) -> bool:
+    """Whether a failed query of readable files may succeed if it is tried again."""
+    return read_error(error).kind == "transient" and not would_fail_again(error)
+
+
 def would_fail_again(error: Exception) -> bool:
-    """Whether an immediate retry would fail too: a rule that divides by zero, an unknown option, a full disk."""
+    """Whether an immediate retry would fail for the same reason: a rule that divides by zero, an unknown option, a full disk."""
     text = str(error)
     causes = _causes(text)
     if _FULL.search(text) or not causes:

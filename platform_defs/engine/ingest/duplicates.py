@@ -16,8 +16,8 @@ from platform_defs.engine.lake.small_queries import is_small, materialize_and_co
 _TIME, _POSITION, _RUN, _COUNT = temporary("time"), temporary("position"), temporary("run"), temporary("count")
 _INGESTED, _ROW = temporary("ingested"), temporary("row")
 _LOGGED = -1
-OLDER = "older than the rows that retention keeps, so a duplicate would not be known"
-"""The reason why a row of a source with a key is quarantined if its duplicates may have been removed."""
+OLDER = "older than the rows that retention keeps, so a duplicate could not be recognized"
+"""Why a row of a source with a key is quarantined: retention may have removed the row that it duplicates."""
 _BROADCAST = 1_000_000
 
 
@@ -31,7 +31,7 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         rows: the new rows, with `arrival` and `event_time`.
         log: rows of the log, including all within the horizon of any new row.
         key: the key columns.
-        horizon: in ms.
+        horizon: the duplicate horizon, in ms.
         count: the number of new rows.
 
     Returns:
@@ -86,14 +86,14 @@ def _repeated_keys(new_rows: DataFrame, logged_rows: DataFrame, key: Sequence[st
 
 
 def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
-    """Each key's rows, split into runs where consecutive times are further apart than the horizon; runs are independent."""
+    """Each key's rows with their run, which ends at a gap longer than the horizon. A row is never a duplicate of a row of another run."""
     by_time = Window.partitionBy(*key).orderBy(_TIME)
     cut = F.when(F.col(_TIME) - F.lag(_TIME).over(by_time) > horizon, 1).otherwise(0)
     return rows.withColumn(_RUN, cut).withColumn(_RUN, F.sum(_RUN).over(by_time))
 
 
 def _ingested_rows(horizon: int) -> Column:
-    """The ingested rows of a run: the rows of the log, and then, by arrival, each row that is not within the horizon of an ingested row."""
+    """The ingested rows of a run: those of the log; then, in order of arrival, each new row without an ingested row within the horizon."""
     rows = F.array_sort(F.collect_list(F.struct(_POSITION, _TIME)))
 
     def take(ingested: Column, row: Column) -> Column:

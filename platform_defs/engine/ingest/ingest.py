@@ -1,8 +1,8 @@
 """Ingest: writes raw rows to event logs and the ledger, each row exactly once.
 
 A micro-batch has `seq` = head + 1. Its rows are appended to the logs and quarantines with this `seq`; then the ledger batch is committed.
-A kill before the last commit leaves uncommitted rows, whose `seq` is not in the ledger. The next attempt reuses them if its input is the
-same, and else removes them. Readers ignore them, because they read `seq <= head`.
+A kill before the last commit leaves uncommitted rows: the ledger does not have their `seq`. The next attempt reuses these rows if it has
+the same input; otherwise it removes them. Readers ignore them, because they read only rows with `seq <= head`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import length_ms, timestamp
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.raw_rows import record_of
-from platform_defs.engine.formats.read_errors import read_error, would_fail_again
+from platform_defs.engine.formats.read_errors import may_pass
 from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
 from platform_defs.engine.formats.schema_registry import RegistryError
 from platform_defs.engine.formats.topics import Partition, offset_of
@@ -64,7 +64,7 @@ from platform_defs.faults import point
 
 @dataclass(frozen=True)
 class _Done:
-    """The result for one source: its row of the ledger batch, if any file could be read, and the files that could not be read now."""
+    """The result for one source: its ledger row (None if no file could be read), and the files that could not be read now."""
 
     entry: SourceEntry | None
     unread: Sequence[Unread]
@@ -75,8 +75,8 @@ class Ingest(LedgerWriter):
     """Ingests micro-batches.
 
     Args:
-        patience: makes the retries for reads that fail for a reason other than the file's content.
-        purpose: the purpose of the ledger's lock; others wait for a `stream`.
+        patience: creates the retries of one source's reads. A read is retried if its failure is not caused by the file's content.
+        purpose: the purpose of the ledger's lock. Other writers wait for a `stream`.
     """
 
     patience: Callable[[], Patience] = field(default=Patience, kw_only=True)
@@ -93,7 +93,7 @@ class Ingest(LedgerWriter):
             UnreadError: files could not be read now; all others were ingested.
         """
         with self.lake.writer("ledger", self.purpose, PATIENCE_S):
-            batch = self._begin()  # before new files are looked up, so that this batch fails if another commits in between
+            batch = self._begin()  # before the lookup of new files, so that this batch fails if another writer commits after it
             new_files = self._new_files_by_source(files)
             entry, unread = self._ingest_batch(new_files, batch) if new_files else (None, [])
         if unread:
@@ -133,16 +133,16 @@ class Ingest(LedgerWriter):
         with ThreadPoolExecutor(len(names)) as pool:
             return list(pool.map(work, names))
 
-    def _newly_idle(self, batch: Batch, named: set[str]) -> Entry:
-        """The rows of the batch for other sources that have become idle."""
+    def _newly_idle(self, batch: Batch, ingested_sources: set[str]) -> Entry:
+        """The ledger rows for sources that have become idle and have no files in this batch."""
         return tuple(
             next_row(row, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True)
             for name, row in idle_sources(self.ledger, self.contracts, batch.now).items()
-            if name not in named
+            if name not in ingested_sources
         )
 
     def _ingest_source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
-        """Ingest a source's files. Files with damaged content are quarantined, files that cannot be read now are skipped."""
+        """Ingest a source's files. Damaged files are quarantined, and files that cannot be read now are skipped."""
         patience, unread, applied_contract = self.patience(), list[Unread](), contract
         while files:
             try:
@@ -159,7 +159,7 @@ class Ingest(LedgerWriter):
                 used_before = patience.used
                 checked = isolate_unreadable(self.spark, applied_contract, files, patience)
                 has_unreadable = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
-                if not has_unreadable and not (_may_pass(error) and (patience.used > used_before or patience.wait())):
+                if not has_unreadable and not (may_pass(error) and (patience.used > used_before or patience.wait())):
                     raise
             files, unread = checked.files, unread + checked.unread
             clear_uncommitted(self.spark, self.lake, batch, {contract.name: contract})
@@ -198,26 +198,26 @@ class Ingest(LedgerWriter):
             validated.unpersist()
 
     def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[DataFrame, dict[str, Any] | None]:
-        """The validated rows, computed at most once if that is cheaper, and their measures, if they are known already."""
+        """The validated rows, and their measures if they are already computed. Rows are kept unless computing them again is cheaper."""
         validated = self._validate(contract, files, now)
         few = materialize_and_measure(validated, measures(contract, with_bytes=any(f.is_range for f in files)))
         if few is not None:
             return few
-        # every pass would parse text again; columnar files are cheaper to read again than to cache
+        # each query would parse a text file again; a columnar file is cheaper to read again than to cache
         return (validated if is_columnar(files) else validated.persist()), None
 
     def _validate(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
-        """The files' rows with their types, and the reason why a row is quarantined, or null."""
+        """The rows of files with typed columns, and `REASON`: why a row is quarantined, or null."""
         classified = classify(read(self.spark, contract, files), contract, now, self.ledger.wall_clock())
         return quarantine_unknown_duplicates(classified, contract, cut_of(self.lake, contract) if contract.unique_key else None)
 
     def _spread(self, validated: DataFrame, counts: BatchCounts) -> tuple[int, ...]:
-        """The quantiles of the rows' event times if they are uneven, else none."""
+        """The quantiles of the rows' event times if these are unevenly distributed; otherwise empty."""
         uneven = event_time_spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
         return event_time_spread.quantiles(validated, is_good()) if uneven else ()
 
     def _find_duplicates(self, validated: DataFrame, contract: SourceContract, counts: BatchCounts) -> tuple[DataFrame, int] | None:
-        """The duplicates' positions, and their number; None if there is none."""
+        """`arrival` of each duplicate, and the number of duplicates; None if there are none."""
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
@@ -276,13 +276,13 @@ class Ingest(LedgerWriter):
         count: int,
         pruned_by: Sequence[str],
     ) -> int:
-        """Append rows, unless an earlier try with the same rows did; returns the number of the batch's rows in the table."""
+        """Append rows, unless an earlier attempt appended the same rows; returns the number of the batch's rows in the table."""
         snapshot = LakeSnapshot.of(self.lake)
         left_over, named_seq = snapshot.newest(table, ATTEMPT), newest_named(self.ledger, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
         if left_over is not None and not is_same_input(left_over.value, attempt) and is_left_over(left_over.value, named_seq):
-            raise LakeError.overtaken(table, ATTEMPT)  # another writer left them after this one had removed uncommitted rows
+            raise LakeError.overtaken(table, ATTEMPT)  # another writer appended them after this one had removed uncommitted rows
         if left_over is not None and is_same_input(left_over.value, attempt):
             if left_over.rows == count and left_over.value == attempt:
                 take_over(snapshot, table, left_over)
@@ -296,8 +296,3 @@ class Ingest(LedgerWriter):
         return self.lake.append(
             rows, table, {ATTEMPT: attempt}, after=left_attempt, pruned_by=pruned_by, widen=True, only_uncommitted=not named_seq
         )
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether a failed ingest of readable files may succeed if it is tried again."""
-    return read_error(error).kind == "transient" and not would_fail_again(error)

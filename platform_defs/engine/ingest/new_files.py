@@ -1,9 +1,9 @@
 """Finds new files in the sources' folders: files that the ledger does not record in their present state.
 
 A folder with an unchanged modification time has the same files as before; it is skipped if the ledger records all of them. In a changed
-folder, only files that are not recorded are examined. This misses recorded files that change, and changes on network file systems without
-modification times of folders. Each look therefore also examines `SECOND_LOOKS` recorded files again, in rotation, and lists their folders.
-Folders in S3 have no such times: see `new_objects`. Spark lists those behind other URIs.
+folder, only files that are not recorded are examined. This alone would miss changes of recorded files, and all changes on network file
+systems whose folders have no modification times. Each look therefore also examines `SECOND_LOOKS` recorded files again, in rotation, and
+lists their folders. Folders in S3 have no modification times: see `new_objects`. Spark lists the folders behind other URIs.
 """
 
 import os
@@ -22,11 +22,11 @@ from platform_defs.paths import is_in_s3
 SECOND_LOOKS = 1_000
 """The number of recorded files of a source that each look examines again."""
 _STABLE_AFTER_S = 2.0
-"""If a folder is listed this long after its modification time was first seen, in seconds, any file added later changes that time."""
+"""In seconds. If a folder is listed this long after its modification time was first seen, any file added later changes that time."""
 _TURN_S = 60.0
-"""The shortest duration of one rotation through all recorded files."""
+"""The shortest duration of one rotation through all recorded files, in seconds."""
 _AT_ONCE = 10_000
-"""The number of files in one question to the ledger, whose answer is kept in memory."""
+"""The number of files in one lookup in the ledger. The result of a lookup is kept in memory."""
 
 
 @dataclass
@@ -39,9 +39,9 @@ class _Folder:
         folders: the paths of the folders in it.
         links: the paths of the links in it.
         recorded: the names of its files whose rows were read.
-        refused: the names of its recorded files of which no row was read; such a file may be corrected at any time.
+        refused: the names of its recorded files of which no row was read. Each look examines them: they may be corrected at any time.
         is_stable: whether it was listed `_STABLE_AFTER_S` after its modification time was first seen.
-        is_complete: whether it is stable and all of its files are recorded: it has no new file while its time is unchanged.
+        is_complete: whether it is stable and all of its files are recorded. It has no new file until its modification time changes.
     """
 
     modified: int
@@ -67,7 +67,7 @@ class Landing:
     def __init__(self, source: str, folder: str, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
         self._source, self._folder, self._ledger, self._clock = source, folder, ledger, clock
         self.unlisted: dict[str, str] = {}
-        """The folders and files that the newest look could not examine, by path, and why."""
+        """Why the newest look could not examine a folder or a file, by its path."""
         self._mutex = Lock()
         self._forget()
 
@@ -93,8 +93,8 @@ class Landing:
         with self._mutex:
             self._follow_ledger()
             self.unlisted = {}
-            listed, unsettled = [*self._changed_folders()], self._looked_at_again()
-            folders = [*listed, *unsettled]
+            listed, reexamined = [*self._changed_folders()], self._looked_at_again()
+            folders = [*listed, *reexamined]
             new, with_rows = self._new_and_read([file for _, files in folders for file in files.values()])
             for number, (path, files) in enumerate(folders):
                 read_names = {name for name, file in files.items() if file in with_rows}
@@ -104,7 +104,7 @@ class Landing:
             return sorted(new)
 
     def _new_and_read(self, files: Sequence[File]) -> tuple[set[File], set[File]]:
-        """The files that the ledger does not record in their present state; and among the others, those of which rows were read."""
+        """The files that the ledger does not record in their present state; and of the other files, those of which rows were read."""
         new, with_rows = set[File](), set[File]()
         for start in range(0, len(files), _AT_ONCE):
             chunk = files[start : start + _AT_ONCE]
@@ -171,20 +171,20 @@ class Landing:
 
     def _looked_at_again(self) -> list[tuple[str, dict[str, File]]]:
         """Some recorded files in their present state, by folder. When a rotation starts, the next look lists every folder."""
-        named = dict[str, list[str]]()
-        turns = [*islice(self._second, SECOND_LOOKS)]
-        if not turns and self._clock() - self._second_began >= _TURN_S:
+        names_by_folder = dict[str, list[str]]()
+        next_files = [*islice(self._second, SECOND_LOOKS)]
+        if not next_files and self._clock() - self._second_began >= _TURN_S:
             self._second, self._second_began = self._in_turn(), self._clock()
-            turns = [*islice(self._second, SECOND_LOOKS)]
-        for path, name in turns:
+            next_files = [*islice(self._second, SECOND_LOOKS)]
+        for path, name in next_files:
             folder = self._folders.get(path)
             if folder is not None and name in folder.recorded:
-                named.setdefault(path, []).append(name)
+                names_by_folder.setdefault(path, []).append(name)
         root = one_path(self._folder)
-        return [(path, self._existing_files(path, names, root)) for path, names in named.items()]
+        return [(path, self._existing_files(path, names, root)) for path, names in names_by_folder.items()]
 
     def _existing_files(self, path: str, names: Iterable[str], root: str) -> dict[str, File]:
-        """Files of a folder in their present state, by name, without missing ones; files that cannot be examined are noted."""
+        """Some files of a folder in their present state, by name, without missing ones. `unlisted` gets files that cannot be examined."""
         files_by_name: dict[str, File] = {}
         for name in names:
             try:

@@ -1,7 +1,7 @@
 """Finds new input files behind an `s3a://` URI: objects that the ledger does not record in their present state.
 
-S3 has no folders whose modification time would show that nothing has changed, so each look lists all objects: one request for 1,000 of
-them. The objects are compared with the ledger page by page, and only new ones are kept.
+S3 has no modification times of folders, which would show that nothing has changed. So each look lists all objects, with one request for
+each 1,000 objects. It compares each page with the ledger, and keeps only new objects in memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from platform_defs.engine.ledger.ledger import Ledger
 
 
 class ObjectLanding:
-    """Finds new files in one source's folder in S3. As in Spark's own listing, there are no empty and no hidden ones.
+    """Finds new files in one source's folder in S3. As in Spark's own listing, empty and hidden files are left out.
 
     Args:
         source: the source.
@@ -28,10 +28,10 @@ class ObjectLanding:
     def __init__(self, source: str, folder: str, ledger: Ledger, options: Mapping[str, str] | None) -> None:
         self._source, self._folder, self._ledger, self._options = source, folder, ledger, options
         self.unlisted: dict[str, str] = {}
-        """The folder, if the newest look could not list it, and why."""
+        """Why the newest look could not list the folder, by the folder; empty if it could."""
 
     def forget(self) -> None:
-        """Do nothing: every look examines everything."""
+        """Do nothing: every look examines all objects."""
 
     def new(self) -> list[File]:
         """The files that the ledger does not record in their present state, the oldest first; none if the folder cannot be listed."""

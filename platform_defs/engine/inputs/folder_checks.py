@@ -1,4 +1,4 @@
-"""Checks of the folders of input files, against each other and against the lake's tables."""
+"""Checks that the folders of input files overlap neither each other nor the tables of the lake."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
@@ -11,7 +11,7 @@ from platform_defs.engine.formats.files import is_local
 
 
 def check_folders(root: str, folders: Mapping[str, str], assets: Mapping[str, DerivedAsset]) -> None:
-    """Raise if a file could be below the folders of two sources, which would ingest it twice, or in the folder of a table.
+    """Raise if folders overlap: two sources would ingest a file in both of their folders, and a table's folder has the table's own files.
 
     Args:
         root: the lake's root.
@@ -19,7 +19,7 @@ def check_folders(root: str, folders: Mapping[str, str], assets: Mapping[str, De
         assets: the derived assets, by name.
 
     Raises:
-        ContractError: a folder overlaps another, or a table of the lake.
+        ContractError: a source's folder overlaps the folder of another source or of a table in the lake.
     """
     lake = _resolve(root)
     for name, folder in folders.items():
@@ -39,7 +39,7 @@ def _bad_folder(source: str, folder: str, legal: str) -> ContractError:
 
 
 def _overlapping_folders(folders: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The pairs of sources whose folders are the same, or one inside the other."""
+    """The pairs of sources with the same folder, or with one folder inside the other."""
     resolved = {name: _resolve(folder) for name, folder in folders.items()}
     for source, other_source in combinations(resolved, 2):
         if resolved[source].startswith(resolved[other_source]) or resolved[other_source].startswith(resolved[source]):
@@ -47,6 +47,6 @@ def _overlapping_folders(folders: Mapping[str, str]) -> Iterator[tuple[str, str]
 
 
 def _resolve(path: str) -> str:
-    """A folder's path with a slash at its end: a local path with its symbolic links resolved, a URI as it is written."""
+    """A folder's path with a slash at its end. In a local path, symbolic links are resolved; a URI is not changed."""
     local = path.removeprefix("file://") if path.startswith("file:///") else path
     return f"{str(Path(local).resolve()) if is_local(local) else local.rstrip('/')}/".replace("//", "/")

@@ -1,4 +1,4 @@
-"""The table `verdicts/<asset>`: recorded lateness decisions, its columns and the metadata of its commits."""
+"""The table `verdicts/<asset>` of recorded lateness decisions: its columns, and the metadata of its commits."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ DECIDED = "judged"
 
 
 def seq_of(decided: Any) -> int:
-    """The batch for which a commit of `verdicts/<asset>` records lateness decisions; 0 for none."""
+    """The last batch whose lateness decisions are recorded, from the metadata of a commit; 0 for none."""
     return 0 if decided is None else decided["seq"] if isinstance(decided, dict) else decided
 
 
 def generation_of(decided: Any) -> int:
-    """The generation of the asset's table that a commit of `verdicts/<asset>` was for."""
+    """The generation of the asset's table to which recorded decisions belong, from the metadata of a commit."""
     return decided["generation"] if isinstance(decided, dict) else 0

@@ -57,21 +57,21 @@ class Reading:
     _timelines: dict[str, tuple[int, Timeline]] = field(default_factory=dict, compare=False)
 
     def pin_versions(self, *assets: str) -> "Reading":
-        """Pin the versions of the given assets' tables first, then of the ledger, then of their inputs; returns a reading on this snapshot.
+        """A reading on a snapshot: first of the given assets' tables, then of the ledger, then of the tables that they read.
 
-        The order makes the snapshots consistent: the ledger has every batch, and the inputs every step, that a table's progress names.
+        This order makes the snapshot consistent: the ledger has each batch, and the inputs have each step, that a table's progress names.
         """
         lake = LakeSnapshot.of(self.lake)
         for name in assets:
             lake.delta_for_reading(results_table(self.assets[name]))
             lake.delta_for_reading(name)
         ledger = LedgerSnapshot.of(self.ledger)
-        for table in self._upstream_tables(assets):  # before its changelog, which is committed first and so has each applied step
+        for table in self._upstream_tables(assets):  # before its changelog, which then has each step that the table has applied
             lake.delta_for_reading(table)
         return replace(self, lake=lake, ledger=ledger)
 
     def _upstream_tables(self, names: Sequence[str]) -> list[str]:
-        """The tables from which the tables of given names are computed, directly or through others."""
+        """The tables that the named tables are computed from, directly or through other tables."""
         tables = [table.name for name in names for table in self.tables_of(self.assets[name])]
         return [*dict.fromkeys([*tables, *(self._upstream_tables(tables) if tables else [])])]
 
@@ -93,7 +93,7 @@ class Reading:
         return {name: identity for name, identity in identities.items() if identity is not None}
 
     def steps_read(self, read: Mapping[str, int]) -> dict[str, str]:
-        """The ids of steps of derived inputs, which are given by number. A step that is not in its table's log any more is left out."""
+        """For each derived input, the id of the step with a given number. A step that its table's log no longer has is left out."""
         identities = {name: self.input_named(name).step_id(self.lake, step) for name, step in read.items() if name in self.assets}
         return {name: identity for name, identity in identities.items() if identity is not None}
 
@@ -143,13 +143,13 @@ class Reading:
         return reading._cached_timeline(f"own:{asset.name}", extend, asset)
 
     def on_one_ledger(self) -> "Reading":
-        """This reading on a snapshot of the ledger, so that a summary that maintenance commits meanwhile is used everywhere or nowhere."""
+        """This reading on a snapshot of the ledger: a summary that maintenance commits during a computation has no effect on it."""
         return replace(self, ledger=LedgerSnapshot.of(self.ledger))
 
     def _cached_timeline(self, key: str, extend: Callable[[Timeline, History], Timeline], asset: DerivedAsset | None = None) -> Timeline:
         """A cached timeline, extended to the ledger's head.
 
-        It is computed again if the ledger is shorter than the cache, or begins with another summary: a timeline has no value before it.
+        It is computed again if the ledger is shorter than the cache, or begins with another summary. A timeline has no values before that.
         """
         history = self.ledger.history
         summarized, timeline = self._timelines.get(key, (-1, NOTHING))
@@ -185,7 +185,7 @@ class Reading:
         name = asset.inputs[index]
         if name in asset.prepare or not self.input_named(name).is_source:
             rows = self.with_lateness(asset, index, head, span, after).where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED)
-        else:  # fewer operations, which Spark analyzes one by one: most steps read several sources
+        else:  # fewer operations: Spark analyzes each of them, and most steps read several sources
             rows, late = self._source_rows(asset, index, head, span, after)
             rows = rows if late is None else rows.where(~late).drop(LATE)
         needs_batch_times = self.input_named(name).is_source and asset.operator.reads.ttl_by == "processing"
@@ -207,8 +207,8 @@ class Reading:
     def with_lateness(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
         """All rows of an input, up to a batch, with `LATE` and `FILTERED` (boolean).
 
-        A row of a table is late only if the table was idle (see `result_rows`); a filtered row, which the operator does not read, never is.
-        The rows of a source also have `WATERMARK` or `SESSION`, if the operator reads those.
+        A row of a table is late only if the table was idle (see `result_rows`). A filtered row is never late, and the operator does not
+        read it. The rows of a source also have `WATERMARK` or `SESSION`, if the operator reads those.
         """
         name = asset.inputs[index]
         if (table := self.input_named(name).table) is not None:
@@ -219,9 +219,9 @@ class Reading:
         return prepare_rows(asset, name, rows, self.sources[name].struct.fieldNames())
 
     def _source_rows(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[DataFrame, Column | None]:
-        """All rows of a source, up to a batch, and which of them are late; None if none is.
+        """All rows of a source, up to a batch, and the condition of late rows; None in its place if no row is late.
 
-        The rows have `WATERMARK` or `SESSION`, if the operator reads those. They may already have `LATE`.
+        The rows have `WATERMARK` or `SESSION`, if the operator reads those. If the condition is the column `LATE`, they have it too.
         """
         name, reads = asset.inputs[index], asset.operator.reads
         rows = self.log(name, head, span, after, with_raw_time=False)
@@ -249,13 +249,13 @@ class Reading:
         return cut_of(self.lake, self.sources[source])
 
     def first_batch_in_log(self, source: str, upto: int | None = None) -> int | None:
-        """The first batch with rows still in the source's log, of those up to `upto`; None if there is none."""
+        """The first batch up to `upto` of which the source's log still has rows; None if there is none."""
         cut, rows = self.cut(source), self.ledger.source(source).batches_with_rows(0, upto)
         batches = zip(*[rows[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
         return next((seq for seq, accepted, last in batches if cut is None or cut.remaining_rows(seq, accepted, last)), None)
 
     def kept_days(self, asset: DerivedAsset) -> KeptDays | None:
-        """The days of which an asset can still be computed from its inputs; None for all."""
+        """The days for which an asset can still be computed from its inputs; None for all."""
         return kept_days(self.lake, asset, self.inputs_of(asset), self.sources)
 
     def has_decisions(self, asset: DerivedAsset) -> bool:
@@ -290,7 +290,7 @@ class Reading:
         return self.lake.read(self.spark, contract.log, schema, ranges).where(is_read)
 
     def rows_by_batch(self, source: str, head: int, after: int) -> dict[int, int]:
-        """The number of rows that `log` returns of each batch after a batch and up to another."""
+        """The number of rows that `log` returns for each batch `after < seq <= head`."""
         last = last_with_rows(self.ledger, source, head)
         values = self.lake.few_values(self.sources[source].log, SEQ, {SEQ: (after + 1, last)})
         if values is None:

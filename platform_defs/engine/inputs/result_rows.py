@@ -65,9 +65,9 @@ class ReadsResults(Protocol):
 def result_rows(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, span: Span) -> DataFrame:
     """The rows of a table with `event_time` (for final results, their `result_time`) in a span, and with `LATE`.
 
-    A row is late if the reader's watermark was past it before the batch in which it became final. This happens only if the table has been
-    idle. No allowed lateness of the reader applies: a row of a table never corrects a closed result of the reader, except through a
-    correction of the table. A row of an upserted table is never late: every change of it corrects the reader's results.
+    A row is late if the reader's watermark had passed it before the batch in which it became final. This happens only if the table has
+    been idle. The reader's allowed lateness does not apply: a new row of a table never corrects a closed result of the reader. Only a
+    correction of the table does. A row of an upserted table is never late: every change of it corrects the reader's results.
 
     Args:
         reading: reads the lake.
@@ -107,7 +107,7 @@ def late_results(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset
 
 
 def watermark_past(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, closed_to: int | None, head: int) -> int | None:
-    """The watermark up to which a reader may close results without further results of a table; see `watermarks.watermark_past`."""
+    """The watermark up to which a reader may close results without waiting for results of a table; see `watermarks.watermark_past`."""
     since = _late_since(reading, asset, table)
     if since is None:
         return None
@@ -122,11 +122,11 @@ def _late_since(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset)
 
 
 def _no_rows(reading: ReadsResults, table: DerivedAsset) -> DataFrame:
-    """An empty frame in place of a table that does not exist yet. A reader continues without the table if its sources are idle or empty."""
+    """An empty frame for a table that does not exist yet. If the table's sources are idle or empty, its reader continues without it."""
     frames, kind = list[DataFrame](), table.operator.reads.change
     for index, name in enumerate(table.inputs):
         rows = reading.input(table, index, 0)
-        is_added = kind is not None and not reading.input_named(name).is_source  # rows of tables have no kind of their own
+        is_added = kind is not None and not reading.input_named(name).is_source  # the rows of a table have no change kind
         frames.append(rows.withColumn(kind, F.lit(INSERT)) if is_added and kind else rows)
     return table.rows(*frames).where(F.lit(False))
 
@@ -149,8 +149,8 @@ def _with_lateness(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, 
         _UPTO: [_LAST if late_range.upto is None else late_range.upto for late_range in late_ranges],
         _READER_WATERMARK: [late_range.watermark for late_range in late_ranges],
     }
-    joins_late = reads.lateness >= FOREVER  # for an operator that joins late rows, no row would be late
-    lateness = 0 if joins_late else reads.lateness  # so that the operator's allowed lateness has no effect
+    joins_late = reads.lateness >= FOREVER  # `late` of an operator that joins late rows is always false
+    lateness = 0 if joins_late else reads.lateness  # cancels the allowed lateness that the operator subtracts
     ranges = reading.spark.createDataFrame(pa.table({name: arrow_array(values, int64) for name, values in ends.items()}))
     operator_watermark = F.lit(None).cast("timestamp") if joins_late else timestamp(F.col(_READER_WATERMARK) + lateness)
     ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_READER_WATERMARK)).alias(_READER_WATERMARK), operator_watermark.alias(WATERMARK))

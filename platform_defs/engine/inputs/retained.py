@@ -132,7 +132,7 @@ class _Root:
 
 @lru_cache(maxsize=64)
 def _read_cut(lake_root: _Root, source: str, number: int, identity: str | None) -> Cut:
-    """A committed cut. Its file never changes, but the log has another identity if the lake was made again in the same folder."""
+    """A committed cut. Its file never changes. The log has another `identity` if the lake was made again in the same folder."""
     with filesystem(lake_root.root, dict(lake_root.options) or None).open_input_stream(_path(source, number)) as file:
         totals = json.loads(file.read())
     if totals["log"] != identity:

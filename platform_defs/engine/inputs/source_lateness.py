@@ -14,11 +14,14 @@ from platform_defs.engine.inputs.prepared_rows import LATE
 
 _TIME_MS = temporary("time_ms")
 _MOST_LOOKED_UP = 32
-"""With more batches, rows are joined with their watermarks: an expression compares each row with each batch."""
+"""The watermarks of at most this many batches are looked up by an expression, which compares each row with each batch.
+
+The watermarks of more batches are joined with the rows.
+"""
 
 
 def rows_with_lateness(rows: DataFrame, operator: Operator, watermark_by_batch: Mapping[int, int]) -> tuple[DataFrame, Column | None]:
-    """Rows of a source, and which of them are late; None if none is.
+    """Rows of a source, and the condition of late rows; None in its place if no row is late.
 
     Args:
         rows: the rows.
@@ -26,7 +29,7 @@ def rows_with_lateness(rows: DataFrame, operator: Operator, watermark_by_batch: 
         watermark_by_batch: the watermark before each batch that may have late rows, in epoch ms.
 
     Returns:
-        The rows, with `WATERMARK` if the operator reads it, and perhaps with `LATE`; and the condition of late rows.
+        The rows, with `WATERMARK` if the operator reads it, and with `LATE` if the condition reads it; and the condition.
     """
     needs_watermark = operator.reads.with_watermark
     if not watermark_by_batch:

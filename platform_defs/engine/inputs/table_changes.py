@@ -36,13 +36,13 @@ class TableChanges(ABC):
     def changed_rows(self, after: int, upto: int) -> DataFrame | None:
         """The rows that the steps `after < step <= upto` added or deleted, and each replaced row before and after its change.
 
-        `upto` must be the table's newest step. The result may contain rows that did not change. It is None if an earlier state, which is
-        needed for deleted rows, can no longer be read.
+        `upto` must be the table's newest step. The result may contain rows that did not change. It is None if the earlier state that has
+        the deleted rows can no longer be read.
         """
 
     @abstractmethod
     def has_only_additions(self, after: int, upto: int) -> bool:
-        """Whether these steps only added rows: those that `changed_rows` returns."""
+        """Whether these steps only added rows, so that `changed_rows` returns only added rows."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class FinalResults(TableChanges):
     """The changes of a table of final results: the ranges that its steps closed, and those that they corrected."""
 
     def rows(self, step: int) -> DataFrame | None:
-        """The results that were final after a step. If one of them was corrected since, they are read from the table's version then."""
+        """The results that were final after a step. If a result was corrected since, they are read from the version that the step wrote."""
         newest = stored_progress(self.reading.lake, self.table)
         progress_then = newest if newest.step == step else progress_at(self.reading.lake, self.table, step)
         if progress_then is None:
@@ -77,7 +77,7 @@ class FinalResults(TableChanges):
         return self._results_as_of(step, Span())
 
     def changed_rows(self, after: int, upto: int) -> DataFrame | None:
-        """The results that were closed since step `after`; and for the ranges that were corrected since, the results before and after."""
+        """The results that were closed since step `after`. For each range that was corrected since, the results before and after that."""
         newest, progress_before = stored_progress(self.reading.lake, self.table), progress_at(self.reading.lake, self.table, after)
         if progress_before is None or progress_before.generation != newest.generation:
             return None
@@ -91,7 +91,7 @@ class FinalResults(TableChanges):
         return reduce(DataFrame.unionByName, frames)
 
     def has_only_additions(self, after: int, upto: int) -> bool:
-        """Whether no result was corrected since."""
+        """Whether no result was corrected since step `after`."""
         return not _corrected_since(stored_progress(self.reading.lake, self.table), after)
 
     def _results_within(self, span: Span) -> DataFrame:
@@ -112,7 +112,7 @@ def table_changes(reading: Reading, table: DerivedAsset) -> TableChanges:
 
 
 def _corrected_since(now: Progress, after: int) -> list[tuple[int, int]]:
-    """The first and the last `final_at` of the results that each step after a step corrected."""
+    """For each step after `after` that corrected results, the first and the last `final_at` of these results."""
     return [(first, last) for step, first, last in now.corrected if step > after]
 
 

@@ -1,6 +1,6 @@
-"""The history of a ledger's batches: columns for each source, which are validated as they are read.
+"""The history of a ledger's batches: for each source, columns that are validated when they are read.
 
-Operands are Arrow scalars, because Arrow loads pandas for a Python value as an operand (see `arrow_values`).
+Operands are Arrow scalars: Arrow would load pandas for an operand that is a Python value (see `arrow_values`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ class SourceHistory:
         active_in: the newest batch that read rows, or that set a watermark; None if there is none.
         rejected_in: the newest batch with quarantined rows; None if there is none.
         oldest: the oldest event time of all of its rows.
-        before: what is known of its summarized batches; None if there are none.
+        before: the summary of its oldest batches; None if the ledger has all of them.
     """
 
     columns: dict[str, Column] = field(default_factory=lambda: {name: Column(kind) for name, kind in COLUMN_TYPES.items()})
@@ -68,7 +68,7 @@ class SourceHistory:
         return batches.filter(pc.and_(pc.greater(batches["accepted"], _ZERO), pc.is_valid(batches["first_event_time"])))
 
     def oldest_since(self, since: int) -> int | None:
-        """The oldest known event time at or after `since`; for a batch that starts before it, its last one. None if there is none."""
+        """The oldest known event time at or after `since`; None if there is none. A batch that begins before counts with its newest."""
         rows = self.batches_with_rows(0)
         start = arrow_scalar(since, _INT)
         rows = rows.filter(pc.greater_equal(rows["last_event_time"], start))
@@ -91,7 +91,7 @@ class SourceHistory:
         return SourceHistory(columns, spreads, active_in, rejected_in, min(oldest, default=None), self.before)
 
     def with_summary(self, summary: SourceSummary) -> "SourceHistory":
-        """This history with the state that a summary records for its batches."""
+        """This history with the state that a summary records for the batches that it replaces."""
         rule = self.columns["idle_rule"].between(1)
         rules = Column(pa.int32(), [arrow_array([summary.idle_rule], pa.int32()), *rule.chunks])
         active_in, rejected_in = newest(self.active_in, summary.active_in), newest(self.rejected_in, summary.rejected_in)
@@ -134,7 +134,7 @@ class History:
         return 0 if self.summary is None else self.summary.upto
 
     def rows_upto(self, seq: int) -> int:
-        """The number of ledger rows of the batches up to one."""
+        """The number of ledger rows in the batches up to `seq`."""
         return sum(source.range(0, seq)[1] for source in self.sources.values())
 
     def source(self, name: str) -> SourceHistory:
@@ -142,9 +142,9 @@ class History:
         return self.sources.get(name) or SourceHistory()
 
     def with_next_batches(self, parts: Iterable[pa.Table]) -> "History | None":
-        """The history with the rows of more batches (`COLUMNS`), in any order; None if they do not follow it.
+        """The history with the rows of more batches (`COLUMNS`), in any order; None if the batches do not follow it.
 
-        They follow if no batch is missing or records a source twice, all rows of a batch have the same time, times increase, and no
+        Batches follow if none is missing or records a source twice, all rows of a batch have the same time, times increase, and no
         watermark decreases.
         """
         new_rows = read_rows(parts)
@@ -166,7 +166,7 @@ class History:
         return History(times, clocks, {**self.sources, **sources}, self.rows + new_rows.rows, summary)
 
     def _is_continued_by(self, new_rows: NewRows) -> bool:
-        """Whether the batches continue the history, each with one time, which is later than that of the batch before.
+        """Whether new batches continue the history: none is missing, and each has one time, later than that of the batch before it.
 
         A ledger may begin with one summary. It counts as one batch.
         """
@@ -186,7 +186,7 @@ class History:
         )
 
     def _is_consistent(self, name: str, new_rows: NewSourceRows) -> bool:
-        """Whether a source is recorded once in each batch, and its watermark never decreases or becomes null."""
+        """Whether no batch records a source twice, and the source's watermark never decreases or becomes null."""
         columns = self.source(name).columns
         watermarks = _preceded_by_last(columns["watermark"], new_rows.columns["watermark"])
         becomes_null = watermarks.null_count and pc.any(pc.is_valid(watermarks.slice(0, watermarks.null_count))).as_py()

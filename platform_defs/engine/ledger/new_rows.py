@@ -1,6 +1,6 @@
 """Reads new rows of a ledger into columns, by source.
 
-Operands are Arrow scalars, because Arrow loads pandas for a Python value as an operand (see `arrow_values`).
+Operands are Arrow scalars: Arrow would load pandas for an operand that is a Python value (see `arrow_values`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -42,7 +42,7 @@ COLUMN_TYPES = {
 }
 _INACTIVE, _SILENT, _SUMMARY = (arrow_scalar(kind, pa.string()) for kind in ("inactive", "silent", "summary"))
 ACTIVE, IDLE_FIRST_RULE, IDLE_SECOND_RULE, IDLE = range(4)
-"""The rules by which a batch records a source as idle (see `watermarks.table_idleness`). Earlier versions used two other rules."""
+"""Whether a batch records a source as active, or by which rule as idle (see `watermarks.table_idleness`). New batches use `IDLE`."""
 _UNCHANGED, _ZERO = arrow_scalar(None, pa.int32()), arrow_scalar(0, _INT)
 _SETS_WATERMARK = arrow_array(["watermark", "drain"], pa.string())
 _KEEPS_IDLE_RULE = arrow_array(["retry", "summary"], pa.string())
@@ -62,7 +62,7 @@ class NewSourceRows:
 class NewRows:
     """New rows by source, and `seq`, `time` and `clock` of each batch.
 
-    `agree` is whether all rows of each batch have one time, and all rows of a summary have one document.
+    `agree` is whether all rows of a batch have the same time, and all rows of a summary have the same document.
     """
 
     sources: dict[str, NewSourceRows]
@@ -73,7 +73,7 @@ class NewRows:
 
 
 def read_rows(parts: Iterable[pa.Table]) -> NewRows:
-    """Group rows by source as they are read; less than a third of each part is kept."""
+    """Group rows by source while they are read. Less than a third of each part is kept in memory."""
     parts_by_source: dict[str, list[NewSourceRows]] = {}
     batch_parts, rows, summaries = list[pa.Table](), 0, set[str]()
     for part in parts:
@@ -127,7 +127,7 @@ def _accepted_rows(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _join_parts(parts: Sequence[NewSourceRows]) -> NewSourceRows:
-    """The parts of a source as one, ordered; joined column by column to save memory."""
+    """Join the parts of a source, ordered by batch. Columns are joined one after the other, to save memory."""
     parts = sorted(parts, key=lambda part: part.columns["seq"][0].as_py())
     seq = pa.chunked_array([chunk for part in parts for chunk in part.columns["seq"].chunks])
     order = None if is_rising(seq) else pc.sort_indices(seq)
@@ -145,7 +145,7 @@ def newest(*seqs: int | None) -> int | None:
 
 
 def _drop_repeated(rows: pa.Table) -> pa.Table:
-    """Ordered rows without those equal to the row before."""
+    """Ordered rows, without each row that is equal to the row before it."""
     if len(rows) < 2:
         return rows
     equals_previous = [pc.equal(column.slice(0, len(rows) - 1), column.slice(1)) for column in rows.columns]
@@ -158,6 +158,6 @@ def _order_by_seq(rows: pa.Table) -> pa.Table:
 
 
 def is_rising(values: pa.ChunkedArray, strictly: bool = False) -> bool:
-    """Whether no value is less than the one before it; strictly, whether each is greater."""
+    """Whether no value is less than the one before it; with `strictly`, whether each value is greater."""
     compare = pc.less if strictly else pc.less_equal
     return len(values) < 2 or pc.all(compare(values.slice(0, len(values) - 1), values.slice(1))).as_py()

@@ -1,4 +1,4 @@
-"""Retention of changelogs: replace old steps by their result."""
+"""Retention of changelogs: replaces old steps by the rows that result from them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,15 +21,15 @@ from platform_defs.faults import point
 
 @dataclass(frozen=True)
 class ChangelogRetention:
-    """Replaces the oldest steps of a table's changelog by the rows that they resulted in, as inserts of the last of these steps.
+    """Replaces the oldest steps of a table's changelog by the table's rows after them: inserts, with the number of the last of these steps.
 
-    So the table's state after each later step can still be read, and the table can be made again from its changelog.
+    The table's state after each later step can still be read, and the table can still be made again from its changelog.
 
     Args:
         reading: reads the lake.
         asset: the upserted table.
         retention: how long steps are kept, in ms; None to replace no more steps.
-        published: returns the last step that a topic has of the table; None if it is published to no topic.
+        published: returns the last step of the table that its topic has; None if the table is not published to a topic.
     """
 
     reading: Reading
@@ -38,7 +38,7 @@ class ChangelogRetention:
     published: Callable[[], int | None]
 
     def plan(self) -> Removal | None:
-        """What is to be replaced; None if the changelog keeps its steps for ever and none was replaced before."""
+        """The steps to replace; None if the changelog keeps its steps for ever and no step was replaced before."""
         lake, table = self.reading.lake, self.asset.changelog
         replaced_upto = lake.transaction(table, RETENTION)
         kept_from = None if replaced_upto is None else f"step {replaced_upto}"
@@ -71,19 +71,19 @@ class ChangelogRetention:
         return replace(planned, rows=planned.rows - rows_kept)
 
     def _changes_upto(self, step: int) -> int:
-        """The number of changes up to a step; 0 if no result was in the table until then."""
+        """The number of changes in the steps up to one; 0 if these steps changed nothing."""
         sql = f"SELECT count(*) AS rows FROM changes WHERE {STEP} <= {step}"
         return sql_rows(self.reading.lake, {"changes": self.asset.changelog}, sql).to_pylist()[0]["rows"]
 
     def _last_old_step(self, before: int) -> int:
-        """The last step that is older than a time, as are all steps before it; 0 if there is none."""
+        """The last step of those at the start of the changelog that are all older than a time; 0 if there is none."""
         later = f"min(CASE WHEN {before_sql(CHANGED_AT, before)} THEN NULL ELSE {STEP} END)"
         sql = f"SELECT {later} AS later, max({STEP}) AS newest FROM changes"
         [steps] = sql_rows(self.reading.lake, {"changes": self.asset.changelog}, sql).to_pylist()
         return (steps["newest"] or 0) if steps["later"] is None else steps["later"] - 1
 
     def _floor(self, last_old_step: int) -> tuple[int, str | None]:
-        """The last step that may be replaced, and why no later one, unless that is the age of the steps."""
+        """The last step that may be replaced, and why no later step may be; None as the reason if the later steps are not old enough."""
         lake, name = self.reading.lake, self.asset.name
         applied = lake.newest(name, APPLIED)
         limits: Mapping[str, int | None] = {
@@ -99,7 +99,7 @@ class ChangelogRetention:
         return (floor, f"{reason} the steps after {floor} yet") if floor < last_old_step else (last_old_step, None)
 
     def _result(self, snapshot: Reading, upto: int) -> DataFrame:
-        """The rows after a step, as inserts of that step at the time of the newest replaced step."""
+        """The table's rows after a step, as inserts of that step, with the time of the newest replaced step."""
         newest = steps_of(snapshot, self.asset, 0, upto).agg(F.max(CHANGED_AT).alias(CHANGED_AT))
         [(changed_at_ms,)] = collect(newest.select(F.unix_millis(CHANGED_AT)))
         stamps = {CHANGE: F.lit(INSERT), STEP: F.lit(upto).cast("bigint"), CHANGED_AT: timestamp(F.lit(changed_at_ms).cast("bigint"))}

@@ -205,7 +205,7 @@ def test_rows_whose_duplicates_may_have_left_are_quarantined(make_engine: MakeEn
     [[batch]] = engine.ingest()
     assert (batch.accepted, batch.duplicate, batch.quarantined) == (1, 1, 1)
     [rejected] = engine.ingestion.quarantine.listed.rows("l")
-    assert rejected.reason == "older than the rows that retention keeps, so a duplicate would not be known"
+    assert rejected.reason == "older than the rows that retention keeps, so a duplicate could not be recognized"
     engine.advance("total")
     accounted(engine, "total")
 

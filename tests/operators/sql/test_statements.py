@@ -168,18 +168,18 @@ def test_explain_says_what_is_kept_beside_a_table():
     with_versions = "SELECT a.id, w FROM a JOIN {} FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k"
     text = explain(relation(with_versions.format("b")))
     assert "reads: the rows of each closed range, and before it, by input: left 0 ms, right the newest version of each key" in text
-    assert "state: the newest version of each key of right, beside the table" in text
+    assert "state: the newest version of each key of right, in a table of its own" in text
     counts = "CREATE VIEW c AS SELECT k, MAX(w) AS w, window_time FROM TUMBLE(TABLE b, DESCRIPTOR(at_time), INTERVAL '1' HOUR) "
     counts += "GROUP BY k, window_start, window_end, window_time; "
     of_table = explain(relation(counts + with_versions.format("c")))
     assert "right all of it" in of_table
-    assert "right whole: it grows with the number of versions" in of_table
+    assert "all of right: what a step reads grows with the number of versions" in of_table
     keyed = {**TABLES, "a": Input("a", ("id", "k", "v", "ts"), ("ts",), key=("id",))}
     plain, of_changes = explain(relation(ranks.format("a"))), explain(plan(ranks.format("a"), keyed).plans[0].relation)
     assert "state: the first 3 rows of each k in the table itself" in plain
     assert "reads: every row of the same k as a new row" in of_changes
     kept = "SELECT id, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) WHERE n <= v"
-    assert "reads: the new rows, and the rows that are kept of the same k" in explain(relation(kept))
+    assert "reads: the new rows, and the kept rows of the same k" in explain(relation(kept))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_explain_says_what_is_kept_beside_a_table():
             "SELECT l.v FROM (SELECT * FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' HOUR)) l "
             "JOIN (SELECT * FROM SESSION(TABLE b PARTITION BY id, DESCRIPTOR(at_time), INTERVAL '1' HOUR)) r "
             "ON l.k = r.k AND l.window_start = r.window_start AND l.window_end = r.window_end",
-            "a join of rows in sessions is refused: Flink joins sessions of each side whose bounds are equal",
+            "a join of rows in sessions is refused: Flink joins the sessions of each side that have equal bounds",
         ),
         (
             "SELECT k, COUNT(*) AS n FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' HOUR) WHERE v > 1 "
