@@ -162,7 +162,9 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
         raise SqlError.refused(f"INSERT INTO {name}", reason, "write CREATE VIEW: a selection is a part of the tables that read it")
     if relation.where is not None and isinstance(relation.child.operator, TracesInputs):
         reason = f"the results of a join account for each of its input rows, and {relation.where} removes some"
+        of_versions = isinstance(relation.child.operator, AsOfJoin)
         way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
+        way_out = "filter the left side in a view; a query that reads the table can filter by the version" if of_versions else way_out
         raise SqlError.refused(f"INSERT INTO {name}", reason, way_out)
     added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
     for item in added:
