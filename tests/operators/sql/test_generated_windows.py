@@ -15,10 +15,12 @@ from operators.sql.plan import plan
 from operators.sql.relations import Apply, walk
 from operators.windows import AnyWindow, Cumulative, Session, Sliding, Tumbling
 from tests.operators.sql.duck import in_windows, sql_of
-from tests.operators.sql.test_generated_queries import CASES, HAVING, TABLES, VALUES, fill
+from tests.operators.sql.test_generated_queries import HAVING, TABLES, VALUES, fill
 
 Query = tuple[str, str]
 """A query in Flink's SQL and in DuckDB's."""
+CASES = [60, pytest.param(1_000, marks=pytest.mark.soak)]
+"""The number of queries of each kind: in `make test`, and in `make test-soak`."""
 OF_WINDOW = ["window_start", "window_end", "window_time"]
 WINDOW_TIME = "epoch_ms(epoch_ms(window_end) - 1)"
 
