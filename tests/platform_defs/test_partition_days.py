@@ -60,7 +60,7 @@ class Engine:
     def event_times(self, asset: str) -> tuple[int, int]:
         return self.times
 
-    def described(self, asset: str) -> dict[str, Any]:
+    def describe_progress(self, asset: str) -> dict[str, Any]:
         return {"steps": 0, "closed_to": self.closed_to, "watermark": self.times[1] + DAY, "lag_ms": 0, "complete_to": None}
 
 

@@ -63,7 +63,7 @@ class FakeEngine:
     def queries(self) -> "FakeEngine":
         return self
 
-    def enabled(self) -> AbstractContextManager[None]:
+    def enable(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def recorded_of_account(self, name: str) -> AbstractContextManager[None]:
@@ -72,7 +72,7 @@ class FakeEngine:
     def check(self, name: str, step: Any) -> list[Any]:
         return []
 
-    def described(self, name: str) -> dict[str, int]:
+    def describe_progress(self, name: str) -> dict[str, int]:
         return {"lag_ms": 0}
 
     def steps(self, name: str, until: int | None = None, *, checked: bool = False, purpose: str = "write") -> Generator[Any]:
