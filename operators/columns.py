@@ -44,7 +44,7 @@ def parameter(value: int, column: Column) -> Column:
     return F.get(F.array(F.lit(value).cast("bigint")), column.bitwiseAND(0).cast("int"))
 
 
-def looked_up(values: Mapping[int, int], column: str) -> Column:
+def lookup(values: Mapping[int, int], column: str) -> Column:
     """The value, a bigint, of the key in a bigint column; null for a key without a value. Keys and values are passed as `parameter` does.
 
     Args:

@@ -76,9 +76,9 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
     sql: str
 
     def __post_init__(self) -> None:
-        reasons = [*filter(None, map(self._dependence, self._words)), *self._read_order()]
-        if reasons:
-            raise OperatorError.bad_value("aggregates", self.sql, f"aggregates that do not depend on {reasons[0]}")
+        for reason in (*map(self._dependence, self._words), self._order_dependence()):
+            if reason:
+                raise OperatorError.bad_value("aggregates", self.sql, f"aggregates that do not depend on {reason}")
 
     @cached_property
     def merge_function(self) -> str | None:
@@ -144,13 +144,14 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
     def _words(self) -> list[_Word]:
         return [*_read_words([token for token in self._tokens if token.is_code])]
 
-    def _read_order(self) -> Iterator[str]:
-        """What to write in place of a function that collects rows in the order in which Spark reads them."""
+    def _order_dependence(self) -> str | None:
+        """What to write in place of a function that collects rows in the order in which Spark reads them; None if there is none."""
         function = first_in_read_order(self.sql)
         if function in ("listagg", "string_agg"):
-            yield f"{_ROW_ORDER}; sort the result of {function}: {function}(v, ',') WITHIN GROUP (ORDER BY v), by the value itself"
-        elif function is not None:
-            yield f"{_ROW_ORDER}; sort the result of {function} before anything else: sort_array({function}(v)), without a comparator"
+            return f"{_ROW_ORDER}; sort the result of {function}: {function}(v, ',') WITHIN GROUP (ORDER BY v), by the value itself"
+        if function is not None:
+            return f"{_ROW_ORDER}; sort the result of {function} before anything else: sort_array({function}(v)), without a comparator"
+        return None
 
     def _dependence(self, word: _Word) -> str | None:
         """What a word makes the value depend on, and what to write instead; None if the word is harmless."""

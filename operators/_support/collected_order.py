@@ -7,7 +7,7 @@ chooses two elements before they are sorted. A sort by a comparator does not eit
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from operators._support.sql_tokens import Token, tokens_of
+from operators._support.sql_tokens import Token, at_top_level, closing_bracket, tokens_of
 
 _LISTS = ("collect_list", "collect_set", "array_agg")
 _TEXTS = ("listagg", "string_agg")
@@ -29,19 +29,24 @@ def first_in_read_order(sql: str) -> str | None:
     ('collect_list', None)
     """
     tokens = [token for token in tokens_of(sql) if token.kind != "comment"]
-    brackets = list[int]()  # the indexes of the open brackets
-    lambda_brackets = _brackets_with_lambda_of_two(tokens)
-    for n, (token, following) in enumerate(pairwise([*tokens, Token("other", "", len(sql))])):
+    brackets_by_token = [*_enclosing_brackets(tokens)]
+    lambda_brackets = _brackets_with_lambda_of_two(tokens, brackets_by_token)
+    for n, (token, following) in enumerate(pairwise(tokens)):
         is_call = token.kind == "word" and following.text == "("
-        if is_call and token.name in _LISTS and not _is_order_independent(tokens, [*brackets, n + 1], lambda_brackets):
+        if is_call and token.name in _LISTS and not _is_order_independent(tokens, [*brackets_by_token[n], n + 1], lambda_brackets):
             return token.name
         if is_call and token.name in _TEXTS and not _is_ordered_by_its_value(tokens[n:]):
             return token.name
-        if token.kind == "other" and token.text == "(":
-            brackets.append(n)
-        elif token.kind == "other" and token.text == ")":
-            brackets = brackets[:-1]
     return None
+
+
+def _enclosing_brackets(tokens: Sequence[Token]) -> Iterator[tuple[int, ...]]:
+    """For each token, the indexes of the brackets around it, the outermost first; a bracket is not inside of itself."""
+    brackets: tuple[int, ...] = ()
+    for n, token in enumerate(tokens):
+        brackets = brackets[:-1] if token.text == ")" else brackets
+        yield brackets
+        brackets = (*brackets, n) if token.text == "(" else brackets
 
 
 def _is_order_independent(tokens: Sequence[Token], brackets: Sequence[int], lambda_brackets: set[int]) -> bool:
@@ -52,23 +57,19 @@ def _is_order_independent(tokens: Sequence[Token], brackets: Sequence[int], lamb
             return False
         if function in _ORDER_INDEPENDENT:
             return True
-        close = _closing_bracket(tokens[bracket:])
-        if close is None or [token.text for token in tokens[bracket + close + 1 : bracket + close + 2]] == ["["]:
+        close = closing_bracket(tokens, bracket)
+        if close is None or [token.text for token in tokens[close + 1 : close + 2]] == ["["]:
             return False  # an element by its position
     return False
 
 
-def _brackets_with_lambda_of_two(tokens: Sequence[Token]) -> set[int]:
+def _brackets_with_lambda_of_two(tokens: Sequence[Token], brackets_by_token: Sequence[tuple[int, ...]]) -> set[int]:
     """The indexes of the brackets that directly contain a lambda `(a, b) -> ...`: a comparator, or a function of element and index."""
-    brackets, found = list[int](), set[int]()
-    for n, token in enumerate(tokens):
-        if token.kind == "other" and token.text == "(":
-            brackets.append(n)
-        elif token.kind == "other" and token.text == ")":
-            brackets = brackets[:-1]
-            if brackets and [following.text for following in tokens[n + 1 : n + 3]] == ["-", ">"]:
-                found.add(brackets[-1])
-    return found
+    return {
+        brackets[-1]
+        for n, (token, brackets) in enumerate(zip(tokens, brackets_by_token, strict=True))
+        if brackets and token.text == ")" and [following.text for following in tokens[n + 1 : n + 3]] == ["-", ">"]
+    }
 
 
 def _is_ordered_by_its_value(call: Sequence[Token]) -> bool:
@@ -77,13 +78,13 @@ def _is_ordered_by_its_value(call: Sequence[Token]) -> bool:
     Args:
         call: the tokens from the function's name on.
     """
-    close = _closing_bracket(call)
+    close = closing_bracket(call, 1)
     if close is None or [token.name for token in call[close + 1 : close + 6]] != ["within", "group", "(", "order", "by"]:
         return False
-    [value, *_] = [*_at_commas(call[2:close])] or [[]]
+    [value, *_] = _at_commas(call[2:close])
     value = value[1:] if value[:1] == ["distinct"] else value
-    end = _closing_bracket(call[close + 3 :])
-    return end is not None and any(_sorted_value(part) == _sorted_value(value) for part in _at_commas(call[close + 6 : close + 3 + end]))
+    end = closing_bracket(call, close + 3)
+    return end is not None and any(_sorted_value(part) == _sorted_value(value) for part in _at_commas(call[close + 6 : end]))
 
 
 def _sorted_value(texts: list[str]) -> list[str]:
@@ -95,25 +96,13 @@ def _sorted_value(texts: list[str]) -> list[str]:
     return texts
 
 
-def _closing_bracket(tokens: Sequence[Token]) -> int | None:
-    """The index of the bracket that closes the first one; None if none does."""
-    depth = 0
-    for n, token in enumerate(tokens):
-        if token.kind == "other":
-            depth += (token.text == "(") - (token.text == ")")
-            if token.text == ")" and depth == 0:
-                return n
-    return None
-
-
-def _at_commas(tokens: Sequence[Token]) -> Iterator[list[str]]:
+def _at_commas(tokens: Sequence[Token]) -> list[list[str]]:
     """The parts of a list between its commas, as texts of tokens; words in lower case."""
-    depth, part = 0, list[str]()
+    commas = {token.start for token in at_top_level(tokens) if token.text == ","}
+    parts = [list[str]()]
     for token in tokens:
-        depth += (token.text in ("(", "[")) - (token.text in (")", "]")) if token.kind == "other" else 0
-        if depth == 0 and token.kind == "other" and token.text == ",":
-            yield part
-            part = []
+        if token.start in commas:
+            parts.append([])
         else:
-            part.append(token.name if token.kind == "word" else token.text)
-    yield part
+            parts[-1].append(token.name if token.kind == "word" else token.text)
+    return parts

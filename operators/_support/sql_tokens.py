@@ -81,7 +81,7 @@ def calls_of(sql: str, functions: frozenset[str]) -> Iterator[Call]:
     tokens = [token for token in tokens_of(sql) if token.kind != "comment"]
     n = 0
     while n < len(tokens):
-        if _opens_call(tokens, n, functions) and (close := _closing_bracket(tokens, n + 1)) is not None:
+        if _opens_call(tokens, n, functions) and (close := closing_bracket(tokens, n + 1)) is not None:
             call, n = _read_call(sql, tokens, n, close)
             yield call
         else:
@@ -98,7 +98,7 @@ def _read_call(sql: str, tokens: Sequence[Token], first: int, close: int) -> tup
     inner = tokens[first + 2 : close]
     quantifier = inner[0].name if inner and inner[0].is_code and inner[0].name in ("distinct", "all") else ""
     start = inner[0].end if quantifier else tokens[first + 1].end
-    commas = [token.start for token in _at_top_level(inner) if token.text == ","]
+    commas = [token.start for token in at_top_level(inner) if token.text == ","]
     ends = [*commas, tokens[close].start]
     starts = [start, *[comma + 1 for comma in commas]]
     arguments = tuple(sql[a:b].strip() for a, b in zip(starts, ends, strict=True)) if inner else ()
@@ -109,11 +109,11 @@ def _read_call(sql: str, tokens: Sequence[Token], first: int, close: int) -> tup
 def _read_filter(sql: str, tokens: Sequence[Token], close: int) -> tuple[str | None, int]:
     """The condition of a FILTER clause after a closing bracket, and the index of the last token of the call."""
     names = [token.name for token in tokens[close + 1 : close + 4]]
-    end = _closing_bracket(tokens, close + 2) if names == ["filter", "(", "where"] else None
+    end = closing_bracket(tokens, close + 2) if names == ["filter", "(", "where"] else None
     return (None, close) if end is None else (sql[tokens[close + 3].end : tokens[end].start].strip(), end)
 
 
-def _closing_bracket(tokens: Sequence[Token], opening: int) -> int | None:
+def closing_bracket(tokens: Sequence[Token], opening: int) -> int | None:
     """The index of the bracket that closes the bracket at index `opening`; None if none does."""
     depth = 0
     for n in range(opening, len(tokens)):
@@ -123,7 +123,7 @@ def _closing_bracket(tokens: Sequence[Token], opening: int) -> int | None:
     return None
 
 
-def _at_top_level(tokens: Sequence[Token]) -> Iterator[Token]:
+def at_top_level(tokens: Sequence[Token]) -> Iterator[Token]:
     """The tokens outside of inner brackets."""
     depth = 0
     for token in tokens:

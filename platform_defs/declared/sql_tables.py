@@ -56,8 +56,8 @@ class SqlTables:
         inputs, prepare = list[str](), dict[str, Preparation]()
         for side, input_relation in zip(apply.operator.inputs, apply.inputs, strict=True):
             needs_time = self._reads_missing_time(apply, input_relation)
-            read = select_all(input_relation) if needs_time else input_relation
-            upstream, preparation = self._input(f"{name}_{side}", read, needed if len(apply.inputs) > 1 else None, needs_time=needs_time)
+            needed_here = needed if len(apply.inputs) > 1 else None
+            upstream, preparation = self._input(f"{name}_{side}", input_relation, needed_here, needs_time=needs_time)
             if upstream in inputs:
                 way_out = "declare the source a second time under another name, and deliver its files to both"
                 raise SqlError.refused(
@@ -82,8 +82,9 @@ class SqlTables:
             name: the name of the table, if the input is the result of an operator without a name.
             relation: the input.
             needed: the columns of the result that the query selects; None for all.
-            needs_time: whether a column of the selection is the event time of stored rows, which is no column of them.
+            needs_time: whether a column that is read is the event time of stored rows, which is no column of them.
         """
+        relation = select_all(relation) if needs_time else relation
         unselected = relation.child if isinstance(relation, Select) else relation
         match unselected:
             case Input():
@@ -162,9 +163,10 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
         raise SqlError.refused(f"INSERT INTO {name}", reason, "write CREATE VIEW: a selection is a part of the tables that read it")
     if relation.where is not None and isinstance(relation.child.operator, TracesInputs):
         reason = f"the results of a join account for each of its input rows, and {relation.where} removes some"
-        of_versions = isinstance(relation.child.operator, AsOfJoin)
-        way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
-        way_out = "filter the left side in a view; a query that reads the table can filter by the version" if of_versions else way_out
+        if isinstance(relation.child.operator, AsOfJoin):
+            way_out = "filter the left side in a view; a query that reads the table can filter by the version"
+        else:
+            way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
         raise SqlError.refused(f"INSERT INTO {name}", reason, way_out)
     added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
     for item in added:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import looked_up, temporary
+from operators.columns import lookup, temporary
 from operators.contract import Operator
 from operators.engine_columns import EVENT_TIME, SEQ, WATERMARK
 from operators.timing import timestamp
@@ -35,7 +35,7 @@ def rows_with_lateness(rows: DataFrame, operator: Operator, watermark_by_batch: 
     if not watermark_by_batch:
         return (rows.withColumn(WATERMARK, F.lit(None).cast("timestamp")) if needs_watermark else rows), None
     if len(watermark_by_batch) <= _MOST_LOOKED_UP:
-        watermark = timestamp(looked_up(watermark_by_batch, SEQ))
+        watermark = timestamp(lookup(watermark_by_batch, SEQ))
         late = operator.late(F.col(EVENT_TIME), watermark)
         return (rows.select("*", watermark.alias(WATERMARK), late.alias(LATE)), F.col(LATE)) if needs_watermark else (rows, late)
     table = pa.table({SEQ: list(watermark_by_batch), _TIME_MS: list(watermark_by_batch.values())})

@@ -8,7 +8,7 @@ models.
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import duckdb
 import pytest
@@ -23,13 +23,6 @@ UNITS = {"SECOND": 1, "MINUTE": 60}
 MIRRORED = {">=": "<=", "<=": ">=", ">": "<", "<": ">", "=": "="}
 CASES = [150, pytest.param(1_000, marks=pytest.mark.soak)]
 """The number of queries of each kind: in `make test`, and in `make test-soak`."""
-
-
-@pytest.fixture
-def database() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        connection.sql("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
-        yield connection
 
 
 def fill(database: duckdb.DuckDBPyConnection, rng: random.Random) -> None:
@@ -196,20 +189,39 @@ def test_not_exists_within_an_interval_is_an_anti_interval_join():
     assert (joined.how, joined.lower, joined.upper) == ("anti", "0 ms", "1 hour")
 
 
-@pytest.mark.parametrize("cases", CASES)
-@pytest.mark.parametrize("make", GENERATORS, ids=lambda make: make.__name__)
-def test_a_plan_gives_the_rows_of_its_query(database: duckdb.DuckDBPyConnection, make, cases: int):
-    rng, rows_compared, operators = random.Random(7), 0, Counter[str]()
+def compare_plans(
+    database: duckdb.DuckDBPyConnection, seed: int, make: Callable[[random.Random], tuple[str, str]], cases: int
+) -> tuple[int, Counter[str]]:
+    """Compare the rows of generated queries with those of their plans; returns the number of rows, and that of each kind of operator.
+
+    Args:
+        database: has the tables.
+        seed: the seed of the queries and of the tables' rows.
+        make: makes a query in Flink's SQL and in DuckDB's.
+        cases: the number of queries.
+    """
+    rng, rows_compared, operators = random.Random(seed), 0, Counter[str]()
     for number in range(cases):
         if number % 20 == 0:
             fill(database, rng)
-        text = make(rng)
+        text, in_duckdb = make(rng)
         relation = plan(text, TABLES).plans[0].relation
         operators.update(type(part.operator).__name__ for part in walk(relation) if isinstance(part, Apply))
-        of_query, of_plan = (Counter(map(str, database.sql(sql).fetchall())) for sql in (in_duckdb_sql(text), sql_of(relation)))
+        of_query, of_plan = (Counter(map(str, database.sql(sql).fetchall())) for sql in (in_duckdb, sql_of(relation)))
         assert of_plan == of_query, f"{text}\n{relation}"
         rows_compared += of_query.total()
-    assert rows_compared > 2 * cases
     assert operators.total() >= cases
+    return rows_compared, operators
+
+
+@pytest.mark.parametrize("cases", CASES)
+@pytest.mark.parametrize("make", GENERATORS, ids=lambda make: make.__name__)
+def test_a_plan_gives_the_rows_of_its_query(database: duckdb.DuckDBPyConnection, make: Callable[[random.Random], str], cases: int):
+    def in_both(rng: random.Random) -> tuple[str, str]:
+        text = make(rng)
+        return text, in_duckdb_sql(text)
+
+    rows_compared, operators = compare_plans(database, 7, in_both, cases)
+    assert rows_compared > 2 * cases
     if make is a_ranking:
         assert min(operators["TopN"], operators["Deduplicate"], operators["Aggregate"]) > cases // 20

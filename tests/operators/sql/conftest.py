@@ -1,0 +1,13 @@
+"""DuckDB for the tests of SQL."""
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+
+@pytest.fixture
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.sql("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
+        yield connection
