@@ -79,6 +79,7 @@ def holding_lock(folder: Path, name: str, purpose: Purpose, patience_s: float | 
         _replace_text(holder_file, json.dumps({"holder": describe_process(purpose), "purpose": purpose}))
         yield
     finally:
+        holder_file.unlink(missing_ok=True)  # so that nobody takes this process for the next holder
         lock.release()
 
 
@@ -104,8 +105,11 @@ def _holder_file(folder: Path, name: str) -> Path:
 
 def _busy(holder_file: Path) -> Busy:
     """The error that names the holder, as the holder's file records it."""
-    record = json.loads(holder_file.read_text()) if holder_file.exists() else {}
-    return Busy(record.get("holder", "unknown"), record.get("purpose", "write"))
+    try:
+        record = json.loads(holder_file.read_text())
+    except FileNotFoundError:  # the lock was taken a moment ago
+        record = {"holder": "a process that has not recorded its name yet", "purpose": "write"}
+    return Busy(record["holder"], record["purpose"])
 
 
 def _replace_text(path: Path, text: str) -> None:

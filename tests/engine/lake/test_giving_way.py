@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from deltalake.exceptions import DeltaError
+from filelock import FileLock
 
 from platform_defs.engine.lake import locks
 from platform_defs.engine.lake.errors import LakeBusy
@@ -48,8 +49,7 @@ def test_a_stream_sees_who_waits_for_its_lock_and_is_waited_for(lake: Lake, purp
     with lake.writer("t", "stream"):
         assert lake.waiting_process("t") is None
         other = Waiter(lake, purpose, order)
-        _wait_until(lambda: lake.waiting_process("t"))
-        assert str(lake.waiting_process("t")).startswith("process ")
+        _wait_until(lambda: str(lake.waiting_process("t")).startswith("process "))  # it takes the lock first, then records its name
         assert order == []
         order.append("stream")
     other.join(WAIT_S)
@@ -98,6 +98,16 @@ def test_a_request_of_a_dead_process_is_ignored(tmp_path: Path) -> None:
     with lake.writer("t", "stream"):
         (Path(lake.root) / "_locks" / f"t{NEXT}.holder").write_text('{"holder": "process 1", "purpose": "write"}')
         assert lake.waiting_process("t") is None
+
+
+def test_a_lock_whose_holder_has_not_recorded_its_name_has_no_earlier_name(tmp_path: Path) -> None:
+    lake = Lake(f"{tmp_path}/lake")
+    folder = Path(lake.root) / "_locks"
+    with lake.writer("t", "stream"):
+        with locks.holding_lock(folder, f"t{NEXT}", "write"):
+            assert str(lake.waiting_process("t")).startswith("process ")
+        with FileLock(folder / f"t{NEXT}.lock"):
+            assert lake.waiting_process("t") == "a process that has not recorded its name yet"
 
 
 def test_a_stream_retries_the_read_of_a_request_whose_log_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,7 +232,7 @@ def test_a_lock_without_a_holder_name_is_respected(tmp_path: Path) -> None:
     lake = Lake(f"{tmp_path}/lake")
     with lake.writer("x"):
         next(Path(lake.root, "_locks").glob("*.holder")).unlink()
-        with pytest.raises(LakeError, match="already: unknown; only one"), lake.writer("x"):
+        with pytest.raises(LakeError, match="already: a process that has not recorded its name yet; only one"), lake.writer("x"):
             pass
 
 
