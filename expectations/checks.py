@@ -18,6 +18,7 @@ from assets.factories.partitions import Days, run_days
 from assets.factories.pool import SPARK
 from assets.factories.sentences import from_to
 from assets.ports import EnginePort, LogPort
+from expectations.completeness import with_late_rows
 from expectations.finding import Finding, Row, check_name
 from expectations.new_rows import CHECKED, FULL, passed_batches, passed_record, select_row_checks
 from expectations.validation import validate
@@ -118,6 +119,7 @@ def findings(
     if frame is None:
         return None
     frame = frame.where(_is_in_days(day_column, days)) if day_column and days else frame
+    expectations = with_late_rows(expectations, engine, table, days if day_column else None)
     with engine.views.naming_lost_files():
         by_check = validate(frame, expectations, sample)
         if any(finding.error for finding in by_check.values()):  # Great Expectations does not raise Spark's errors; a second read does

@@ -1,16 +1,22 @@
 """An expectation of Great Expectations on the rows of an outer join: the share of rows that have a partner, on each day."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import date
+from functools import cache
 from typing import Any, ClassVar
 
+from great_expectations.compatibility.pydantic import validator  # pyright: ignore[reportPrivateImportUsage]
 from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.execution_engine.execution_engine import ExecutionEngine
 from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
-from great_expectations.expectations.expectation import BatchExpectation
+from great_expectations.expectations.expectation import BatchExpectation, Expectation
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 from great_expectations.validator.metric_configuration import MetricConfiguration
 from pyspark.sql import functions as F
 
+from assets.ports import EnginePort
 from operators.columns import RESULT_TIME
 
 _METRIC = "table.joined_rows_by_day"
@@ -41,21 +47,28 @@ class JoinedRowsByDay(TableMetricProvider):
 class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
     """Expect that on each day at least a share of the rows of one side of an outer join has a partner on the other side.
 
-    It reads a table that keeps the unmatched rows of the side: a `left` or `full` join for the left side. Unlike the check
-    `join_completeness`, it can be in any suite, and knows no late rows. A table without rows passes.
+    It reads a table that keeps the unmatched rows of the side: a `left` or `full` join for the left side. Late rows are in no such table,
+    so their numbers are given: by Tidemark if `side` names an input of the table, or by `late_rows`. For a limit of each severity, use an
+    expectation of each `severity`. A table without rows passes.
 
     Args:
         column: a column of the other side that is null in unmatched rows only, such as `payment_seq`.
         side_column: a column of the side itself that is null in unmatched rows of the other side only; None if the table has none of those.
         day_column: the timestamp by whose UTC day rows are counted.
         mostly: the least share of rows with a partner, on each day, from 0 to 1.
+        side: the input of a table of Tidemark whose late rows count as rows without a partner, on the day of their event time; None to
+            count no late rows. Tidemark fills `late_rows` when it runs the suite.
+        late_rows: the number of late rows by UTC day, as `{"2026-03-01": 3}`; they count as rows without a partner.
 
     Returns:
-        `observed_value` is the least share of all days; `details` has the share of each day, and the days below `mostly`.
+        `observed_value` is the least share of all days; `details` has the share of each day, the late rows, and the days below `mostly`.
+
+    Raises:
+        ValidationError: `mostly` is no share, or `late_rows` no numbers by day.
 
     Example:
         ```python
-        ExpectRowsToBeJoinedOnEachDay(column="payment_seq", side_column="order_seq", mostly=0.9)
+        ExpectRowsToBeJoinedOnEachDay(column="payment_seq", side_column="order_seq", side="orders", mostly=0.9)
         ```
     """
 
@@ -63,10 +76,28 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
     side_column: str | None = None
     day_column: str = RESULT_TIME
     mostly: float = 1.0
+    side: str | None = None
+    late_rows: dict[str, int] = {}  # a field with a default, which pydantic copies
 
     metric_dependencies: ClassVar[tuple[str, ...]] = (_METRIC,)
-    success_keys: ClassVar[tuple[str, ...]] = ("column", "side_column", "day_column", "mostly")
+    success_keys: ClassVar[tuple[str, ...]] = ("column", "side_column", "day_column", "mostly", "side", "late_rows")
     domain_keys: ClassVar[tuple[str, ...]] = ("batch_id",)
+
+    @validator("mostly")
+    def _is_share(cls, mostly: float) -> float:  # noqa: N805  # pydantic makes it a class method
+        if not 0 <= mostly <= 1:
+            raise ValueError(f"mostly={mostly}; legal: a share from 0 to 1")
+        return mostly
+
+    @validator("late_rows")
+    def _are_numbers_by_day(cls, late_rows: dict[str, int]) -> dict[str, int]:  # noqa: N805  # pydantic makes it a class method
+        for day, rows in late_rows.items():
+            is_day = False
+            with suppress(ValueError):
+                is_day = date.fromisoformat(day).isoformat() == day
+            if not is_day or rows < 0:
+                raise ValueError(f"late_rows={{{day!r}: {rows}}}; legal: numbers of rows by day, such as {{'2026-03-01': 3}}")
+        return late_rows
 
     def get_validation_dependencies(
         self, execution_engine: ExecutionEngine | None = None, runtime_configuration: dict[str, Any] | None = None
@@ -86,7 +117,33 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
         runtime_configuration: dict[str, Any] | None = None,
         execution_engine: ExecutionEngine | None = None,
     ) -> dict[str, Any]:
-        shares = {day: joined / rows for day, (rows, joined) in sorted(metrics[_METRIC].items())}
+        counts: dict[str, list[int]] = metrics[_METRIC]
+        late = {day: rows for day, rows in self.late_rows.items() if rows}
+        by_day = {day: (*counts.get(day, (0, 0)), late.get(day, 0)) for day in sorted({*counts, *late})}
+        shares = {day: joined / (rows + late_rows) for day, (rows, joined, late_rows) in by_day.items()}
         below = [day for day, share in shares.items() if share < self.mostly]
         worst = min(shares.values(), default=1.0)
-        return {"success": not below, "result": {"observed_value": worst, "details": {"shares": shares, "days_below": below}}}
+        details = {"shares": shares, "late_rows": late, "days_below": below}
+        return {"success": not below, "result": {"observed_value": worst, "details": details}}
+
+
+def with_late_rows(
+    expectations: Sequence[Expectation], engine: EnginePort, table: str, days: tuple[date, date] | None
+) -> list[Expectation]:
+    """The expectations of a table; those of a `side` with the numbers of its late rows.
+
+    Args:
+        expectations: the expectations.
+        engine: counts the late rows.
+        table: the derived table.
+        days: the first and the last day whose rows are checked; None for all.
+    """
+    matches = cache(lambda: engine.accounts.matches(table, days))
+
+    def late_rows(side: str) -> Iterator[tuple[str, int]]:
+        return ((match.day.isoformat(), match.late) for match in matches() if match.side == side and match.late)
+
+    return [
+        e.copy(update={"late_rows": dict(late_rows(e.side))}) if isinstance(e, ExpectRowsToBeJoinedOnEachDay) and e.side else e
+        for e in expectations
+    ]

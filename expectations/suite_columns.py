@@ -1,4 +1,4 @@
-"""Checks that the columns which expectations name exist, before a check runs on rows."""
+"""Checks that the columns and inputs which expectations name exist, before a check runs on rows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,9 @@ from great_expectations.expectations.expectation import Expectation
 from assets.contract_checks import ENGINE_COLUMNS, ContractError
 from assets.expressions import check_columns_exist
 from assets.pipeline import Pipeline, Suites
+from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
 from expectations.finding import check_name
+from operators.accounting import ReportsMatches
 
 _ONE_COLUMN, _COLUMNS = ("column", "column_A", "column_B", "side_column", "day_column"), "column_list"
 _MAY_BE_ABSENT = "expect_column_to_exist"
@@ -17,13 +19,17 @@ _MAY_BE_ABSENT = "expect_column_to_exist"
 def check_suite_columns(pipeline: Pipeline, suites: Suites) -> None:
     """Raise if an expectation names a column that its source or table does not have, as far as its columns are known without rows.
 
+    Raise too if it counts the late rows of an input that the table does not have, or of a table that is no join.
+
     Args:
         pipeline: the pipeline.
         suites: its suites, by the name of a source or table.
 
     Raises:
-        ContractError: the message names the table, the check, the column and the most similar one.
+        ContractError: the message names the table, the check, the column and the most similar one, or the inputs.
     """
+    for name, suite in suites.items():
+        _check_sides(pipeline, name, suite)
     tables = pipeline.columns_of_tables()
     for name, suite in suites.items():
         source = pipeline.sources_by_name.get(name)
@@ -31,6 +37,18 @@ def check_suite_columns(pipeline: Pipeline, suites: Suites) -> None:
             _check(suite, tables[name], f"table {name!r}", ())
         elif source is not None and source.new_columns != "add":  # the files may have added the column
             _check(suite, source.struct.fieldNames(), f"source {name!r}", ENGINE_COLUMNS)
+
+
+def _check_sides(pipeline: Pipeline, name: str, suite: ExpectationSuite) -> None:
+    """Raise unless each `side` of an expectation is an input of the join whose suite it is in."""
+    table = pipeline.tables_by_name.get(name)
+    sides = table.inputs if table is not None and isinstance(table.operator, ReportsMatches) else ()
+    for expectation in suite.expectations:
+        if isinstance(expectation, ExpectRowsToBeJoinedOnEachDay) and expectation.side is not None and expectation.side not in sides:
+            legal = (
+                f"an input of {name!r}: {', '.join(sides)}" if sides else f"no `side`, since {name!r} is no join and so has no late rows"
+            )
+            raise ContractError(f"check {check_name(expectation)!r}: side={expectation.side!r}; legal: {legal}")
 
 
 def _check(suite: ExpectationSuite, columns: Sequence[str], owner: str, engine_columns: Sequence[str]) -> None:

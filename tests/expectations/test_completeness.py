@@ -1,13 +1,19 @@
 """The expectation that rows of an outer join have a partner on each day."""
 
+import re
+from datetime import date
 from typing import Any
 
 import pytest
+from great_expectations.expectations.expectation import Expectation
 from pyspark.sql import SparkSession
 
+from expectations.checks import findings
 from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
 from expectations.finding import check_name
 from expectations.validation import validate
+from tests.conftest import MakeEngine
+from tests.support.small_sources import DAY, HOUR, MINUTE, Event, join, replay, source
 
 ROWS = """
     VALUES (1, 7, TIMESTAMP'2026-03-01 10:00:00Z'), (2, 8, TIMESTAMP'2026-03-01 11:00:00Z'), (3, null, TIMESTAMP'2026-03-01 23:59:59Z'),
@@ -47,3 +53,52 @@ def test_a_column_that_the_table_lacks_is_an_error_of_the_check(spark: SparkSess
     found = validate(spark.sql(f"SELECT * FROM {ROWS}"), [expectation])[check_name(expectation)]
     assert not found.passed
     assert "payment" in str(found.error)
+
+
+@pytest.mark.parametrize(
+    ("late_rows", "worst"),
+    [({}, 0.5), ({"2026-03-01": 1}, 0.5), ({"2026-03-01": 2}, 0.4), ({"2026-03-04": 1}, 0.0), ({"2026-03-04": 0}, 0.5)],
+    ids=["none", "on a better day", "they make their day the worst", "on a day without other rows", "zero"],
+)
+def test_given_late_rows_count_as_rows_without_a_partner(spark: SparkSession, late_rows: dict[str, int], worst: float) -> None:
+    expectation = ExpectRowsToBeJoinedOnEachDay(**OF_ORDERS, late_rows=late_rows, mostly=0.45)
+    found = validate(spark.sql(f"SELECT * FROM {ROWS}"), [expectation])[check_name(expectation)]
+    assert (found.error, found.passed, found.observed) == (None, worst >= 0.45, pytest.approx(worst))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"mostly": 1.2}, "mostly=1.2; legal: a share from 0 to 1"),
+        ({"late_rows": {"1 March": 2}}, "late_rows={'1 March': 2}; legal: numbers of rows by day, such as"),
+        ({"late_rows": {"20260301": 2}}, "late_rows={'20260301': 2}; legal"),
+        ({"late_rows": {"2026-03-01": -1}}, "late_rows={'2026-03-01': -1}; legal"),
+    ],
+)
+def test_parameters_that_are_not_legal_are_refused(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ExpectRowsToBeJoinedOnEachDay(column="payment_seq", **parameters)
+
+
+def test_the_late_rows_of_a_table_are_counted_and_each_severity_has_its_share(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l"), source("r")], [join(how="left")])
+    in_time = {"l": [Event("a", 1, 0), Event("b", 2, MINUTE), Event("a", 3, DAY)], "r": [Event("a", 4, 0), Event("a", 5, DAY)]}
+    replay(engine, [in_time, {"l": [Event("a", 6, 2 * MINUTE)], "r": []}, {"l": [], "r": [Event("c", 7, DAY + HOUR)]}])
+    engine.ingestion.signals.drain(DAY)
+    engine.advance("pairs")
+
+    def shares(side: str | None, days: tuple[date, date] | None = None) -> dict[str, tuple[bool, float]]:
+        names = {"warning": 0.5, "critical": 0.3}
+        expectations: list[Expectation] = [
+            ExpectRowsToBeJoinedOnEachDay(column="right_seq", side=side, mostly=share, severity=severity, meta={"check": severity})
+            for severity, share in names.items()
+        ]
+        found = findings(engine, "pairs", expectations, day_column="final_at", days=days)
+        assert found is not None
+        return {name: (finding.passed, finding.observed) for name, finding in found.by_check.items()}
+
+    assert shares(None) == {"warning": (True, 0.5), "critical": (True, 0.5)}
+    late = pytest.approx(1 / 3)  # of the first day's rows, one is matched, one is not, and one is late
+    assert shares("l") == {"warning": (False, late), "critical": (True, late)}
+    second = date(2026, 3, 2)
+    assert shares("l", (second, second)) == {"warning": (True, 1.0), "critical": (True, 1.0)}

@@ -11,8 +11,9 @@ from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import Pipeline
 from expectations import shop as suites
 from expectations import table_suites
+from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
 from expectations.finding import check_name
-from operators import Aggregate
+from operators import Aggregate, IntervalJoin
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 from platform_defs.simulator import trade
@@ -108,3 +109,23 @@ def test_columns_that_may_exist_are_accepted(expectation: Expectation) -> None:
 
 def test_a_column_that_files_may_add_is_accepted() -> None:
     assert _suites_of("fares", gxe.ExpectColumnValuesToNotBeNull(column="tip"), replace(FARES, new_columns="add")) == ["events/fares"]
+
+
+PAID = DerivedAsset(name="paid", inputs=("fares", "fees"), operator=IntervalJoin(on="zone", lower=0, upper="1 hour", how="left"))
+
+
+@pytest.mark.parametrize(
+    ("table", "side", "legal"),
+    [
+        ("paid", "fare", "an input of 'paid': fares, fees"),
+        ("totals", "fares", "no `side`, since 'totals' is no join and so has no late rows"),
+        ("fares", "fares", "no `side`, since 'fares' is no join and so has no late rows"),
+    ],
+    ids=["not an input", "no join", "a source"],
+)
+def test_a_side_that_has_no_late_rows_is_refused(table: str, side: str, legal: str) -> None:
+    counted = ExpectRowsToBeJoinedOnEachDay(column="zone", side=side, meta={"check": "paid"})
+    suites_of = {table: ExpectationSuite(name=table, expectations=[counted])}
+    pipeline = Pipeline(sources=[FARES, replace(FARES, name="fees")], tables=[TOTALS, PAID], suites=suites_of)
+    with pytest.raises(ContractError, match=f"^check 'paid': side='{side}'; legal: {legal}$"):
+        table_suites(pipeline)
