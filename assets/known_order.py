@@ -27,7 +27,7 @@ def with_known_order(table: DerivedAsset, tables: Mapping[str, DerivedAsset], so
         sources: the sources, by name.
     """
     top, upstream = table.operator, tables.get(table.inputs[0])
-    if not isinstance(top, TopN) or top.improving or not top.change or upstream is None or table.prepare:
+    if not isinstance(top, TopN) or top.monotonic or not top.change or upstream is None or table.prepare:
         return table
     if not isinstance(upstream.operator, Aggregate) or not upstream.has_every_result or {*top.key} != {*upstream.operator.key}:
         return table

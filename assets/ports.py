@@ -15,7 +15,7 @@ TERMS = ("accepted", "matched", "unmatched", "pending", "late", "filtered", "mis
 
 
 MOVED_BACK = "keys_moved_back"
-"""The metric of a Top-N with `improving`: the number of keys that break the promise."""
+"""The metric of a Top-N with `monotonic`: the number of keys that break the promise."""
 
 
 class SourceEntryPort(Protocol):

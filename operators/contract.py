@@ -24,6 +24,8 @@ NO_EXACT_SUM = (
 """The text of Spark's error if an aggregate cannot be computed independently of the order of its rows."""
 ASIDE = "aside"
 """Metadata key of an operator's field on which no result depends: a table stays valid when the field's value changes."""
+FORMER_NAME = "former_name"
+"""Metadata key of an operator's field that was renamed: its name in lakes and in YAML of earlier versions."""
 
 
 @runtime_checkable
@@ -172,7 +174,7 @@ class Promised(Incremental, Protocol):
     """An operator whose `fold` is right only if its input keeps a promise; `fold` fails with `PROMISE_BROKEN` if the input breaks it."""
 
     @property
-    def improving(self) -> bool:
+    def monotonic(self) -> bool:
         """Whether a user gave the promise; if not, it was derived from the input."""
         ...
 

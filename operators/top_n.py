@@ -1,7 +1,8 @@
 """Top-N: the first rows of each partition by an order, updated as rows are added, replaced and deleted."""
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import get_args
 
@@ -21,7 +22,7 @@ from operators._support.top_n_execution import (
 from operators._support.top_n_plan import Function, Strategy, TopNQuery
 from operators._support.top_n_promise import keys_moved_back, keys_moving_back
 from operators.columns import RANK, names
-from operators.contract import ASIDE, NEVER_LATE
+from operators.contract import ASIDE, FORMER_NAME, NEVER_LATE
 from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, is_count
 from operators.steps import ByKey, Kept, NewRows, Upsert
@@ -65,7 +66,7 @@ class TopN:
         with_rank: whether the result has the column `rank`. Without it, a row that only moves to another rank is no change.
         unique_key: the columns by which a row replaces another.
         change: the column with a row's change kind.
-        improving: promise that a row that replaces another always comes before it in the order, and that no row is deleted. Only with
+        monotonic: promise that a row that replaces another always comes before it in the order, and that no row is deleted. Only with
             `unique_key`. A step that finds the promise broken is refused, and says how many keys break it. The promise is not needed
             for a count, a maximum, or a sum of values that a row rule keeps from being negative, if the input is an `Aggregate` of the
             pipeline: see `rises`.
@@ -74,8 +75,9 @@ class TopN:
         after_ttl: whether to `keep` or to `retract` the rows of an expired partition.
         strategy: how a step computes the result: `append`, `update` or `retract`; None for the cheapest strategy that is right for the
             input. `explain()` says which one that is, and why the others are not.
-        rises: why rows are known to move up only, as for `improving`; empty if that is not known. The pipeline sets it if it follows
+        rises: why rows are known to move up only, as for `monotonic`; empty if that is not known. The pipeline sets it if it follows
             from the input, as for a count with `DESC`. A step for which it does not hold is computed by `retract`.
+        improving: the former name of `monotonic`, which still works.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -92,14 +94,18 @@ class TopN:
     with_rank: bool = True
     unique_key: str | Sequence[str] = ()
     change: str | None = None
-    improving: bool = False
+    monotonic: bool = field(default=False, metadata={FORMER_NAME: "improving"})
     ttl: Duration | None = None
     ttl_by: TimeKind = "event"
     after_ttl: AfterTtl = "keep"
     strategy: Strategy | None = field(default=None, metadata={ASIDE: True})
     rises: str = field(default="", metadata={ASIDE: True})
+    improving: InitVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, improving: bool) -> None:
+        if improving:
+            warnings.warn("the parameter `improving` of TopN is now `monotonic`; rename it", DeprecationWarning, stacklevel=3)
+            object.__setattr__(self, "monotonic", True)
         if not self.order:
             raise OperatorError.bad_value("order_by", self.order_by, "at least one column, such as 'revenue DESC'")
         if not (is_count(self.rank_end) or (isinstance(self.rank_end, str) and self.rank_end)):
@@ -108,8 +114,8 @@ class TopN:
             raise OperatorError.bad_value("rank_start", self.rank_start, "a whole number from 1 to `rank_end`")
         if self.function not in get_args(Function):
             raise OperatorError.bad_value("function", self.function, ", ".join(get_args(Function)))
-        if self.improving and not self.key:
-            raise OperatorError.bad_value("improving", self.improving, "true with a `unique_key`, by which a row replaces another")
+        if self.monotonic and not self.key:
+            raise OperatorError.bad_value("monotonic", self.monotonic, "true with a `unique_key`, by which a row replaces another")
         _ = self._ttl
         self._check_strategy()
 
@@ -133,7 +139,7 @@ class TopN:
             function=self.function,
             with_rank=self.with_rank,
             change=self.change,
-            is_promised=self.improving,
+            is_promised=self.monotonic,
             rises=self.rises,
             ttl=self._ttl,
         )
@@ -225,14 +231,14 @@ class TopN:
         return rows_still_needed(self.query, rows, oldest)
 
     def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
-        """The keys of new rows that break the promise `improving`, so that `fold` fails (see `Promised`)."""
+        """The keys of new rows that break the promise `monotonic`, so that `fold` fails (see `Promised`)."""
         [rows] = frames
         return keys_moving_back(self.query, current, rows)
 
     def moved_back(self, *frames: DataFrame) -> DataFrame:
         """The keys (of `unique_key`) with a row that came after the row that it replaced, or that was deleted; each key once.
 
-        `improving` promises that there is none. A ranking is wrong only if such a row was a kept row.
+        `monotonic` promises that there is none. A ranking is wrong only if such a row was a kept row.
         """
         [rows] = frames
         self._check(rows)

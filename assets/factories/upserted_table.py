@@ -18,7 +18,7 @@ from assets.ports import MOVED_BACK, EnginePort
 from operators.top_n import TopN
 
 PROMISE = "promise_kept"
-PROMISED = "No row that replaced another came after it in the order, and none was deleted, as `improving` promises."
+PROMISED = "No row that replaced another came after it in the order, and none was deleted, as `monotonic` promises."
 HANDLED = "Every accepted row was handled or is pending, and the table equals the result computed from all handled rows."
 
 
@@ -34,7 +34,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
         worker: does the tables' work.
     """
     worker.add(derived, partial(_advance_and_account, derived))
-    promises = isinstance(derived.operator, TopN) and derived.operator.improving
+    promises = isinstance(derived.operator, TopN) and derived.operator.monotonic
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=HANDLED)]
     specs += [dg.AssetCheckSpec(PROMISE, asset=derived.name, description=PROMISED)] if promises else []
 
@@ -63,7 +63,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
 
 
 def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
-    """Whether the rows of a Top-N keep the promise `improving`.
+    """Whether the rows of a Top-N keep the promise `monotonic`.
 
     A step that could give a wrong ranking is refused. So a promise that is broken only for rows that are not kept is a warning.
 

@@ -115,7 +115,7 @@ class TopNQuery:
         if not self.key:
             return "there is no `unique_key` to replace a row by"
         if not self.is_monotonic:
-            return "a row may move behind a row that is not kept; set `improving` if that never happens"
+            return "a row may move behind a row that is not kept; set `monotonic` if that never happens"
         if self.function == "dense_rank":
             return "a row that moves up can empty a rank, and then rows that are not kept move up too"
         return None if {*self.partition} <= {*self.key} else "a row may leave its partition; put the columns of `by` into `unique_key`"

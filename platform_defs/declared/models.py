@@ -15,7 +15,7 @@ from operator import or_
 from types import UnionType
 from typing import Any, ClassVar, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model, model_validator
 from pyspark.sql.types import StructType
 
 from operators import (
@@ -34,6 +34,7 @@ from operators import (
     WindowedAggregate,
     WindowJoin,
 )
+from operators.contract import FORMER_NAME
 from operators.errors import did_you_mean
 from operators.evictors import EVICTORS
 from operators.triggers import TRIGGERS
@@ -113,7 +114,10 @@ def model_of(kind: type) -> type[Declared]:
     for field in dataclasses.fields(kind):
         if field.init and field.name not in _NOT_DECLARED:
             is_required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            model_field = Field(... if is_required else None, alias=field.name, description=_descriptions(kind).get(field.name))
+            names = [field.name, *filter(None, [field.metadata.get(FORMER_NAME)])]
+            model_field = Field(
+                ... if is_required else None, validation_alias=AliasChoices(*names), description=_descriptions(kind).get(field.name)
+            )
             fields[_field_name(field.name)] = (_field_type(hints[field.name]), model_field)
     return _model(kind.__name__, Declared, (inspect.getdoc(kind) or "").partition("\n")[0], kind, fields)
 

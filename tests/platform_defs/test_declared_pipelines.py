@@ -148,6 +148,11 @@ def test_every_kind_of_parameter_can_be_written():
     assert (made.completeness, made.first_day, made.last_day) == ({"joined": 0.75}, "2026-03-01", "2026-03-04")
 
 
+def test_the_former_name_of_a_parameter_is_read() -> None:
+    yaml = EVERYTHING.replace("rank_end: 3, ttl: 1 day", "rank_end: 3, unique_key: k, improving: true")
+    assert read(yaml).tables_by_name["board"].operator == TopN(by="k", order_by=("v DESC", "ts"), rank_end=3, unique_key="k", monotonic=True)
+
+
 @pytest.mark.parametrize("kind", [SourceContract, DerivedAsset, Preparation, Shape, *OPERATORS, TimeEvictor, EveryInterval], ids=name_of)
 def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None:
     fields = {name.rstrip("_"): field for name, field in model_of(kind).model_fields.items()}

@@ -51,10 +51,10 @@ class PromiseError(TidemarkError, RuntimeError):
 
     @classmethod
     def broken(cls, asset: str, keys: int) -> "PromiseError":
-        """Rows of a Top-N with `improving` move back in the order, or are deleted."""
+        """Rows of a Top-N with `monotonic` move back in the order, or are deleted."""
         clause = "1 key breaks" if keys == 1 else f"{keys:,} keys break"
         return cls(
-            f"{asset}: {clause} the promise `improving`, because a row that replaces another comes after it in `order_by`, or a row is "
+            f"{asset}: {clause} the promise `monotonic`, because a row that replaces another comes after it in `order_by`, or a row is "
             "deleted. Nothing of the step was committed, other tables are not affected, and a retry fails again. The rows of the table are "
             'right so far. Set `strategy="retract"` in the pipeline: steps then also read the current rows behind those that are shown, '
             "and the table need not be rebuilt. Or correct `order_by`, and rebuild the table with it: "

@@ -68,7 +68,7 @@ class MergedRows(Strategy):
             operator = self.asset.operator
             if not isinstance(operator, Promised) or PROMISE_BROKEN not in str(error):
                 raise
-            if operator.improving:
+            if operator.monotonic:
                 raise PromiseError.broken(self.asset.name, self._count_moving_back(operator, before, after)) from error
         return self._recomputed_keys.step(before, after)
 

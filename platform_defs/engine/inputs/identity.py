@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from assets.contracts import DerivedAsset, Preparation, Shape
-from operators.contract import ASIDE
+from operators.contract import ASIDE, FORMER_NAME
 from operators.errors import DurationError
 from operators.timing import Duration, duration_ms
 
@@ -60,12 +60,16 @@ def _differing_values(path: str, before: Any, after: Any) -> Iterator[tuple[str,
 
 
 def _read_stored(stored: str, asset: DerivedAsset) -> dict[str, Any]:
-    """A stored identity. One in the first format (with modules and explicit defaults) is converted to the present format."""
-    identity = json.loads(stored)
-    if _TYPE not in identity:
-        return identity
-    fields = _canonical_form(identity, {kind.__qualname__: kind for kind in _kinds(asset.operator)})
-    return {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields} | ({"version": asset.version} if asset.version else {})
+    """A stored identity, with the present names of parameters.
+
+    One in the first format (with modules and explicit defaults) is converted to the present format.
+    """
+    identity: dict[str, Any] = json.loads(stored)
+    if _TYPE in identity:
+        fields = _canonical_form(identity, {kind.__qualname__: kind for kind in _kinds(asset.operator)})
+        identity = {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields} | ({"version": asset.version} if asset.version else {})
+    new_names = {f.metadata.get(FORMER_NAME): f.name for f in _fields(asset.operator)}
+    return identity | {_PARAMETERS: {new_names.get(name, name): value for name, value in identity[_PARAMETERS].items()}}
 
 
 def _kinds(value: Any) -> Iterator[type]:
@@ -98,8 +102,11 @@ def _canonical_form(value: Any, kinds: Mapping[str, type] | None = None) -> Any:
 
 
 def _field_values(value: Any) -> dict[str, Any]:
-    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-    return {f.name: getattr(value, f.name) for f in fields if f.init}
+    return {f.name: getattr(value, f.name) for f in _fields(value) if f.init}
+
+
+def _fields(value: Any) -> Sequence["dataclasses.Field[Any]"]:
+    return dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
 
 
 def _parameters(kind: type | None, values: Mapping[str, Any], kinds: Mapping[str, type] | None) -> dict[str, Any]:

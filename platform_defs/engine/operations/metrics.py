@@ -23,7 +23,7 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
         changes of an upserted table, where an update counts once), `changes_per_row`, `state_rows` and `state_bytes` (see
         `state_size`), `invalid_rank_ends` (partitions without rows, because the rank end of their first row is null, zero or negative)
         and `rows_with_other_rank_end` (rows whose rank end differs from that of their partition, as Flink's `topn.invalidTopSize`
-        counts them). A Top-N with `improving` also has `keys_moved_back`: the keys of a source's rows that break the promise.
+        counts them). A Top-N with `monotonic` also has `keys_moved_back`: the keys of a source's rows that break the promise.
 
     Raises:
         OperatorError: the asset appends its rows.
@@ -52,8 +52,8 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
 
 
 def _moved_back(advance: Advance, operator: object, now: Progress) -> dict[str, int | float]:
-    """For a Top-N with `improving`, `keys_moved_back`: the number of keys that break the promise, of the rows of a source."""
-    if not isinstance(operator, TopN) or not operator.improving or not operator.key:
+    """For a Top-N with `monotonic`, `keys_moved_back`: the number of keys that break the promise, of the rows of a source."""
+    if not isinstance(operator, TopN) or not operator.monotonic or not operator.key:
         return {}
     return {MOVED_BACK: count(operator.moved_back(*advance.strategy.inputs.all_rows(now)))}
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from assets.contracts import DerivedAsset, Shape
-from operators import Deduplicate, IntervalJoin, Sliding, TopK, Tumbling, WindowedAggregate
+from operators import Deduplicate, IntervalJoin, Sliding, TopK, TopN, Tumbling, WindowedAggregate
 from operators.contract import Operator
 from platform_defs.engine.inputs.identity import differences, identity_of
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, progress, step_id, stored_progress
@@ -34,6 +34,17 @@ OPERATORS = [
     pytest.param(RunningTotal(), id="a user's operator that merges rows"),
     pytest.param(Spread(), id="a user's operator by key"),
 ]
+
+
+RISING = TopN(by="k", order_by="v DESC", unique_key="k", rank_end=1, monotonic=True)
+
+
+def test_a_parameter_that_was_renamed_has_the_same_identity_under_its_former_name() -> None:
+    top = DerivedAsset(name="top", inputs=("l",), operator=RISING)
+    stored = identity_of(top).replace("monotonic", "improving")
+    assert differences(stored, top) == []
+    promises_nothing = replace(top, operator=replace(RISING, monotonic=False))
+    assert differences(stored, promises_nothing) == ["monotonic was true, and is not set"]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
