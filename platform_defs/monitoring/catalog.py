@@ -76,6 +76,8 @@ OF_THE_LAKE = (
         (*_TABLE, "part"),
     ),
     Described("table_state_bytes", "Bytes of the data files that `table_state_rows` counts, by part.", (*_TABLE, "part")),
+    Described("table_state_files", "Number of the data files that `table_state_rows` counts, by part.", (*_TABLE, "part")),
+    Described("table_skipped_files", "Other data files of the same tables, which data skipping leaves out, by part.", (*_TABLE, "part")),
     Described(
         "table_held_back_by_info",
         "1 for the source that holds back the watermark, if the table waits for several sources.",

@@ -162,6 +162,8 @@ class _TableMetrics:
         self.unhandled = self._of("table_unhandled_rows")
         self.state_rows = self._of("table_state_rows")
         self.state_bytes = self._of("table_state_bytes")
+        self.state_files = self._of("table_state_files")
+        self.skipped_files = self._of("table_skipped_files")
         self.waiting = self._of("table_stale_seconds")
         self.refused = self._of("table_refused")
         self.failed = self._of("table_failed")
@@ -236,6 +238,8 @@ class _TableMetrics:
         for kind, size in state_size(self._pending.reading, self._engine.assets[name]).items():
             self.state_rows.add_metric([name, kind], size.rows)
             self.state_bytes.add_metric([name, kind], size.bytes)
+            self.state_files.add_metric([name, kind], size.files)
+            self.skipped_files.add_metric([name, kind], size.skipped_files)
 
     def _add_failure(self, name: str) -> None:
         failure = self._engine.failures.of(name)

@@ -150,7 +150,9 @@ def test_every_kind_of_parameter_can_be_written():
 
 def test_the_former_name_of_a_parameter_is_read() -> None:
     yaml = EVERYTHING.replace("rank_end: 3, ttl: 1 day", "rank_end: 3, unique_key: k, improving: true")
-    assert read(yaml).tables_by_name["board"].operator == TopN(by="k", order_by=("v DESC", "ts"), rank_end=3, unique_key="k", monotonic=True)
+    assert read(yaml).tables_by_name["board"].operator == TopN(
+        by="k", order_by=("v DESC", "ts"), rank_end=3, unique_key="k", monotonic=True
+    )
 
 
 @pytest.mark.parametrize("kind", [SourceContract, DerivedAsset, Preparation, Shape, *OPERATORS, TimeEvictor, EveryInterval], ids=name_of)

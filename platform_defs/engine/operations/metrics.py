@@ -20,10 +20,11 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
 
     Returns:
         `rows` and `partitions` of the table, `changes_out` (all rows of its changelog), `rows_in` (rows of sources or of final results, or
-        changes of an upserted table, where an update counts once), `changes_per_row`, `state_rows` and `state_bytes` (see
-        `state_size`), `invalid_rank_ends` (partitions without rows, because the rank end of their first row is null, zero or negative)
-        and `rows_with_other_rank_end` (rows whose rank end differs from that of their partition, as Flink's `topn.invalidTopSize`
-        counts them). A Top-N with `monotonic` also has `keys_moved_back`: the keys of a source's rows that break the promise.
+        changes of an upserted table, where an update counts once), `changes_per_row`, `state_rows`, `state_bytes`, `state_files` and
+        `skipped_files` (see `StateSize`), `invalid_rank_ends` (partitions without rows, because the rank end of their first row is null,
+        zero or negative) and `rows_with_other_rank_end` (rows whose rank end differs from that of their partition, as Flink's
+        `topn.invalidTopSize` counts them). A Top-N with `monotonic` also has `keys_moved_back`: the keys of a source's rows that break
+        the promise.
 
     Raises:
         OperatorError: the asset appends its rows.
@@ -45,6 +46,8 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
         "changes_per_row": round(changes / rows_in, 3) if rows_in else 0.0,
         "state_rows": state.rows,
         "state_bytes": state.bytes,
+        "state_files": state.files,
+        "skipped_files": state.skipped_files,
         "invalid_rank_ends": rank_ends[0],
         "rows_with_other_rank_end": rank_ends[1],
         **_moved_back(advance, operator, now),

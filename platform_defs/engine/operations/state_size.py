@@ -1,32 +1,58 @@
 """The size of a table's state, from commits and the statistics of data files, without a Spark job."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import get_args
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine.advance.advance import strategy_of
-from platform_defs.engine.advance.state import StateKind
+from platform_defs.engine.advance.state import StateKind, StatePart
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.data_skipping import FileSize
 
 
-def state_size(reading: Reading, asset: DerivedAsset) -> dict[StateKind, FileSize]:
+@dataclass(frozen=True)
+class StateSize:
+    """The data files that later steps may read again. Files are counted with all of their rows.
+
+    Args:
+        rows: the rows of the files.
+        bytes: their bytes.
+        files: their number.
+        skipped_files: the other files of the same tables, which data skipping leaves out.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    skipped_files: int = 0
+
+
+def state_size(reading: Reading, asset: DerivedAsset) -> dict[StateKind, StateSize]:
     """The size of the data files that later steps may read again, by kind of table.
 
-    The rows that the next step handles are not state, nor are final results. Files are counted whole.
+    The rows that the next step handles are not state, nor are final results.
 
     Args:
         reading: reads the lake and its ledger; it needs no session.
         asset: the asset that makes the table.
     """
-    files = dict[StateKind, dict[tuple[str, str], FileSize]]()
-    for state_part in strategy_of(reading, asset).state(stored_progress(reading.lake, asset)):
-        files.setdefault(state_part.kind, {}).update(state_part.files(reading.lake))  # an input that is read twice counts once
-    return {kind: total(files[kind].values()) for kind in get_args(StateKind) if kind in files}
+    parts = dict[StateKind, list[StatePart]]()
+    for part in strategy_of(reading, asset).state(stored_progress(reading.lake, asset)):
+        parts.setdefault(part.kind, []).append(part)
+    return {kind: _size(reading, parts[kind]) for kind in get_args(StateKind) if kind in parts}
 
 
-def total(sizes: Iterable[FileSize]) -> FileSize:
+def total(sizes: Iterable[StateSize]) -> StateSize:
     """The sum of sizes."""
     all_sizes = [*sizes]
-    return FileSize(sum(size.rows for size in all_sizes), sum(size.bytes for size in all_sizes))
+    sums = {name: sum(getattr(size, name) for size in all_sizes) for name in ("rows", "bytes", "files", "skipped_files")}
+    return StateSize(**sums)
+
+
+def _size(reading: Reading, parts: Sequence[StatePart]) -> StateSize:
+    """The size of some parts; a file that several of them contain, such as one of an input that is read twice, counts once."""
+    files = {key: size for part in parts for key, size in part.files(reading.lake).items()}
+    all_files = {(table, path) for table in {part.table for part in parts} for path in reading.lake.file_sizes(table, {})}
+    sizes = files.values()
+    return StateSize(sum(size.rows for size in sizes), sum(size.bytes for size in sizes), len(files), len(all_files - files.keys()))

@@ -131,4 +131,5 @@ def test_bytes_are_those_of_the_data_files(make_engine: MakeEngine) -> None:
     on_disk = sum(file.stat().st_size for file in Path(engine.lake.path("counts")).rglob("*.parquet") if "_change_data" not in file.parts)
     assert state_size(engine.reading, engine.assets["counts"])["table"].bytes == on_disk
     found = engine.views.metrics("counts")
-    assert (found["state_rows"], found["state_bytes"]) == (1, on_disk)
+    assert [found[f"state_{name}"] for name in ("rows", "bytes", "files")] == [1, on_disk, 1]
+    assert found["skipped_files"] == 0

@@ -120,7 +120,9 @@ def test_the_state_of_tables_is_that_of_files_with_handled_rows_that_are_read_ag
     found = scrape()
     assert _of(found, "table_state_rows") == {"[('part', 'event_log'), ('table', 'pairs')]": 2}, "the interval is from -5 to 10 minutes"
     [newest, *_] = sorted(Path(engine.lake.path("events/l")).glob("*.parquet"), key=lambda file: -file.stat().st_size)
-    assert _of(found, "table_state_bytes") == {"[('part', 'event_log'), ('table', 'pairs')]": newest.stat().st_size}
+    part = "[('part', 'event_log'), ('table', 'pairs')]"
+    assert _of(found, "table_state_bytes") == {part: newest.stat().st_size}
+    assert (found[f"table_state_files{part}"], found[f"table_skipped_files{part}"]) == (1, 3)
 
 
 def test_maintenance_does_not_change_the_time_of_the_newest_step(engine: Engine, scrape: Scrape) -> None:

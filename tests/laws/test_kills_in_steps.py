@@ -1,0 +1,112 @@
+"""Steps that are killed between any two of their writes: each table equals its twin, which was advanced in the same steps without a kill.
+
+The tables are those whose steps write more than results: corrections, firings of purging windows, keys with a time to live and their kept
+rows, and a pipeline in SQL. The kills of other tables are in `test_kills.py` and, for a whole pipeline, in `tests/chaos`.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from assets.contracts import DerivedAsset
+from operators import Aggregate, Deduplicate, EveryInterval, IntervalJoin, TopN, Tumbling, WindowedAggregate
+from platform_defs import faults
+from platform_defs.declared.sql_pipeline import read_sql
+from platform_defs.engine import Engine
+from tests.conftest import MakeEngine
+from tests.support.kills import Killed, kill_at
+from tests.support.small_sources import HOUR, MINUTE, Event, law_violations, replay, rows_of
+
+SQL = """
+CREATE TABLE l (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE)
+WITH ('connector' = 'filesystem', 'format' = 'json');
+CREATE TABLE r (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE)
+WITH ('connector' = 'filesystem', 'format' = 'json');
+INSERT INTO sql_windows
+  SELECT k, window_start, window_end, SUM(v) AS total
+  FROM TABLE(TUMBLE(TABLE l, DESCRIPTOR(ts), INTERVAL '5' MINUTE)) GROUP BY k, window_start, window_end;
+INSERT INTO sql_totals SELECT k, COUNT(*) AS n, MAX(v) AS most FROM r GROUP BY k;
+INSERT INTO sql_top SELECT k, v FROM (SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS place FROM l) WHERE place <= 2;
+"""
+TTL = 6 * MINUTE
+SUMS = {"n": "count(*)", "total": "sum(v)"}
+PURGING = WindowedAggregate(by="k", window=Tumbling(size="6 minutes"), aggregates=SUMS, purging=EveryInterval("2 minutes"))
+TABLES = [
+    DerivedAsset(
+        name="corrected",
+        inputs=("l", "r"),
+        operator=IntervalJoin(on="k", lower="-4 minutes", upper="6 minutes", how="full", allowed_lateness="10 minutes"),
+    ),
+    DerivedAsset(name="purging", inputs=("l",), operator=PURGING),
+    DerivedAsset(name="expiring", inputs=("l",), operator=Aggregate(by="k", aggregates=SUMS, ttl=TTL, after_ttl="retract")),
+    DerivedAsset(name="newest", inputs=("l",), operator=Deduplicate(by="k", keep="last", ttl=TTL)),
+    DerivedAsset(name="best", inputs=("r",), operator=TopN(by="k", order_by="v DESC", unique_key=("k", "v"), rank_end=2, ttl=TTL)),
+]
+RESULTS = {"advance.before_commit", "advance.after_commit"}
+UPSERTS = {f"advance.{when}_{what}" for when in ("before", "after") for what in ("create", "changelog", "fold")}
+KEPT = {"kept.before_commit", "kept.after_commit"}
+POINTS = {
+    "corrected": RESULTS,
+    "purging": RESULTS,
+    "expiring": UPSERTS | KEPT,
+    "newest": UPSERTS | KEPT,
+    "best": UPSERTS | KEPT,
+    "sql_windows": RESULTS,
+    "sql_totals": UPSERTS,
+    "sql_top": UPSERTS,
+}
+"""The points between the writes of each table's steps."""
+BATCHES = 5
+
+
+def _batches() -> list[Mapping[str, list[Event]]]:
+    """Rows up to half an hour behind the newest: on time, within the allowed lateness, and late. The watermark is one minute behind."""
+    rng, batches, newest = random.Random(2), list[Mapping[str, list[Event]]](), HOUR
+    for _ in range(BATCHES):
+        newest += rng.randrange(MINUTE, 8 * MINUTE)
+        batches.append({side: [_event(rng, newest) for _ in range(7)] for side in "lr"})
+    return batches
+
+
+def _event(rng: random.Random, newest: int) -> Event:
+    behind = rng.choice([0, 1, 20, 60, 130, 300, 1_800]) * 1_000
+    return Event(rng.choice(["a", "b", None]), rng.randrange(9), newest - behind)
+
+
+def _advance_with_kills(engine: Engine, name: str) -> set[str]:
+    """Advance a table. Before that, try to advance it with a kill at each point; returns the points that were passed."""
+    passed = set[str]()
+    for point in sorted(POINTS[name]):
+        kill_at(point)
+        try:
+            engine.advance(name)
+        except Killed:
+            passed.add(point)
+        finally:
+            faults.install(None)
+    engine.advance(name)
+    return passed
+
+
+def test_tables_whose_steps_are_killed_equal_their_twins(make_engine: MakeEngine) -> None:
+    pipeline = read_sql(SQL)
+    sources = [replace(declared, future_skew=None) for declared in pipeline.sources]
+    tables = [*TABLES, *pipeline.tables]
+    twins = [replace(table, name=f"{table.name}_twin") for table in tables]
+    killed = defaultdict[str, set[str]](set)
+    for batch in _batches():
+        engine = make_engine(sources, [*tables, *twins])
+        replay(engine, [batch])
+        for table, twin in zip(tables, twins, strict=True):
+            killed[table.name] |= _advance_with_kills(engine, table.name)
+            engine.advance(twin.name)
+            assert rows_of(engine.views.table(table.name)) == rows_of(engine.views.table(twin.name)), table.name
+    assert killed == POINTS
+    for table, twin in zip(tables, twins, strict=True):
+        assert law_violations(engine, table.name) == set()
+        if table.operator.emits.upserts:
+            changes, changes_of_twin = (engine.views.table(t.changelog).drop("changed_at") for t in (table, twin))
+            assert rows_of(changes) == rows_of(changes_of_twin), table.name
+    corrected = engine.pending.progress("corrected").corrected
+    assert corrected, "some rows were late within the allowed lateness"
