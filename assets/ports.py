@@ -159,7 +159,7 @@ class ViewsPort(Protocol):
         """A snapshot of a source's event log; None if it does not exist yet."""
         ...
 
-    def newest(self, asset: str, known: Mapping[str, Any] | None = None) -> UpsertedPort | None:
+    def newest_snapshot(self, asset: str, earlier_state: Mapping[str, Any] | None = None) -> UpsertedPort | None:
         """A snapshot of an upserted table and its changelog, since an earlier state if one is given; None if there is no step yet."""
         ...
 

@@ -90,7 +90,7 @@ def _commit(ledger: Ledger) -> None:
 
 
 def _last(ledger: Ledger) -> Iterator[SourceEntry]:
-    yield from ledger.last().values()
+    yield from ledger.newest_rows().values()
 
 
 def _cpu(action: Callable[[], object]) -> float:

@@ -118,7 +118,7 @@ def ingested_rows(engine: Engine) -> int:
 
 def raise_watermarks(engine: Engine, ms: int = 1) -> None:
     """Raise the watermarks of all sources by a control batch without rows."""
-    last = engine.ledger.last()
+    last = engine.ledger.newest_rows()
     engine.ingestion.signals.watermark({name: (last[name].watermark or 0) + ms for name in engine.sources})
 
 

@@ -54,7 +54,7 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
         is_full = FULL in context.run.tags
         passed_state = None if is_full else last_recorded(context.instance, dg.AssetCheckKey(key, FOLDS), PASSED_STATE)
-        snapshot = engine.views.newest(derived.name, passed_state)
+        snapshot = engine.views.newest_snapshot(derived.name, passed_state)
         if snapshot is None:
             yield from (dg.AssetCheckResult(check_name=n, asset_key=key, passed=True, description="no rows yet") for n in names)
             return

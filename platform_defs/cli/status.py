@@ -46,7 +46,7 @@ def _lake(engine: Engine) -> dict[str, Any]:
 
 
 def _source(engine: Engine, name: str) -> dict[str, Any]:
-    counts, last = engine.ledger.totals(name), engine.ledger.last().get(name)
+    counts, last = engine.ledger.totals(name), engine.ledger.newest_rows().get(name)
     times = {"watermark": instant(last and last.watermark), "max_event_time": instant(last and last.max_event_time)}
     failure = monitored.failure(engine.failures.of_source(name))
     cut = engine.pending.cut(name)

@@ -120,7 +120,7 @@ def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterato
     for name, wait in engine.ingestion.ahead.items():
         waits.add_metric([name, wait.source], 1)
         _add(ahead, [name], _seconds(wait.ahead_ms))
-    now, last = engine.clock(), engine.ledger.last()
+    now, last = engine.clock(), engine.ledger.newest_rows()
     for name in engine.sources:
         newest = last.get(name)
         idle.add_metric([name], bool(newest and newest.idle))

@@ -146,7 +146,7 @@ class Child:
             engine.advance(name)
 
     def _watermark(self, engine: Engine, action: Action) -> None:
-        seen = engine.ledger.last()["orders"].max_event_time
+        seen = engine.ledger.newest_rows()["orders"].max_event_time
         engine.ingestion.signals.watermark({"orders": seen or 0})
 
     def _idle(self, engine: Engine, action: Action) -> None:

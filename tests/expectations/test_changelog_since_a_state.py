@@ -68,7 +68,7 @@ def test_the_changelog_is_read_since_the_last_state_that_passed(engine: Engine, 
     assert _check(engine, instance) == (True, 3)
     assert _check(engine, instance, full=True) == (True, 0)
     _step(engine, "c")
-    found = engine.views.newest("sums", engine.views.newest("sums").state)  # pyright: ignore[reportOptionalMemberAccess]
+    found = engine.views.newest_snapshot("sums", engine.views.newest_snapshot("sums").state)  # pyright: ignore[reportOptionalMemberAccess]
     assert found is not None
     assert (found.since, found.changelog.where("change != '+I'").count()) == (4, 0)
 

@@ -42,7 +42,7 @@ class Snapshot:
         assert application != APPLICATION, "steps are numbered by the store"
         return None
 
-    def newest(self, table: str, key: str) -> Commit:
+    def newest_commit(self, table: str, key: str) -> Commit:
         """The newest commit with a key."""
         for version in reversed(self.versions):
             if key in version.metadata:
@@ -71,9 +71,9 @@ class SimTables(Lake):
         seen = self.delta(table)
         return None if seen is None else seen.identity  # pyright: ignore[reportAttributeAccessIssue]
 
-    def newest(self, table: str, key: str) -> Commit | None:
+    def newest_commit(self, table: str, key: str) -> Commit | None:
         seen: Any = self.delta(table)
-        return None if seen is None else seen.newest(table, key)
+        return None if seen is None else seen.newest_commit(table, key)
 
     def commits(self, table: str, key: str, upto: int | None = None) -> Iterator[Commit]:
         seen: Any = self.delta(table)
@@ -107,7 +107,7 @@ class SimTables(Lake):
 
     def _check_follows(self, table: str, delta: Any, metadata: dict[str, Any], after: Any) -> None:
         [key] = metadata
-        newest = None if after is ANY else delta.newest(table, key)
+        newest = None if after is ANY else delta.newest_commit(table, key)
         if after is not ANY and (None if newest is None else newest.value) != _stored(after):
             raise LakeError.overtaken(table, key)
 

@@ -36,7 +36,7 @@ def uncommitted_rows_of_a_removed_source_are_kept(patch: pytest.MonkeyPatch) -> 
 def _clear_by_number(spark: Any, of: Any, batch: Any, contracts: Mapping[str, Any], attempts: Any = None) -> None:
     for name, contract in contracts.items():
         for table in (contract.log, contract.quarantine):
-            left = of.newest(table, uncommitted.ATTEMPT)
+            left = of.newest_commit(table, uncommitted.ATTEMPT)
             if left is not None and left.value["seq"] >= batch.seq and left.value != (attempts or {}).get(name):
                 uncommitted.remove_uncommitted(spark, of.snapshot(), table, batch.seq - 1, batch)
 

@@ -123,6 +123,6 @@ def test_a_summary_replaces_batches_of_the_ledger_in_memory_as_in_a_table() -> N
     seen = ledger.version
     ledger.summarize(seen, summary_of(ledger, 4, {}))
     assert (ledger.head, ledger.history.summarized, ledger.totals("l")["accepted"]) == (6, 4, 6)
-    assert [row.seq for row in ledger.last().values()] == [6, 6]
+    assert [row.seq for row in ledger.newest_rows().values()] == [6, 6]
     with pytest.raises(LakeError, match="newer batch than this process started from"):
         ledger.summarize(seen, summary_of(ledger, 5, {}))

@@ -211,7 +211,7 @@ def test_a_partition_that_is_behind_holds_the_watermark_back_until_it_is_idle(la
     engine = lakes.engine([source("l", idle_timeout="10 minutes")], clock=clock, l={"options": {"subscribe": topic}})
 
     def watermark() -> int | None:
-        mark = engine.ledger.last()["l"].watermark
+        mark = engine.ledger.newest_rows()["l"].watermark
         return None if mark is None else mark - START
 
     send(kafka, topic, [Event("a", 1, 60 * MINUTE).line], partition=lambda _: 0)
@@ -222,4 +222,4 @@ def test_a_partition_that_is_behind_holds_the_watermark_back_until_it_is_idle(la
     send(kafka, topic, [Event("a", 3, 70 * MINUTE).line], partition=lambda _: 0)
     engine.ingest()
     assert watermark() == 70 * MINUTE - MINUTE - 1
-    assert len(engine.ledger.last()["l"].partitions) == 2
+    assert len(engine.ledger.newest_rows()["l"].partitions) == 2

@@ -142,7 +142,7 @@ def test_late_rows_within_the_lateness_correct_closed_results(engine_and_steps: 
 
 def test_a_drained_stream_leaves_nothing_pending(engine_and_steps: tuple[Engine, dict[str, list[Step]]], copy_engine: CopyEngine) -> None:
     engine = copy_engine(engine_and_steps[0])
-    newest = max(s.max_event_time or 0 for s in engine.ledger.last().values())
+    newest = max(s.max_event_time or 0 for s in engine.ledger.newest_rows().values())
     engine.drain()
     for name in ("kept", "arrived"):
         engine.advance(name)

@@ -122,5 +122,5 @@ def reopened(engine: Engine) -> Engine:
 
 
 def state_of(engine: Engine, source: str) -> list[Any]:
-    row = engine.ledger.last()[source]
+    row = engine.ledger.newest_rows()[source]
     return [row.watermark, row.max_event_time, row.idle, engine.ledger.source(source).oldest]

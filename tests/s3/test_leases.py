@@ -88,7 +88,7 @@ def test_of_two_commits_on_one_version_the_store_refuses_the_second(lake: Lake) 
     lake.append_small(ROWS, "t", {"step": 2}, expected=one)
     with pytest.raises(LakeError, match="t has another writer now"):
         lake.append_small(ROWS, "t", {"step": 2}, expected=other)
-    newest = lake.newest("t", "step")
+    newest = lake.newest_commit("t", "step")
     assert newest is not None
     assert (newest.version, newest.value) == (1, 2)
 

@@ -32,7 +32,7 @@ def bare_engine_on(lake: Lake, clock: Clock, sources: Sequence[SourceContract], 
 
 def commit_batch(engine: Engine, by_source: Mapping[str, Mapping[str, Any]]) -> int:
     """Commit a batch that records some sources; returns its number. A source has 10 accepted rows, unless its changes give others."""
-    seq, at, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.last()
+    seq, at, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.newest_rows()
     rows = list[SourceEntry]()
     for name, changes in by_source.items():
         known = last.get(name) or SourceEntry(seq=0, kind="rows", ingested_at=0, source=name)

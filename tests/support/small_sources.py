@@ -70,7 +70,7 @@ def land(engine: Engine, name: str, file: str, lines: Iterable[str]) -> Path:
 
 def replay(engine: Engine, batches: Sequence[Mapping[str, Sequence[Event]]]) -> None:
     """Replay batches. After each, the watermark of each source is one minute behind its newest row."""
-    newest = {n: s.max_event_time for n, s in engine.ledger.last().items()}
+    newest = {n: s.max_event_time for n, s in engine.ledger.newest_rows().items()}
     rows: dict[str, list[Row]] = {name: [] for name in engine.sources}
     marks: list[Mapping[str, int]] = []
     for batch in batches:

@@ -27,7 +27,7 @@ def _content(engine: Engine) -> dict[str, Any]:
     """The rows of the logs, the statistics and the metadata of their newest commits, and the ledger."""
     found: dict[str, Any] = {"ledger": [*engine.ledger.entries()]}
     for log in ("events/l", "events/r"):
-        delta, newest = engine.lake.delta(log), engine.lake.newest(log, ATTEMPT)
+        delta, newest = engine.lake.delta(log), engine.lake.newest_commit(log, ATTEMPT)
         assert delta is not None
         assert newest is not None
         files = pa.table(delta.get_add_actions(flatten=True))

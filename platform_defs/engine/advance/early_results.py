@@ -60,7 +60,7 @@ def last_shown_metadata(reading: Reading, asset: DerivedAsset) -> dict[str, Any]
     While the operator has no trigger, a summary of the ledger can replace the batch of the last early results. Then the trigger has nothing
     to compare with.
     """
-    commit = reading.lake.newest(asset.early, SHOWN)
+    commit = reading.lake.newest_commit(asset.early, SHOWN)
     return None if commit is None or commit.value["seq"] < reading.ledger.history.summarized else commit.value
 
 

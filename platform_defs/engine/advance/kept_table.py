@@ -109,7 +109,7 @@ class KeptTable:
 
     def _newest_metadata(self) -> dict[str, Any] | None:
         try:
-            commit = self.reading.lake.newest(self.asset.kept, KEPT)
+            commit = self.reading.lake.newest_commit(self.asset.kept, KEPT)
         except UnreadableLogError:
             raise
         except LakeError:  # its log was cleaned up by another program

@@ -149,14 +149,14 @@ class PendingWork:
         return position_of(self.reading, self.reading.assets[asset], self.progress(asset))
 
     def _applied_step(self, asset: str) -> int:
-        commit = self.reading.lake.newest(asset, APPLIED)
+        commit = self.reading.lake.newest_commit(asset, APPLIED)
         return 0 if commit is None else commit.value["step"]
 
     def event_times(self, asset: str) -> tuple[int, int] | None:
         """The oldest and newest event time of all upstream sources of an asset; None if they have no rows."""
         ledger, sources = self.reading.ledger, self.reading.input_named(asset).sources
         first = min((time for name in sources if (time := ledger.source(name).oldest) is not None), default=None)
-        newest = [row.max_event_time for name, row in ledger.last().items() if name in sources and row.max_event_time is not None]
+        newest = [row.max_event_time for name, row in ledger.newest_rows().items() if name in sources and row.max_event_time is not None]
         return None if first is None or not newest else (first, max(newest))
 
     def _start(self, asset: str, since: int | None = None) -> int | None:

@@ -151,7 +151,7 @@ def _upstream(reading: Reading, asset: DerivedAsset, table: DerivedAsset, read: 
         head: the last batch that the reader may handle.
     """
     if table.operator.emits.upserts:
-        commit = reading.lake.newest(table.name, APPLIED)
+        commit = reading.lake.newest_commit(table.name, APPLIED)
         complete = None if commit is None else Complete(commit.value["step"], commit.value["seq"])
         watermark = _watermark_of_upserted(reading, asset, table, complete or Complete(0, 0), head)
         changed = () if complete is None or read is None else _changed_times(reading, table, read, complete.step)

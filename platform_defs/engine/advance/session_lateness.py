@@ -33,7 +33,7 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
         raise OperatorError(f"{type(operator).__name__} reads recorded decisions, so it needs `lateness_decisions(watermark, *frames)`")
     tables = [table.name for table in reading.tables_of(asset)]
     generation = stored_progress(reading.lake, asset).generation
-    newest = reading.lake.newest(asset.decisions, DECIDED)
+    newest = reading.lake.newest_commit(asset.decisions, DECIDED)
     starts_anew, last_decided = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
     after, timeline = 0 if starts_anew else seq_of(last_decided), reading.operator_timeline(asset)
     watermark_by_batch: dict[int, int] = {}

@@ -80,13 +80,13 @@ class UpsertedTable:
         """
         if self.reading.lake.exists(self.asset.changelog):
             self._apply()
-        elif (applied := self.reading.lake.newest(self.asset.name, APPLIED)) is not None:
+        elif (applied := self.reading.lake.newest_commit(self.asset.name, APPLIED)) is not None:
             raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])
 
     def _apply(self) -> None:
         """Apply the steps of the changelog that the current table lacks. Idempotent: the table's own commit records the last one."""
         lake, key = self.reading.lake, require_upserts(self.asset).key
-        now, applied = progress(lake, self.asset), lake.newest(self.asset.name, APPLIED)
+        now, applied = progress(lake, self.asset), lake.newest_commit(self.asset.name, APPLIED)
         metadata = {APPLIED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
         if applied is not None and (applied.value["step"], applied.value.get("generation", 0)) == (now.step, now.generation):
             return

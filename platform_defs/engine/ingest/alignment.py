@@ -32,7 +32,7 @@ def sources_ahead(ledger: Ledger, contracts: Mapping[str, SourceContract]) -> di
     for contract in contracts.values():
         if contract.alignment is not None:
             groups.setdefault(contract.alignment.group, []).append(contract)
-    last, ahead_by_source = ledger.last() if groups else {}, dict[str, Ahead]()
+    last, ahead_by_source = ledger.newest_rows() if groups else {}, dict[str, Ahead]()
     for group in groups.values():
         watermarks = {contract.name: last[contract.name].watermark if contract.name in last else None for contract in group}
         active = [contract.name for contract in group if contract.name not in last or not last[contract.name].idle]

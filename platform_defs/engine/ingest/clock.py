@@ -80,7 +80,7 @@ def waiting_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], wai
         waits: the result of `waits_of`.
         now: the time of the next batch.
     """
-    last = ledger.last() if waits else {}
+    last = ledger.newest_rows() if waits else {}
     return [
         name for name, waits_of_source in waits.items() if any(_must_move(last, contracts[name], wait, now) for wait in waits_of_source)
     ]

@@ -51,7 +51,7 @@ class Signals(LedgerWriter):
             time need not reach it if no result of its tables can be pending, however far the clock has moved on.
         """
         ending = self.contracts if sources is None else sources
-        last = self.ledger.last()
+        last = self.ledger.newest_rows()
         ended = last if sources is None else {name: row for name, row in last.items() if name in ending}
         newest_times = [s.max_event_time for s in ended.values() if s.max_event_time is not None]
         return self._write("drain", dict.fromkeys(ending, max(newest_times) + reach + 1)) if newest_times else None
@@ -83,7 +83,7 @@ class Signals(LedgerWriter):
         if unknown:
             raise IngestError.no_source(unknown[0], self.contracts)
         with self.lake.writer("ledger"):
-            batch, last, unchanged = self._begin(), self.ledger.last(), set[str]()
+            batch, last, unchanged = self._begin(), self.ledger.newest_rows(), set[str]()
             if kind == "drain":
                 on_clock = {name: watermark_at(self.contracts[name], batch.now) for name in marks if follows_clock(self.contracts[name])}
                 marks = {name: min(watermark, on_clock.get(name, watermark)) for name, watermark in marks.items()}
@@ -95,7 +95,7 @@ class Signals(LedgerWriter):
             )
 
     def _commit(self, batch: Batch, rows: Entry) -> Entry:
-        entry = rows + clock_rows(self.ledger.last(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
+        entry = rows + clock_rows(self.ledger.newest_rows(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
         clear_uncommitted(self.spark, self.lake, batch, self.contracts)
         point("signals.before_ledger")
         batch.commit([entry])

@@ -18,7 +18,7 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
     whose watermark follows the clock is never idle, nor is one that is not read because it is ahead of its alignment group.
     """
     now, began = min(now, ledger.wall_clock()), ledger.first_batch_at()
-    last, ahead, newly_idle = ledger.last(), sources_ahead(ledger, contracts), dict[str, SourceEntry]()
+    last, ahead, newly_idle = ledger.newest_rows(), sources_ahead(ledger, contracts), dict[str, SourceEntry]()
     for name, contract in contracts.items():
         row = last.get(name) or SourceEntry(seq=0, kind="inactive", ingested_at=began, source=name)
         last_active = ledger.last_active_at(name)

@@ -112,7 +112,7 @@ class Ingest(LedgerWriter):
         return new_by_source
 
     def _ingest_batch(self, files: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
-        last, contracts = self.ledger.last(), self.contracts
+        last, contracts = self.ledger.newest_rows(), self.contracts
         attempts = {name: attempt_of(batch.seq, contracts[name], files[name], batch.now) for name in files}
         require_logs(self.lake, self.ledger, self.contracts)
         clear_uncommitted(self.spark, self.lake, batch, self.contracts, attempts)
@@ -278,7 +278,7 @@ class Ingest(LedgerWriter):
     ) -> int:
         """Append rows, unless an earlier attempt appended the same rows; returns the number of the batch's rows in the table."""
         snapshot = LakeSnapshot.of(self.lake)
-        left_over, named_seq = snapshot.newest(table, ATTEMPT), newest_named(self.ledger, contract)[table]
+        left_over, named_seq = snapshot.newest_commit(table, ATTEMPT), newest_named(self.ledger, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
         if left_over is not None and not is_same_input(left_over.value, attempt) and is_left_over(left_over.value, named_seq):
@@ -288,7 +288,7 @@ class Ingest(LedgerWriter):
                 take_over(snapshot, table, left_over)
                 return count
             remove_uncommitted(self.spark, snapshot, table, batch.seq - 1, batch)
-            left_over = self.lake.newest(table, ATTEMPT)
+            left_over = self.lake.newest_commit(table, ATTEMPT)
         if count == 0:
             return 0
         point("ingest.before_append")

@@ -42,7 +42,7 @@ class Replay(LedgerWriter):
             head, now = batch.seq - 1, batch.now
             clear_uncommitted(self.spark, self.lake, batch, self.contracts)
             counts = {name: self._log(frame, self.contracts[name], head, len(watermarks), now) for name, frame in rows.items()}
-            last, batches = self.ledger.last(), list[Entry]()
+            last, batches = self.ledger.newest_rows(), list[Entry]()
             for index, marks_of_batch in enumerate(watermarks):
                 row_set = [
                     _row(last.get(n), n, head + 1 + index, now + index, marks_of_batch.get(n), counts.get(n, {}).get(index))
@@ -89,7 +89,7 @@ class Replay(LedgerWriter):
         Raises:
             LakeError: another writer has committed a batch, or rows of one, since the replay began.
         """
-        newest = self.lake.newest(contract.log, ATTEMPT)
+        newest = self.lake.newest_commit(contract.log, ATTEMPT)
         if self.ledger.head > head:
             raise LakeError.overtaken("ledger", "batch")
         if newest is not None and is_left_over(newest.value, newest_named(self.ledger, contract)[contract.log]):

@@ -41,7 +41,7 @@ def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContr
         for table, named_seq in newest_named(ledger, contract).items():
             if not named_seq or (table == contract.quarantine and not quarantines):
                 continue
-            newest = lake.newest(table, ATTEMPT)
+            newest = lake.newest_commit(table, ATTEMPT)
             newest_seq = 0 if newest is None else newest.value["seq"]
             if newest_seq < named_seq:
                 raise LedgerError.log_too_short(table, newest_seq, named_seq, lake.path(table))
@@ -72,7 +72,7 @@ def clear_uncommitted(
     for name, contract in contracts.items():
         for table, named_seq in newest_named(batch.ledger, contract).items():
             snapshot = LakeSnapshot.of(lake)
-            left_over = snapshot.newest(table, ATTEMPT)
+            left_over = snapshot.newest_commit(table, ATTEMPT)
             if left_over is None:
                 continue
             if left_over.value["seq"] > batch.seq and left_over.value["input"] != REPLAY:

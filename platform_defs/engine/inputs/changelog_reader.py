@@ -74,7 +74,7 @@ def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> Da
 def as_of_step(reading: Reading, table: DerivedAsset, step: int) -> DataFrame:
     """A table as of a step: the table itself if the step is the last one applied, else its changelog merged up to the step."""
     lake = LakeSnapshot.of(reading.lake)  # the rows and the metadata must be of the same version
-    applied = lake.newest(table.name, APPLIED)
+    applied = lake.newest_commit(table.name, APPLIED)
     if applied is not None and applied.value["step"] == step:
         return lake.read(reading.spark, table.name)
     return result_of_changelog(reading, table, step)

@@ -21,7 +21,9 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
     configured = [results_table(asset) for asset in assets.values()]
     for table in [*configured, *_tables_not_configured(lake, {*configured, *assets})]:
         with suppress(LakeError, DeltaError):
-            commit = lake.newest(table, PROGRESS) if table in configured or lake.transaction(table, APPLICATION) is not None else None
+            commit = (
+                lake.newest_commit(table, PROGRESS) if table in configured or lake.transaction(table, APPLICATION) is not None else None
+            )
             if commit is not None:
                 yield table, commit.value["seq"]
 

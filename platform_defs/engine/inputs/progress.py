@@ -126,19 +126,19 @@ def commit_step(
         value_before = stored_value(lake, asset)
         return lake.append(rows, table, metadata, after=value_before, number=after.step, pruned_by=pruned_by, change_feed=change_feed)
     lake.overwrite(rows, table, metadata, number=after.step, pruned_by=pruned_by, change_feed=change_feed)
-    commit = lake.live.newest(table, PROGRESS)
+    commit = lake.live.newest_commit(table, PROGRESS)
     return 0 if commit is None else commit.rows
 
 
 def stored_value(lake: Lake, asset: DerivedAsset) -> Any:
     """The stored progress as raw metadata, which must be unchanged when a step is committed; None before the first step."""
-    commit = lake.newest(results_table(asset), PROGRESS)
+    commit = lake.newest_commit(results_table(asset), PROGRESS)
     return None if commit is None else commit.value
 
 
 def stored_progress(lake: Lake, asset: DerivedAsset) -> Progress:
     """An asset's progress, without a check of the operator that made the table."""
-    commit = lake.newest(results_table(asset), PROGRESS)
+    commit = lake.newest_commit(results_table(asset), PROGRESS)
     return Progress() if commit is None else Progress.from_metadata(results_table(asset), commit.value)
 
 
@@ -157,7 +157,7 @@ def progress_at(lake: Lake, asset: DerivedAsset, step: int) -> Progress | None:
 def commit_at(lake: Lake, asset: DerivedAsset, step: int) -> Commit | None:
     """A commit that records one of an asset's steps as the newest one; None if its table's log no longer has the step."""
     table = results_table(asset)
-    newest = lake.newest(table, PROGRESS)
+    newest = lake.newest_commit(table, PROGRESS)
     if newest is None:
         return None
     commit = _find_earlier_commit(lake, table, newest, step)
@@ -175,7 +175,7 @@ def step_time(lake: Lake, asset: DerivedAsset) -> int | None:
     Maintenance repeats the progress of a step in a later commit. If the log no longer has the step's own commit, this is the time of the
     later one.
     """
-    committed_at, newest = None, lake.newest(results_table(asset), PROGRESS)
+    committed_at, newest = None, lake.newest_commit(results_table(asset), PROGRESS)
     if newest is None:
         return None
     for commit in lake.commits(results_table(asset), PROGRESS, newest.version):

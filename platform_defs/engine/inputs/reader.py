@@ -260,7 +260,7 @@ class Reading:
 
     def has_decisions(self, asset: DerivedAsset) -> bool:
         """Whether lateness decisions are recorded for the present generation of an asset's table."""
-        newest = self.lake.newest(asset.decisions, DECIDED)
+        newest = self.lake.newest_commit(asset.decisions, DECIDED)
         return newest is not None and generation_of(newest.value) == stored_progress(self.lake, asset).generation
 
     def table(self, name: str, column: str, span: Span) -> DataFrame:

@@ -190,7 +190,7 @@ class ReadTables(LakeRoot):
         delta = self.delta_for_reading(table)
         return StructType() if delta is None else schema_of(delta)
 
-    def newest(self, table: str, key: str) -> Commit | None:
+    def newest_commit(self, table: str, key: str) -> Commit | None:
         """The newest commit with this key in its metadata; None if the table does not exist.
 
         Commits without the key (of VACUUM, or a user's own) are skipped. Commits of OPTIMIZE are always skipped: their metadata comes

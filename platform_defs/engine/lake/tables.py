@@ -82,10 +82,10 @@ class LakeSnapshot(Lake):
             self._tables[table] = self.base.delta_for_reading(table)
         return self._tables[table]
 
-    def newest(self, table: str, key: str) -> Commit | None:
+    def newest_commit(self, table: str, key: str) -> Commit | None:
         """The newest commit with a key at the snapshot's version; it is looked up once."""
         if (table, key) not in self._newest:
-            self._newest[table, key] = super().newest(table, key)
+            self._newest[table, key] = super().newest_commit(table, key)
         return self._newest[table, key]
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:

@@ -111,11 +111,6 @@ class KnownBatches:
         """The newest batch number; 0 when there is none."""
         return self.history.head
 
-    def last(self) -> dict[str, SourceEntry]:
-        """The newest row of each source, without its offsets."""
-        _ = self.history
-        return dict(self._last)
-
     def source(self, name: str) -> SourceHistory:
         """A source's batches, in columns."""
         return self.history.source(name)
@@ -130,8 +125,11 @@ class KnownBatches:
         history = self.history
         return Entries(self._store, history.head, history.summarized)
 
-    def newest_rows(self, upto: int) -> dict[str, SourceEntry]:
-        """The newest row of each source in the batches up to one, without its offsets."""
+    def newest_rows(self, upto: int | None = None) -> dict[str, SourceEntry]:
+        """The newest row of each source, without its offsets; with `upto`, in the batches up to that one."""
+        if upto is None:
+            _ = self.history
+            return dict(self._last)
         batch_numbers = {name: source.table(["seq"], 0, upto)["seq"] for name, source in self.history.sources.items()}
         return self._read_last({name: seq[-1].as_py() for name, seq in batch_numbers.items() if len(seq)})
 

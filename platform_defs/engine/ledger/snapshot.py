@@ -29,9 +29,9 @@ class LedgerSnapshot(Ledger):
         """All batches up to the snapshot, in columns."""
         return self._snapshot
 
-    def last(self) -> dict[str, SourceEntry]:
-        """The newest row of each source up to the snapshot, without its offsets."""
-        return dict(self._newest)
+    def newest_rows(self, upto: int | None = None) -> dict[str, SourceEntry]:
+        """The newest row of each source, without its offsets, up to the snapshot or in the batches up to `upto`."""
+        return dict(self._newest) if upto is None else super().newest_rows(upto)
 
     def require(self, seq: int, recorded_in: str) -> None:
         """Raise unless the ledger has a batch that another table records. It looks in the ledger itself, not in the snapshot."""

@@ -85,7 +85,7 @@ class ChangelogRetention:
     def _floor(self, last_old_step: int) -> tuple[int, str | None]:
         """The last step that may be replaced, and why no later step may be; None as the reason if the later steps are not old enough."""
         lake, name = self.reading.lake, self.asset.name
-        applied = lake.newest(name, APPLIED)
+        applied = lake.newest_commit(name, APPLIED)
         limits: Mapping[str, int | None] = {
             "the table itself has not applied": 0 if applied is None else applied.value["step"],
             **{

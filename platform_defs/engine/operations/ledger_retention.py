@@ -134,9 +134,9 @@ class LedgerRetention:
             yield closed, f"{name} has not closed the results of batch {closed + 1} yet"
         yield from self._unread_steps(asset, now)
         is_read = any(name in reader.inputs for reader in self.reading.assets.values())
-        if operator.emits.upserts and is_read and (applied := lake.newest(name, APPLIED)) is not None:
+        if operator.emits.upserts and is_read and (applied := lake.newest_commit(name, APPLIED)) is not None:
             yield applied.value["seq"], f"{name}, which other tables read, has its last step at batch {applied.value['seq']}"
-        if isinstance(operator, Early) and operator.early is not None and (shown := lake.newest(asset.early, SHOWN)) is not None:
+        if isinstance(operator, Early) and operator.early is not None and (shown := lake.newest_commit(asset.early, SHOWN)) is not None:
             yield shown.value["seq"], f"early results of {name} are those of batch {shown.value['seq']}"
 
     def _unread_steps(self, asset: DerivedAsset, now: Progress) -> Iterator[tuple[int, str]]:

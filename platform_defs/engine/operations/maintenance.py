@@ -239,7 +239,7 @@ class Maintenance:
     def _carry(self, table: _Table) -> None:
         """Commit the metadata of earlier commits again, unless the newest commit has it."""
         pinned = LakeSnapshot.of(self.lake)
-        commits = {key: commit for key in table.keys if (commit := pinned.newest(table.name, key)) is not None}
+        commits = {key: commit for key in table.keys if (commit := pinned.newest_commit(table.name, key)) is not None}
         delta = pinned.delta(table.name)
         if delta is not None and any(commit.version != delta.version() for commit in commits.values()):
             point("maintenance.before_carry")

@@ -191,7 +191,7 @@ def _stored_progress(advance: Advance) -> Progress:
         stored = Progress(step=max(lake.version(table) or 1, lake.transaction(table, APPLICATION) or 0))
     if asset.operator.emits.upserts:
         with suppress(LakeError):
-            current = lake.newest(asset.name, APPLIED)
+            current = lake.newest_commit(asset.name, APPLIED)
     if current is None or current.value["step"] <= stored.step:
         return stored
     return Progress(step=current.value["step"], generation=max(stored.generation, current.value.get("generation", 0)))

@@ -170,7 +170,7 @@ class LogRetention:
             retention: the setting, in ms.
             removed_upto: the last batch of which rows were removed before; 0 for none.
         """
-        newest_batch = self.reading.ledger.last().get(self.contract.name)
+        newest_batch = self.reading.ledger.newest_rows().get(self.contract.name)
         if newest_batch is None or newest_batch.watermark is None:
             raise _HeldBackError(f"{self.contract.name} has no watermark yet")
         newest, max_event_time = newest_batch.watermark, newest_batch.max_event_time
@@ -267,7 +267,7 @@ class LogRetention:
 
 def unfinished_ingest(reading: Reading, contract: SourceContract, table: str) -> str | None:
     """Why no row of a log or a quarantine may be removed: a killed ingest left rows that the next one uses or removes. Else None."""
-    attempt = reading.lake.newest(table, ATTEMPT)
+    attempt = reading.lake.newest_commit(table, ATTEMPT)
     if attempt is None or attempt.value["seq"] <= reading.ledger.head:
         return None
     return f"an ingest of {contract.name} was interrupted; the next ingest goes on with it"

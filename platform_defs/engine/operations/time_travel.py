@@ -37,21 +37,21 @@ class UpsertedSnapshot:
     state: Mapping[str, Any] | None
 
 
-def newest(reading: Reading, asset: DerivedAsset, known: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
+def newest_snapshot(reading: Reading, asset: DerivedAsset, earlier_state: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
     """A snapshot of a table and its changelog; None if the table has no step yet. It is exact while another process writes to them.
 
     Args:
         reading: reads the lake.
         asset: the table.
-        known: the `state` of an earlier snapshot, with which the changes start if its rows can still be read.
+        earlier_state: the `state` of an earlier snapshot, with which the changes start if its rows can still be read.
     """
     reading = reading.pin_versions(asset.name)
     now = stored_progress(reading.lake, asset)
     if not now.step:
         return None
-    is_readable = known is not None and int(known["step"]) >= (reading.lake.transaction(asset.changelog, RETENTION) or 0)
-    rows = _rows_of(reading, asset, now, known) if known is not None and is_readable else None
-    since = 0 if rows is None or known is None else int(known["step"])
+    is_readable = earlier_state is not None and int(earlier_state["step"]) >= (reading.lake.transaction(asset.changelog, RETENTION) or 0)
+    rows = _rows_of(reading, asset, now, earlier_state) if earlier_state is not None and is_readable else None
+    since = 0 if rows is None or earlier_state is None else int(earlier_state["step"])
     changelog = steps_of(reading, asset, since, now.step).drop(CHANGED_AT)
     if rows is not None:
         start = rows.withColumns({CHANGE: F.lit(INSERT), STEP: F.lit(since).cast("bigint")})
@@ -61,7 +61,7 @@ def newest(reading: Reading, asset: DerivedAsset, known: Mapping[str, Any] | Non
 
 def _state(reading: Reading, asset: DerivedAsset, now: Progress) -> dict[str, Any] | None:
     """Identifies the table's state after its newest step: the table, its version, and the step. None if the step is not applied yet."""
-    delta, applied = reading.lake.delta_for_reading(asset.name), reading.lake.newest(asset.name, APPLIED)
+    delta, applied = reading.lake.delta_for_reading(asset.name), reading.lake.newest_commit(asset.name, APPLIED)
     if delta is None or applied is None or applied.value["step"] != now.step:
         return None
     table = reading.lake.identity(asset.name)

@@ -25,7 +25,7 @@ from platform_defs.engine.operations.metrics import table_metrics
 from platform_defs.engine.operations.publish import publish
 from platform_defs.engine.operations.publish_to_topic import Published, publish_to_topic
 from platform_defs.engine.operations.sink import Sink
-from platform_defs.engine.operations.time_travel import UpsertedSnapshot, as_known_now, as_of, newest
+from platform_defs.engine.operations.time_travel import UpsertedSnapshot, as_known_now, as_of, newest_snapshot
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Views:
         A result that was shown early and is final now appears once, as final, even while another process advances the asset.
         """
         lake, spark, derived = self.reading.lake, self.reading.spark, self.reading.assets[asset]
-        commit = lake.newest(asset, PROGRESS)
+        commit = lake.newest_commit(asset, PROGRESS)
         early = lake.read(spark, derived.early, lake.schema(derived.early)).drop(ROWS_SEEN)
         if commit is None:
             return early
@@ -141,10 +141,10 @@ class Views:
         open_still = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))
         return final.unionByName(open_still)
 
-    def newest(self, asset: str, known: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
-        """An upserted table as of its newest step, and its changelog, since an earlier state if one is given; see `time_travel.newest`."""
+    def newest_snapshot(self, asset: str, earlier_state: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
+        """An upserted table as of its newest step, and its changelog, since an earlier state if one is given; see `newest_snapshot`."""
         with self.naming_lost_files():
-            snapshot = newest(self.reading, self.reading.assets[asset], known)
+            snapshot = newest_snapshot(self.reading, self.reading.assets[asset], earlier_state)
             return snapshot and replace(snapshot, table=plan_if_small(snapshot.table), changelog=plan_if_small(snapshot.changelog))
 
     def as_of(self, asset: str, time: int) -> DataFrame:

@@ -21,6 +21,6 @@ def test_the_table_itself_is_compared(make_engine: MakeEngine) -> None:
         if not left:
             DeltaTable(engine.lake.path("least")).delete("v = 1")
         assert bool(law_violations(engine, "least")) == (left == 0)
-        found = engine.views.newest("least")
+        found = engine.views.newest_snapshot("least")
         assert found is not None
         assert (found.table.count(), found.changelog.count()) == (left, 1)

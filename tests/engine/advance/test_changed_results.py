@@ -64,7 +64,7 @@ def test_deltalake_and_spark_make_the_same_changes(spark: SparkSession, lake: La
     assert set(feeds["few"]) == ({"insert", "update_preimage", "update_postimage", "delete"} if key else {"insert", "delete"})
     for table in ("few", "many"):
         assert json_rows(lake.read(spark, table)) == json_rows(_frame(spark, wanted))
-        newest = lake.newest(table, "m")
+        newest = lake.newest_commit(table, "m")
         assert newest is not None
         assert (newest.value, lake.transaction(table, "tidemark")) == (2, 2)
 

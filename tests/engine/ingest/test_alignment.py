@@ -127,7 +127,7 @@ def test_sources_keep_within_their_drift_and_every_file_is_read(
         if not ready:
             clock.pass_ms(30 * 60_000)
             signals.idle()
-        last = engine.ledger.last()
+        last = engine.ledger.newest_rows()
         watermarks = {name: last[name].watermark if name in last else None for name in names}
         active = [watermarks[name] for name in names if name not in last or not last[name].idle]
         for name in ready:
@@ -172,5 +172,5 @@ def test_a_backlog_of_one_source_is_read_no_faster_than_the_other(make_engine: M
 
 
 def _newest_day(engine: Engine, name: str) -> int | None:
-    row = engine.ledger.last().get(name)
+    row = engine.ledger.newest_rows().get(name)
     return None if row is None or row.max_event_time is None else (row.max_event_time - START) // DAY

@@ -127,7 +127,7 @@ def test_a_stream_with_generators(make_engine: MakeEngine) -> None:
         rows = [Event("a", 3, 0), Event("b", 1, HOUR), Event("c", 2, 48 * HOUR)]
         land(engine, name, "1.jsonl", [*[row.line for row in rows], rows[0].line, '{"k": "bad"}'])
     engine.ingest()
-    watermarks = {name: row.watermark for name, row in engine.ledger.last().items()}
+    watermarks = {name: row.watermark for name, row in engine.ledger.newest_rows().items()}
     assert {name: None if watermark is None else watermark - START for name, watermark in watermarks.items()} == {
         "median": HOUR // 2 - 10 * MINUTE,  # of four rows: the duplicate counts
         "by_value": 0,
@@ -137,4 +137,4 @@ def test_a_stream_with_generators(make_engine: MakeEngine) -> None:
     for name in hows:
         land(engine, name, "2.jsonl", [Event("d", 0, MINUTE).line])
     engine.ingest()
-    assert {name: row.watermark for name, row in engine.ledger.last().items()} == watermarks | {"by_value": START + MINUTE}
+    assert {name: row.watermark for name, row in engine.ledger.newest_rows().items()} == watermarks | {"by_value": START + MINUTE}

@@ -47,7 +47,7 @@ def _signals(engine: Engine) -> Signals:
 
 
 def _watermark(engine: Engine, name: str = "c") -> int | None:
-    row = engine.ledger.last().get(name)
+    row = engine.ledger.newest_rows().get(name)
     return None if row is None else row.watermark
 
 
@@ -150,7 +150,7 @@ def test_a_drain_raises_processing_time_to_the_clock_only(engine: Engine, clock:
     signals = _signals(engine)
     drained = {row.source: (row.kind, row.watermark) for row in signals.drain(10 * MINUTE) or ()}
     end = NOON + HOUR + 10 * MINUTE + 1
-    assert drained == {"c": ("drain", engine.ledger.last()["c"].ingested_at - 1)} | dict.fromkeys(("s", "l", "r"), ("drain", end))
+    assert drained == {"c": ("drain", engine.ledger.newest_rows()["c"].ingested_at - 1)} | dict.fromkeys(("s", "l", "r"), ("drain", end))
     clock.pass_ms(2 * HOUR)
     assert signals.idle() is not None, "the clock finalizes the rows that the drain did not"
     watermark = _watermark(engine)
@@ -163,7 +163,7 @@ def test_a_repeated_drain_writes_a_batch_only_while_a_result_may_be_pending(engi
     assert signals.drain(_REACH) is not None
     clock.pass_ms(MINUTE)
     assert signals.drain(_REACH) is not None, "the join's row waits for 10 minutes"
-    assert _watermark(engine) == engine.ledger.last()["c"].ingested_at - 1
+    assert _watermark(engine) == engine.ledger.newest_rows()["c"].ingested_at - 1
     clock.pass_ms(10 * MINUTE)
     assert signals.drain(_REACH) is not None
     assert (_watermark(engine) or 0) >= last + 10 * MINUTE

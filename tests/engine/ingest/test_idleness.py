@@ -38,7 +38,7 @@ def _signals(engine: Engine) -> Signals:
 
 def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), kind: Kind = "inactive") -> Entry:
     """Commit a batch with one row of each source at a time after START, and other sources recorded as idle."""
-    seq, now, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.last()
+    seq, now, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.newest_rows()
     active = [
         SourceEntry(
             seq=seq,
@@ -84,7 +84,9 @@ def test_a_drain_of_an_earlier_version_is_completed_by_the_next_one(engine: Engi
     drained = START + HOUR + 15 * MINUTE + 1
     for kind, watermark in (("idle", START + HOUR - MINUTE - 1), ("drain", drained)):
         seq, now = engine.ledger.head + 1, engine.ledger.now()
-        entry = [next_row(s, seq=seq, kind=kind, ingested_at=now, idle=True, watermark=watermark) for s in engine.ledger.last().values()]
+        entry = [
+            next_row(s, seq=seq, kind=kind, ingested_at=now, idle=True, watermark=watermark) for s in engine.ledger.newest_rows().values()
+        ]
         engine.ledger.commit([tuple(entry)])
     assert _watermark(engine, "pairs") == HOUR - MINUTE - 1, "as that version decided"
     assert _signals(engine).drain(15 * MINUTE) is not None
@@ -102,7 +104,7 @@ def test_a_given_watermark_makes_only_its_own_source_active(engine: Engine, cloc
     [recorded] = [*(signals.watermark({"l": START}) or ())]
     assert (recorded.idle, recorded.watermark) == (False, START + HOUR - MINUTE - 1), "a watermark never goes back"
     assert signals.watermark({"l": START}) is None
-    assert {name: s.idle for name, s in engine.ledger.last().items()} == {"l": False, "r": True, "p": True}
+    assert {name: s.idle for name, s in engine.ledger.newest_rows().items()} == {"l": False, "r": True, "p": True}
     signals.watermark({"l": START + 3 * HOUR})
     assert _watermark(engine, "pairs") == 3 * HOUR
 
@@ -313,7 +315,7 @@ def test_a_retry_request_does_not_change_when_a_source_becomes_idle(engine: Engi
     before, recorded = _passed_on(engine), {*idle_sources(engine.ledger, engine.sources, engine.ledger.now())}
     for source_ in ("l", "l", "r"):
         request = next_row(
-            engine.ledger.last()[source_],
+            engine.ledger.newest_rows()[source_],
             seq=engine.ledger.head + 1,
             kind="retry",
             ingested_at=engine.ledger.now(),
@@ -324,7 +326,7 @@ def test_a_retry_request_does_not_change_when_a_source_becomes_idle(engine: Engi
     assert before[-1] is (kind != "silent")  # see `table_idleness`
     assert {*idle_sources(engine.ledger, engine.sources, engine.ledger.now())} == recorded
     assert recorded == (set() if kind == "inactive" else {"l", "r"}), "recorded once more, by the present rule"
-    assert engine.ledger.last()["l"].idle
+    assert engine.ledger.newest_rows()["l"].idle
     _signals(engine).idle()
     assert idle_sources(engine.ledger, engine.sources, engine.ledger.now()) == {}
 

@@ -181,7 +181,7 @@ def test_an_interrupt_releases_the_lock_after_the_commit(
         engine.lake.overwrite(spark.range(3).toDF("n"), "t", {"note": "whole"}, deletion_vectors=True)
     assert all("t has a writer already" in (busy or "") for busy in holders)
     assert len(holders) == 2
-    commit = engine.lake.newest("t", "note")
+    commit = engine.lake.newest_commit("t", "note")
     assert commit is not None
     assert (commit.version, commit.value, commit.rows) == (0, "whole", 3)
     assert engine.lake.present_writer("t") is None

@@ -128,7 +128,7 @@ def test_the_logs_detect_that_the_ledger_lost_two_batches(engine: Engine, make_e
     assert restarted.ledger.head == 0
     with pytest.raises(LedgerError, match=r"ends at batch 0, but table events/l records batch 1"):
         restarted.ingestion.signals.watermark({"l": 1})
-    assert restarted.lake.newest("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
+    assert restarted.lake.newest_commit("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_a_table_written_by_another_program_does_not_stop_ingestion(engine: Engine) -> None:

@@ -46,7 +46,7 @@ def test_deltalake_and_spark_overwrite_alike(spark: SparkSession, lake: Lake, mo
             monkeypatch.setattr(written_tables, "is_written_by_deltalake", lambda _: False)
         for number, (rows, options) in enumerate(versions, 1):
             lake.overwrite(rows, table, {"m": number}, number=number, deletion_vectors=table == "of_spark" and number == 1, **options)
-            delta, newest = DeltaTable(lake.path(table)), lake.newest(table, "m")
+            delta, newest = DeltaTable(lake.path(table)), lake.newest_commit(table, "m")
             assert newest is not None
             properties = {name: value for name, value in delta.metadata().configuration.items() if "DeletionVectors" not in name}
             read = lake.frame(spark, table)

@@ -95,7 +95,7 @@ def upserted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     feeds = [rows(lambda lake, table=table: _change_feed(spark, lake, table)) for table in ("few", "many")]
     results: dict[str, Upserted] = {}
     for kind, lake in lakes.items():
-        newest = lake.newest("few", "m")
+        newest = lake.newest_commit("few", "m")
         assert newest is not None
         numbers = newest.value, lake.transaction("few", "tidemark")
         results[kind] = Upserted(by_deltalake[kind], by_spark[kind], read_by_spark[kind], feeds[0][kind], feeds[1][kind], numbers)
@@ -126,7 +126,7 @@ def test_a_step_that_changes_no_row_is_committed(spark: SparkSession, tmp_path: 
     _create_table(spark, lake, "t", "int")
     changes, before = _frame(spark, [*rows, (98, 1, "-D")], "int", change=True).limit(len(rows)), json_rows(lake.read(spark, "t"))
     assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
-    newest = lake.newest("t", "m")
+    newest = lake.newest_commit("t", "m")
     assert newest is not None
     assert (newest.value, lake.transaction("t", "tidemark")) == (2, 2)
     assert json_rows(lake.read(spark, "t")) == before

@@ -34,7 +34,7 @@ def _commit_of_another_program(lake: Lake, table: str, metadata: str | None) -> 
 
 
 def test_a_missing_table_has_no_commit(lake: Lake) -> None:
-    assert (lake.newest("t", "key"), lake.version("t"), lake.delta("t")) == (None, None, None)
+    assert (lake.newest_commit("t", "key"), lake.version("t"), lake.delta("t")) == (None, None, None)
 
 
 @pytest.mark.parametrize("others", [0, 1, 7, 8, 30])
@@ -43,7 +43,7 @@ def test_commits_of_other_programs_are_skipped(lake: Lake, others: int) -> None:
     lake.append_small(ROWS, "t", {"key": {"seq": 1}})
     for n in range(others):
         _commit_of_another_program(lake, "t", [None, "not JSON {", "[1]", '"key"', '{"other": 1}', "null"][n % 6])
-    found = lake.newest("t", "key")
+    found = lake.newest_commit("t", "key")
     assert found is not None
     assert (found.version, found.value) == (1, {"seq": 1})
     assert lake.version("t") == 1 + others
@@ -52,28 +52,30 @@ def test_commits_of_other_programs_are_skipped(lake: Lake, others: int) -> None:
 def test_a_null_value_is_returned_as_a_value(lake: Lake) -> None:
     lake.append_small(ROWS, "t", {"key": {"seq": 1}})
     lake.append_small(ROWS, "t", {"key": None})
-    assert lake.newest("t", "key") == Commit(1, None, lake.newest("t", "key").rows)  # pyright: ignore[reportOptionalMemberAccess]
+    assert lake.newest_commit("t", "key") == Commit(1, None, lake.newest_commit("t", "key").rows)  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_a_table_without_progress_is_named(lake: Lake) -> None:
     _commit_of_another_program(lake, "t", None)
     with pytest.raises(LakeError, match=re.escape("no commit of t records its progress")):
-        lake.newest("t", "progress")
+        lake.newest_commit("t", "progress")
 
 
 def test_carried_metadata_is_the_newest_and_keeps_its_row_count(lake: Lake) -> None:
     lake.append_small(ROWS, "t", {"one": {"seq": 1}})
     lake.append_small(ROWS, "t", {"other": 2})
-    known = {key: lake.newest("t", key) for key in ("one", "other")}
+    known = {key: lake.newest_commit("t", key) for key in ("one", "other")}
     assert [c and c.version for c in known.values()] == [0, 1]
     carried = {key: replace(commit, rows=40 + n) for n, (key, commit) in enumerate(known.items()) if commit is not None}
     lake.carry_metadata(carried, DeltaTable(lake.path("t")))
-    assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(2, {"seq": 1}, 40), Commit(2, 2, 41))
-    lake.carry_metadata({key: commit for key in carried if (commit := lake.newest("t", key)) is not None}, DeltaTable(lake.path("t")))
-    assert (lake.newest("t", "one"), lake.newest("t", "other")) == (Commit(3, {"seq": 1}, 40), Commit(3, 2, 41))
+    assert (lake.newest_commit("t", "one"), lake.newest_commit("t", "other")) == (Commit(2, {"seq": 1}, 40), Commit(2, 2, 41))
+    lake.carry_metadata(
+        {key: commit for key in carried if (commit := lake.newest_commit("t", key)) is not None}, DeltaTable(lake.path("t"))
+    )
+    assert (lake.newest_commit("t", "one"), lake.newest_commit("t", "other")) == (Commit(3, {"seq": 1}, 40), Commit(3, 2, 41))
     assert DeltaTable(lake.path("t")).to_pyarrow_table().num_rows == 4
     lake.append_small(ROWS, "t", {"one": {"seq": 2}})
-    assert (lake.newest("t", "one").value, lake.newest("t", "other").version) == ({"seq": 2}, 3)  # pyright: ignore[reportOptionalMemberAccess]
+    assert (lake.newest_commit("t", "one").value, lake.newest_commit("t", "other").version) == ({"seq": 2}, 3)  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_metadata_of_a_compaction_is_ignored(lake: Lake) -> None:
     lake.append_small(ROWS, "t", {"key": {"seq": 2}})
     metadata = CommitProperties(custom_metadata={"userMetadata": '{"key": {"seq": 9}}'})
     DeltaTable(lake.path("t")).optimize.compact(commit_properties=metadata)
-    found = lake.newest("t", "key")
+    found = lake.newest_commit("t", "key")
     assert found is not None
     assert (found.version, found.value) == (1, {"seq": 2})
 
@@ -117,7 +119,7 @@ def test_an_append_that_leaves_many_small_files_compacts_them(spark: SparkSessio
     for n in range(6):
         lake.append(spark.range(n, n + 1, 1, 1), "t", {"key": n}, pruned_by=["id"])
         counts.append(compaction.count_small_files(DeltaTable(lake.path("t"))))
-        found = lake.newest("t", "key")
+        found = lake.newest_commit("t", "key")
         assert found is not None
         assert (found.value, found.rows) == (n, 1)
     assert counts == [1, 2, 3, 1, 2, 3]
@@ -149,7 +151,7 @@ def test_a_commit_whose_response_was_lost_is_recognized(lake: Lake, monkeypatch:
     seen = lake.delta("t")
     monkeypatch.setattr(lakes, "write_deltalake", lose)
     lake.append_small(ROWS, "t", {"key": 1}, expected=seen)
-    assert (lake.version("t"), lake.newest("t", "key").value) == (1, 1)  # pyright: ignore[reportOptionalMemberAccess]
+    assert (lake.version("t"), lake.newest_commit("t", "key").value) == (1, 1)  # pyright: ignore[reportOptionalMemberAccess]
 
     def refuse(*_: Any, **__: Any) -> None:
         raise error
@@ -188,7 +190,7 @@ def test_an_update_of_an_outdated_version_fails(lake: Lake) -> None:
             lake.update(session, "t", predicate, {"released": "'x'"}, {"release": n}, overtaken)
         held = DeltaTable(lake.path("t")).to_pyarrow_table().to_pydict()
         assert {r for r, of in zip(held["reason"], held["released"], strict=True) if of == "it's"} == {*reasons[: n + 1]}
-    assert lake.newest("t", "attempt") == Commit(0, {"seq": 1}, lake.newest("t", "attempt").rows)  # pyright: ignore[reportOptionalMemberAccess]
+    assert lake.newest_commit("t", "attempt") == Commit(0, {"seq": 1}, lake.newest_commit("t", "attempt").rows)  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @pytest.mark.parametrize("leases", [False, True], ids=["a path", "a URI"])

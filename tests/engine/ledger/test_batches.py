@@ -124,14 +124,14 @@ def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
     other = LakeSnapshot.of(lake)
-    assert other.newest("events/l", ATTEMPT) is not None
+    assert other.newest_commit("events/l", ATTEMPT) is not None
     mine = LakeSnapshot.of(lake)
-    left = mine.newest("events/l", ATTEMPT)
+    left = mine.newest_commit("events/l", ATTEMPT)
     assert left is not None
     take_over(mine, "events/l", left)
     with pytest.raises(LakeError, match="newer rows"):
         lake.delete(NO_SESSION, "events/l", f"{SEQ} > 0", {ATTEMPT: None}, other.delta("events/l"))  # pyright: ignore[reportArgumentType]
-    newest = lake.newest("events/l", ATTEMPT)
+    newest = lake.newest_commit("events/l", ATTEMPT)
     assert newest is not None
     assert (newest.value, newest.rows, newest.version) == (ATTEMPTED, 2, left.version + 1)
     with pytest.raises(LakeError, match="newer attempt"):

@@ -48,14 +48,14 @@ def test_a_batch_is_read_back_unchanged(tmp_path: Path) -> None:
 
 def test_an_empty_ledger_has_no_batches(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
-    assert (ledger.entries(), ledger.head, ledger.last(), ledger.offsets("l"), ledger.now()) == ([], 0, {}, set(), 5)
+    assert (ledger.entries(), ledger.head, ledger.newest_rows(), ledger.offsets("l"), ledger.now()) == ([], 0, {}, set(), 5)
 
 
 def test_the_last_row_and_all_offsets_of_a_source_are_returned(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     first = replace(FULL, ingested_at=1)
     ledger.commit([(first, source_entry("r", 1)), (source_entry("l", 2, watermark=-1, offsets=("c",)),)])
-    assert {name: s.seq for name, s in ledger.last().items()} == {"l": 2, "r": 1}
+    assert {name: s.seq for name, s in ledger.newest_rows().items()} == {"l": 2, "r": 1}
     assert ledger.offsets("l") == {*FULL.offsets, "c"}
     assert ledger.offsets("r") == set()
 
@@ -87,7 +87,7 @@ def test_batch_times_increase_even_if_the_clock_is_set_back(tmp_path: Path) -> N
     for seq, time in enumerate([100, 100, 40, 500], 1):
         clock.now = time
         ledger.commit([(source_entry("l", seq, ingested_at=ledger.now()),)])
-        times.append(ledger.last()["l"].ingested_at)
+        times.append(ledger.newest_rows()["l"].ingested_at)
     assert times == [100, 101, 102, 500]
     assert ledger.now(after=900) == 901
 
@@ -126,9 +126,9 @@ def test_a_recreated_ledger_is_read_from_its_start(tmp_path: Path) -> None:
         ledger.commit([(source_entry("l", seq),)])
     assert ledger.head == 3
     shutil.rmtree(tmp_path / "lake" / TABLE)
-    assert (ledger.head, ledger.last()) == (0, {})
+    assert (ledger.head, ledger.newest_rows()) == (0, {})
     _ledger(tmp_path).commit([(source_entry("r", 1),)])
-    assert list(ledger.last()) == ["r"]
+    assert list(ledger.newest_rows()) == ["r"]
 
 
 ADVICE = r"Nothing was written. Restore the lake's folder from a backup, .* into a new lake \(TIDEMARK_LAKE\)"

@@ -24,7 +24,7 @@ def _two() -> tuple[Ledger, Ledger]:
 def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None:
     one, other = _two()
     one.commit([(source_entry("l", 1, watermark=3, offsets=("a|1|2",)), source_entry("r", 1))])
-    assert (other.head, other.last()["l"].watermark, other.offsets("l")) == (1, 3, {"a|1|2"})
+    assert (other.head, other.newest_rows()["l"].watermark, other.offsets("l")) == (1, 3, {"a|1|2"})
     assert other.entries() == one.entries()
     for ledger in (one, other):
         assert ledger.head == 1
@@ -92,7 +92,9 @@ def test_a_ledger_read_incrementally_equals_one_read_at_once(batches: list[dict[
     history = ledger.history
     assert history == History.of(entries) or (not entries and history == History())
     rows = [row for entry in entries for row in entry]
-    assert ledger.last() == {name: max((r for r in rows if r.source == name), key=lambda r: r.seq) for name in {r.source for r in rows}}
+    assert ledger.newest_rows() == {
+        name: max((r for r in rows if r.source == name), key=lambda r: r.seq) for name in {r.source for r in rows}
+    }
     for name, known in history.sources.items():
         own = [r for r in rows if r.source == name]
         assert list(known.columns["seq"]) == [r.seq for r in own]
@@ -120,7 +122,7 @@ def test_opening_a_ledger_makes_no_object_per_batch(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(known_batches, "entries_of", lambda rows: counts.append(rows.num_rows) or entries_of(rows))
     ledger = memory_ledger((source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n)) for n in range(1, 2_001))
     assert (ledger.head, ledger.now(), ledger.source("l").active_in, ledger.last_active_at("l")) == (2_000, 1_772_366_400_000, 2_000, 2_000)
-    assert ledger.last()["l"].watermark == 2_000
+    assert ledger.newest_rows()["l"].watermark == 2_000
     for seq in range(2_001, 2_006):
         ledger.commit([(source_entry("l", seq, ingested_at=ledger.now(), watermark=seq),)])
         assert ledger.head == seq

@@ -128,7 +128,7 @@ def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
     """What later work reads of a ledger whose batches up to one may be summarized."""
     history, found, head = ledger.history, timelines(ledger), ledger.head
     files = [File(seq, f"/f/{name}{seq}", 9, name, folder="/f") for name in SOURCES for seq in range(1, head + 1)]
-    last = {name: replace(row, seq=0, kind="rows") for name, row in ledger.last().items()}
+    last = {name: replace(row, seq=0, kind="rows") for name, row in ledger.newest_rows().items()}
     of_last = ("source", "watermark", "max_event_time", "idle", "partitions")
     of_files = (
         {}
@@ -189,7 +189,7 @@ def test_a_summary_of_a_summary_equals_a_summary_of_all_batches(batches: Any, fi
     summarize(twice, first)
     assume(summarize(reopened(twice, clock), second))
     summarize(once, second)
-    assert reopened(twice, clock).last() == reopened(once, clock).last()
+    assert reopened(twice, clock).newest_rows() == reopened(once, clock).newest_rows()
     for name in SOURCES:
         assert reopened(twice, clock).offsets_in_order(name) == reopened(once, clock).offsets_in_order(name)
 
@@ -214,7 +214,7 @@ def test_a_process_that_has_fallen_behind_a_summary_reads_everything_again() -> 
     one.commit(BOTH[2:])
     summarize(one, 5)
     assert (other.head, other.history.summarized, other.totals("l")["accepted"]) == (6, 5, 6)
-    assert other.last() == one.last()
+    assert other.newest_rows() == one.newest_rows()
 
 
 def test_a_batch_that_began_before_a_summary_is_refused_and_the_next_one_is_not() -> None:

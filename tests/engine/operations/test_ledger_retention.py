@@ -298,7 +298,7 @@ def test_lateness_decisions_leave_with_their_rows(engine: Engine, at: str | None
     assert again is not None
     of_visits.remove(again)
     assert sql_rows(new.lake, {"decisions": VISITS.decisions}, "SELECT seq FROM decisions").to_pylist() == [{"seq": 5}]
-    newest = new.lake.newest(VISITS.decisions, DECIDED)
+    newest = new.lake.newest_commit(VISITS.decisions, DECIDED)
     assert newest is not None
     assert (newest.value, of_visits.plan()) == (5, Removal(kept_from="batch 5"))
 

@@ -72,7 +72,7 @@ def content(engine: Engine) -> dict[str, object]:
 
 
 def commit_metadata(engine: Engine) -> dict[str, object]:
-    return {t: (c.value, c.rows) for t, key in KEYS.items() if (c := engine.lake.newest(t, key)) is not None}
+    return {t: (c.value, c.rows) for t, key in KEYS.items() if (c := engine.lake.newest_commit(t, key)) is not None}
 
 
 def cut_history(engine: Engine) -> None:
@@ -163,7 +163,7 @@ def test_maintenance_skips_a_table_with_a_concurrent_commit(tmp_path: Path, monk
         [done] = maintenance()
     assert (done.table, done.left is None) == ("pairs", False)
     assert maintenance() == [Maintained("pairs", 3, 3)]
-    newest = lake.newest("pairs", PROGRESS)
+    newest = lake.newest_commit("pairs", PROGRESS)
     assert newest is not None
     assert (newest.value, newest.version) == ({"step": 1}, lake.version("pairs"))
 

@@ -100,7 +100,7 @@ def test_the_progress_of_tables(engine: Engine, scrape: Scrape, clock: Clock) ->
     commit_step(engine, "pairs", closed_to=START + HOUR)
     now = scrape()
     assert (now[f"table_steps_total{by}"], now[f"table_lag_seconds{by}"], now[f"table_stale_seconds{by}"]) == (2, 0, 0)
-    newest = engine.lake.newest("pairs", "progress")
+    newest = engine.lake.newest_commit("pairs", "progress")
     assert newest is not None
     assert now[f"table_step_timestamp_seconds{by}"] == (newest.at or 0) / 1000
 
@@ -130,7 +130,7 @@ def test_maintenance_does_not_change_the_time_of_the_newest_step(engine: Engine,
     commit_step(engine, "pairs", closed_to=START)
     by = "table_step_timestamp_seconds[('table', 'pairs')]"
     before = scrape()[by]
-    delta, newest = engine.lake.delta("pairs"), engine.lake.newest("pairs", "progress")
+    delta, newest = engine.lake.delta("pairs"), engine.lake.newest_commit("pairs", "progress")
     assert delta is not None
     assert newest is not None
     engine.lake.carry_metadata({"progress": newest}, delta)
