@@ -13,7 +13,7 @@ Passages = dict[int, list[str]]
 
 Kill = tuple[str, int]
 ABANDONED_POINTS = ("ingest.after_log", "ingest.after_quarantine", "ingest.before_ledger")
-REMOVAL_POINTS = ("orphans.before_remove", "orphans.after_remove")
+REMOVAL_POINTS = ("uncommitted.before_remove", "uncommitted.after_remove")
 TIMER = "timer"
 
 

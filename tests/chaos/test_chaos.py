@@ -20,7 +20,7 @@ PASSED = {
     0: ["ingest.after_log", "ingest.after_log", "ingest.after_ledger"],
     1: [],
     2: ["signals.before_ledger"],
-    3: ["advance.after_fold"],
+    3: ["advance.after_apply"],
     4: [],
 }
 
@@ -65,7 +65,7 @@ def test_rarely_killed_points_come_first_and_the_seed_determines_every_choice() 
     first = killed(1)
     assert first == killed(1)
     assert first != killed(2)
-    assert {p for p, _ in first} >= {*REMOVAL_POINTS, "ingest.after_ledger", "signals.before_ledger", "advance.after_fold", "timer"}
+    assert {p for p, _ in first} >= {*REMOVAL_POINTS, "ingest.after_ledger", "signals.before_ledger", "advance.after_apply", "timer"}
     assert {nth for p, nth in first if p == "ingest.after_log"} <= {1, 2}
     assert Planner(SCRIPT, PASSED, 0, share=1).plan(Random(1), 0, Counter(), False) == {}
 

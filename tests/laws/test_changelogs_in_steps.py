@@ -22,7 +22,7 @@ from tests.support.small_sources import MINUTE, START, Event, replay, rows_of, s
 COUNTS = Aggregate(by=("k", "v"), aggregates={"n": "count(*)"})
 KEYED = {"change": "how", "unique_key": ("k", "v")}
 TOPS: dict[str, tuple[Operator, str]] = {
-    "most": (TopN(by="k", order_by="n DESC", rank_end=2, improving=True, **KEYED), "counts"),
+    "most": (TopN(by="k", order_by="n DESC", rank_end=2, monotonic=True, **KEYED), "counts"),
     "most_without_rank": (TopN(by="k", order_by="n DESC", rank_end=2, with_rank=False, **KEYED), "counts"),
     "fewest": (TopN(order_by="n", rank_end=3, rank_start=2, **KEYED), "counts"),
     "second_of_the_first": (TopN(order_by="n DESC", rank_end=1, change="row_kind", unique_key=("k", "v")), "most_without_rank"),
@@ -45,7 +45,7 @@ def test_after_each_step_a_leaderboard_equals_that_of_its_upstream_table(make_en
     assert [assets[n].operator.strategy_used for n in tops] == ["update", *["retract"] * (len(names) - 1)]
     engine = make_engine([source("l")], [*assets.values()])
     by_time: dict[int, list[str]] = {}
-    points = ["advance.after_changelog", "advance.before_fold", "advance.before_changelog"][: len(names)]
+    points = ["advance.after_changelog", "advance.before_apply", "advance.before_changelog"][: len(names)]
     for part, (batch, point) in enumerate(zip(_batches(4, len(points)), points, strict=True)):
         replay(engine, [batch])
         engine.advance("counts")

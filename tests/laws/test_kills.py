@@ -114,7 +114,7 @@ def test_after_kills_the_changelog_still_yields_the_upserted_table(make_engine: 
     def engine() -> Engine:
         return make_engine([source("l")], [TOTAL, SPREAD])
 
-    kills = [(), ("advance.before_changelog", "advance.after_changelog"), ("advance.before_fold", "advance.after_fold")]
+    kills = [(), ("advance.before_changelog", "advance.after_changelog"), ("advance.before_apply", "advance.after_apply")]
     for part, points in enumerate(kills, 1):
         current = engine()
         land(current, "l", f"{part}.jsonl", [*lines(part, part)[:20], Event("a", part % 2, part * HOUR + 1).line])

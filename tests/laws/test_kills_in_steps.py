@@ -44,7 +44,7 @@ TABLES = [
     DerivedAsset(name="best", inputs=("r",), operator=TopN(by="k", order_by="v DESC", unique_key=("k", "v"), rank_end=2, ttl=TTL)),
 ]
 RESULTS = {"advance.before_commit", "advance.after_commit"}
-UPSERTS = {f"advance.{when}_{what}" for when in ("before", "after") for what in ("create", "changelog", "fold")}
+UPSERTS = {f"advance.{when}_{what}" for when in ("before", "after") for what in ("create", "changelog", "apply")}
 KEPT = {"kept.before_commit", "kept.after_commit"}
 POINTS = {
     "corrected": RESULTS,

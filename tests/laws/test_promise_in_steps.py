@@ -18,7 +18,7 @@ from platform_defs.parallel_work import ParallelWork
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 
-NEWEST = TopN(by="k", order_by="ts DESC", unique_key=("k", "v"), rank_end=1, improving=True)
+NEWEST = TopN(by="k", order_by="ts DESC", unique_key=("k", "v"), rank_end=1, monotonic=True)
 PROMISED = DerivedAsset(name="newest", inputs=("l",), operator=NEWEST)
 FIRST = [Event("a", 1, 9 * MINUTE), Event("a", 2, 8 * MINUTE), Event("b", 1, 0)]
 MOVED_BACK = [Event("a", 1, 2 * MINUTE), Event("b", 1, MINUTE)]
@@ -39,7 +39,7 @@ def test_a_broken_promise_stops_the_step_and_names_table_keys_and_way_out(make_e
     engine.advance("newest")
     replay(engine, [{"l": MOVED_BACK}])
     before = rows_of(engine.views.table("newest"))
-    with pytest.raises(PromiseError, match=re.escape("newest: 1 key breaks the promise `improving`")) as error:
+    with pytest.raises(PromiseError, match=re.escape("newest: 1 key breaks the promise `monotonic`")) as error:
         engine.advance("newest")
     assert (error.value.asset, error.value.keys) == ("newest", 1)
     assert 'Set `strategy="retract"`' in str(error.value)
@@ -60,7 +60,7 @@ def _without_a_check(query: TopNQuery, kept: DataFrame, new: DataFrame) -> DataF
 
 def vars_of(top: TopN) -> dict[str, object]:
     """The parameters of a Top-N."""
-    return {name: getattr(top, name) for name in ("by", "order_by", "unique_key", "rank_end", "improving")}
+    return {name: getattr(top, name) for name in ("by", "order_by", "unique_key", "rank_end", "monotonic")}
 
 
 def test_the_account_finds_a_ranking_that_an_earlier_version_got_wrong(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

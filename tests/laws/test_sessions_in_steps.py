@@ -19,7 +19,7 @@ from tests.support.small_sources import MINUTE, START, Event, law_violations, re
 
 SESSIONS = Session(gap="2 minutes", longest="7 minutes")
 LATENESS = {"strict": 0, "lenient": "3 minutes"}
-KILLS = [[], ["verdicts.before_commit", "advance.before_commit"], ["verdicts.after_commit", "advance.after_commit"]]
+KILLS = [[], ["decisions.before_commit", "advance.before_commit"], ["decisions.after_commit", "advance.after_commit"]]
 """Where the steps of each batch are killed: before and after the commit of the lateness decisions, and of the results."""
 SOAK = pytest.mark.soak
 

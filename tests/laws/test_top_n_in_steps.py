@@ -17,7 +17,7 @@ from tests.support.small_sources import MINUTE, ROW, START, Event, iso, land, re
 TOPS = {
     "of_all": TopN(order_by="v", rank_end=3, function="rank"),
     "a_range": TopN(by="k", order_by="v DESC", rank_end=3, rank_start=2, with_rank=False),
-    "newest": TopN(by=("k", "v"), order_by="ts DESC", unique_key=("k", "v"), rank_end=1, improving=True),
+    "newest": TopN(by=("k", "v"), order_by="ts DESC", unique_key=("k", "v"), rank_end=1, monotonic=True),
     "n_by_column": TopN(by="k", order_by="ts", rank_end="v", function="dense_rank"),
     "moving": TopN(by="k", order_by="ts DESC", unique_key="v", rank_end=2),
 }
@@ -80,7 +80,7 @@ def test_a_change_removes_a_row_from_a_partition_that_it_does_not_name(make_engi
 @pytest.mark.usefixtures("large_tables")
 def test_a_killed_step_is_repeated_without_duplicate_changes(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=APPENDED) for n in ("live", "undisturbed")])
-    for point, batch in zip(["advance.after_changelog", "advance.before_fold"], _batches(5, 2), strict=True):
+    for point, batch in zip(["advance.after_changelog", "advance.before_apply"], _batches(5, 2), strict=True):
         replay(engine, [batch])
         run_and_die(lambda: engine.advance("live"), point)
         engine.advance("live")

@@ -4,7 +4,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -139,10 +139,10 @@ SPECS = [
     Spec("append, range, no rank", _appended, {"rank_end": 3, "rank_start": 2, "with_rank": False}),
     Spec("append, end of the first row", _appended, {"rank_end": "n"}),
     Spec("append, end of the first row, no rank", _appended, {"rank_end": "n", "with_rank": False, "rank_start": 2}),
-    Spec("rising", _rising, {"rank_end": 2, "improving": True}, key=("k", "id"), strategy="update"),
-    Spec("rising, no rank", _rising, {"rank_end": 2, "improving": True, "with_rank": False}, key=("k", "id"), strategy="update"),
-    Spec("rising, dense rank", _rising, {"rank_end": 2, "improving": True, "function": "dense_rank"}, key=("k", "id")),
-    Spec("rising, rank", _rising, {"rank_end": 2, "improving": True, "function": "rank"}, key=("k", "id"), strategy="update"),
+    Spec("rising", _rising, {"rank_end": 2, "monotonic": True}, key=("k", "id"), strategy="update"),
+    Spec("rising, no rank", _rising, {"rank_end": 2, "monotonic": True, "with_rank": False}, key=("k", "id"), strategy="update"),
+    Spec("rising, dense rank", _rising, {"rank_end": 2, "monotonic": True, "function": "dense_rank"}, key=("k", "id")),
+    Spec("rising, rank", _rising, {"rank_end": 2, "monotonic": True, "function": "rank"}, key=("k", "id"), strategy="update"),
     Spec("upserts", _appended, {"rank_end": 2}, key=("id",)),
     Spec("upserts, no rank", _appended, {"rank_end": 2, "with_rank": False}, ("v", "w"), key=("id",)),
     Spec("upserts, range, rank", _appended, {"rank_end": 3, "rank_start": 2, "function": "rank"}, key=("id",)),
@@ -223,17 +223,25 @@ def _in_order(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
     return row if "rank" in columns else row[:-1]
 
 
+def test_the_former_name_of_monotonic_still_works_with_a_warning() -> None:
+    spec: dict[str, Any] = {"by": "k", "order_by": "v DESC", "rank_end": 1, "unique_key": ("k", "id")}
+    with pytest.warns(DeprecationWarning, match="the parameter `improving` of TopN is now `monotonic`; rename it"):
+        former = TopN(**spec, improving=True)
+    assert former == TopN(**spec, monotonic=True)
+    assert replace(former, rank_end=2).monotonic
+
+
 @pytest.mark.parametrize(
     ("spec", "used", "why"),
     [
         ({}, "append", []),
         ({"rank_start": 2}, "retract", ["not append: ranks from `rank_start` depend on the rows before it"]),
         ({"rank_end": "n"}, "retract", ["not append: a partition's rank end is that of its first row"]),
-        ({"unique_key": ("k", "id"), "improving": True}, "update", ["not append: rows are replaced or taken back"]),
-        ({"unique_key": "id", "improving": True}, "retract", ["not update: a row may leave its partition; put the columns of `by`"]),
-        ({"unique_key": ("k", "id")}, "retract", ["not update: a row may move behind a row that is not kept; set `improving`"]),
+        ({"unique_key": ("k", "id"), "monotonic": True}, "update", ["not append: rows are replaced or taken back"]),
+        ({"unique_key": "id", "monotonic": True}, "retract", ["not update: a row may leave its partition; put the columns of `by`"]),
+        ({"unique_key": ("k", "id")}, "retract", ["not update: a row may move behind a row that is not kept; set `monotonic`"]),
         (
-            {"unique_key": ("k", "id"), "improving": True, "function": "dense_rank"},
+            {"unique_key": ("k", "id"), "monotonic": True, "function": "dense_rank"},
             "retract",
             ["not update: a row that moves up can empty a rank"],
         ),
@@ -260,7 +268,7 @@ def test_the_strategy_follows_from_the_properties_of_the_input(spec: dict[str, A
         ({"rank_start": 4}, "`rank_start` is 4; legal: a whole number from 1 to `rank_end`"),
         ({"order_by": ()}, "`order_by` is (); legal: at least one column"),
         ({"function": "ntile"}, "`function` is 'ntile'; legal: row_number, rank, dense_rank"),
-        ({"improving": True}, "`improving` is True; legal: true with a `unique_key`, by which"),
+        ({"monotonic": True}, "`monotonic` is True; legal: true with a `unique_key`, by which"),
         ({"ttl": "0 ms"}, "`ttl` is '0 ms'; legal: longer than no time, or None for no limit"),
         ({"ttl": "1 day", "ttl_by": "wall"}, "`ttl_by` is 'wall'; legal: event, processing"),
         ({"after_ttl": "retract"}, "`after_ttl` is 'retract'; legal: keep; or retract, with a `ttl` and partitions (`by`) that expire"),

@@ -1,4 +1,4 @@
-"""A Top-N with `improving`: rows that break the promise are found, and without such rows the kept rows give the right ranking."""
+"""A Top-N with `monotonic`: rows that break the promise are found, and without such rows the kept rows give the right ranking."""
 
 import random
 from itertools import count
@@ -75,7 +75,7 @@ def _moving_back(top: TopN, model: TopNModel, rows: list[Row]) -> set[tuple[Any,
 @pytest.mark.parametrize("name", SPECS)
 def test_broken_promises_are_found_and_all_other_rankings_are_right(spark: SparkSession, name: str) -> None:
     spec = SPECS[name]
-    top = TopN(by=("case_id", "k"), rank_end=2, unique_key=("case_id", "k", "id"), change="change", improving=True, **spec)
+    top = TopN(by=("case_id", "k"), rank_end=2, unique_key=("case_id", "k", "id"), change="change", monotonic=True, **spec)
     assert top.strategy_used == "update"
     assert isinstance(top, Promised)
     rng, arrivals = random.Random(name), count()
@@ -109,7 +109,7 @@ def test_broken_promises_are_found_and_all_other_rankings_are_right(spark: Spark
 
 
 def test_a_fold_fails_if_a_kept_row_moves_back(spark: SparkSession) -> None:
-    top = TopN(by="k", order_by="v DESC", rank_end=1, unique_key=("k", "id"), improving=True)
+    top = TopN(by="k", order_by="v DESC", rank_end=1, unique_key=("k", "id"), monotonic=True)
     rows = spark.sql("SELECT * FROM VALUES ('a', 1, 9, 1L, 0L), ('a', 2, 8, 1L, 1L) AS t(k, id, v, seq, arrival)")
     current = top(rows)
     better = rows.where("id = 1").selectExpr("k", "id", "v + 1 AS v", "2L AS seq", "arrival")
@@ -128,5 +128,5 @@ def test_each_key_that_moved_back_at_any_time_is_found(spark: SparkSession) -> N
         {"case_id": 0, "k": "a", "id": key, "v": v, "seq": 1, "arrival": n, "change": change} for n, (key, v, change) in enumerate(values)
     ]
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA)).repartition(2)
-    top = TopN(by="k", order_by="v DESC", rank_end=1, unique_key=("k", "id"), change="change", improving=True)
+    top = TopN(by="k", order_by="v DESC", rank_end=1, unique_key=("k", "id"), change="change", monotonic=True)
     assert sorted(row.id for row in top.moved_back(frame).collect()) == [2, 4, 7]

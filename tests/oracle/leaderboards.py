@@ -141,7 +141,7 @@ class Group:
         order = [" ".join([part[0], part[1], *([f"NULLS {part[2]}"] if len(part) > 2 else [])]) for part in params["order_by"]]
         keyed = {"retract_pk": ("case_id", "id"), "upsert": ("case_id", "id")}.get(source, ())
         keyed = ("case_id", "k", "sub") if source.startswith("agg_") else keyed
-        improving = (source, params["order_by"][0][1]) in _IMPROVES and params["rank_start"] == 1 and {*by} <= {*keyed}
+        monotonic = (source, params["order_by"][0][1]) in _IMPROVES and params["rank_start"] == 1 and {*by} <= {*keyed}
         return TopN(
             by=by,
             order_by=order,
@@ -151,7 +151,7 @@ class Group:
             with_rank=params["with_row_number"],
             unique_key=keyed,
             change=None if source == "append" else "kind",
-            improving=improving,
+            monotonic=monotonic,
         )
 
     @cached_property

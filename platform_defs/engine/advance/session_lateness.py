@@ -43,7 +43,7 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
     for seq, watermark in sorted(watermark_by_batch.items()):
         lookback = 2 * operator.reads.longest_lookback + operator.reads.lateness
         frames = [_frame(reading, asset, index, seq, watermark - lookback) for index in range(len(asset.inputs))]
-        point("verdicts.before_commit")
+        point("decisions.before_commit")
         rows = operator.lateness_decisions(watermark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
         newly_decided = {"seq": seq, "generation": generation} if generation else seq
         if starts_anew:
@@ -51,7 +51,7 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
         else:
             reading.lake.append(rows, asset.decisions, {DECIDED: newly_decided}, after=last_decided)
         starts_anew, last_decided = False, newly_decided
-        point("verdicts.after_commit")
+        point("decisions.after_commit")
 
 
 def _frame(reading: Reading, asset: DerivedAsset, index: int, seq: int, first: int) -> DataFrame:

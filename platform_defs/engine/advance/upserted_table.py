@@ -108,9 +108,9 @@ class UpsertedTable:
             point("advance.after_create")
         else:
             unapplied, is_same_row = self._unapplied(applied.value["step"], now.step), are_rows_equal("t", "c", key)
-            point("advance.before_fold")
+            point("advance.before_apply")
             if lake.upsert(self.asset.name, unapplied, key, is_deleted=f"c.`{CHANGE}` = '{DELETE}'", metadata=metadata, number=now.step):
-                point("advance.after_fold")
+                point("advance.after_apply")
                 return
             is_large = lake.is_large(self.asset.name)
             if is_large:
@@ -128,7 +128,7 @@ class UpsertedTable:
                 deletion_vectors=is_large,
                 stored=True,
             )
-            point("advance.after_fold")
+            point("advance.after_apply")
 
     @property
     def _skipping_columns(self) -> list[str]:

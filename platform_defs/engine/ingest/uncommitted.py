@@ -106,9 +106,9 @@ def remove_uncommitted(spark: SparkSession, lake: Lake, table: str, named_seq: i
     if delta is None:
         return
     batch.fence()
-    point("orphans.before_remove")
+    point("uncommitted.before_remove")
     lake.live.delete(spark, table, f"{SEQ} > {named_seq}", {ATTEMPT: {"seq": batch.seq - 1, "input": REMOVED}}, delta)
-    point("orphans.after_remove")
+    point("uncommitted.after_remove")
 
 
 def take_over(snapshot: Lake, table: str, left_over: Commit) -> None:

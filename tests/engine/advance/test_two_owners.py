@@ -144,7 +144,7 @@ def _points(template: Template, lake: Path, act: Callable[[Engine], object]) -> 
 CASES = [
     ("ingest", "ingest and advance", "ingest.before_ledger"),
     ("advance", "ingest and advance", "advance.before_changelog"),
-    ("advance", "remake", "advance.before_fold"),
+    ("advance", "remake", "advance.before_apply"),
     ("rebuild", "ingest and advance", "advance.before_commit"),
 ]
 
