@@ -1,12 +1,13 @@
 """A pipeline in SQL: CREATE TABLE statements are sources, and INSERT INTO statements are tables."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset
 from assets.pipeline import Pipeline
+from operators.errors import TidemarkError
 from operators.sql.errors import SqlError
 from operators.sql.plan import Plan, Script, plan
 from platform_defs.declared.sql_sources import FILES, DeclaredSource, declared_source
@@ -52,12 +53,17 @@ def pipeline_of(script: Script, plans: Sequence[Plan] | None = None) -> Pipeline
 
 def tables_of(script: Script) -> tuple[dict[str, DerivedAsset], dict[str, str]]:
     """The tables of a script that a pipeline accepts, and why each other INSERT INTO statement is refused, both by table."""
+    inserts = [planned for planned in script.plans if planned.target and not planned.is_explained]
+    if not inserts:
+        return {}, {}
+    with suppress(TidemarkError):
+        return {table.name: table for table in pipeline_of(script, inserts).tables}, {}
     tables, refusals, accepted = dict[str, DerivedAsset](), dict[str, str](), list[Plan]()
-    for planned in script.plans:
-        if planned.target and not planned.is_explained:
+    for planned in inserts:  # one after the other, to find out which of them are refused
+        if planned.target:
             try:
                 pipeline = pipeline_of(script, [*accepted, planned])
-            except (SqlError, ContractError) as error:
+            except TidemarkError as error:
                 refusals[planned.target] = str(error)
             else:
                 accepted.append(planned)
