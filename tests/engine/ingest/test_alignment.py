@@ -107,15 +107,26 @@ def test_a_sensor_requests_nothing_for_files_that_wait(tmp_path: Path, clock: Cl
 FILES = st.lists(st.integers(0, 20), max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
 def test_sources_keep_within_their_drift_and_every_file_is_read(
     tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int
 ) -> None:
+    _check_drift(tmp_path_factory.mktemp("aligned"), files, drift)
+
+
+@pytest.mark.soak
+@settings(max_examples=1_000)
+@given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
+def test_many_sources_keep_within_their_drift(tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int) -> None:
+    _check_drift(tmp_path_factory.mktemp("aligned"), files, drift)
+
+
+def _check_drift(folder: Path, files: tuple[list[int], ...], drift: int) -> None:
     """A model of the stream: a turn reads one file of each source that does not wait; without a file it records idle sources."""
     clock, names = Clock(), ("a", "b", "c")
     contracts = [_aligned(name, max_drift=drift * HOUR, watermark=BoundedOutOfOrderness("0 ms")) for name in names]
-    engine = bare_engine(tmp_path_factory.mktemp("aligned"), clock, contracts, [])
+    engine = bare_engine(folder, clock, contracts, [])
     engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
     no_session: Any = None
     signals = Signals(no_session, engine.lake, engine.ledger, engine.sources)
