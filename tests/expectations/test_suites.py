@@ -5,6 +5,7 @@ import pytest
 from great_expectations import ExpectationSuite
 from great_expectations import expectations as gxe
 from great_expectations.expectations.expectation import Expectation
+from pyspark.sql.types import StructType
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
@@ -12,6 +13,7 @@ from assets.pipeline import Pipeline
 from expectations import shop as suites
 from expectations import table_suites
 from expectations.finding import check_name
+from expectations.new_rows import select_row_checks
 from operators import Aggregate
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
@@ -108,3 +110,27 @@ def test_columns_that_may_exist_are_accepted(expectation: Expectation) -> None:
 
 def test_a_column_that_files_may_add_is_accepted() -> None:
     assert _suites_of("fares", gxe.ExpectColumnValuesToNotBeNull(column="tip"), replace(FARES, new_columns="add")) == ["events/fares"]
+
+
+def test_the_expectations_of_the_shops_logs_are_checked_on_new_rows() -> None:
+    columns = StructType().add("seq", "long").add("arrival", "long").add("event_time", "timestamp").add("event_time_raw", "timestamp")
+    for name in (
+        "order_id",
+        "customer_id",
+        "status",
+        "payment_id",
+        "method",
+        "order_item_id",
+        "item_id",
+        "category",
+        "click_id",
+        "order_update_id",
+    ):
+        columns = columns.add(name, "string")
+    for name in ("amount", "price", "quantity", "seconds"):
+        columns = columns.add(name, "double")
+    logs = [s for s in table_suites(shop(Settings())) if s.source]
+    assert len(logs) == 5
+    for of in logs:
+        names = {check_name(e) for e in of.suite.expectations}
+        assert {check_name(e) for e in select_row_checks(of.suite.expectations, columns)} == names
