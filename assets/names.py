@@ -56,6 +56,8 @@ def _is_legal(letter: str) -> bool:
 
 def fold_case(name: str) -> str:
     """A name in the form that Java's case-insensitive comparison uses: each letter to upper case, then to lower case."""
+    if name.isascii():
+        return name.lower()
     upper = "".join(u if len(u := letter.upper()) == 1 else letter for letter in name)
     return "".join(low if len(low := letter.lower()) == 1 else letter for letter in upper)
 

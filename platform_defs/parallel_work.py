@@ -55,14 +55,14 @@ class ParallelWork:
             return None
         if self._run is None or self._run.id != context.run.run_id:
             if self._run is not None:
-                self._run.close()
+                self._run.close(GRACE_S)
             self._run = _Run(context.run.run_id, {name: self._tables[name] for name in selected}, engine, run_days(context.run.tags))
         return self._run.claim(table)
 
     def end(self, run: str | None) -> None:
         """End the remaining work of a run whose steps have ended: the work of tables whose steps were skipped or interrupted."""
         if self._run is not None and self._run.id == run:
-            self._run.close()
+            self._run.close(GRACE_S)
             self._run = None
 
     def _selected_tables(self, context: dg.AssetExecutionContext) -> list[str]:
@@ -103,7 +103,7 @@ class _Run:
             return None
         return work
 
-    def close(self, grace_s: float = GRACE_S) -> None:
+    def close(self, grace_s: float) -> None:
         """End all work of the run; committed steps remain. After the grace period Spark's jobs are cancelled."""
         self._stopped.set()
         self._pool.shutdown(wait=False, cancel_futures=True)

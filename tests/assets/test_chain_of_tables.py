@@ -1,6 +1,7 @@
 """Dagster materializes a chain of tables of both kinds in one run: with days, without, with, and without."""
 
 import dagster as dg
+import pytest
 
 from assets.contracts import DerivedAsset
 from assets.factories.closed_range_table import event_time_asset
@@ -11,6 +12,7 @@ from platform_defs.parallel_work import ParallelWork
 from tests.conftest import MakeEngine
 from tests.support.small_sources import DAY, MINUTE, Event, replay, rows_of, source
 
+pytestmark = pytest.mark.usefixtures("interpreted_plans")
 WINDOW = Tumbling(size="2 minutes")
 COUNTED = WindowedAggregate(by="k", window=WINDOW, aggregates={"n": "count(*)"}, allowed_lateness="10 minutes")
 CHAIN = [

@@ -18,6 +18,7 @@ from platform_defs.engine import Engine
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.small_sources import Event, land, source
 
+pytestmark = pytest.mark.usefixtures("interpreted_plans")
 SUMS = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "s": "sum(v)"}))
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from assets.factories.keys import event_key
-from assets.factories.partitions import RANGE_END, RANGE_START, run_days
+from assets.factories.partitions import RANGE_END, RANGE_START
 from assets.shop.sources import orders, payments
 from assets.shop.tables import payment_order_wide
 from expectations import all_checks, suite_checks
@@ -29,6 +29,7 @@ from platform_defs.settings import Settings
 from platform_defs.shop import shop
 from tests.support.spark_jobs import jobs_of
 
+pytestmark = pytest.mark.usefixtures("interpreted_plans")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER, MS = NOON + timedelta(minutes=5), timedelta(milliseconds=1)
 POLICY = {"out_of_orderness": "10 minutes", "idle_timeout": "1 hour", "duplicate_horizon": "7 days", "future_skew": "24 hours"}
@@ -216,10 +217,10 @@ def test_good_rows_pass_every_check(case, frame, spark):
 
 
 @pytest.mark.parametrize(("case", "suite"), [(ORDER_LOG, suites.orders()), (WIDE_TABLE, suites.payment_order_wide())], ids=["log", "join"])
-def test_a_suite_that_passes_is_one_spark_job(case, suite, frame, one_task):
+def test_a_suite_that_passes_is_one_spark_job(case, suite, frame, spark):
     table = frame(case, [row for row in case.rows() if row["violates"] == "good"])
-    with jobs_of(one_task) as jobs:
-        found = findings(FakeEngine(one_task, {case.table: table}), case.table, suite.expectations)
+    with jobs_of(spark) as jobs:
+        found = findings(FakeEngine(spark, {case.table: table}), case.table, suite.expectations)
     assert len(jobs) == 1
     assert all(finding.passed for finding in found.by_check.values())
 
@@ -331,17 +332,14 @@ def test_a_table_level_expectation_shows_the_observed_value(frame, spark):
     assert evaluations["enough_rows"].description == "observed 3"
 
 
-def test_the_days_of_a_run_come_from_its_tags():
-    assert run_days({}) is None
-    assert run_days({"dagster/partition": "2026-03-01"}) == (NOON.date(), NOON.date())
-    assert run_days({RANGE_START: "2026-02-28", RANGE_END: "2026-03-01"}) == ((NOON - timedelta(days=1)).date(), NOON.date())
-
-
 def test_clicks_and_sales_of_an_item_without_a_category_do_not_break_the_check(spark):
     """Rows with a null key never match, so a window may have two of them; two rows with a category are one too many."""
     ends = {"window_start": NOON, "window_end": LATER}
     rows = [("x", None), ("x", None), ("y", "toys"), ("z", "toys")]
-    table = spark.createDataFrame([{"item_id": i, "category": c, **ends} for i, c in rows], ONE_ROW)
+    schema = StructType.fromDDL(ONE_ROW)
+    table = spark.createDataFrame(
+        pa.Table.from_pylist([{"item_id": i, "category": c, **ends} for i, c in rows], to_arrow_schema(schema)), schema
+    )
     key = dg.AssetKey("item_conversion")
     checks = suite_checks(key, "item_conversion", suites.item_conversion())
     assert run(FakeEngine(spark, {"item_conversion": table}), checks, key, only="one_row_a_window")["one_row_a_window"].passed

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,36 +21,37 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("top", "ranks", "gap", "too_many"),
-    [
-        ("row_number", [1, 2, 3], False, False),
-        ("row_number", [2, 3], True, False),
-        ("row_number", [1, 3], True, False),
-        ("row_number", [1, 2, 2], True, False),
-        ("row_number", [1, 2, 3, 4], False, True),
-        ("range", [2, 3], False, False),
-        ("range", [3], True, False),
-        ("rank", [1, 1, 3], False, False),
-        ("rank", [1, 1, 2], True, False),
-        ("rank", [3, 4], True, True),
-        ("dense_rank", [1, 1, 2, 2, 3], False, False),
-        ("dense_rank", [1, 3], True, False),
-        ("dense_rank", [1, 2, 3, 4], False, True),
-    ],
-)
-def test_wrong_ranks_are_detected(spark: SparkSession, top: str, ranks: list[int], gap: bool, too_many: bool) -> None:
-    table = spark.createDataFrame([("a", rank) for rank in ranks] + [(None, rank) for rank in (2, 3)], "k string, rank int")
-    partition = table.where("k IS NOT NULL")
-    assert partitions_failing(partition, OPERATORS[top], GAPS).isEmpty() != gap
-    assert partitions_failing(partition, OPERATORS[top], AT_MOST_N).isEmpty() != too_many
-    assert count_failing(partition, OPERATORS[top], [GAPS, AT_MOST_N]) == {GAPS: gap, AT_MOST_N: too_many}
-    assert {r.k for r in partitions_failing(table, OPERATORS["range"], GAPS).collect()} <= {"a"}
+PARTITIONS = {
+    "row_number": {
+        "1 2 3": (False, False),
+        "2 3": (True, False),
+        "1 3": (True, False),
+        "1 2 2": (True, False),
+        "1 2 3 4": (False, True),
+    },
+    "range": {"2 3": (False, False), "3": (True, False)},
+    "rank": {"1 1 3": (False, False), "1 1 2": (True, False), "3 4": (True, True)},
+    "dense_rank": {"1 1 2 2 3": (False, False), "1 3": (True, False), "1 2 3 4": (False, True)},
+}
+"""For each operator the ranks of partitions, and whether a partition has a gap and whether it has too many rows."""
+
+
+@pytest.mark.parametrize("top", PARTITIONS)
+def test_wrong_ranks_are_detected(spark: SparkSession, top: str) -> None:
+    """Each partition is named after its ranks. The one whose key is null has the ranks 2 and 3: only `range` begins with the rank 2."""
+    expected: dict[str | None, tuple[bool, bool]] = {**PARTITIONS[top], None: (top != "range", False)}
+    rows = [(k, int(rank)) for k in expected for rank in (k or "2 3").split()]
+    table = spark.createDataFrame(pa.table({"k": [k for k, _ in rows], "rank": pa.array([rank for _, rank in rows], pa.int32())}))
+    gaps = {k for k, (gap, _) in expected.items() if gap}
+    too_many = {k for k, (_, more) in expected.items() if more}
+    assert {r.k for r in partitions_failing(table, OPERATORS[top], GAPS).collect()} == gaps
+    assert {r.k for r in partitions_failing(table, OPERATORS[top], AT_MOST_N).collect()} == too_many
+    assert count_failing(table, OPERATORS[top], [GAPS, AT_MOST_N]) == {GAPS: len(gaps), AT_MOST_N: len(too_many)}
 
 
 def test_without_ranks_the_rows_of_each_partition_are_counted(spark: SparkSession) -> None:
     top = TopN(order_by="v", rank_end=2, with_rank=False)
-    rows = spark.createDataFrame([(1,), (2,), (3,)], "v int")
+    rows = spark.range(1, 4).selectExpr("int(id) AS v")
     assert [partitions_failing(frame, top, AT_MOST_N).isEmpty() for frame in (rows.limit(2), rows, rows.limit(0))] == [True, False, True]
     assert partitions_failing(rows.limit(0).selectExpr("1 AS rank"), TopN(order_by="v", rank_end=2), GAPS).isEmpty()
     assert [count_failing(frame, top, [AT_MOST_N])[AT_MOST_N] for frame in (rows, rows.limit(0))] == [1, 0]

@@ -5,6 +5,7 @@ import pytest
 from great_expectations import ExpectationSuite
 from great_expectations import expectations as gxe
 from great_expectations.expectations.expectation import Expectation
+from pyspark.sql.types import StructType
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
@@ -13,6 +14,7 @@ from expectations import shop as suites
 from expectations import table_suites
 from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
 from expectations.finding import check_name
+from expectations.new_rows import select_row_checks
 from operators import Aggregate, IntervalJoin
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
@@ -129,3 +131,27 @@ def test_a_side_that_has_no_late_rows_is_refused(table: str, side: str, legal: s
     pipeline = Pipeline(sources=[FARES, replace(FARES, name="fees")], tables=[TOTALS, PAID], suites=suites_of)
     with pytest.raises(ContractError, match=f"^check 'paid': side='{side}'; legal: {legal}$"):
         table_suites(pipeline)
+
+
+def test_the_expectations_of_the_shops_logs_are_checked_on_new_rows() -> None:
+    columns = StructType().add("seq", "long").add("arrival", "long").add("event_time", "timestamp").add("event_time_raw", "timestamp")
+    for name in (
+        "order_id",
+        "customer_id",
+        "status",
+        "payment_id",
+        "method",
+        "order_item_id",
+        "item_id",
+        "category",
+        "click_id",
+        "order_update_id",
+    ):
+        columns = columns.add(name, "string")
+    for name in ("amount", "price", "quantity", "seconds"):
+        columns = columns.add(name, "double")
+    logs = [s for s in table_suites(shop(Settings())) if s.source]
+    assert len(logs) == 5
+    for of in logs:
+        names = {check_name(e) for e in of.suite.expectations}
+        assert {check_name(e) for e in select_row_checks(of.suite.expectations, columns)} == names

@@ -103,9 +103,10 @@ def values(tmp_path: Path) -> Settings:
     return Settings(lake=str(tmp_path / "lake"))
 
 
-@pytest.fixture
-def repository(values: Settings) -> dg.RepositoryDefinition:
-    return build(values).get_repository_def()
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> dg.RepositoryDefinition:
+    """The definitions, which the tests only read."""
+    return build(Settings(lake=str(tmp_path_factory.mktemp("definitions") / "lake"))).get_repository_def()
 
 
 @pytest.fixture

@@ -115,9 +115,21 @@ def _settings_or_error(environment: dict[str, str]) -> Settings | str:
 
 
 @pytest.mark.parametrize("field", Settings.model_fields)
-@hypothesis_settings(max_examples=60, database=None)
+@hypothesis_settings(max_examples=20, database=None)
 @given(text=TEXTS)
 def test_any_text_is_a_valid_value_or_a_one_line_error(field, text):
+    _check_value_or_error(field, text)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("field", Settings.model_fields)
+@hypothesis_settings(max_examples=200, database=None)
+@given(text=TEXTS)
+def test_many_texts_are_valid_values_or_one_line_errors(field, text):
+    _check_value_or_error(field, text)
+
+
+def _check_value_or_error(field: str, text: str) -> None:
     if not _is_encodable(text):
         return
     variable = f"TIDEMARK_{field.upper()}"

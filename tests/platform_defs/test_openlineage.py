@@ -51,7 +51,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         def log_message(self, *_: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # it ends within this time
         thread.start()
         monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{server.server_port}")
         yield found

@@ -100,7 +100,7 @@ def test_a_failed_ingest_is_retried_with_growing_delays_and_without_a_limit(daem
     _land(daemon.engine, "1.jsonl")
     assert daemon.tick(new_input) == "requested"
     assert "has not ended yet" in daemon.tick(new_input)
-    for tries, wait_s in enumerate([30, 60, 120, 240, 480, *[900] * 14], 1):
+    for tries, wait_s in enumerate([30, 60, 120, 240, 480, *[900] * 12], 1):
         daemon.end_run(dg.DagsterRunStatus.FAILURE)
         _land(daemon.engine, f"1{tries}.jsonl")
         daemon.clock.pass_ms((wait_s - 1) * 1000)
@@ -224,9 +224,16 @@ def _partitions_end_in_march() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def stored_instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+    """An instance without runs. A schedule does not get an instance in memory."""
+    with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("dagster"))) as instance:
+        yield instance
+
+
 @pytest.mark.usefixtures("_partitions_end_in_march")
 @pytest.mark.parametrize("case", RANGES, ids=lambda c: c.id)
-def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range, tmp_path: Path) -> None:
+def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range, stored_instance: dg.DagsterInstance) -> None:
     _commit(daemon.engine, case.first, case.mark)
     days = partition_days(daemon.repository)
     assert days is not None
@@ -243,10 +250,9 @@ def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range, tmp_
     assert (request.tags[FIRST], request.tags[LAST]) == (case.requested[0], last)
     assert days.has_partition_key(request.tags[FIRST])
     assert daemon.tick(ledger_moved) == "requested"
-    with (
-        dg.DagsterInstance.local_temp(str(tmp_path)) as instance,  # a schedule does not get an instance in memory
-        dg.build_schedule_context(instance=instance, resources={"engine": daemon.engine}, repository_def=daemon.repository) as context,
-    ):
+    with dg.build_schedule_context(
+        instance=stored_instance, resources={"engine": daemon.engine}, repository_def=daemon.repository
+    ) as context:
         [nightly_request] = [*(nightly.evaluate_tick(context).run_requests or ())]
     assert nightly_request.tags[FIRST] == case.requested[0]
     assert daemon.engine.pending.describe_progress("payment_order_wide")["watermark"] == case.mark

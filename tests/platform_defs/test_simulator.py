@@ -93,7 +93,7 @@ _day = cache(simulate)
     [
         pytest.param(Shop(), 6, id="the defaults"),
         pytest.param(Shop(seed=1), 13, id="finer than planned"),
-        pytest.param(Shop(seed=2, orders=10_000), 6, id="large"),
+        pytest.param(Shop(seed=2, orders=4_000), 6, id="large"),
         pytest.param(Shop(seed=3, orders=60, parts=12), 12, id="sparse"),
         pytest.param(Shop(seed=4, orders=500, parts=2), 50, id="row by row"),
         pytest.param(Shop(seed=5, parts=1), 1, id="one part has no late rows"),
@@ -112,7 +112,7 @@ def test_the_simulated_rows_match_the_expected_counts(shop: Shop, parts: int) ->
         assert sum(planned.values()) == len(getattr(day, source))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_pairs_and_unmatched_rows_match_the_expected_counts(seed: int) -> None:
     shop = Shop(seed=seed)
     truth = _day(shop).truth

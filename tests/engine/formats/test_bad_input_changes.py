@@ -21,7 +21,6 @@ from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, rows_of, source
 
-pytestmark = pytest.mark.compiled
 CHANGED = "malformed: the file changed after it was read; its new rows can be ingested under another name"
 EMPTY, MISSING = "malformed: the file is empty", "malformed: the file was deleted before it was read"
 TIME = iso(START)
@@ -235,7 +234,7 @@ def _ingest_one_key(engine: Engine, file: str, rows: int, step: int, key: str) -
 
 def test_many_rows_of_one_key_are_ingested(make_engine: MakeEngine) -> None:
     """Work that grows with the square of the rows of a key would not end."""
-    same_rows, apart_rows = 250_000, 100_000
+    same_rows, apart_rows = 100_000, 50_000
     engine = make_engine([source("l", unique_key=("k",), duplicate_horizon="1 second")], [])
     same = _ingest_one_key(engine, "same.parquet", same_rows, 0, "same")
     assert (same.rows_read, same.accepted, same.duplicate) == (same_rows, 1, same_rows - 1)
@@ -245,8 +244,8 @@ def test_many_rows_of_one_key_are_ingested(make_engine: MakeEngine) -> None:
 
 
 def test_many_rows_of_one_key_are_joined_and_counted(make_engine: MakeEngine) -> None:
-    """The left rows are 4 ms apart, and are more than the join's interval holds."""
-    rows, step = 250_000, 4
+    """The left rows are 8 ms apart, and are more than the join's interval holds."""
+    rows, step = 100_000, 8
     engine = make_engine([source("l"), source("r")], [join()])
     assert _ingest_one_key(engine, "hot.parquet", rows, step, "hot").accepted == rows
     land(engine, "r", "1.jsonl", [Event("hot", 1, 5 * MINUTE).line])

@@ -107,15 +107,26 @@ def test_a_sensor_requests_nothing_for_files_that_wait(tmp_path: Path, clock: Cl
 FILES = st.lists(st.integers(0, 20), max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
 def test_sources_keep_within_their_drift_and_every_file_is_read(
     tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int
 ) -> None:
+    _check_drift(tmp_path_factory.mktemp("aligned"), files, drift)
+
+
+@pytest.mark.soak
+@settings(max_examples=1_000)
+@given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
+def test_many_sources_keep_within_their_drift(tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int) -> None:
+    _check_drift(tmp_path_factory.mktemp("aligned"), files, drift)
+
+
+def _check_drift(folder: Path, files: tuple[list[int], ...], drift: int) -> None:
     """A model of the stream: a turn reads one file of each source that does not wait; without a file it records idle sources."""
     clock, names = Clock(), ("a", "b", "c")
     contracts = [_aligned(name, max_drift=drift * HOUR, watermark=BoundedOutOfOrderness("0 ms")) for name in names]
-    engine = bare_engine(tmp_path_factory.mktemp("aligned"), clock, contracts, [])
+    engine = bare_engine(folder, clock, contracts, [])
     engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
     no_session: Any = None
     signals = Signals(no_session, engine.lake, engine.ledger, engine.sources)
@@ -144,10 +155,10 @@ def test_sources_keep_within_their_drift_and_every_file_is_read(
 
 
 def test_a_backlog_of_one_source_is_read_no_faster_than_the_other(make_engine: MakeEngine, clock: Clock) -> None:
-    """`l` has ten days of files, and `r` sends a day at a time. The result equals that of sources that are not aligned."""
+    """`l` has seven days of files, and `r` sends a day at a time. The result equals that of sources that are not aligned."""
     aligned = [source(n, alignment=Alignment("orders", "1 day"), idle_timeout="1 hour") for n in ("l", "r")]
     engine = make_engine(aligned, [join()])
-    for day in range(10):
+    for day in range(7):
         land(engine, "l", f"{day:02}.jsonl", [Event("a", day, day * DAY).line])
     newest: list[tuple[int | None, int | None]] = []
     for day in range(3):
@@ -163,7 +174,7 @@ def test_a_backlog_of_one_source_is_read_no_faster_than_the_other(make_engine: M
     assert [(row.source, row.idle) for row in idle] == [("r", True)]
     engine.ingest()
     engine.advance("pairs")
-    assert _newest_day(engine, "l") == 9, "an idle source holds back nobody"
+    assert _newest_day(engine, "l") == 6, "an idle source holds back nobody"
     engine.drain()
     engine.advance("pairs")
     pairs = [(v, w) for v, w in rows_of(engine.views.table("pairs"), "left_v", "right_v") if v is not None and w is not None]

@@ -192,11 +192,27 @@ def _drain(engine: Engine, tables: list[str] | None) -> Any:
     return engine.drain(tables)
 
 
-@settings(max_examples=300)
-@given(st.lists(st.tuples(st.sampled_from(["rows", "drain", "idle", "other"]), st.integers(0, 90_000)), max_size=12))
+ACTIONS = st.lists(st.tuples(st.sampled_from(["rows", "drain", "idle", "other"]), st.integers(0, 90_000)), max_size=12)
+
+
+@settings(max_examples=80)
+@given(ACTIONS)
 def test_no_row_of_processing_time_is_ever_late(tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int]]) -> None:
+    _check_actions(tmp_path_factory.mktemp("clock"), actions)
+
+
+@pytest.mark.soak
+@settings(max_examples=1_000)
+@given(ACTIONS)
+def test_after_many_actions_no_row_of_processing_time_is_late(
+    tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int]]
+) -> None:
+    _check_actions(tmp_path_factory.mktemp("clock"), actions)
+
+
+def _check_actions(folder: Path, actions: list[tuple[str, int]]) -> None:
     clock = Clock()
-    engine = bare_engine(tmp_path_factory.mktemp("clock"), clock, SOURCES, TABLES)
+    engine = bare_engine(folder, clock, SOURCES, TABLES)
     engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
     watermarks = [-1]
     for action, passed in actions:

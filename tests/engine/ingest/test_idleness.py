@@ -209,7 +209,7 @@ SLIDING = WindowJoin(
     how="full",
     left_prefix="wide_",
     right_prefix="pay_",
-    allowed_lateness="2 hours",
+    allowed_lateness="1 hour",
 )
 READERS = {
     name: DerivedAsset(name=name, inputs=inputs, operator=operator)
@@ -223,35 +223,35 @@ READERS = {
 
 
 def test_a_reader_goes_on_while_its_table_is_idle_and_its_later_results_are_late(make_engine: MakeEngine, clock: Clock) -> None:
-    """The orders are silent while payments arrive for three hours. Advancing after each batch and advancing once give the same tables."""
+    """The orders are silent while payments arrive for two hours. Advancing after each batch and advancing once give the same tables."""
     engine = make_engine([source(n, idle_timeout="1 hour") for n in ("l", "r", "p")], [WIDE[0], *READERS.values()])
     for name in ("l", "r", "p"):
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line, Event("b", 2, 5 * MINUTE).line])
     _ingest_and_advance(engine)
-    for hour in (1, 2, 3):
+    for hour in (1, 2):
         clock.pass_ms(2 * HOUR)
         land(engine, "p", f"{hour + 1}.jsonl", [Event("b", hour, hour * HOUR).line, Event("c", hour, hour * HOUR + 1).line])
         _ingest_and_advance(engine)
         described = engine.pending.describe_progress("pay")
         assert described["closed_to"] == described["watermark"] == START + hour * HOUR - MINUTE, "nothing is held back"
-    for hour in (2, 3):  # the pairs of 02:00 are behind the readers' watermark, those of 03:00 and later are not
+    for hour in (1, 2):  # the pairs of 01:00 are behind the readers' watermark, those of 02:00 and later are not
         for name in ("l", "r"):
-            land(engine, name, f"{hour}.jsonl", [Event("c", hour, hour * HOUR + 2).line, Event("b", 9, hour * HOUR + 2 * MINUTE).line])
+            land(engine, name, f"{hour + 1}.jsonl", [Event("c", hour, hour * HOUR + 2).line, Event("b", 9, hour * HOUR + 2 * MINUTE).line])
         _ingest_and_advance(engine)
     engine.drain()
     for name in ("pairs", *READERS):
         engine.advance(name)
-    assert rows_of(engine.views.late("pay", "pairs"), "k", "left_v") == [("b", 2), ("b", 9), ("c", 2)]
+    assert rows_of(engine.views.late("pay", "pairs"), "k", "left_v") == [("b", 2), ("b", 9), ("c", 1)]
     for name in ("pay", "windows", "joins_late"):
         assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_at_once"))
         assert engine.rebuild(name).days == (), "a run equals the backfill over its log"
-        assert law_violations(engine, name) == set()
         account = engine.accounts.days(name)
+        assert all(day.holds for day in account)
         assert sum(day.accepted for day in account if day.side == "pairs") == engine.views.table("pairs").count()
         assert sum(day.pending for day in account) == 0
     for name in ("pay", "joins_late"):
         paired = [(k, v) for k, v, order in rows_of(engine.views.table(name), "k", "v", "left_v") if v and order]
-        assert paired == [("a", 1), ("b", 3), ("c", 3)]
+        assert paired == [("a", 1), ("b", 2), ("c", 2)]
 
 
 def _ingest_and_advance(engine: Engine) -> None:

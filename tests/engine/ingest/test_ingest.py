@@ -293,14 +293,15 @@ def test_small_and_large_batches_are_counted_alike(make_engine: MakeEngine, monk
     marker = {"k": "marker", "wm": iso(START + 2)}
     for part, batch in enumerate(([*lines, marker], [marker], [first, {**first, "k": "z", "v": 2, "d": "2026-03-03"}])):
         entries: dict[str, SourceEntry] = {}
+        landed = keys[:1] if batch == [marker] else keys  # without rows, the keys do not matter
         for size, limit in sizes.items():
             monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", limit)
-            for key in keys:
+            for key in landed:
                 land(engine, f"{size}_{key}", f"{part}.jsonl", [*map(json.dumps, batch), "no JSON"])
             [entry] = engine.ingest()
             entries |= {s.source: s for s in entry if s.kind == "rows"}
         compared = [f.name for f in fields(SourceEntry) if f.name not in ("seq", "ingested_at", "source", "offsets")]
-        for key in keys:
+        for key in landed:
             small, large = ({name: getattr(entries[f"{size}_{key}"], name) for name in compared} for size in sizes)
             assert large == small, key
     for table in ("events", "quarantine"):

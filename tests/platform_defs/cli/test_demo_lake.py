@@ -4,10 +4,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from assets.pipeline import Pipeline
 from platform_defs.cli import demo
 from platform_defs.cli.demo_lake import DemoLake, ForeignFolderError
 from platform_defs.configured_engine import make_engine
@@ -15,6 +17,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.settings import HOME, Settings, settings
+from platform_defs.shop import shop
 from tests.engine.entries import source_entry
 
 LANDED = "orders/part-00000.jsonl"
@@ -58,9 +61,15 @@ class Demo:
         return self.folder.root
 
 
+@cache
+def _shop() -> Pipeline:
+    """The shop's pipeline, which does not depend on the lake."""
+    return shop(Settings())
+
+
 def _engine(root: Path) -> Engine:
     values = DemoLake(root).settings(Settings(lake=f"{root}-of-the-user"))
-    return make_engine(values)
+    return make_engine(values, _shop())
 
 
 def _land(folder: DemoLake, name: str = LANDED, text: str = "{}\n") -> Path:

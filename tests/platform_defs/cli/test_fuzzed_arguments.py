@@ -1,4 +1,7 @@
-"""Any text as any argument of any command is a valid value, or a one-line error that names the argument. No test starts Spark."""
+"""Any text as any argument of any command is a valid value, or a one-line error that names the argument. No test starts Spark.
+
+The commands and the engine are made once: making them takes longer than a command that is refused.
+"""
 
 import io
 import json
@@ -7,10 +10,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
+import typer
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -94,7 +100,7 @@ class Reached(BaseException):
     """The arguments were valid: the command reached Spark, or started the demo."""
 
 
-def _reached(*_: object, **__: object) -> None:
+def _reached(*_: object, **__: object) -> NoReturn:
     raise Reached
 
 
@@ -103,10 +109,12 @@ def _no_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     lake = tmp_path_factory.mktemp("lake")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIDEMARK_LAKE", str(lake))
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         patch.setattr(demo, "run", _reached)
         patch.setattr(watch, "time", SimpleNamespace(sleep=_reached))
+        engine = make_engine(Settings(), connect=_reached)
         for module in (cli, tables, query, watch):
-            patch.setattr(module, "_engine", lambda: make_engine(Settings(), connect=_reached))
+            patch.setattr(module, "_engine", lambda: engine)
         settings.cache_clear()
         yield
     settings.cache_clear()

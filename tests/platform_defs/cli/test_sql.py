@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -42,13 +43,21 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def as_files(spark: SparkSession, folder: Path) -> dict[str, dict[str, str]]:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the files, and of the queries that read them."""
+    return tmp_path_factory.mktemp("files")
+
+
+@pytest.fixture(scope="module")
+def parameters(spark: SparkSession, folder: Path) -> dict[str, dict[str, str]]:
     """The rows as files of each format, with the parameters of `CLICKS`."""
     lines = [",".join(map(str, row)) for row in ROWS]
     (folder / "plain.csv").write_text("\n".join(lines) + "\n")
     (folder / "headed.csv").write_text("\n".join(["user_id,page,ms", *lines]).replace(",", ";") + "\n")
     (folder / "rows.json").write_text("\n".join(json.dumps(dict(zip(("user_id", "page", "ms"), row, strict=True))) for row in ROWS))
-    frame = spark.createDataFrame(ROWS, "user_id string, page string, ms bigint")
+    users, pages, times = zip(*ROWS, strict=True)
+    frame = spark.createDataFrame(pa.table({"user_id": users, "page": pages, "ms": times}))
     frame.write.parquet(str(folder / "rows.parquet"))
     frame.write.format("delta").save(str(folder / "rows.delta"))
     header = ", 'tidemark.header' = 'true', 'csv.field-delimiter' = ';'"
@@ -62,27 +71,27 @@ def as_files(spark: SparkSession, folder: Path) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.spark
-def test_a_query_reads_files_of_each_format(spark: SparkSession, tmp_path: Path):
-    for name, parameters in as_files(spark, tmp_path).items():
-        declared = CLICKS.format(**parameters)
+def test_a_query_reads_files_of_each_format(folder: Path, parameters: dict[str, dict[str, str]]):
+    for name, of_format in parameters.items():
+        declared = CLICKS.format(**of_format)
         if name == "delta":
             declared = declared.replace("'filesystem', 'format' = 'parquet'", "'delta'")
-        file = written(tmp_path, f"{declared} {PER_MINUTE} ORDER BY page")
+        file = written(folder, f"{declared} {PER_MINUTE} ORDER BY page")
         assert json.loads(run(file, "--json"))["statements"] == [{"rows": EXPECTED, "has_more": False}], name
 
 
 @pytest.mark.spark
-def test_the_statements_are_printed_in_order(spark: SparkSession, tmp_path: Path):
-    declared = CLICKS.format(**as_files(spark, tmp_path)["csv"])
+def test_the_statements_are_printed_in_order(folder: Path, parameters: dict[str, dict[str, str]]):
+    declared = CLICKS.format(**parameters["csv"])
     query = "SELECT user_id, ms FROM clicks WHERE page = 'home' ORDER BY ms DESC LIMIT 1"
-    output = run(written(tmp_path, f"{declared} EXPLAIN {PER_MINUTE}; {query}; INSERT INTO t {PER_MINUTE}"))
+    output = run(written(folder, f"{declared} EXPLAIN {PER_MINUTE}; {query}; INSERT INTO t {PER_MINUTE}"))
     explained, queried, inserted = output.split("\n\n")
     assert explained.startswith("WindowedAggregate(by=('page',), window=Tumbling(size='1 minute'), aggregates={'clicks': 'COUNT(*)'}")
     assert "state: none is kept; a step reads at most 1 minute before the watermark again" in explained
     assert "1 row" in queried
     assert "59999" in queried
     assert inserted.startswith("t\nWindowedAggregate(")
-    report = json.loads(run(written(tmp_path, f"{declared} SELECT * FROM clicks"), "--json", "--limit", "2"))
+    report = json.loads(run(written(folder, f"{declared} SELECT * FROM clicks"), "--json", "--limit", "2"))
     assert report["statements"][0]["has_more"]
     assert len(report["statements"][0]["rows"]) == 2
 
@@ -123,20 +132,20 @@ def test_declared_sinks_and_the_plan_of_another_query_for_a_table(tmp_path: Path
 
 
 @pytest.mark.spark
-def test_rows_of_a_source_by_the_time_of_the_ingest(spark: SparkSession, tmp_path: Path):
-    as_files(spark, tmp_path)
+@pytest.mark.usefixtures("parameters")
+def test_rows_of_a_source_by_the_time_of_the_ingest(folder: Path):
     declared = (
         "CREATE TABLE t (user_id STRING, page STRING, ms BIGINT, p AS PROCTIME()) "
         "WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = 'rows.json');"
     )
     counted = "SELECT page, COUNT(*) AS n FROM t WHERE ms > 0 GROUP BY page ORDER BY page"
-    first, counts = json.loads(run(written(tmp_path, f"{declared} SELECT * FROM t ORDER BY ms LIMIT 1; {counted}"), "--json"))["statements"]
+    first, counts = json.loads(run(written(folder, f"{declared} SELECT * FROM t ORDER BY ms LIMIT 1; {counted}"), "--json"))["statements"]
     assert first["rows"] == [{"user_id": "a", "page": "home", "ms": 0}]
     assert counts["rows"] == [{"page": "cart", "n": 1}, {"page": "home", "n": 1}]
     windows = "SELECT window_start, COUNT(*) AS n FROM TUMBLE(TABLE t, DESCRIPTOR(p), INTERVAL '1' HOUR) GROUP BY window_start, window_end"
     with pytest.raises(SqlError, match="files have no time of the ingest; write INSERT INTO, and run the file as a pipeline"):
-        run(written(tmp_path, f"{declared} {windows}"))
-    [explained] = json.loads(run(written(tmp_path, f"{declared} EXPLAIN {windows}"), "--json"))["statements"]
+        run(written(folder, f"{declared} {windows}"))
+    [explained] = json.loads(run(written(folder, f"{declared} EXPLAIN {windows}"), "--json"))["statements"]
     assert "time='event_time'" in explained["plan"] or "WindowedAggregate" in explained["plan"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from delta.tables import DeltaTable
+from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from platform_defs.cli import commands as cli
@@ -77,7 +77,7 @@ def test_the_status_shows_the_recorded_account_without_a_session(monkeypatch: py
 
 
 def test_the_status_fails_while_the_last_account_is_violated(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    DeltaTable.forPath(engine.spark, engine.lake.path("pairs")).delete("left_v = 1")
+    DeltaTable(engine.lake.path("pairs")).delete("left_v = 1")
     assert isinstance(_status(monkeypatch, engine, "--recount")[1], StatusError)
     out, error = _status(monkeypatch, without_session(engine))
     assert isinstance(error, StatusError)

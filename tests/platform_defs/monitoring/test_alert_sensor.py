@@ -199,10 +199,12 @@ def test_a_stream_that_lives_has_recovered_and_its_next_failures_alert_again(
     assert text.startswith("Tidemark: job stream has failed 2 times in a row"), "again, although it was sent before"
 
 
-def test_the_days_of_a_long_backfill_do_not_hide_the_failures_before_it(instance, repository) -> None:
+def test_the_days_of_a_long_backfill_do_not_hide_the_failures_before_it(instance, repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run has more days than are read at once."""
+    monkeypatch.setattr("platform_defs.monitoring.outcomes._AT_ONCE", 20)
     for _ in range(3):
         run_id = _run(repository, instance, "checks", passed=False)
-        for day in range(250):
+        for day in range(25):
             evaluation = AssetCheckEvaluation(dg.AssetKey("rows"), "unique", False, {}, partition=f"day {day}")
             event = dg.DagsterEvent(dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, "checks", event_specific_data=evaluation)
             instance.report_dagster_event(event, run_id=run_id)

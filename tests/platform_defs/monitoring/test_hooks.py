@@ -47,10 +47,14 @@ class Webhook(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/services/s3cret"
 
 
+_POLL_S = 0.01
+"""How often a server finds out that it must end, in seconds."""
+
+
 @contextmanager
 def running(server: Any) -> Iterator[Any]:
     """A server that answers in a thread."""
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(_POLL_S,))
     thread.start()
     try:
         yield server
