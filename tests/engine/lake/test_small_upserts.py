@@ -1,12 +1,9 @@
 """Upserts of few rows by deltalake: the table and its change feed are those of a MERGE by Spark."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,26 +26,29 @@ KEYS = {
     "boolean": "n % 2 = 0",
     "binary": "cast(cast(n as string) as binary)",
 }
-KEY = ["Order", "größe"]
+KEY = ["Order", *KEYS, "größe"]
+"""`Order` is the name of a type. Only the column of that type has a value, so each row is found by the equality of one type."""
+Changes = dict[str, list[tuple[int | None, int, str]]]
+"""Rows by the type of their key: number of the key or null, value, change kind."""
 
 
-def _frame(spark: SparkSession, rows: list[tuple[int | None, int, str]], kind: str, change: bool) -> DataFrame:
-    """Rows of (number of the key or null, value, change kind)."""
-    kinds = (pa.int64(), pa.int64(), pa.string())
-    columns = [pa.array(values, of) for values, of in zip(zip(*rows, strict=True), kinds, strict=True)]
-    frame = spark.createDataFrame(pa.table(columns, ["n", "v", "kind"]))
-    key = F.expr(f"if(n is null, null, {KEYS[kind]})").alias(KEY[0])
-    own = [key, F.lit("same").alias(KEY[1]), F.struct("v").alias("nested"), F.lit(None).cast("double").alias("none")]
-    return frame.select(*own, *[F.col("kind")] * change)
+def _frame(spark: SparkSession, rows: Changes, change: bool) -> DataFrame:
+    names, kinds = ("type", "n", "v", "kind"), (pa.string(), pa.int64(), pa.int64(), pa.string())
+    all_rows = [(name, *row) for name, some in rows.items() for row in some]
+    columns = [pa.array(values, of) for values, of in zip(zip(*all_rows, strict=True), kinds, strict=True)]
+    frame = spark.createDataFrame(pa.table(columns, names))
+    keys = [F.expr(f"if(type = '{name}' and n is not null, {key}, null)").alias(name) for name, key in KEYS.items()]
+    key = [F.col("type").alias("Order"), *keys, F.lit("same").alias("größe")]
+    return frame.select(*key, F.struct("v").alias("nested"), F.lit(None).cast("double").alias("none"), *[F.col("kind")] * change)
 
 
-def _create_table(spark: SparkSession, lake: Lake, table: str, kind: str) -> None:
-    rows = _frame(spark, [(None, 0, ""), *[(n, n, "") for n in range(2 if kind == "boolean" else 8)]], kind, change=False)
-    lake.overwrite(rows, table, {"m": 1}, number=1, pruned_by=KEY, change_feed=True)
+def _create_table(spark: SparkSession, lake: Lake, table: str, *types: str) -> None:
+    rows: Changes = {name: [(None, 0, ""), *[(n, n, "") for n in range(2 if name == "boolean" else 8)]] for name in types}
+    lake.overwrite(_frame(spark, rows, change=False), table, {"m": 1}, number=1, pruned_by=KEY, change_feed=True)
 
 
-def _changes(kind: str, seed: int) -> list[tuple[int | None, int, str]]:
-    rng, numbers = Random(seed), [None, *range(2 if kind == "boolean" else 12)]
+def _changes(name: str, seed: int) -> list[tuple[int | None, int, str]]:
+    rng, numbers = Random(seed), [None, *range(2 if name == "boolean" else 12)]
     return [(n, rng.randrange(100, 200), rng.choice(["+I", "+U", "-D"])) for n in rng.sample(numbers, rng.randint(1, len(numbers)))]
 
 
@@ -59,61 +59,63 @@ def _change_feed(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
 
 @dataclass(frozen=True)
 class Upserted:
-    """The rows of a table that was upserted twice, by each writer and reader, its change feeds, and the numbers of its newest step."""
+    """The rows of one type of key in a table that was upserted twice, by each writer and reader, and its change feeds."""
 
     by_deltalake: list[str]
     by_spark: list[str]
     read_by_spark: list[str]
     feed_of_deltalake: list[str]
     feed_of_spark: list[str]
-    newest: tuple[Any, int | None]
 
 
 @pytest.fixture(scope="module")
-def upserted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Upserted]:
-    """For each kind of key two equal tables, each of which gets the same changes, one by deltalake and the other by Spark."""
-    lakes = {kind: Lake(str(tmp_path_factory.mktemp(kind))) for kind in KEYS}
-    for kind, lake in lakes.items():
-        _create_table(spark, lake, "few", kind)
-        shutil.copytree(lake.path("few"), lake.path("many"))
-        for step in (2, 3):
-            changes = _frame(spark, _changes(kind, step), kind, change=True)
-            assert lake.upsert("few", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": step}, number=step)
-            same, is_deleted = are_rows_equal("t", "c", KEY), F.col("c.kind") == "-D"
-            lake.merge("many", changes, same, is_deleted=is_deleted, metadata={"m": step}, number=step, stored=True)
-
-    def rows(read: Callable[[Lake], DataFrame]) -> dict[str, list[str]]:
-        """The rows of every lake's table, read by one query."""
-        as_json = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row")
-        found: dict[str, list[str]] = {kind: [] for kind in lakes}
-        for kind, row in reduce(DataFrame.union, [read(lake).select(F.lit(kind), as_json) for kind, lake in lakes.items()]).collect():
-            found[kind].append(row)
-        return {kind: sorted(some) for kind, some in found.items()}
-
-    by_deltalake, by_spark = (rows(lambda lake, table=table: lake.read(spark, table)) for table in ("few", "many"))
-    read_by_spark = rows(lambda lake: lake.frame(spark, "few"))
-    feeds = [rows(lambda lake, table=table: _change_feed(spark, lake, table)) for table in ("few", "many")]
-    results: dict[str, Upserted] = {}
-    for kind, lake in lakes.items():
-        newest = lake.newest_commit("few", "m")
-        assert newest is not None
-        numbers = newest.value, lake.transaction("few", "tidemark")
-        results[kind] = Upserted(by_deltalake[kind], by_spark[kind], read_by_spark[kind], feeds[0][kind], feeds[1][kind], numbers)
-    return results
+def upserted_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Two equal tables with rows of each type of key, each of which gets the same changes, one by deltalake and the other by Spark."""
+    lake = Lake(str(tmp_path_factory.mktemp("upserted")))
+    _create_table(spark, lake, "few", *KEYS)
+    shutil.copytree(lake.path("few"), lake.path("many"))
+    for step in (2, 3):
+        changes = _frame(spark, {name: _changes(name, step) for name in KEYS}, change=True)
+        assert lake.upsert("few", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": step}, number=step)
+        same, is_deleted = are_rows_equal("t", "c", KEY), F.col("c.kind") == "-D"
+        lake.merge("many", changes, same, is_deleted=is_deleted, metadata={"m": step}, number=step, stored=True)
+    return lake
 
 
-@pytest.mark.parametrize("kind", KEYS)
-def test_deltalake_and_spark_upsert_the_same_rows(upserted: dict[str, Upserted], kind: str) -> None:
-    found = upserted[kind]
-    assert found.by_deltalake == found.by_spark == found.read_by_spark
-    assert found.feed_of_deltalake == found.feed_of_spark
-    assert found.newest == (3, 3)
+@pytest.fixture(scope="module")
+def upserted(spark: SparkSession, upserted_lake: Lake) -> dict[str, Upserted]:
+    lake = upserted_lake
+    frames = [
+        *(lake.read(spark, table) for table in ("few", "many")),
+        lake.frame(spark, "few"),
+        *(_change_feed(spark, lake, table) for table in ("few", "many")),
+    ]
+    found: list[dict[str, list[str]]] = []
+    for frame in frames:
+        of_types: dict[str, list[str]] = {name: [] for name in KEYS}
+        for name, row in frame.select("Order", F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect():
+            of_types[name].append(row)
+        found.append(of_types)
+    return {name: Upserted(*(sorted(of_types[name]) for of_types in found)) for name in KEYS}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_deltalake_and_spark_upsert_the_same_rows(upserted: dict[str, Upserted], name: str) -> None:
+    found = upserted[name]
+    assert found.by_deltalake == found.by_spark == found.read_by_spark != []
+    assert found.feed_of_deltalake == found.feed_of_spark != []
+
+
+def test_an_upsert_by_deltalake_records_its_step(upserted_lake: Lake) -> None:
+    newest = upserted_lake.newest_commit("few", "m")
+    assert newest is not None
+    assert (newest.value, upserted_lake.transaction("few", "tidemark")) == (3, 3)
 
 
 def test_a_step_that_was_applied_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     _create_table(spark, lake, "t", "int")
-    changes, before = _frame(spark, [(1, 100, "+U")], "int", change=True), lake.version("t")
+    changes, before = _frame(spark, {"int": [(1, 100, "+U")]}, change=True), lake.version("t")
     with pytest.raises(LakeError, match="another writer"):
         lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 1}, number=1)
     assert lake.version("t") == before
@@ -124,7 +126,7 @@ def test_a_step_that_changes_no_row_is_committed(spark: SparkSession, tmp_path: 
     """Without the commit, the table would seem to lack the step, and would never again be compared with its changelog."""
     lake = Lake(str(tmp_path / "lake"))
     _create_table(spark, lake, "t", "int")
-    changes, before = _frame(spark, [*rows, (98, 1, "-D")], "int", change=True).limit(len(rows)), json_rows(lake.read(spark, "t"))
+    changes, before = _frame(spark, {"int": [*rows, (98, 1, "-D")]}, change=True).limit(len(rows)), json_rows(lake.read(spark, "t"))
     assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
     newest = lake.newest_commit("t", "m")
     assert newest is not None
@@ -144,13 +146,15 @@ def test_a_failure_of_the_store_is_not_called_another_writer(
 
     monkeypatch.setattr(small_upserts, "upsert", fail)
     with pytest.raises(type(error), match=str(error)):
-        lake.upsert("t", _frame(spark, [(1, 1, "+U")], "int", change=True), KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
+        lake.upsert(
+            "t", _frame(spark, {"int": [(1, 1, "+U")]}, change=True), KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2
+        )
 
 
 def test_another_writers_commit_is_not_overwritten(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(str(tmp_path / "lake"))
     _create_table(spark, lake, "t", "int")
-    changes, seen = _frame(spark, [(1, 100, "+U")], "int", change=True), lake.delta("t")
+    changes, seen = _frame(spark, {"int": [(1, 100, "+U")]}, change=True), lake.delta("t")
     assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
     after = lake.version("t")
     opened = [seen]  # by a writer that was paused after it had opened the table

@@ -11,6 +11,7 @@ import pytest
 
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger import store as ledger_store
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger, as_table, next_row
 from platform_defs.engine.ledger.store import DeltaLedgerStore
@@ -93,6 +94,8 @@ def test_batch_times_increase_even_if_the_clock_is_set_back(tmp_path: Path) -> N
 
 
 def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files are compacted after 16 and after 31 batches; the other reader reads before the first compaction and before the second."""
+    monkeypatch.setattr(ledger_store, "MANY_FILES", 16)
     lake, ledger, other = Lake(str(tmp_path / "lake")), _ledger(tmp_path), _ledger(tmp_path)
     read: list[int] = []
     rows = DeltaLedgerStore.rows
@@ -104,20 +107,18 @@ def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, m
         return iter(found)
 
     monkeypatch.setattr(DeltaLedgerStore, "rows", counted)
-    for seq in range(1, 141):
+    for seq in range(1, 36):
         ledger.commit([(source_entry("l", seq, offsets=(f"l{seq}",)), source_entry("r", seq))])
         assert ledger.head == seq
-        if seq % 50 == 0:
+        if seq in (12, 24):
             assert other.entries() == ledger.entries()
-    assert max(read) == 100, "another reader reads only the batches since its last read"
-    assert sum(read) == 2 * 140 + 2 * 100 + 3 * 2, (
-        "each reader reads every row once, and the newest rows again if they are in several files"
-    )
+    assert max(read) == 24, "another reader reads only the batches since its last read"
+    assert sum(read) == 2 * 35 + 2 * 24 + 3 * 2, "each reader reads every row once, and the newest rows again if they are in several files"
     entries = _ledger(tmp_path).entries()
-    assert [(s.source, s.seq) for e in entries for s in e] == [(n, seq) for seq in range(1, 141) for n in ("l", "r")]
+    assert [(s.source, s.seq) for e in entries for s in e] == [(n, seq) for seq in range(1, 36) for n in ("l", "r")]
     assert entries == ledger.entries()
-    assert ledger.offsets("l") == {f"l{seq}" for seq in range(1, 141)}
-    assert len(lake.delta(TABLE).file_uris()) < 64  # pyright: ignore[reportOptionalMemberAccess]
+    assert ledger.offsets("l") == {f"l{seq}" for seq in range(1, 36)}
+    assert len(lake.delta(TABLE).file_uris()) < 16  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_a_recreated_ledger_is_read_from_its_start(tmp_path: Path) -> None:

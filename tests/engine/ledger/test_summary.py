@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from hypothesis import assume, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from platform_defs import faults
@@ -165,33 +165,33 @@ def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
     }
 
 
-@given(BATCHES, st.integers(1, 10), st.integers(1, 10))
-def test_a_summary_changes_no_answer_about_later_batches(batches: Any, first: int, second: int) -> None:
-    clock, entries = Clock(20 * STEP), entries_of(batches)
-    first, second = sorted((min(first, len(entries)), min(second, len(entries))))
-    cut = min(second + 1, len(entries))  # the last batches are committed after the summaries
-    whole, kept = memory_ledger(entries, clock), memory_ledger(entries[:cut], clock)
-    summarize(kept, first)
-    summarize(kept, second)
-    if entries[cut:]:
-        kept.commit(entries[cut:])
-    expected = facts(whole, second)
-    assert facts(kept, second) == expected
-    assert facts(reopened(kept, clock), second) == expected
-    assert facts(LedgerSnapshot.of(kept), second) == {key: of for key, of in expected.items() if key not in ("new", "ends")}
+@pytest.mark.parametrize("examples", [50, pytest.param(300, marks=pytest.mark.soak)])
+def test_a_summary_changes_no_answer_about_later_batches(examples: int) -> None:
+    """A ledger is summarized twice: the second summary replaces the first one, and equals a summary of all batches."""
 
+    @settings(max_examples=examples)
+    @given(BATCHES, st.integers(1, 10), st.integers(1, 10))
+    def check(batches: Any, first: int, second: int) -> None:
+        clock, entries = Clock(20 * STEP), entries_of(batches)
+        first, second = sorted((min(first, len(entries)), min(second, len(entries))))
+        cut = min(second + 1, len(entries))  # the last batches are committed after the summaries
+        whole, kept, once, twice = (memory_ledger(some, clock) for some in (entries, entries[:cut], entries, entries))
+        summarize(kept, first)
+        summarize(twice, first)
+        if summarize(reopened(twice, clock), second):
+            summarize(once, second)
+            assert reopened(twice, clock).newest_rows() == reopened(once, clock).newest_rows()
+            for name in SOURCES:
+                assert reopened(twice, clock).offsets_in_order(name) == reopened(once, clock).offsets_in_order(name)
+        summarize(kept, second)
+        if entries[cut:]:
+            kept.commit(entries[cut:])
+        expected = facts(whole, second)
+        assert facts(kept, second) == expected
+        assert facts(reopened(kept, clock), second) == expected
+        assert facts(LedgerSnapshot.of(kept), second) == {key: of for key, of in expected.items() if key not in ("new", "ends")}
 
-@given(BATCHES, st.integers(1, 10), st.integers(1, 10))
-def test_a_summary_of_a_summary_equals_a_summary_of_all_batches(batches: Any, first: int, second: int) -> None:
-    clock, entries = Clock(20 * STEP), entries_of(batches)
-    first, second = sorted((min(first, len(entries)), min(second, len(entries))))
-    once, twice = memory_ledger(entries, clock), memory_ledger(entries, clock)
-    summarize(twice, first)
-    assume(summarize(reopened(twice, clock), second))
-    summarize(once, second)
-    assert reopened(twice, clock).newest_rows() == reopened(once, clock).newest_rows()
-    for name in SOURCES:
-        assert reopened(twice, clock).offsets_in_order(name) == reopened(once, clock).offsets_in_order(name)
+    check()
 
 
 BOTH = [(source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n, watermark=n)) for n in range(1, 7)]

@@ -162,9 +162,7 @@ def test_the_watermark_up_to_which_a_reader_may_close_without_its_table(closed_t
 STEPS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=12)
 
 
-@settings(max_examples=1_000)
-@given(STEPS, st.integers(0, 3), st.integers(0, 100), st.integers(0, 12))
-def test_no_result_that_is_not_late_can_appear_in_a_range_that_its_reader_has_closed(steps, delay, closed_to, head):
+def check_late_results(steps, delay, closed_to, head):
     """A naive model: each later result of the table, one for each `final_at`, is late for its reader or not before the closed range."""
     upstream, other, idle = [None], [None], [False]
     for up, on, is_idle in steps:
@@ -186,6 +184,11 @@ def test_no_result_that_is_not_late_can_appear_in_a_range_that_its_reader_has_cl
             is_late = watermark is not None and time < watermark
             assert is_late == (expected is not None and time < expected)
             assert is_late or time >= min(allowed, reader[head] if reader[head] is not None else -1)
+
+
+@pytest.mark.parametrize("examples", [250, pytest.param(2_000, marks=pytest.mark.soak)])
+def test_no_result_that_is_not_late_can_appear_in_a_range_that_its_reader_has_closed(examples: int) -> None:
+    settings(max_examples=examples)(given(STEPS, st.integers(0, 3), st.integers(0, 100), st.integers(0, 12))(check_late_results))()
 
 
 @dataclass(frozen=True)

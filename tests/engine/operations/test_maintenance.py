@@ -26,7 +26,7 @@ from platform_defs.engine.operations.maintenance import Maintained, Maintenance,
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
-from tests.support.small_sources import HOUR, Event, join, land, rows_of, source
+from tests.support.small_sources import HOUR, Event, join, land, replay, rows_of, source
 
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
 KEYS = {
@@ -125,8 +125,7 @@ def test_deletion_vectors_are_kept_after_the_retention(make_engine: MakeEngine, 
     monkeypatch.setattr(reads, "SMALL_BYTES", 0)  # only large tables have deletion vectors
     engine = make_engine([source("l")], [TOTAL])
     for part, keys in enumerate(("abcdefgh", "a")):
-        land(engine, "l", f"{part}.jsonl", [Event(k, 1 + part, part * HOUR).line for k in keys])
-        engine.ingest()
+        replay(engine, [{"l": [Event(k, 1 + part, part * HOUR) for k in keys]}])
         engine.advance("total")
     folder, before = Path(engine.lake.path("total")), rows_of(engine.views.table("total"))
     stale = folder / "part-of-a-killed-writer.parquet"
@@ -197,7 +196,7 @@ def test_a_vacuum_deletes_no_file_of_a_table_in_a_subfolder(spark: SparkSession,
         write_deltalake(lake.path(table), rows, mode="append")
         write_deltalake(lake.path(table), rows, mode="overwrite")
     marked = {"delta.enableDeletionVectors": "true"}
-    spark.createDataFrame([(n,) for n in range(9)], "k long").coalesce(1).write.format("delta").options(**marked).save(lake.path("marked"))
+    spark.range(0, 9, 1, 1).toDF("k").write.format("delta").options(**marked).save(lake.path("marked"))
     spark.sql(f"DELETE FROM delta.`{lake.path('marked')}` WHERE k = 1")
     write_deltalake(lake.path("marked/below"), rows)
     for below, _, names in os.walk(tmp_path):
@@ -233,11 +232,10 @@ def test_a_writer_continues_during_maintenance(engine: Engine, make_engine: Make
     thread.start()
     try:
         writer = make_engine(SOURCES, ASSETS)
-        for part in (5, 6):
-            land(writer, "l", f"{part}.jsonl", [Event("a", part, part * HOUR).line])
-            assert len(writer.ingest()) == 1
-            for name in writer.assets:
-                writer.advance(name)
+        land(writer, "l", "new.jsonl", [Event("a", 5, 5 * HOUR).line])
+        assert len(writer.ingest()) == 1
+        for name in writer.assets:
+            writer.advance(name)
     finally:
         stop.set()
         thread.join()

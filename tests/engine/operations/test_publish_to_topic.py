@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -23,13 +24,10 @@ from platform_defs.engine.operations.topic import CHANGE, COPY, STEP, TABLE
 from tests.conftest import CopyEngine, MakeEngine, engine_maker
 from tests.support.clock import Clock
 from tests.support.kafka import COMPACT_SOON, Kafka, Record
+from tests.support.kills import run_and_die
 from tests.support.small_sources import MINUTE, Event, join, replay, source
 
-
-class Killed(Exception):
-    """A kill at a fault point."""
-
-
+KAFKA_POINTS = [name for name in faults.POINTS if name.startswith("kafka.")]
 TOP = DerivedAsset(name="top", inputs=("l",), operator=TopN(order_by="v DESC", by="k", rank_end=1))
 SUMS = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
 COUNTS = DerivedAsset(
@@ -135,42 +133,38 @@ def test_each_step_is_published_once_and_only_new_steps_later(make_engine: MakeE
     assert len(keys) == len({*keys}) == 6
 
 
-@pytest.mark.parametrize("at", [name for name in faults.POINTS if name.startswith("kafka.")])
-def test_a_kill_repeats_at_most_records_with_the_same_key_step_and_value(engine: Engine, kafka: Kafka, at: str):
-    topic = kafka.create(f"killed-{at}", 3)
+KILLS = [
+    ("kafka.before_write", 1, 0),
+    ("kafka.after_write", 1, 2),
+    ("kafka.after_commit", 1, 4),
+    ("kafka.before_write", 2, 5),
+    ("kafka.after_write", 1, 7),
+    ("kafka.after_commit", 1, 9),
+]
+"""Where one publish after the other is killed, each point in the first step and in a later one, and the number of records that the topic
+has then: only a step that was written and not committed is written again."""
+
+
+def test_a_kill_repeats_at_most_records_with_the_same_key_step_and_value(engine: Engine, kafka: Kafka):
+    assert {at for at, _, _ in KILLS} == {*KAFKA_POINTS}
+    topic = kafka.create("killed", 3)
     engine = _with_sink(engine, "top", kafka, topic)
-    for kill_at in range(1, 4):
-        _kill_at(engine, at, kill_at)
-    assert engine.views.publish_to_topic("top").step == 3
+    for at, nth, written in KILLS:
+        run_and_die(lambda: engine.views.publish_to_topic("top"), at, nth)
+        assert len(kafka.read(topic)) == written, (at, nth)
+    done = engine.views.publish_to_topic("top")
+    assert (done.step, done.records) == (3, 0)
     records = kafka.read(topic)
     distinct = {(r.key, r.headers[STEP], r.value) for r in records}
     assert len({(key, step) for key, step, _ in distinct}) == len(distinct) == 5
-    assert (len(records) > 5) == (at == "kafka.after_write")
     assert _same(_newest(records), _table(engine, "top"))
-
-
-def _kill_at(engine: Engine, at: str, which: int, asset: str = "top") -> None:
-    seen = list[str]()
-
-    def handler(name: str) -> None:
-        seen.append(name)
-        if name == at and seen.count(at) == which:
-            raise Killed
-
-    faults.install(handler)
-    try:
-        engine.views.publish_to_topic(asset)
-    except Killed:
-        pass
-    finally:
-        faults.install(None)
 
 
 def test_a_compacted_topic_read_back_equals_the_table(make_engine: MakeEngine, kafka: Kafka):
     topic = kafka.create("compacted", 2, COMPACT_SOON)
     engine = _with_sink(_engine(make_engine, TOP), "top", kafka, topic)
     _steps(engine, "top", [[Event("a", n, n), Event("b", 2 * n, n)] for n in range(1, 5)])
-    _kill_at(engine, "kafka.after_write", 2)
+    run_and_die(lambda: engine.views.publish_to_topic("top"), "kafka.after_write", 2)
     published = engine.views.publish_to_topic("top")
     assert published.records == 6
     kafka.produce_each(topic, STEP, TABLE)
@@ -238,16 +232,6 @@ def test_a_missing_topic_is_created_if_the_sink_has_partitions(engine: Engine, k
     assert kafka.configuration("made-by-sink")["cleanup.policy"] == "compact"
 
 
-def test_closed_results_are_records_and_a_correction_names_its_kind(counts: Engine, kafka: Kafka):
-    engine = _with_sink(counts, "counts", kafka, kafka.create("counts", 1), key=("k",))
-    done = engine.views.publish_to_topic("counts")
-    _steps(engine, "counts", [[Event("a", 2, 2)], [Event("b", 1, 5 * MINUTE)]])
-    assert engine.views.publish_to_topic("counts", done.step).records == 0
-    engine.views.publish_to_topic("counts")
-    found = [(r.key, (r.headers[CHANGE] or b"").decode(), json.loads(r.value or b"")["n"]) for r in kafka.read("counts")]
-    assert found == [(b'{"k":"a"}', "+I", 1), (b'{"k":"a"}', "+U", 2), (b'{"k":"a"}', "+I", 1)]
-
-
 def _age(engine: Engine, asset: str) -> None:
     """Make the commits of a table ten days old."""
     old = time.time() - 10 * 86_400
@@ -255,13 +239,16 @@ def _age(engine: Engine, asset: str) -> None:
         os.utime(commit, (old, old))
 
 
-def test_a_correction_of_an_old_step_is_published_as_long_as_its_files_exist(counts: Engine, kafka: Kafka):
-    engine = _with_sink(counts, "counts", kafka, kafka.create("counts-old", 1), key=("k",))
-    engine.views.publish_to_topic("counts")
+def test_closed_results_are_records_and_a_correction_of_an_old_step_names_its_kind(counts: Engine, kafka: Kafka):
+    """A correction is published as long as the files of the corrected step exist."""
+    engine = _with_sink(counts, "counts", kafka, kafka.create("counts", 1), key=("k",))
+    done = engine.views.publish_to_topic("counts")
     _age(engine, "counts")
-    _steps(engine, "counts", [[Event("a", 2, 2)]])
-    assert engine.views.publish_to_topic("counts").records == 1
-    assert [(r.headers[CHANGE] or b"").decode() for r in kafka.read("counts-old")] == ["+I", "+U"]
+    _steps(engine, "counts", [[Event("a", 2, 2)], [Event("b", 1, 5 * MINUTE)]])
+    assert engine.views.publish_to_topic("counts", done.step).records == 0
+    engine.views.publish_to_topic("counts")
+    found = [(r.key, (r.headers[CHANGE] or b"").decode(), json.loads(r.value or b"")["n"]) for r in kafka.read("counts")]
+    assert found == [(b'{"k":"a"}', "+I", 1), (b'{"k":"a"}', "+U", 2), (b'{"k":"a"}', "+I", 1)]
 
 
 def test_a_step_whose_files_maintenance_has_deleted_is_refused(counts: Engine, kafka: Kafka):
@@ -282,22 +269,20 @@ def test_a_record_that_cannot_be_written_is_an_error_with_the_topic(engine: Engi
         engine.views.publish_to_topic("top")
 
 
-@pytest.mark.parametrize("at", [name for name in faults.POINTS if name.startswith("kafka.")])
-def test_rows_without_a_key_are_distinct_from_records_that_a_kill_repeats(
-    closed_pairs: Engine, copy_engine: CopyEngine, kafka: Kafka, at: str
-):
-    engine = _with_sink(copy_engine(closed_pairs), "pairs", kafka, topic := kafka.create(f"pairs-{at}", 2))
+def test_rows_without_a_key_are_distinct_from_records_that_a_kill_repeats(closed_pairs: Engine, copy_engine: CopyEngine, kafka: Kafka):
+    engine = _with_sink(copy_engine(closed_pairs), "pairs", kafka, topic := kafka.create("pairs", 2))
     rows = engine.views.table("pairs").count()
-    _kill_at(engine, at, 1, "pairs")
-    engine.views.publish_to_topic("pairs")
+    for at, times in {"kafka.before_write": 0, "kafka.after_write": 1, "kafka.after_commit": 2}.items():
+        run_and_die(lambda: engine.views.publish_to_topic("pairs"), at)
+        assert len(kafka.read(topic)) == times * rows, at
+    assert engine.views.publish_to_topic("pairs").records == 0
     records = kafka.read(topic)
     assert len({(r.value, r.headers[STEP], r.headers[CHANGE], r.headers[COPY]) for r in records}) == rows
-    assert len(records) == (2 * rows if at == "kafka.after_write" else rows)
     assert {r.key for r in records} == {None}
 
 
 def test_equal_rows_without_a_key_are_numbered(spark: SparkSession):
-    rows = spark.createDataFrame([("a", "+I"), ("a", "+I"), ("a", "-D"), ("b", "+I")], f"k string, {OWN_CHANGE} string")
+    rows = spark.createDataFrame(pa.table({"k": ["a", "a", "a", "b"], OWN_CHANGE: ["+I", "+I", "-D", "+I"]}))
     encoding = topic_changes.Encoding(spark, Sink(topic="t", options={}), "pairs")
     records = topic_changes._records(join(), encoding, rows)
     found = sorted(tuple(r) for r in records.select("change", "value", "copy").collect())
@@ -311,7 +296,7 @@ def test_avro_records_can_be_read_with_the_schema_of_the_table(engine: Engine, k
     engine = _with_sink(engine, "top", kafka, topic, format="avro")
     engine.views.publish_to_topic("top")
     schema = json.dumps({"type": "record", "name": "topLevelRecord", "fields": [{"name": "k", "type": ["string", "null"]}]})
-    rows = engine.spark.createDataFrame([(bytes(r.key or b""),) for r in kafka.read(topic)], "key binary")
+    rows = engine.spark.createDataFrame(pa.table({"key": [r.key for r in kafka.read(topic)]}))
     assert {row.k for row in rows.select(from_avro("key", schema).alias("x")).select("x.k").collect()} == {"a", "b", "c"}
 
 

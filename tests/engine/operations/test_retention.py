@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from assets.contracts import DerivedAsset, Shape
 from operators.errors import OperatorError
@@ -17,7 +17,7 @@ from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.engine.operations.retention import LakeRetention, LogRetention
-from tests.conftest import CopyEngine, MakeEngine
+from tests.conftest import CopyEngine, MakeEngine, engine_maker
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
 from tests.support.kills import run_and_die
@@ -32,6 +32,8 @@ BATCHES = [
     for day in range(5)
 ]
 LOG_POINTS = ["retention.before_totals", "retention.after_totals", "retention.after_remove"]
+LEDGER_POINTS = ["retention.before_format", "retention.before_summary", "retention.after_summary"]
+TABLE_POINTS = ["retention.before_quarantine", "retention.after_quarantine", "retention.before_changelog", "retention.after_changelog"]
 
 
 def by_table(done: list[Maintained]) -> dict[str, Maintained]:
@@ -80,7 +82,8 @@ def test_old_rows_leave_and_their_totals_stay(engine: Engine, whole: Engine) -> 
         "events/l": (11, "2026-03-04", None),
         "events/r": (11, "2026-03-04", None),
     }
-    assert engine.ledger.history.summarized == (0 if engine.lake_retention.ledger is None else 4)
+    shortened = engine.lake_retention.ledger is not None
+    assert (engine.ledger.history.summarized, done["ledger"].rows_removed) == ((4, 6) if shortened else (0, 0))
     assert len(logged(engine, "l")) == 9
     assert (accounted(engine), accounted(engine, "total")) == (before, accounted(whole, "total"))
     days = date(2026, 3, 1), date(2026, 3, 4)
@@ -91,12 +94,13 @@ def test_old_rows_leave_and_their_totals_stay(engine: Engine, whole: Engine) -> 
     assert report["assets"]["pairs"]["retention"]["totals"]["l"]["accepted"] == 11
 
 
-@pytest.mark.parametrize("at", LOG_POINTS)
-def test_a_kill_loses_no_row_and_no_total(engine: Engine, make_engine: MakeEngine, at: str) -> None:
-    before = accounted(engine)
-    run_and_die(engine.maintain, at)
-    after = make_engine(SOURCES, [PAIRS, TOTAL])
-    assert accounted(after) == before
+def test_a_kill_loses_no_row_and_no_total(engine: Engine, make_engine: MakeEngine) -> None:
+    """Each maintenance is killed one point later than the one before it, and repeats what that one has not committed."""
+    before, after = accounted(engine), engine
+    for at, rows in zip(LOG_POINTS, (20, 20, 9), strict=True):
+        run_and_die(after.maintain, at)
+        after = make_engine(SOURCES, [PAIRS, TOTAL])
+        assert (accounted(after), len(logged(after, "l")), len(logged(after, "r"))) == (before, rows, 20), at
     after.maintain()
     assert (accounted(after), len(logged(after, "l")), len(logged(after, "r"))) == (before, 9, 9)
 
@@ -210,16 +214,16 @@ def test_rows_whose_duplicates_may_have_left_are_quarantined(make_engine: MakeEn
     accounted(engine, "total")
 
 
-@pytest.mark.parametrize("at", ["retention.before_format", "retention.before_summary", "retention.after_summary"])
 @pytest.mark.parametrize("engine", [DAY], indirect=True)
-def test_a_kill_while_the_ledger_is_shortened_loses_nothing(engine: Engine, make_engine: MakeEngine, at: str) -> None:
-    before, described = accounted(engine), engine.pending.describe_progress("pairs")
-    run_and_die(engine.maintain, at)
-    after = replace(make_engine(SOURCES, [PAIRS, TOTAL]), lake_retention=engine.lake_retention)
-    assert accounted(after) == before
+def test_a_kill_while_the_ledger_is_shortened_loses_nothing(engine: Engine, make_engine: MakeEngine) -> None:
+    """Each maintenance is killed one point later than the one before it, and repeats what that one has not committed."""
+    before, described, after = accounted(engine), engine.pending.describe_progress("pairs"), engine
+    for at, summarized in zip(LEDGER_POINTS, (0, 0, 4), strict=True):
+        run_and_die(after.maintain, at)
+        after = replace(make_engine(SOURCES, [PAIRS, TOTAL]), lake_retention=engine.lake_retention)
+        assert (accounted(after), after.ledger.history.summarized) == (before, summarized), at
     done = by_table(after.maintain())["ledger"]
-    assert (done.rows_removed, done.kept_from) == (0 if at == "retention.after_summary" else 6, "batch 5")
-    assert done.held_back == "events/l has rows of batch 5"
+    assert (done.rows_removed, done.kept_from, done.held_back) == (0, "batch 5", "events/l has rows of batch 5")
     assert (accounted(after), after.pending.describe_progress("pairs") | described) == (before, after.pending.describe_progress("pairs"))
 
 
@@ -322,10 +326,11 @@ def test_a_changelog_that_begins_with_steps_without_changes_is_kept(make_engine:
     assert rows_of(engine.views.table("total")) == [("a", 3, 3)]
 
 
-@pytest.fixture
-def counted(make_engine: MakeEngine, clock: Clock) -> Engine:
+@pytest.fixture(scope="module")
+def counted_original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     """A total of three batches that were handled on three days, and two rejected rows of the first."""
-    engine = replace(make_engine([source("l")], [TOTAL]), lake_retention=LakeRetention(DAY, DAY))
+    clock = Clock()
+    engine = engine_maker(spark, tmp_path_factory.mktemp("counted"), clock)([source("l")], [TOTAL])
     for day in range(3):
         land(engine, "l", f"{day}.jsonl", [Event(k, 1, day * HOUR).line for k in "ab"] + (["{cut", "{torn"] if not day else []))
         engine.ingest()
@@ -334,24 +339,41 @@ def counted(make_engine: MakeEngine, clock: Clock) -> Engine:
     return engine
 
 
-@pytest.mark.parametrize(
-    "at", [None, "retention.before_quarantine", "retention.after_quarantine", "retention.before_changelog", "retention.after_changelog"]
-)
-def test_changelogs_and_quarantines_lose_what_is_old(counted: Engine, tmp_path: Path, at: str | None) -> None:
+@pytest.fixture
+def counted(counted_original: Engine, copy_engine: CopyEngine, clock: Clock) -> Engine:
+    """A copy of the lake with the total, whose changelog and quarantine keep a day."""
+    clock.pass_ms(3 * DAY)
+    return replace(copy_engine(counted_original), lake_retention=LakeRetention(DAY, DAY))
+
+
+def test_changelogs_and_quarantines_lose_what_is_old(counted: Engine, tmp_path: Path) -> None:
     before, times = rows_of(counted.views.table("total")), counted.ledger.history.times
-    if at is not None:
-        run_and_die(counted.maintain, at)
     done = by_table(counted.maintain())
-    assert rows_of(counted.views.table("total")) == before
-    assert counted.ingestion.quarantine.listed.rows("l") == []
-    assert (done["quarantine/l"].kept_from, done["changelog/total"].kept_from) == ("2026-03-03", "step 2")
-    if at is None:
-        assert (done["quarantine/l"].rows_removed, done["changelog/total"].rows_removed) == (2, 4)
+    assert (done["quarantine/l"].rows_removed, done["changelog/total"].rows_removed) == (2, 4)
+    assert_shortened(counted, done, before)
     assert rows_of(counted.views.as_of("total", times[2] + 1)) == before
     with pytest.raises(OperatorError, match=r"total has no state of .*retention has replaced its steps up to 2"):
         counted.views.as_of("total", times[0] + 1)
     assert counted.views.publish("total", str(tmp_path / "folder")) == 3
     accounted(counted, "total")
+
+
+def test_a_kill_while_changelogs_and_quarantines_are_shortened_loses_nothing(counted: Engine) -> None:
+    """Each maintenance is killed one point later than the one before it, and repeats what that one has not committed."""
+    before, rejected = rows_of(counted.views.table("total")), len(counted.ingestion.quarantine.listed.rows("l"))
+    for at, left in zip(TABLE_POINTS, (rejected, 0, 0, 0), strict=True):
+        run_and_die(counted.maintain, at)
+        assert (rows_of(counted.views.table("total")), len(counted.ingestion.quarantine.listed.rows("l"))) == (before, left), at
+        accounted(counted, "total")
+    assert_shortened(counted, by_table(counted.maintain()), before)
+    assert rows_of(counted.views.as_of("total", counted.ledger.history.times[2] + 1)) == before
+    accounted(counted, "total")
+
+
+def assert_shortened(engine: Engine, done: dict[str, Maintained], total: list[tuple[object, ...]]) -> None:
+    assert rows_of(engine.views.table("total")) == total
+    assert engine.ingestion.quarantine.listed.rows("l") == []
+    assert (done["quarantine/l"].kept_from, done["changelog/total"].kept_from) == ("2026-03-03", "step 2")
 
 
 def test_nothing_leaves_too_early_after_the_clock_was_ahead(counted: Engine, clock: Clock) -> None:
