@@ -7,7 +7,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -115,12 +115,25 @@ def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[Sp
     """The session, with interpreted plans for the tests in `INTERPRETED_FOLDERS`."""
     folders = request.path.relative_to(request.config.rootpath).parts
     compiled = request.node.get_closest_marker("compiled") or INTERPRETED_FOLDERS.isdisjoint(folders)
-    changes = {} if compiled else INTERPRETED_PLANS
-    sessions = [_session, small_session(_session)]
+    with _settings(_session, {} if compiled else INTERPRETED_PLANS):
+        yield _session
+
+
+@pytest.fixture(scope="module")
+def interpreted_plans(spark: SparkSession) -> Iterator[None]:
+    """Interpreted plans for a module of another folder, if the time of its tests is that of planning and compiling, not that of rows."""
+    with _settings(spark, INTERPRETED_PLANS):
+        yield
+
+
+@contextmanager
+def _settings(session: SparkSession, changes: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a session and of its copy for small queries, and restore them."""
+    sessions = [session, small_session(session)]
     before = [{key: one.conf.get(key, None) for key in changes} for one in sessions]
     for one in sessions:
         _set(one, changes)
-    yield _session
+    yield
     for one, values in zip(sessions, before, strict=True):
         _set(one, values)
 
