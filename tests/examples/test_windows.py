@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from assets.pipeline import Pipeline
@@ -48,6 +49,7 @@ def _rows(sandbox: Sandbox, table: str, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(map(_clock, row)) for row in sandbox.rows(table, *columns)]
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 def test_each_table_of_the_pipeline(spark: SparkSession, tmp_path: Path) -> None:
     sandbox = Sandbox(pipeline, tmp_path)
     for source, text in (("clicks", CLICKS), ("orders", ORDERS), ("payments", PAYMENTS), ("tiers", TIERS)):

@@ -111,29 +111,32 @@ MORE[-1] = _asset(
 CORRECTED = ["windows", "pairs", "sums", "pair_windows"]
 
 
-def _batches(seed: int, count: int) -> list[Mapping[str, list[Event]]]:
+def _batches(seed: int, count: int, rows: int) -> list[Mapping[str, list[Event]]]:
     """Batches of two sources; each row is up to six minutes behind the newest one, so that some are late."""
     rng = random.Random(seed)
 
     def events(batch: int) -> list[Event]:
-        times = [max(0, 4 * batch + rng.randrange(-6, 4)) * MINUTE for _ in range(6)]
+        times = [max(0, 4 * batch + rng.randrange(-6, 4)) * MINUTE for _ in range(rows)]
         return [Event(rng.choice(["a", "b", None]), rng.randrange(3), time) for time in times]
 
     return [{"l": events(batch), "r": events(batch)} for batch in range(count)]
 
 
 @pytest.mark.parametrize(
-    ("more", "seed", "batches", "corrected"),
-    [([], 11, 4, CORRECTED), pytest.param(MORE, 7, 6, ["windows", "sums"], marks=pytest.mark.soak)],
+    ("more", "seed", "batches", "rows", "corrected"),
+    [([], 282, 3, 8, CORRECTED), pytest.param(MORE, 7, 6, 6, ["windows", "sums"], marks=pytest.mark.soak)],
     ids=["chains of four", "every operator"],
 )
 def test_each_table_equals_its_operator_over_the_tables_that_it_reads(
-    make_engine: MakeEngine, more: Sequence[DerivedAsset], seed: int, batches: int, corrected: list[str]
+    make_engine: MakeEngine, more: Sequence[DerivedAsset], seed: int, batches: int, rows: int, corrected: list[str]
 ) -> None:
-    """Some tables lag behind their inputs, and one step is killed; corrections of late rows flow through all tables."""
+    """Some tables lag behind their inputs, and one step is killed; corrections of late rows flow through all tables.
+
+    With the first seed, each table of the model loses rows in some batch.
+    """
     engine = make_engine([source("l"), source("r")], [*OF_SOURCES, *OF_TABLES, *more])
     rng, model = random.Random(1), Stream(bound=MINUTE)
-    for number, batch in enumerate(_batches(seed, batches)):
+    for number, batch in enumerate(_batches(seed, batches, rows)):
         replay(engine, [batch])
         model.add({name: [(e.k, e.v, e.at) for e in events] for name, events in batch.items()})
         for name in engine.assets:

@@ -46,7 +46,7 @@ def _accounts(engine: Engine) -> dict[str, bool]:
 def test_the_account_of_doubles_holds_after_every_step_and_a_run_equals_the_backfill(make_engine: MakeEngine) -> None:
     assets = [DerivedAsset(name=f"{name}{suffix}", inputs=("l",), operator=o) for name, o in OPERATORS.items() for suffix in ("", "_again")]
     engine, corrections = make_engine([source("l")], assets), 0
-    for batch in _batches(4):
+    for batch in _batches(3):
         replay(engine, [batch])
         for name in OPERATORS:
             corrections += sum(step.after.corrected != step.before.corrected for step in engine.advance(name))

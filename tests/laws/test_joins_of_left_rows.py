@@ -4,8 +4,7 @@ from collections.abc import Callable
 from datetime import date
 
 import pytest
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from deltalake import DeltaTable, write_deltalake
 
 from platform_defs.engine import Engine
 from tests.conftest import CopyEngine, MakeEngine
@@ -16,24 +15,33 @@ ROWS = {
     "l": [Event("a", 1, NOON), Event("b", 2, NOON), Event("c", 3, MORNING), Event("d", 4, MORNING), Event("a", 5, MORNING)],
     "r": [Event("a", 6, NOON + MINUTE), Event("a", 7, NOON + 2 * MINUTE), Event("c", 8, MORNING), Event("e", 9, NOON)],
 }
-LATER = "result_time + INTERVAL 1 MINUTE"
-CORRUPTIONS: dict[str, tuple[str, Callable[[DataFrame], DataFrame], set[tuple[str, str]]]] = {
-    "a matched row is deleted": ("semi", lambda rows: rows.where("v <> 1"), {("l", FIRST)}),
-    "a matched row is doubled": ("semi", lambda rows: rows.unionByName(rows.where("v = 3")), {("l", SECOND)}),
-    "a matched row is later": ("semi", lambda rows: _later(rows, "v = 1"), {("l", FIRST)}),
-    "an unmatched row is deleted": ("anti", lambda rows: rows.where("v <> 4"), {("l", SECOND)}),
-    "an unmatched row is doubled": ("anti", lambda rows: rows.unionByName(rows.where("v = 2")), {("l", FIRST)}),
-    "the identity of an unmatched row is altered": (
-        "anti",
-        lambda rows: rows.withColumn("arrival", F.expr("if(v = 2, 77, arrival)").cast("bigint")),
-        {("l", FIRST)},
-    ),
-    "nothing is altered": ("anti", lambda rows: rows, set()),
+Corruption = tuple[Callable[[DeltaTable], object], str]
+"""What corrupts a table, and the day of the left row that it concerns."""
+
+
+def _deleted(condition: str) -> Callable[[DeltaTable], object]:
+    return lambda table: table.delete(condition)
+
+
+def _doubled(v: int) -> Callable[[DeltaTable], object]:
+    return lambda table: write_deltalake(table, table.to_pyarrow_table(filters=[("v", "=", v)]), mode="append")
+
+
+def _updated(column: str, value: str, condition: str) -> Callable[[DeltaTable], object]:
+    return lambda table: table.update(updates={column: value}, predicate=condition)
+
+
+CORRUPTIONS: dict[str, dict[str, list[Corruption]]] = {
+    "a row of each day is deleted or doubled": {
+        "semi": [(_deleted("v = 1"), FIRST), (_doubled(3), SECOND)],
+        "anti": [(_deleted("v = 4"), SECOND), (_doubled(2), FIRST)],
+    },
+    "a matched row is later, and the identity of an unmatched row is altered": {
+        "semi": [(_updated("result_time", "result_time + INTERVAL '1 minute'", "v = 1"), FIRST)],
+        "anti": [(_updated("arrival", "77", "v = 2"), FIRST)],
+    },
+    "nothing is altered": {"anti": []},
 }
-
-
-def _later(rows: DataFrame, condition: str) -> DataFrame:
-    return rows.withColumn("result_time", F.expr(f"if({condition}, {LATER}, result_time)"))
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +75,12 @@ def test_a_wrong_result_of_left_rows_names_its_day_and_a_rebuild_repairs_it(
     left_rows: Engine, copy_engine: CopyEngine, corruption: str
 ) -> None:
     engine = copy_engine(left_rows)
-    how, corrupt, wanted = CORRUPTIONS[corruption]
-    correct = rows_of(engine.views.table(how))
-    rows = engine.spark.createDataFrame(engine.views.table(how).toArrow())
-    corrupt(rows).write.format("delta").mode("overwrite").save(engine.lake.path(how))
-    assert law_violations(engine, how) == wanted
-    engine.rebuild(how)
-    assert rows_of(engine.views.table(how)) == correct
-    assert law_violations(engine, how) == set()
+    for how, corruptions in CORRUPTIONS[corruption].items():
+        correct = rows_of(engine.views.table(how))
+        for corrupt, _ in corruptions:
+            corrupt(DeltaTable(engine.lake.path(how)))
+        assert (rows_of(engine.views.table(how)) == correct) == (not corruptions)
+        assert law_violations(engine, how) == {("l", day) for _, day in corruptions}
+        engine.rebuild(how)
+        assert rows_of(engine.views.table(how)) == correct
+        assert law_violations(engine, how) == set()

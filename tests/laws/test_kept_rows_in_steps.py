@@ -120,8 +120,9 @@ def test_a_repair_forgets_the_kept_rows(make_engine: MakeEngine) -> None:
 def test_kept_rows_follow_a_table_that_was_deleted_and_begins_anew(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_versions, "MANY_VERSIONS", 4)
     engine, rng = make_engine([source("l"), source("r")], [AGED[0], AGED[2]]), random.Random(6)
-    for batch in range(6):
-        if batch == 3:  # as docs/explanation/reliability.md says for a damaged table
+    for batch in range(4):  # the kept versions are written in the first step, and the last step reads those that were written again
+        if batch == 2:  # as docs/explanation/reliability.md says for a damaged table
+            assert engine.lake.delta("kept_rows/joined") is not None
             for table in ("replaced", "changelog/replaced", "joined"):
                 shutil.rmtree(engine.lake.path(table))
         replay(engine, [{side: _events(rng, batch) for side in "lr"}])
@@ -157,7 +158,7 @@ def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: Ma
     engine, rng, counted = make_engine([source("l"), source("r")], AGED), random.Random(5), _RowsRead(monkeypatch)
     read: dict[str, list[Counter[str]]] = {name: [] for name in engine.assets}
     batches = 0
-    for age in (10, 100, 1_000):
+    for age in (10, 500):
         for last in (age - 2, age - 1, age):  # the pending rows are in the file of the last batch, as in a stream
             replay(engine, [{side: _events(rng, batch) for side in "lr"} for batch in range(batches, last)])
             batches = last
@@ -179,8 +180,8 @@ def test_rows_that_are_late_do_not_let_a_step_read_the_log(make_engine: MakeEngi
     """First rows by event time drop a row behind the watermark; last rows use one, which may be within the TTL of a forgotten row."""
     assets = [DerivedAsset(name=keep, inputs=("l",), operator=Deduplicate(by="k", keep=keep, ttl=TTL)) for keep in ("first", "last")]
     engine, rng, counted = make_engine([source("l")], assets), random.Random(7), _RowsRead(monkeypatch)
-    for batch in range(20):
-        replay(engine, [{"l": _events(rng, batch)}])
+    for batches in (range(19), [19]):  # the last batch is in a file of its own, as in a stream
+        replay(engine, [{"l": _events(rng, batch)} for batch in batches])
         for name in engine.assets:
             engine.advance(name)
     replay(engine, [{"l": [*_events(rng, 20), Event("a", 1, 2 * MINUTE), Event("c", 1, 3 * MINUTE)]}])

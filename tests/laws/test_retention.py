@@ -35,7 +35,10 @@ SOURCES = [source("l", retention="1 day"), source("r", retention="1 day")]
 
 
 def batches(seed: int) -> list[Mapping[str, Sequence[Event]]]:
-    """Rows of two days each, some late within a few hours; the last batches also have rows of the first day."""
+    """Rows of two days each, some late within a few hours; the last batches also have rows of the first day.
+
+    The maintenance after the second, third and fourth batch cuts the logs, summarizes the ledger, and adds to that summary.
+    """
     rng, found = random.Random(seed), list[Mapping[str, Sequence[Event]]]()
     for part in range(4):
         newest = 2 * DAY * (part + 1)
@@ -66,14 +69,15 @@ def both(make_module_engine: MakeEngine, tmp_path_factory: pytest.TempPathFactor
     """A lake with maintenance after each batch, and one without retention that was advanced once."""
     clock = Clock()
     kept = replace(make_module_engine(SOURCES, ASSETS), clock=clock, lake_retention=LakeRetention(ledger=DAY))
-    for batch in batches(3):
-        replay(kept, [batch])
+    first, second, *later = batches(3)
+    for part in ([first, second], *([batch] for batch in later)):
+        replay(kept, part)
         clock.pass_ms(2 * DAY)
         MaintenanceError.check(advanced(kept).maintain())
     lake = replace(kept.lake, root=str(tmp_path_factory.mktemp("whole")))
     whole = replace(kept, lake=lake, sources={n: replace(s, retention=None) for n, s in kept.sources.items()}, folders={})
-    for batch in batches(3):  # one by one too, so that the rows have the same `arrival`
-        replay(whole, [batch])
+    for part in ([first, second], *([batch] for batch in later)):  # as above, so that the rows have the same `arrival`
+        replay(whole, part)
     return kept, advanced(whole)
 
 

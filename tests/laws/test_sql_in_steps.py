@@ -146,12 +146,12 @@ QUERIES = {
 def batches(rng: random.Random) -> list[dict[str, list[dict[str, object]]]]:
     """Rows in batches: each row is at most the watermark's bound behind the newest one before it."""
     made: list[dict[str, list[dict[str, object]]]] = []
-    for batch in range(3):
-        at = {f"o{batch}-{n}": batch * 240 + rng.randrange(240) for n in range(14)}
+    for batch in range(2):
+        at = {f"o{batch}-{n}": batch * 240 + rng.randrange(240) for n in range(21)}
         orders = [{"id": i, "item": rng.choice("abcd"), "price": rng.randrange(1, 9), "ms": _ms(s)} for i, s in at.items()]
         paid = [(i, s + rng.randrange(-90, 240)) for i, s in at.items() if rng.random() < 0.7]
         payments = [{"order_id": i, "amount": n, "paid_at": _text(_ms(s))} for n, (i, s) in enumerate(paid)]
-        moments = [batch * 240 + rng.randrange(240) for _ in range(3)]
+        moments = [batch * 240 + rng.randrange(240) for _ in range(4)]
         rates = [{"item": rng.choice("abc"), "rate": rng.randrange(9), "since": _text(_ms(s))} for s in moments]
         made.append({"orders": orders, "payments": payments, "rates": rates})
     return made

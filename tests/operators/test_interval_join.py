@@ -177,13 +177,16 @@ class Sample:
 
 
 def nested_loop_join(sample: Sample, interval: Interval, how: How, *, residual: bool) -> Counter[tuple[Any, ...]]:
-    """The join as a nested loop."""
+    """The join as a nested loop over the rows of each case."""
     found: list[tuple[Any, ...]] = []
     matched: set[tuple[str, str]] = set()
+    right_rows: dict[str, list[Row]] = {}
+    for row in sample.right:
+        right_rows.setdefault(row[0], []).append(row)
     for case, k, left_us, one, left_v in sample.left:
-        for other_case, other_k, right_us, other, right_v in sample.right:
+        for _, other_k, right_us, other, right_v in right_rows.get(case, []):
             left_ms, right_ms = (left_us or 0) // 1000, (right_us or 0) // 1000
-            same = case == other_case and k == other_k and k is not None
+            same = k == other_k and k is not None
             if same and interval.lower <= right_ms - left_ms <= interval.upper and (not residual or left_v <= right_v):
                 matched |= {(case, one), (case, other)}
                 found.append((case, one, other, max(left_ms, right_ms)))

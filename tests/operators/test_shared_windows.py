@@ -1,5 +1,6 @@
 """Window joins and coGroups with evictors, and what they show early: examples, and 1,000 generated cases against a model."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from operators import CoGroup, CountEvictor, DeltaEvictor, OperatorError, Sessio
 from operators.windows import AnyWindow
 from tests.operators.examples import Example, check, read
 from tests.support.evictors_model import Element, kept_rows
+from tests.support.json_rows import json_rows_of
 from tests.support.sessions_model import sessions
 from tests.support.windows_model import Span, windows_at
 
@@ -191,32 +193,35 @@ def _groups(window: AnyWindow, evictor: Any, cases: Mapping[tuple[int, str | Non
             yield Group(key, span, seen, [r for r in rest if r.side == 0], [r for r in rest if r.side == 1])
 
 
-def _counted(frame: DataFrame, *columns: Any) -> Counter[tuple[Any, ...]]:
-    bounds = [F.unix_millis(c) for c in ("window_start", "window_end")]
-    return Counter(map(tuple, frame.select("case_id", "k", *bounds, "rows_seen", *columns).collect()))
+def _with_bounds(frame: DataFrame, *columns: Any) -> DataFrame:
+    return frame.select("case_id", "k", *[F.unix_millis(c).alias(c) for c in ("window_start", "window_end")], *columns)
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("evictor", EVICTORS)
 def test_1000_cases_equal_the_model(spark: SparkSession, evictor: str, window: str) -> None:
     cases, given = _cases(1_000), {"window": WINDOWS[window], "evictor": EVICTORS[evictor]}
-    frames = [_frame(spark, cases, side) for side in (0, 1)]
+    sides = [_frame(spark, cases, side) for side in (0, 1)]
     groups = [*_groups(WINDOWS[window], EVICTORS[evictor], cases)]
     cogroup, join = CoGroup(on=["case_id", "k"], **given), WindowJoin(on=["case_id", "k"], how="full", **given)
-    arrays = [F.concat_ws(",", F.transform(side, lambda r: r["id"])) for side in ("left", "right")]
+    arrays = [F.concat_ws(",", F.transform(side, lambda r: r["id"])).alias(side) for side in ("left", "right")]
+    frames = {
+        "groups so far": _with_bounds(cogroup.so_far(*sides), "rows_seen", *arrays),
+        "pairs so far": _with_bounds(join.so_far(*sides), "rows_seen", "left_id", "right_id"),
+        "pairs": _with_bounds(join(*sides), "left_id", "right_id"),
+    }
+    found = {name: Counter(tuple(json.loads(row).values()) for row in rows) for name, rows in json_rows_of(frames).items()}
     texts = [(g, *[",".join(str(r.id) for r in rows) for rows in (g.left, g.right)]) for g in groups]
-    assert _counted(cogroup.so_far(*frames), *arrays) == Counter((*g.key, *g.span, g.seen, *text) for g, *text in texts)
+    assert found["groups so far"] == Counter((*g.key, *g.span, g.seen, *text) for g, *text in texts)
     pairs: Counter[tuple[Any, ...]] = Counter()
     for g in groups:
         at = (*g.key, *g.span, g.seen)
         pairs.update((*at, l.id, r.id) for l in g.left for r in g.right)  # noqa: E741
         if not (g.left and g.right):
             pairs.update([*((*at, l.id, None) for l in g.left), *((*at, None, r.id) for r in g.right)])  # noqa: E741
-    found = _counted(join.so_far(*frames), "left_id", "right_id")
-    assert found == pairs
-    bounds = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
-    final = Counter(map(tuple, join(*frames).select("case_id", "k", *bounds, "left_id", "right_id").collect()))
-    assert final == Counter({(*row[:4], *row[5:]): n for row, n in pairs.items()})
+    assert found["pairs so far"] == pairs
+    assert found["pairs"] == Counter({(*row[:4], *row[5:]): n for row, n in pairs.items()})
     assert len(groups) > 1_000
 
 

@@ -1,5 +1,6 @@
 """Top-N: in ten thousand generated cases the leaderboard equals a naive model after each batch, and the changelog is the difference."""
 
+import json
 import random
 import re
 from collections import Counter
@@ -17,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from operators import ByKey, ColumnError, OperatorError, TopN, difference
 from operators._support.ordering import Ordering
 from tests.operators.frames import frame
+from tests.support.json_rows import json_rows_of
 from tests.support.top_n_model import Row, TopNModel, size_of_difference
 
 CASES, BATCHES = 420, 3
@@ -182,6 +184,7 @@ def _table(rows: list[tuple[Any, ...]], columns: list[str], key: tuple[str, ...]
     return found
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
 def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark: SparkSession, spec: Spec) -> None:
     cases, models = _cases(spec), [spec.model() for _ in range(CASES)]
@@ -191,29 +194,31 @@ def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark
     all_rows, kept = Rows(), Rows()
     before: dict[Any, Any] = {}
     current = operator(_frame(spark, [], spec.has_changes))
-    for batch in cases:
+    changes, sizes = dict[str, DataFrame](), dict[str, Counter[str]]()
+    for number, batch in enumerate(cases):
         new = [row for rows in batch for row in rows]
         for row in new:
             models[row["case_id"]].apply(row)
         all_rows += new
         columns, schema = current.columns, current.schema
-        results = {"all_rows": operator(_frame(spark, all_rows, spec.has_changes))}
+        frames = {"all_rows": operator(_frame(spark, all_rows, spec.has_changes))}
         if operator.strategy_used != "retract":
-            results["folded"] = operator.fold(current, _frame(spark, new, spec.has_changes))
+            frames["merged"] = operator.fold(current, _frame(spark, new, spec.has_changes))
         elif isinstance(operator.reads, ByKey) and operator.reads.keeps:
-            kept_and_new = kept + new
-            results["kept"] = operator(_frame(spark, kept_and_new, spec.has_changes))
-            needed = operator.still_needed(_frame(spark, kept_and_new, spec.has_changes), None)
-            kept = [{**dict.fromkeys(SCHEMA.names), **row} for row in needed.toArrow().to_pylist()]
+            kept_and_new = _frame(spark, kept + new, spec.has_changes)
+            frames |= {"kept": operator(kept_and_new), "needed": operator.still_needed(kept_and_new, None)}
+        found = {name: [json.loads(row) for row in rows] for name, rows in json_rows_of(frames).items()}
+        kept = [{**dict.fromkeys(SCHEMA.names), **row} for row in found.pop("needed", [])]
         ranked = [(*[row[c] for c in columns if c != "rank"], rank) for model in models for row, rank in model.ranks()]
         wanted = _table([_in_order(row, columns) for row in ranked], columns, key)
-        for result in results.values():
-            changes = difference(current, result.select(*columns), key=key)
-            both = result.selectExpr("NULL AS change", *columns).unionByName(changes.select("change", *columns)).collect()
-            assert _table([tuple(r)[1:] for r in both if r.change is None], columns, key) == wanted
-            assert Counter(r.change for r in both if r.change) == size_of_difference(before, wanted)
-        before = wanted
-        current = frame(spark, wanted.values(), to_arrow_schema(schema))  # Spark would start Python processes for a list of rows
+        for name, rows in found.items():
+            assert _table([tuple(row[c] for c in columns) for row in rows], columns, key) == wanted, name
+        sizes[str(number)] = size_of_difference(before, wanted)
+        after = frame(spark, wanted.values(), to_arrow_schema(schema))  # Spark would start Python processes for a list of rows
+        changes[str(number)] = difference(current, after, key=key).select("change")
+        before, current = wanted, after
+    found_changes = {number: Counter(json.loads(row)["change"] for row in rows) for number, rows in json_rows_of(changes).items()}
+    assert found_changes == sizes
     assert len(before) > CASES // 2
     assert (0 < len(kept) < len(all_rows)) == (operator.strategy_used == "retract")
 

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from operators import Aggregate, OperatorError, TopN, difference
 from operators.changelog import CHANGE, INSERT
@@ -22,6 +23,7 @@ from operators.columns import are_rows_equal
 from tests.oracle.cases import CaseError
 from tests.oracle.compare import CaseResult
 from tests.oracle.windowed import names
+from tests.support.json_rows import json_rows_of
 from tests.support.top_n_model import ADDED_KINDS, TopNModel
 
 TOPN = "topn"
@@ -161,21 +163,25 @@ class Group:
         call = {"agg_sum": "sum(v)", "agg_count": "count(*)", "agg_max": "max(v)", "agg_min": "min(v)"}.get(source)
         return Aggregate(by=("case_id", "k", "sub"), aggregates={"total": call}) if call else None
 
-    def step(self, spark: SparkSession, batch: int) -> tuple[DataFrame, DataFrame]:
-        """The leaderboard after a micro-batch, and the changes to it."""
-        new, every = self._frame(spark, batch, batch), self._frame(spark, 1, batch)
+    def plan(self, spark: SparkSession, batch: int) -> dict[str, DataFrame]:
+        """The leaderboard after a micro-batch, and the totals of an aggregate, from those before it."""
+        new, every, planned = self._frame(spark, batch, batch), self._frame(spark, 1, batch), dict[str, DataFrame]()
         if self.sums is not None:
             totals = self.sums(new) if self.totals is None else _merged(self.totals, new, self.sums)
             before = totals.limit(0) if self.totals is None else self.totals
             new = difference(before, totals, key=self.sums.key).where(F.col(CHANGE) != "-U").withColumnRenamed(CHANGE, "kind")
-            every, self.totals = totals.withColumn("kind", F.lit(INSERT)), totals.localCheckpoint()
+            every, planned = totals.withColumn("kind", F.lit(INSERT)), {"totals": totals}
         if self.top.change is None:
             new, every = new.drop("kind"), every.drop("kind")
         folds = self.top.strategy_used != "retract" and self.current is not None
-        after = _merged(self.current, new, self.top) if folds and self.current is not None else self.top(every)
+        return planned | {"after": _merged(self.current, new, self.top) if folds and self.current is not None else self.top(every)}
+
+    def proceed(self, computed: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
+        """The leaderboard after a micro-batch, and the changes to it, from the computed frames of `plan`."""
+        after, self.totals = computed["after"], computed.get("totals")
         current = after.limit(0) if self.current is None else self.current
-        self.current = after.localCheckpoint()
-        return self.current, difference(current, self.current.select(*current.columns), key=self.top.emits.key)
+        self.current = after
+        return after, difference(current, after.select(*current.columns), key=self.top.emits.key)
 
     def _frame(self, spark: SparkSession, first: int, last: int) -> DataFrame:
         rows = [{c: r[c] for c in _SCHEMA.names} for case in self.cases for r in case.rows if first <= r["seq"] <= last]
@@ -200,14 +206,24 @@ def compare_cases(spark: SparkSession, cases: Sequence[TopNCase]) -> list[CaseRe
             groups.setdefault(json.dumps(case.params, sort_keys=True), []).append(case)
     merged_cases, found = [Group(group) for group in groups.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
     for batch in range(1, BATCHES + 1):
-        frames = [frame for group in merged_cases for frame in _tagged(group, *group.step(spark, batch))]
+        computed = _computed(spark, {(n, name): frame for n, g in enumerate(merged_cases) for name, frame in g.plan(spark, batch).items()})
+        of_groups = [{name: frame for (number, name), frame in computed.items() if number == n} for n in range(len(merged_cases))]
+        frames = [f for group, made in zip(merged_cases, of_groups, strict=True) for f in _tagged(*group.proceed(made))]
         for row in reduce(DataFrame.unionByName, frames).collect() if frames else ():
             found.setdefault((row.case_id, batch, row.is_change), []).append(json.loads(row.row))
     by_name = {case.name: group for group in merged_cases for case in group.cases}
     return [refused[c.name] if c.name in refused else _result(c, by_name[c.name].top, found) for c in cases]
 
 
-def _tagged(group: Group, after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
+def _computed(spark: SparkSession, frames: Mapping[tuple[int, str], DataFrame]) -> dict[tuple[int, str], DataFrame]:
+    """The frames with their rows in memory; one Spark job for all of them."""
+    rows = json_rows_of({str(name): frame for name, frame in frames.items()}) if frames else {}
+    schemas = {name: to_arrow_schema(frame.schema) for name, frame in frames.items()}
+    tables = {name: pa.Table.from_pylist([json.loads(row) for row in rows[str(name)]], schema) for name, schema in schemas.items()}
+    return {name: spark.createDataFrame(table) for name, table in tables.items()}
+
+
+def _tagged(after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
     for is_change, frame in ((False, after), (True, changes)):
         named = frame.withColumnRenamed("rank", "rn")
         row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row")
@@ -260,7 +276,7 @@ def _wrong_changes(
 def _refused(spark: SparkSession, case: TopNCase) -> CaseResult:
     """A case that Flink refuses must be refused here."""
     try:
-        Group([case]).step(spark, 1)
+        Group([case]).plan(spark, 1)
     except OperatorError:
         return CaseResult(case.name, "passed", reasons=Counter({"Flink and we refuse it": 1}))
     return CaseResult(case.name, "failed", (f"Flink refuses it ({case.error}), and we do not",))

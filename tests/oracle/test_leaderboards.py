@@ -15,6 +15,7 @@ SHORT = ("agg_count_desc_tiebreak", "agg_max_desc_norn", "agg_sum_range_rn", "ap
 SHORT = (*SHORT, "retract_pk_desc_rn", "upsert_desc_rn", "err_rank_function", "err_agg_varend")
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.spark
 def test_the_leaderboards_equal_flinks_after_every_micro_batch(spark: SparkSession) -> None:
     cases = [case for case in gather(ORACLE, TOPN).tops if case.content["name"] in SHORT]

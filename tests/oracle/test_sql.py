@@ -132,6 +132,7 @@ def found_in(spark: SparkSession, compared: Sequence[Mapping[str, Any]]) -> dict
     return found
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.spark
 def test_the_statements_give_the_rows_of_flink(spark: SparkSession):
     known = [c for c in cases() if c["name"] not in REFUSED and c["name"] not in BY_SQL]

@@ -22,6 +22,7 @@ def answers(spark: SparkSession) -> list[tuple[WindowCase, Counter[Row]]]:
     return [(case, found[case.name]) for case in cases]
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.spark
 def test_the_final_rows_equal_flinks(answers: list[tuple[WindowCase, Counter[Row]]]):
     differences = {case.name: (case.wanted - found, found - case.wanted) for case, found in answers if found != case.wanted}

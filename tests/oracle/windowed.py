@@ -28,6 +28,7 @@ from operators.engine_columns import NEW, SESSION, WATERMARK
 from operators.windows import Aligned, AnyWindow
 from tests.oracle.cases import CaseError
 from tests.oracle.compare import CaseResult
+from tests.support.json_rows import json_rows_of
 
 DEDUP, WINDOW_TOPN, CONSECUTIVE = "dedup", "window_topn", "consecutive_windows"
 WINDOW_JOIN, SQL_WINDOW_JOIN = "window_join", "sql_window_join"
@@ -36,6 +37,7 @@ _SCHEMA = pa.schema(
     {"case_id": pa.string(), "side": pa.string(), "id": pa.int64(), "k": pa.string(), "sub": pa.string(), "v": pa.int64(), "ts": pa.int64()}
     | {"w": pa.int64(), "seq": pa.int64(), "arrival": pa.int64()}
 )
+_FRAMES_OF_A_JOB = 12
 _SUMS = {"total": "sum(v)", "cnt": "count(*)"}
 
 REFIRED = "Flink emits a window's whole content again for a late row, and we emit the differences; its last content is compared"
@@ -240,23 +242,31 @@ def _aligned(spec: Mapping[str, Any]) -> Aligned:
 
 
 def run(spark: SparkSession, cases: Sequence[WindowCase]) -> dict[str, Counter[Row]]:
-    """The results of our operators by case; one Spark job for each distinct set of parameters."""
+    """The results of our operators by case; one frame for each distinct set of parameters, and one Spark job for several frames."""
     groups: dict[str, list[WindowCase]] = {}
     for case in cases:
         groups.setdefault(json.dumps([case.content["operator"], case.params], sort_keys=True), []).append(case)
-    found = {case.name: Counter[Row]() for case in cases}
-    for group in groups.values():
-        marks = {c.name: c.last_mark for c in group}
-        frame = (
-            _with_lateness_decisions(spark, group)
-            if group[0].in_sessions
-            else _frame(spark, [row for case in group for row in case.rows()])
-        )
-        for row in _result(group[0], frame).collect():
-            values, mark = row.asDict(), marks[row.case_id]
-            if mark is None or "window_end" not in values or values["window_end"] - 1 <= mark:
-                found[row.case_id][tuple(_plain(values[c]) for c in group[0].columns)] += 1
+    made = {name: _result_columns(group[0], _result(group[0], _input(spark, group))) for name, group in groups.items()}
+    found, marks = {case.name: Counter[Row]() for case in cases}, {case.name: case.last_mark for case in cases}
+    for first in range(0, len(made), _FRAMES_OF_A_JOB):
+        part = dict([*made.items()][first : first + _FRAMES_OF_A_JOB])
+        for name, rows in json_rows_of(part).items():
+            for values in map(json.loads, rows):
+                mark = marks[values["case_id"]]
+                if mark is None or "window_end" not in values or values["window_end"] - 1 <= mark:
+                    found[values["case_id"]][tuple(_plain(values[c]) for c in groups[name][0].columns)] += 1
     return found
+
+
+def _input(spark: SparkSession, group: Sequence[WindowCase]) -> DataFrame:
+    if group[0].in_sessions:
+        return _with_lateness_decisions(spark, group)
+    return _frame(spark, [row for case in group for row in case.rows()])
+
+
+def _result_columns(case: WindowCase, result: DataFrame) -> DataFrame:
+    """The columns that are compared, and those that decide which rows are."""
+    return result.select(*dict.fromkeys(["case_id", *case.columns, *({"window_end"} & {*result.columns})]))
 
 
 def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]]) -> DataFrame:

@@ -21,7 +21,7 @@ from tests.operators.sql.duck import sql_of
 TABLES = {name: Input(name, ("id", "k", "v", "t"), ("t",)) for name in ("a", "b")}
 UNITS = {"SECOND": 1, "MINUTE": 60}
 MIRRORED = {">=": "<=", "<=": ">=", ">": "<", "<": ">", "=": "="}
-CASES = [150, pytest.param(1_000, marks=pytest.mark.soak)]
+CASES = [80, pytest.param(1_000, marks=pytest.mark.soak)]
 """The number of queries of each kind: in `make test`, and in `make test-soak`."""
 
 
