@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from platform_defs.settings import PROJECT
-from platform_defs.setup.broker import Broker, BrokerError, main, running_broker
+from platform_defs.setup.broker import Broker, BrokerError, main
 from platform_defs.setup.ports import HOST
 from tests.support.kafka import Kafka, Record
 
@@ -40,16 +40,6 @@ def test_a_topic_that_is_deleted_and_created_again_is_empty(kafka: Kafka):
     kafka.delete(topic)
     kafka.create(topic)
     assert kafka.read(topic) == []
-
-
-@pytest.mark.kafka
-def test_a_killed_broker_has_its_records_on_the_same_port_again(tmp_path: Path):
-    with running_broker(tmp_path / "kafka") as broker:
-        kafka, before = Kafka(broker), broker.address
-        kafka.produce(kafka.create("kept"), [Record(b"k", b"v")])
-        broker.kill()
-        broker.start()
-        assert (broker.address, [r.value for r in kafka.read("kept")]) == (before, [b"v"])
 
 
 @pytest.mark.kafka
