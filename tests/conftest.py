@@ -148,7 +148,7 @@ def _set(session: SparkSession, values: Mapping[str, str | None]) -> None:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A client of a broker that runs; a test that kills a broker makes one of its own with `running`."""
+    """A client of a broker that runs; a test that kills it starts it again."""
     with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield Kafka(broker)
 

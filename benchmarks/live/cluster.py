@@ -15,9 +15,12 @@ import pyspark
 
 from platform_defs.setup.java import find_java
 from platform_defs.setup.ports import HOST, free_ports, is_open
+from platform_defs.spark.class_archive import archive_option
 
-SPARK = Path(pyspark.__file__).parent
+SPARK = Path(pyspark.__file__).resolve().parent
 SMALL_JVM = ("-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
+CLASS_PATH = f"{SPARK}/conf:{SPARK}/jars/*"
+"""Spark's class path, as that of the class archive."""
 _WAIT_S = 60
 
 
@@ -98,7 +101,8 @@ class Cluster:
         java = find_java()
         own = {"SPARK_HOME": SPARK, "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": java, "SPARK_LOCAL_DIRS": self.folder / "local"}
         environment = ["env", *(f"{name}={value}" for name, value in own.items())]
-        command = [*environment, *before, f"{java}/bin/java", *SMALL_JVM, "-cp", f"{SPARK}/jars/*", f"org.apache.spark.deploy.{role}"]
+        options = [*SMALL_JVM, *archive_option(java).split(), "-cp", CLASS_PATH]
+        command = [*environment, *before, f"{java}/bin/java", *options, f"org.apache.spark.deploy.{role}"]
         with (self.folder / f"{role}.log").open("ab") as log:
             process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log, cwd=self.folder)
         self._started.append(process)

@@ -28,9 +28,12 @@ def problems(engine: Engine, acked: int) -> list[str]:
         engine: the engine.
         acked: the events that the broker has acknowledged, whose ids are 0 to `acked - 1`.
     """
-    found = [f"{name}: {found} instead of {wanted}" for name, (found, wanted) in _counts(engine, acked).items() if found != wanted]
+    accounts = {table: engine.accounts.days(table) for table in (WINDOWS, TOTALS)}
+    late = sum(account.late for account in accounts[WINDOWS])
+    counts = {**_counts(engine, acked), "late events": (late, 0)}
+    found = [f"{name}: {found} instead of {wanted}" for name, (found, wanted) in counts.items() if found != wanted]
     for table in (WINDOWS, TOTALS):
-        found += [f"the conservation law: {account}" for account in engine.accounts.days(table) if not account.holds]
+        found += [f"the conservation law: {account}" for account in accounts[table] if not account.holds]
         if differences := engine.accounts.count_differences(table):
             found.append(f"{table}: ledger and log differ: {differences}")
         missing, extra = _differences(engine, table)
@@ -43,14 +46,12 @@ def _counts(engine: Engine, acked: int) -> Mapping[str, tuple[Any, Any]]:
     """Numbers that were found, and those that are right."""
     totals, log = engine.ledger.totals(EVENTS), engine.views.table(engine.sources[EVENTS].log)
     rows, ids, newest = log.agg(F.count("*"), F.count_distinct("id"), F.max("id")).collect()[0]
-    late = sum(account.late for account in engine.accounts.days(WINDOWS))
     return {
         "accepted events in the ledger": (totals["accepted"], acked),
         "quarantined and duplicate events": (totals["quarantined"] + totals["duplicate"], 0),
         "rows in the event log": (rows, acked),
         "distinct ids in the event log": (ids, acked),
         "newest id": (newest, acked - 1),
-        "late events": (late, 0),
         **{f"events in {table}": (_sum(engine, table), acked) for table in (WINDOWS, TOTALS)},
     }
 
@@ -61,9 +62,11 @@ def _sum(engine: Engine, table: str) -> int:
 
 def _differences(engine: Engine, table: str) -> tuple[int, int]:
     """The rows of a table that its topic lacks, and those that only the topic has, for a reader of each key's newest version."""
-    ours = engine.views.table(table)
-    theirs = newest_versions(engine, table)
-    return ours.exceptAll(theirs).count(), theirs.exceptAll(ours).count()
+    ours, theirs = engine.views.table(table), newest_versions(engine, table)
+    both = ours.withColumn("_copies", F.lit(1)).unionByName(theirs.withColumn("_copies", F.lit(-1)))
+    left = both.groupBy(*ours.columns).agg(F.sum("_copies").alias("_copies")).where("_copies <> 0")
+    missing, extra = left.agg(F.sum(F.expr("greatest(_copies, 0)")), F.sum(F.expr("greatest(-_copies, 0)"))).collect()[0]
+    return missing or 0, extra or 0
 
 
 def newest_versions(engine: Engine, table: str) -> DataFrame:

@@ -1,6 +1,7 @@
 """The actions of a trial in this process, on the session of the tests; a kill is an exception."""
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,8 +13,9 @@ from platform_defs.engine import Engine
 from platform_defs.engine.lake import compaction
 from tests.chaos.child import LEASE_S, Child, Instructions
 from tests.chaos.content import Content, content
-from tests.chaos.plan import Passages
+from tests.chaos.plan import REMOVAL_POINTS, Passages
 from tests.chaos.stream import script, shop
+from tests.chaos.trial import Trial, delete_abandoned_files
 from tests.support.kills import Killed
 
 SEED, PARTS = 11, 1
@@ -50,12 +52,34 @@ def attempt(
     return None, messages
 
 
-def finish(spark: SparkSession, home: Path, root: str, start: int) -> dict[str, Any]:
-    """Perform the script from an action on, and return the result of the last one, the check of the lake."""
+def finish(spark: SparkSession, trial: Trial, start: int, passages: Passages) -> tuple[dict[str, Any], Counter[str]]:
+    """Perform the script of a trial from an action on, with a kill at each point that it passes for the first time.
+
+    Args:
+        spark: the session.
+        trial: the trial, whose process was killed in the action.
+        start: the index of the action.
+        passages: the points that an undisturbed run passes.
+
+    Returns:
+        The check of the lake, and the number of kills by point.
+    """
     time.sleep(LEASE_S + 0.5)  # until the leases of the killed process have expired; no new process has to start here
+    killed = Counter[str]()
+    messages: list[dict[str, Any]] = []
     for index in range(start, len(ACTIONS)):
-        _, messages = attempt(spark, home, index, {}, root)
-    return next(s for s in messages if "law" in s)
+        root = trial.lake if index == start else None
+        abandoned = ACTIONS[index].kind == "abandoned"
+        removals = REMOVAL_POINTS if index and ACTIONS[index - 1].kind == "abandoned" else ()
+        points = ["ingest.after_quarantine"] if abandoned else [p for p in dict.fromkeys([*removals, *passages[index]]) if not killed[p]]
+        for point in points:
+            died, _ = attempt(spark, trial.home, index, {str(index): (point, 1)}, root)
+            killed.update([died] if died else [])
+        if abandoned:
+            delete_abandoned_files(trial.home)
+        else:
+            _, messages = attempt(spark, trial.home, index, {}, root)
+    return next(s for s in messages if "law" in s), killed
 
 
 def undisturbed(spark: SparkSession, home: Path) -> tuple[Content, Passages]:

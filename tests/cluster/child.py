@@ -1,42 +1,49 @@
-"""A process that runs a small pipeline as the settings in its environment say, and prints what its tables hold as JSON.
+"""A process that runs a small pipeline with its lake in S3, as the settings in its environment say, and prints what it sees as JSON.
 
 While it runs, it kills Spark workers, each when tasks of another job are running.
 """
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from threading import Event as Signal
 from threading import Thread
 from typing import Any, cast
+from unittest.mock import patch
 
+import obstore
+import psutil
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from assets.pipeline import Pipeline
-from operators import Aggregate, Tumbling, WindowedAggregate
+from operators import Aggregate
 from platform_defs.cli import status
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
+from platform_defs.engine.formats.files import list_files
+from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake import small_queries
+from platform_defs.engine.lake.objects import store_at
+from platform_defs.engine.operations.query import Query
 from platform_defs.settings import settings
 from tests.support.any_lake import advance_all, put_input
 from tests.support.cluster import kill_with_children
+from tests.support.kills import run_and_die
+from tests.support.s3_server import SECRET_KEY
 from tests.support.small_sources import HOUR, MINUTE, Event, join, source
 
 TABLES = [
     join(),
-    DerivedAsset(
-        name="sums",
-        inputs=("l",),
-        operator=WindowedAggregate(by="k", window=Tumbling(size="10 minutes"), aggregates={"n": "count(*)", "total": "sum(v)"}),
-    ),
     DerivedAsset(name="totals", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "most": "max(v)"})),
 ]
+"""A table of closed ranges and an upserted one; the process that Pipes launches has a table of windows."""
 PIPELINE = Pipeline(sources=[source("l"), source("r")], tables=TABLES)
-BATCHES, ROWS, KEYS = 2, 2_000, 200
+ROWS, KEYS = 2_000, 200
 
 
 @dataclass(frozen=True)
@@ -51,14 +58,21 @@ class Killer:
     workers: Sequence[int]
     every: int
 
-    def run(self, ended: Signal) -> None:
-        """Wait for the next running job of those counted, and kill a worker; until all are killed, or the work has ended."""
-        left, seen = list(self.workers), set[int]()
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Kill workers until all are killed, or the block ends."""
+        ended = Signal()
+        thread = Thread(target=self._run, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _run(self, ended: Signal) -> None:
+        left, seen, tracker = list(self.workers), set[int](), cast(SparkContext, SparkContext._active_spark_context).statusTracker()
         while left and not ended.wait(0.005):
-            context = SparkContext._active_spark_context
-            if getattr(context, "_jsc", None) is None:
-                continue  # the session starts
-            tracker = cast(SparkContext, context).statusTracker()
             seen |= {job for job in tracker.getActiveJobsIds() if _runs(tracker, job)}
             if len(seen) >= self.every * (len(self.workers) - len(left) + 1):
                 kill_with_children(left.pop(0))
@@ -80,10 +94,10 @@ def events(batch: int, side: int) -> list[Event]:
 
 
 def land(engine: Engine, batch: int) -> None:
-    """Land the files of a batch, with a line that cannot be read."""
+    """Land the files of a batch, one with a line that cannot be read. The names of the files and a key need encoding in a URL."""
     for side, name in enumerate(engine.sources):
-        content = "".join(f"{event.line}\n" for event in events(batch, side)) + "{no JSON\n"
-        put_input(engine, name, f"{batch}.jsonl", content)
+        lines = [event.line for event in [*events(batch, side), Event("é x", batch, batch * HOUR)]] + ["{no JSON"] * side
+        put_input(engine, name, f"day {batch}/ü %41-{batch}.jsonl", "".join(f"{line}\n" for line in lines))
 
 
 def with_retries(work: Callable[[], object]) -> None:
@@ -98,38 +112,109 @@ def with_retries(work: Callable[[], object]) -> None:
             sys.stderr.write(f"retried after {type(error).__name__}: {str(error)[:2000]}\n")
 
 
-def run(engine: Engine) -> None:
-    for batch in range(BATCHES):
-        small_queries.SMALL_INPUT_BYTES = 0 if batch else 4 << 20  # from the second batch on, Spark writes what deltalake would
-        land(engine, batch)
-        with_retries(engine.ingest)
-        with_retries(lambda: advance_all(engine))
-    with_retries(engine.drain)
+def begin(engine: Engine) -> None:
+    """Ingest and advance the first batch, and land the second one."""
+    land(engine, 0)
+    with_retries(engine.ingest)
     with_retries(lambda: advance_all(engine))
+    land(engine, 1)
+
+
+def finish(engine: Engine, while_advancing: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+    """Ingest the second batch, drain, and advance, for which Spark writes what deltalake would write; then maintain and rebuild."""
+    with patch.object(small_queries, "SMALL_INPUT_BYTES", 0):
+        with_retries(engine.ingest)
+        with_retries(engine.drain)
+        with while_advancing():
+            with_retries(lambda: advance_all(engine))
+    with_retries(lambda: engine.maintain(small_files=1, retention_hours=0))
+    with_retries(lambda: [*engine.remake(["pairs", "totals"], downstream=True)])
 
 
 def seen(engine: Engine) -> dict[str, Any]:
-    """The number of rows and a hash of each table, the accounts, and the batches."""
+    """The number of rows and a hash of each table, the accounts, the batches, and the results of queries."""
     names = ["events/l", "events/r", *engine.assets]
     hashed = F.sum(F.xxhash64(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).cast("decimal(38,0)"))
     law = status.recounted_status(engine, [*engine.assets])["assets"]
+    recorded = {name: engine.accounts.recorded_account(name) for name in engine.assets}
     rows = {name: engine.views.table(name).agg(F.count("*"), hashed).first() or () for name in names}
     entries = engine.ledger.entries()
     batches = [[repr((r.seq, r.source, r.kind, r.watermark, r.accepted, r.quarantined)) for r in entry] for entry in entries]
+    pinned = engine.snapshot()
+    queried, _ = Query(pinned.lake, pinned.ledger, pinned.sources, pinned.assets)("SELECT k, n, most FROM totals ORDER BY k", 1_000)
     return {
         "rows": {name: [str(value) for value in of_table] for name, of_table in rows.items()},
         "ledger": batches,
         "holds": {name: law[name]["law"]["holds"] for name in engine.assets if law[name]["law"]},
-        "late": engine.views.late("pairs", "l").count(),
+        "accounts": {name: [(d.side, d.day, d.terms) for d in found.days] for name, found in recorded.items() if found},
+        "status": status.recorded_status(engine, ["pairs"])["assets"]["pairs"]["law"]["holds"],
+        "query": queried,
+        "late": sorted(repr([str(v) for v in row]) for row in engine.views.late("pairs", "l").select("k", "v").collect()),
     }
 
 
+def listings(engine: Engine) -> dict[str, Any]:
+    """The files of a source by Spark, and the new ones page by page."""
+    looks: dict[str, Callable[[], Any]] = {
+        "by_spark": lambda: sorted(list_files(engine.spark, engine.folders["l"], "l")),
+        "by_pages": engine.ingestion.landings["l"].new,
+    }
+    return {name: [(f.path, f.modified, f.length) for f in look()] for name, look in looks.items()}
+
+
+def log_store(engine: Engine) -> list[str]:
+    """What Spark's log store does with a second commit of a version: of the same content, and of another one."""
+    jvm: Any = engine.spark._jvm
+    conf = cast(Any, engine.spark)._jsparkSession.sessionState().newHadoopConf()
+    store, commit = jvm.tidemark.ConditionalLogStore(conf), jvm.org.apache.hadoop.fs.Path(f"{engine.lake.root}/_log_store/{0:020}.json")
+
+    def write(line: str) -> str:
+        lines = jvm.java.util.ArrayList()
+        lines.add(line)
+        try:
+            store.write(commit, lines.iterator(), False, conf)
+        except Py4JJavaError as error:
+            return str(error.java_exception.getClass().getName())
+        return "written"
+
+    return [write("one"), write("one"), write("two")]
+
+
+def refused_by_the_store(engine: Engine) -> list[str]:
+    """Ingest a file for which Spark has no permission; returns the error, and how many more rows are in quarantine."""
+    before = engine.ledger.totals("l")["quarantined"]
+    obstore.put(store_at(engine.folders["l"], engine.lake.storage_options), "new.jsonl", (Event("z", 1, 9 * HOUR).line + "\n").encode())
+    hadoop = cast(Any, engine.spark)._jsc.hadoopConfiguration()
+    hadoop.set("fs.s3a.access.key", "no-key")
+    hadoop.set("fs.s3a.impl.disable.cache", "true")
+    try:
+        engine.ingest()
+    except UnreadError as error:
+        return [str(error), str(engine.ledger.totals("l")["quarantined"] - before)]
+    return ["nothing was refused"]
+
+
+def command_lines() -> str:
+    """The command lines of all processes: of this one, its JVM and the executors."""
+    found = list[list[str]]()
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):  # it has ended, or is a zombie
+            found.append(process.cmdline())
+    return repr(found)
+
+
+def main(workers: Sequence[int]) -> dict[str, Any]:
+    """Run the pipeline, with a kill of the process at a fault point, after which another engine does the rest, and kills of workers."""
+    killed = make_engine(settings(), PIPELINE)
+    begin(killed)
+    with_retries(lambda: run_and_die(killed.ingest, "ingest.before_ledger"))
+    engine = make_engine(settings(), PIPELINE)
+    listed = listings(engine)
+    finish(engine, Killer(workers, every=3))
+    visible = SECRET_KEY in command_lines()
+    found = {"seen": seen(engine), "listings": listed, "log_store": log_store(engine), "secret_is_visible": visible}
+    return found | {"refused": refused_by_the_store(engine)}
+
+
 if __name__ == "__main__":
-    killer, ended = Killer(json.loads(sys.argv[1]), every=25), Signal()
-    thread = Thread(target=killer.run, args=(ended,), daemon=True)
-    thread.start()
-    the_engine = make_engine(settings(), PIPELINE)
-    run(the_engine)
-    ended.set()
-    thread.join()
-    sys.stdout.write(json.dumps(seen(the_engine)))
+    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))))

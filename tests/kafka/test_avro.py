@@ -12,7 +12,7 @@ import pytest
 from platform_defs.engine.formats.kafka_options import Avro, Registry
 from platform_defs.engine.ingest.errors import UnreadError
 from tests.support.kafka import Kafka
-from tests.support.registry import registry
+from tests.support.registry import AT_ONCE, registry
 from tests.support.small_sources import START, Event, iso, source
 from tests.support.topics import LEFT, Lakes, accepted, new_topic, rows, send
 
@@ -37,7 +37,7 @@ def test_avro_values_of_several_schemas_of_a_registry_are_read(lakes: Lakes, kaf
     values = [_encoded(V1, LEFT[1], 1), _encoded(V2, LEFT[2], 2, v="2"), damaged, _encoded(V1, LEFT[4], 9), LEFT[5].line, None]
     send(kafka, topic, values)
     with registry({1: V1, 2: V2}) as url:
-        of_registry = {"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url}))}
+        of_registry = {"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url} | AT_ONCE))}
         engine = lakes.engine([source("l")], l=of_registry)
         engine.ingest()
     assert accepted(engine) == [1, 2]
@@ -51,7 +51,7 @@ def test_avro_values_of_several_schemas_of_a_registry_are_read(lakes: Lakes, kaf
     with pytest.raises(UnreadError, match=r"1 range of offsets could not be read: .*the registry of schemas cannot be asked"):
         lakes.engine([source("l")], l=of_registry).ingest()
     with registry({1: V1}) as url:
-        again = replace(of_registry["avro"], registry=Registry(config={"url": url}))
+        again = replace(of_registry["avro"], registry=Registry(config={"url": url} | AT_ONCE))
         engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": again})
         engine.ingest()
     assert accepted(engine) == [1, 2, 6]

@@ -17,7 +17,7 @@ from platform_defs.engine.formats.schema_registry import RegistryError
 from platform_defs.engine.operations.sink import Sink
 from tests.conftest import MakeEngine
 from tests.support.kafka import Kafka
-from tests.support.registry import registry
+from tests.support.registry import AT_ONCE, registry
 from tests.support.small_sources import Event, join, replay, source
 from tests.support.topics import Lakes, new_topic
 
@@ -26,7 +26,7 @@ TOP = DerivedAsset(name="top", inputs=("l",), operator=TopN(order_by="v DESC", b
 
 def _with_sink(engine: Engine, kafka: Kafka, topic: str, url: str, asset: str = "top", **more: Any) -> Engine:
     options = {"kafka.bootstrap.servers": kafka.address}
-    sink = Sink(topic=topic, options=options, format="avro", registry=Registry(config={"url": url}), **more)
+    sink = Sink(topic=topic, options=options, format="avro", registry=Registry(config={"url": url} | AT_ONCE), **more)
     return replace(engine, sinks={asset: sink})
 
 

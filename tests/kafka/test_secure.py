@@ -18,6 +18,7 @@ from platform_defs.setup.broker import Broker, running_broker
 from platform_defs.setup.java import find_java
 from platform_defs.setup.ports import free_ports
 from tests.support.kafka import Kafka, Record
+from tests.support.quick_session import QUICK_CONNECTIONS
 
 PASSWORD, STORE_PASSWORD, WRONG = "pa55-of-tidemark", "pa55-of-the-store", "wr0ng-password"
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="tidemark" password="{}";'
@@ -85,7 +86,7 @@ def _documented(port: int, trusted: Path) -> dict[str, object]:
     found["kafka"]["options"]["kafka.ssl.truststore.location"] = str(trusted)
     found["kafka"]["sources"] = {"rides": {"options": {"subscribe": "rides"}}}
     found["kafka"]["sinks"] = {"busy_zones": {"topic": "busy-zones", "partitions": 1}}
-    return found
+    return found | QUICK_CONNECTIONS
 
 
 def test_secrets_are_used_and_in_no_log_file_or_command_line_and_a_wrong_password_is_an_error(stores: tuple[Path, Path], tmp_path: Path):
@@ -103,7 +104,7 @@ def test_secrets_are_used_and_in_no_log_file_or_command_line_and_a_wrong_passwor
         commands = [
             ["wrong", "ingest"],
             ["right", "ingest"],
-            ["right", "advance"],
+            ["right", "advance", "rides_per_hour", "busy_zones"],
             ["right", "publish", "busy_zones", "--kafka"],
             ["wrong", "publish", "busy_zones", "--kafka"],
         ]

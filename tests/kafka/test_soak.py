@@ -18,9 +18,10 @@ from benchmarks.live.quiet import QuietReports
 from benchmarks.live.soak import Soak, run
 from benchmarks.live.world import World, streaming
 from platform_defs.engine.operations.advance_all import Failed
-from platform_defs.setup.broker import Broker
 from platform_defs.stream.run import StreamRun
 from platform_defs.stream_trigger import StreamTrigger
+from tests.support.kafka import Kafka
+from tests.support.quick_session import QUICK_CONNECTIONS
 
 RATE, SECONDS, KEYS = 400.0, 8.0, 20
 WAIT_S = 120.0
@@ -41,40 +42,40 @@ class _UntilEnded(QuietReports):
             raise _Ended
 
 
-def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_job_and_the_broker_are_killed(spark: SparkSession, tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "broker").start()
+def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_job_and_the_broker_are_killed(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    world = World(tmp_path, kafka.broker, spark=QUICK_CONNECTIONS["spark"])
+    world.create_topics()
+    engine, errors = world.engine(lambda: spark), list[BaseException]()
+    with streaming(world, "500 milliseconds", "1g", 2) as job:
+        sending = world.produce(RATE, SECONDS, KEYS)
+        until((world.lake / engine.sources[EVENTS].log).exists, WAIT_S, 0.05)
+        job.kill()  # in a batch
+
+    def ended() -> bool:
+        counts = sending.counts
+        return counts["ended"] and engine.ledger.totals(EVENTS)["accepted"] >= counts["acked"]
+
+    def stream() -> None:
+        try:
+            StreamRun(engine, _UntilEnded(ended)).run(StreamTrigger("500 milliseconds"))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=stream)
+    thread.start()
+    kafka.broker.kill()
     try:
-        world = World(tmp_path, broker)
-        world.create_topics()
-        engine, errors = world.engine(lambda: spark), list[BaseException]()
-        with streaming(world, "500 milliseconds", "1g", 2) as job:
-            sending = world.produce(RATE, SECONDS, KEYS)
-            until((world.lake / engine.sources[EVENTS].log).exists, WAIT_S, 0.05)
-            job.kill()  # in a batch
-
-        def ended() -> bool:
-            counts = sending.counts
-            return counts["ended"] and engine.ledger.totals(EVENTS)["accepted"] >= counts["acked"]
-
-        def stream() -> None:
-            try:
-                StreamRun(engine, _UntilEnded(ended)).run(StreamTrigger("500 milliseconds"))
-            except BaseException as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=stream)
-        thread.start()
-        broker.kill()
         time.sleep(0.5)
-        broker.start()
-        acked = sending.wait()["acked"]
-        thread.join(WAIT_S)
-        assert [type(error) for error in errors] == [_Ended], errors
-        final_checks.finish(engine, QuietReports())
-        assert acked == RATE * SECONDS
-        assert final_checks.problems(engine, acked) == []
     finally:
-        broker.kill()
+        kafka.broker.start()  # other tests use it too
+    acked = sending.wait()["acked"]
+    thread.join(WAIT_S)
+    assert [type(error) for error in errors] == [_Ended], errors
+    final_checks.finish(engine, QuietReports())
+    assert acked == RATE * SECONDS
+    assert final_checks.problems(engine, acked) == []
 
 
 @pytest.mark.soak

@@ -48,18 +48,15 @@ def _violations(engine: Engine, names: Iterable[str]) -> list[str]:
 def test_a_lake_of_an_earlier_version_continues_to_work(engine: Engine, tmp_path: Path, spark: SparkSession) -> None:
     assert _violations(engine, engine.assets) == []
     assert {name: engine.pending.progress(name).step > 0 for name in engine.assets} == dict.fromkeys(engine.assets, True)
-    before = _tables(engine)
     assert _advance(engine) == 0
     fresh = replace(make.engine(tmp_path / "fresh"), connect=lambda: spark)
     for part, batch in enumerate(make.BATCHES):
         _ingest(fresh, part, batch)
-    _advance(fresh)
-    assert _tables(fresh) == before
     for each in (fresh, engine):
         _ingest(each, len(make.BATCHES), make.LATER)
         _advance(each)
     wanted = _tables(fresh)
-    assert _tables(engine) == wanted
+    assert _tables(engine) == wanted, "what this version has added, and what the earlier one had written"
     for name in engine.assets:
         done = engine.rebuild(name, day_of(START), day_of(START + 2 * DAY))
         assert (done.missing, done.extra) == (0, 0)

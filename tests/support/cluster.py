@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.live.cluster import SMALL_JVM, SPARK, cluster, hides_folders, kill_with_children
+from benchmarks.live.cluster import CLASS_PATH, SMALL_JVM, Cluster, cluster, hides_folders, kill_with_children
 from platform_defs.setup.java import find_java
 from platform_defs.setup.ports import HOST, free_ports, is_open
+from platform_defs.spark.class_archive import archive_option
+from tests.support.quick_session import INTERPRETED
 
-__all__ = ["SMALL_EXECUTORS", "cluster", "connect_server", "hides_folders", "kill_with_children"]
+__all__ = ["SMALL_EXECUTORS", "Cluster", "cluster", "connect_server", "hides_folders", "kill_with_children"]
 
 _WAIT_S = 60
 _MODULES = tuple(
@@ -19,13 +21,12 @@ _MODULES = tuple(
 )
 """The packages that Arrow and Spark open by reflection."""
 
-SMALL_EXECUTORS = """
-spark:
-  spark.driver.host: 127.0.0.1
-  spark.executor.memory: 512m
-  spark.executor.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-"""
-"""The part `spark` of a file of connections, for the executors of these workers."""
+SMALL_EXECUTORS = {
+    "spark.driver.host": HOST,
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC{archive_option(find_java())}",
+}
+"""Options of Spark for a driver on this machine, and for the executors of these workers."""
 
 
 @contextmanager
@@ -35,10 +36,12 @@ def connect_server(folder: Path) -> Iterator[str]:
     [port] = free_ports(1)
     java = find_java()
     options = {"master": "local[2]", "connect.grpc.binding.port": str(port), "sql.shuffle.partitions": "1", "ui.enabled": "false"}
-    confs = [part for name, value in options.items() for part in ("--conf", f"spark.{name}={value}")]
+    all_options = {f"spark.{name}": value for name, value in options.items()} | INTERPRETED
+    confs = [part for name, value in all_options.items() for part in ("--conf", f"{name}={value}")]
     server = ["org.apache.spark.deploy.SparkSubmit", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", *confs]
     environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_DIRS": str(folder / "local"), "SPARK_SCALA_VERSION": "2.13"}
-    command = [f"{java}/bin/java", "-Xmx700m", *SMALL_JVM[2:], *_MODULES, "-cp", f"{SPARK}/jars/*", *server, "spark-internal"]
+    jvm = ["-Xmx700m", *SMALL_JVM[2:], *_MODULES, *archive_option(java).split(), "-cp", CLASS_PATH]
+    command = [f"{java}/bin/java", *jvm, *server, "spark-internal"]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
     try:

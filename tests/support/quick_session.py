@@ -4,7 +4,19 @@ from pyspark.sql import SparkSession
 
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import jar_paths
-from platform_defs.spark.session import LOGGING, session
+from platform_defs.spark.session import JAVA_OPTIONS, LOGGING, session
+
+QUICK_JVM = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable"
+"""Options of a JVM that compiles little, with the product's logging."""
+INTERPRETED = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+"""Spark's options for interpreted plans: compiling a plan for ten rows takes longer than running it."""
+QUICK_CONNECTIONS = {"spark": {JAVA_OPTIONS: QUICK_JVM, **INTERPRETED}}
+"""The connections of a process that has the product's session, with which it starts fast and makes a few small computations."""
 
 
 def quick_session(java: str | None = None, **more: str) -> SparkSession:
@@ -14,15 +26,11 @@ def quick_session(java: str | None = None, **more: str) -> SparkSession:
         java: the JVM's option for a class archive of all JARs; by default the one for the archive of `make setup`, which has only Spark's.
         more: further Spark configuration, by its dotted names.
     """
-    flags = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable"
     quick = {
-        "spark.driver.extraJavaOptions": flags if java is None else f"{flags} {java}",
+        JAVA_OPTIONS: QUICK_JVM if java is None else f"{QUICK_JVM} {java}",
         "spark.default.parallelism": "1",
         "spark.sql.leafNodeDefaultParallelism": "2",  # as in the session of the tests
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.databricks.delta.snapshotPartitions": "1",
+        **INTERPRETED,
     }
     if java is not None:  # a class archive can contain only classes from the class path
         quick |= {"spark.driver.extraClassPath": ":".join(jar_paths()), "spark.jars": ""}

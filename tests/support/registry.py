@@ -8,6 +8,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import unquote
 
+AT_ONCE = {"max.retries": 0}
+"""The client's configuration, with which it does not ask a registry again that did not answer."""
+
 
 @contextmanager
 def registry(schemas: dict[int, Any], subjects: dict[str, list[int]] | None = None) -> Iterator[str]:
@@ -48,7 +51,7 @@ def registry(schemas: dict[int, Any], subjects: dict[str, list[int]] | None = No
             """Print nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 
@@ -24,6 +25,7 @@ from platform_defs.engine.lake import lost_jvm
 from platform_defs.engine.lake.lost_jvm import JvmLostError
 from platform_defs.engine.operations.advance_all import AdvanceAll
 from tests.platform_defs.cli.test_commands import tidemark
+from tests.support.quick_session import QUICK_CONNECTIONS
 
 SAFE = "The input is not the cause, and every commit that was made is complete. Run the command again"
 KILLED = "error: the JVM of this command was ended by SIGKILL, which is what the operating system sends if memory runs out. " + SAFE
@@ -153,9 +155,15 @@ limit.start()
 spark = session(settings())
 process = SparkContext._gateway.proc
 
+def report_running():
+    while not spark.sparkContext.statusTracker().getJobIdsForGroup(str(os.getpid())):
+        time.sleep(0.05)
+    print(process and process.pid, flush=True)
+
 def slow():
-    Thread(target=lambda: (time.sleep(1), print(process and process.pid, flush=True)), daemon=True).start()
-    spark.range(0, 10**13, 1, 1).selectExpr("sum(hash(id))").collect()
+    spark.sparkContext.setJobGroup(str(os.getpid()), "")
+    Thread(target=report_running, daemon=True).start()
+    spark.range(1).selectExpr("java_method('java.lang.Thread', 'sleep', id + 1000000)").collect()
 
 commands._engine = slow
 sys.argv = ["tidemark", "status"]
@@ -173,7 +181,9 @@ def _command(script: str, environment: dict[str, str]) -> "subprocess.Popen[str]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    values = {"LAKE": tmp_path / "lake", "SESSION_FILE": tmp_path / "session.json", "DRIVER_MEMORY": "1g"}
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(QUICK_CONNECTIONS))
+    files = {"LAKE": tmp_path / "lake", "SESSION_FILE": tmp_path / "session.json", "CONNECTIONS": tmp_path / "connections.yaml"}
+    values = {**files, "DRIVER_MEMORY": "1g"}
     return {f"TIDEMARK_{name}": str(value) for name, value in values.items()}
 
 

@@ -60,13 +60,16 @@ def test_a_process_with_another_configuration_does_not_attach(tmp_path: Path) ->
         assert attach_session(tmp_path / "session.json", CONFIG | {"spark.driver.memory": "9g"}) is None
 
 
-CHILD = """
+MILLISECOND = "java_method('java.lang.Thread', 'sleep', id - id + 1)"
+"""An expression that takes a millisecond, and no core's time."""
+CHILD = f"""
 import os, time
 from platform_defs.settings import settings
 from platform_defs.spark.session import session
 
 spark = session(settings())
 assert session(settings()) is spark
+MILLISECOND = {MILLISECOND!r}
 """
 
 
@@ -118,14 +121,20 @@ def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served
         """
         from threading import Thread
         spark.sparkContext.setJobGroup(str(os.getpid()), "")
-        Thread(target=lambda: (time.sleep(2), print("running", flush=True)), daemon=True).start()
-        spark.range(0, 10**13, 1, 1).selectExpr("sum(hash(id))").collect()
+
+        def look():
+            while not spark.sparkContext.statusTracker().getJobIdsForGroup(str(os.getpid())):
+                time.sleep(0.05)
+            print("running", flush=True)
+
+        Thread(target=look, daemon=True).start()
+        spark.range(0, 10**6, 1, 1).selectExpr(MILLISECOND).collect()
         """,
         served_by_this_process,
     )
     own: list[Any] = []
     assert cast(Any, done.stdout).readline() == "running\n"
-    slow = spark.range(0, 6 * 10**8, 1, 1).selectExpr("sum(hash(id, id))")
+    slow = spark.range(0, 1_500, 1, 1).selectExpr(MILLISECOND)
     thread = Thread(target=lambda: own.append(slow.collect()))
     thread.start()
     done.send_signal(signal.SIGINT)

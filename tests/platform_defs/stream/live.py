@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+import yaml
 
 from platform_defs.engine import Engine
 from platform_defs.engine.engine import wall_clock
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.settings import PROJECT
 from platform_defs.template.pipeline import pipeline
+from tests.support.quick_session import QUICK_CONNECTIONS
 from tests.support.small_sources import HOUR, MINUTE, START, iso
 
 T = TypeVar("T")
@@ -35,6 +37,7 @@ class Rides:
     @property
     def environment(self) -> dict[str, str]:
         """The settings of a process that works on the lake: a small heap, and summaries every second."""
+        (self.root / "connections.yaml").write_text(yaml.safe_dump(QUICK_CONNECTIONS))
         own = {
             "TIDEMARK_PIPELINE": "platform_defs.template.pipeline:pipeline",
             "TIDEMARK_LAKE": str(self.root / "lake"),
@@ -42,6 +45,7 @@ class Rides:
             "TIDEMARK_DAGSTER_HOME": str(self.root / "dagster"),
             "DAGSTER_HOME": str(self.root / "dagster"),
             "TIDEMARK_SESSION_FILE": str(self.root / "session.json"),
+            "TIDEMARK_CONNECTIONS": str(self.root / "connections.yaml"),
             "TIDEMARK_DRIVER_MEMORY": "1g",
             "TIDEMARK_SPARK_MASTER": "local[2]",
             "TIDEMARK_STREAM_TRIGGER": "processingTime=1 second",

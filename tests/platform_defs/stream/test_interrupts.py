@@ -12,6 +12,7 @@ from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.lake import lost_jvm
 from platform_defs.engine.lake.interrupts import TERMINATED, ending_on_sigterm
 from platform_defs.engine.operations.advance_all import AdvanceAll
 from platform_defs.stream.run import StreamRun
@@ -83,6 +84,7 @@ def test_a_signal_in_a_finalizer_ends_the_stream(
 
 def test_a_signal_whose_handler_fails_ends_the_stream(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """PySpark's handler cancels jobs, for which it calls the JVM; its error would be taken for one of the account."""
+    monkeypatch.setattr(lost_jvm, "_ENDING_S", 0.1)
     fails = [ConnectionError("no answer")]
 
     def handler(*_: object) -> None:
