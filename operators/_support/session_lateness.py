@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from operators._support.lateness import Lateness
 from operators._support.panes import WINDOW
 from operators._support.session_windows import TIME, assign_sessions
+from operators.checkpoints import checkpoint
 from operators.columns import parameter, rows_of_keys, temporary
 from operators.engine_columns import ARRIVAL, NEW, SEQ, SESSION, SESSION_TYPE, WHICH
 from operators.timing import millis
@@ -35,7 +36,7 @@ def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, wa
         `WHICH`, `seq`, `arrival` and `SESSION`: null for a late row, else the closed session that an older row is pinned to.
     """
     group = [c for c in rows.columns if c not in (TIME, WHICH, SEQ, ARRIVAL, SESSION, NEW)]
-    candidates = _rows_of_groups_behind(rows, group, watermark).localCheckpoint()  # the rows of a few keys, which are read three times
+    candidates = checkpoint(_rows_of_groups_behind(rows, group, watermark))  # the rows of a few keys, which are read three times
     end = F.col(WINDOW)[END]
     is_closed = lateness.has_closed(end, parameter(watermark, end))
     earlier_rows = (
@@ -48,7 +49,7 @@ def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, wa
         assign_sessions(open_rows.unionByName(candidates.where(NEW)), session, group, TIME).where(NEW).withColumn(_LATE, is_closed)
     )
     accepted_rows = earlier_rows.unionByName(merged_rows.where(~F.col(_LATE)).drop(WINDOW, _LATE), allowMissingColumns=True)
-    cut_rows = assign_sessions(accepted_rows, session, group, TIME).withColumn(_LATE, F.col(NEW) & is_closed).localCheckpoint()
+    cut_rows = checkpoint(assign_sessions(accepted_rows, session, group, TIME).withColumn(_LATE, F.col(NEW) & is_closed))
     kept_rows = assign_sessions(cut_rows.where(~F.col(_LATE)).drop(WINDOW), session, group, TIME)
     late_rows = [
         frame.where(_LATE).select(WHICH, SEQ, ARRIVAL, F.lit(None).cast(SESSION_TYPE).alias(SESSION)) for frame in (merged_rows, cut_rows)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
+from operators.checkpoints import checkpoints_by
 from operators.columns import parameter
 from operators.contract import DecidesLateness
 from operators.engine_columns import EVENT_TIME, NEW, SEQ, SESSION, WHICH
@@ -16,6 +17,7 @@ from operators.errors import OperatorError
 from platform_defs.engine.inputs.lateness_decisions import DECIDED, generation_of, seq_of
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.lake.small_queries import materialize
 from platform_defs.engine.ledger import watermarks
 from platform_defs.faults import point
 
@@ -44,7 +46,8 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
         lookback = 2 * operator.reads.longest_lookback + operator.reads.lateness
         frames = [_frame(reading, asset, index, seq, watermark - lookback) for index in range(len(asset.inputs))]
         point("decisions.before_commit")
-        rows = operator.lateness_decisions(watermark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
+        with checkpoints_by(materialize):  # as small queries, if the rows are few
+            rows = operator.lateness_decisions(watermark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
         newly_decided = {"seq": seq, "generation": generation} if generation else seq
         if starts_anew:
             reading.lake.overwrite(rows, asset.decisions, {DECIDED: newly_decided})
