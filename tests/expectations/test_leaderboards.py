@@ -104,7 +104,9 @@ def evaluations(derived: DerivedAsset, snapshot: tuple[DataFrame, DataFrame] | N
     """Run the checks of a leaderboard as a Dagster job, on a table and its changelog."""
     job = dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks())
     engine = SimpleNamespace(
-        views=SimpleNamespace(newest=lambda name, known: snapshot and UpsertedSnapshot(*snapshot, 0, None), naming_lost_files=nullcontext)
+        views=SimpleNamespace(
+            newest_snapshot=lambda name, earlier_state: snapshot and UpsertedSnapshot(*snapshot, 0, None), naming_lost_files=nullcontext
+        )
     )
     board, checks = dg.AssetSpec(derived.name), leaderboard_checks(derived)
     defs = dg.Definitions(assets=[board], asset_checks=[checks], jobs=[job], resources={"engine": engine})

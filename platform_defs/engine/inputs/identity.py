@@ -68,8 +68,7 @@ def _read_stored(stored: str, asset: DerivedAsset) -> dict[str, Any]:
     if _TYPE in identity:
         fields = _canonical_form(identity, {kind.__qualname__: kind for kind in _kinds(asset.operator)})
         identity = {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields} | ({"version": asset.version} if asset.version else {})
-    new_names = {f.metadata.get(FORMER_NAME): f.name for f in _fields(asset.operator)}
-    return identity | {_PARAMETERS: {new_names.get(name, name): value for name, value in identity[_PARAMETERS].items()}}
+    return identity | {_PARAMETERS: _with_present_names(type(asset.operator), identity[_PARAMETERS])}
 
 
 def _kinds(value: Any) -> Iterator[type]:
@@ -111,15 +110,21 @@ def _fields(value: Any) -> Sequence["dataclasses.Field[Any]"]:
 
 def _parameters(kind: type | None, values: Mapping[str, Any], kinds: Mapping[str, type] | None) -> dict[str, Any]:
     """The parameters that affect results and differ from the class's defaults."""
-    fields = {f.name: f for f in dataclasses.fields(kind)} if kind is not None and dataclasses.is_dataclass(kind) else {}
+    fields = {f.name: f for f in _fields(kind)}
     parameters: dict[str, Any] = {}
-    for name, value in values.items():
+    for name, value in _with_present_names(kind, values).items():
         field = fields.get(name)
         if field is None:
             parameters[name] = _canonical_form(value, kinds)
         elif ASIDE not in field.metadata and (stored_form := _convert_to_type(field, _canonical_form(value, kinds))) != _default(field):
             parameters[name] = stored_form
     return parameters
+
+
+def _with_present_names(kind: type | None, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the names of a class's parameters; a parameter that was renamed may have its former name."""
+    present_names = {field.metadata.get(FORMER_NAME): field.name for field in _fields(kind)}
+    return {present_names.get(name, name): value for name, value in values.items()}
 
 
 def _default(field: "dataclasses.Field[Any]") -> Any:
