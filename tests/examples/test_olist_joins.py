@@ -38,14 +38,14 @@ FULL = f"""
 """
 
 
-def _ingested(make_engine: MakeEngine, joins: dict[str, dict[str, Any]], arrival: Literal["by_time", "as_is"]) -> Engine:
-    """An engine that has joined orders with payments after each of the three files of each."""
+def _ingested(make_engine: MakeEngine, joins: dict[str, dict[str, Any]], arrival: Literal["by_time", "as_is"], files: int) -> Engine:
+    """An engine that has joined orders with payments after each file of both."""
     assets = [
         DerivedAsset(name=name, inputs=("orders", "payments"), operator=IntervalJoin(on="order_id", **BOUNDS, **spec))
         for name, spec in joins.items()
     ]
     engine = replace(make_engine([orders(POLICY), payments(POLICY)], assets), max_files=1)
-    prepare(OLIST, Path(engine.folders["orders"]).parent, parts=3, arrival=arrival)
+    prepare(OLIST, Path(engine.folders["orders"]).parent, parts=files, arrival=arrival)
 
     def advance(_: object = None) -> None:
         for name in joins:
@@ -66,7 +66,7 @@ def _count(rows: str) -> int:
 
 
 def test_orders_with_and_without_a_payment_equal_those_of_duckdb(make_engine: MakeEngine) -> None:
-    engine = _ingested(make_engine, {"semi": {"how": "semi"}, "anti": {"how": "anti"}}, "by_time")
+    engine = _ingested(make_engine, {"semi": {"how": "semi"}, "anti": {"how": "anti"}}, "by_time", files=2)
     at = F.unix_millis("result_time")
     found = {name: rows_of(engine.views.table(name).select("order_id", at)) for name in ("semi", "anti")}
     assert found == {"semi": _wanted(SEMI), "anti": _wanted(ANTI)}
@@ -84,7 +84,7 @@ def test_late_orders_and_payments_are_joined_as_if_they_had_arrived_in_time(make
         "joined": {"how": "left", "late_rows": "join"},
         "dropped": {"how": "left"},
     }
-    engine = _ingested(make_engine, joins, "as_is")
+    engine = _ingested(make_engine, joins, "as_is", files=3)
     names = "order_id", F.col("order_seq").isNull(), F.col("payment_seq").isNull(), "method", F.unix_millis("result_time")
     assert rows_of(engine.views.table("corrected").select(*names)) == _wanted(FULL)
     orders_out = {name: engine.views.table(name).select("order_id").distinct().count() for name in ("joined", "dropped")}
