@@ -47,9 +47,9 @@ class JoinedRowsByDay(TableMetricProvider):
 class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
     """Expect that on each day at least a share of the rows of one side of an outer join has a partner on the other side.
 
-    It reads a table that keeps the unmatched rows of the side: a `left` or `full` join for the left side. Late rows are in no such table,
-    so their numbers are given: by Tidemark if `side` names an input of the table, or by `late_rows`. For a limit of each severity, use an
-    expectation of each `severity`. A table without rows passes.
+    It reads a table that keeps the unmatched rows of the side: a `left` or `full` join for the left side. The table has no late rows, so
+    their numbers are given: Tidemark counts them if `side` names an input of the table; else `late_rows` has them. For a warning and an
+    error at different shares, use two expectations with another `severity`. A table without rows passes if there are no late rows.
 
     Args:
         column: a column of the other side that is null in unmatched rows only, such as `payment_seq`.
@@ -57,14 +57,15 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
         day_column: the timestamp by whose UTC day rows are counted.
         mostly: the least share of rows with a partner, on each day, from 0 to 1.
         side: the input of a table of Tidemark whose late rows count as rows without a partner, on the day of their event time; None to
-            count no late rows. Tidemark fills `late_rows` when it runs the suite.
+            count no late rows. Tidemark replaces `late_rows` when it runs the suite, at the cost of an account of the table. Great
+            Expectations alone does not count them.
         late_rows: the number of late rows by UTC day, as `{"2026-03-01": 3}`; they count as rows without a partner.
 
     Returns:
         `observed_value` is the least share of all days; `details` has the share of each day, the late rows, and the days below `mostly`.
 
     Raises:
-        ValidationError: `mostly` is no share, or `late_rows` no numbers by day.
+        ValidationError: `mostly` is not a share, or `late_rows` is not a mapping of days to numbers of rows.
 
     Example:
         ```python

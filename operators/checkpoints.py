@@ -1,4 +1,4 @@
-"""Computes the rows of a frame once that an operator reads several times, in a way that the engine can replace."""
+"""Checkpoints of frames that an operator reads several times: their rows are computed once, by a function that the engine can replace."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ def checkpoint(frame: DataFrame) -> DataFrame:
 
 @contextmanager
 def checkpoints_by(compute: Callable[[DataFrame], DataFrame]) -> Generator[None]:
-    """Let `checkpoint` compute rows by another function in this thread while the block runs.
+    """Let `checkpoint` compute rows by another function while the block runs; a new thread begins with the default.
 
     Args:
         compute: returns a frame with the same rows, which are computed once.

@@ -77,7 +77,7 @@ class TopN:
             input. `explain()` says which one that is, and why the others are not.
         rises: why rows are known to move up only, as for `monotonic`; empty if that is not known. The pipeline sets it if it follows
             from the input, as for a count with `DESC`. A step for which it does not hold is computed by `retract`.
-        improving: the former name of `monotonic`, which still works.
+        improving: the former name of `monotonic`. A call with it still works and warns; it is no attribute.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.

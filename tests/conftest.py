@@ -44,7 +44,8 @@ LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "docs/", "laws/", "oracle/"
 INTERPRETED_FOLDERS = {"engine", "laws", "chaos", "lakes", "cli", "docs", "kafka", "cluster"}
 """The folders whose tests run interpreted plans: they make hundreds of small steps, and assert which rows a step reads and writes.
 
-All other tests, and modules with the mark `compiled`, run with the settings of the product's session.
+All other tests, and modules with the mark `compiled`, run with the settings of the product's session, unless they use the fixture
+`interpreted_plans`. With the option `--compiled`, all tests do.
 """
 INTERPRETED_PLANS = {
     "spark.sql.adaptive.enabled": "false",
@@ -66,6 +67,11 @@ def _keep_temporary_files_in_memory() -> None:
         return
     if shutil.disk_usage(_IN_MEMORY).free >= _ENOUGH:
         os.environ["TMPDIR"] = os.environ["SPARK_LOCAL_DIRS"] = tempfile.tempdir = str(_IN_MEMORY)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that runs all tests with the plans that users run."""
+    parser.addoption("--compiled", action="store_true", help="run no test with interpreted plans")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -114,15 +120,17 @@ def _session() -> SparkSession:
 def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The session, with interpreted plans for the tests in `INTERPRETED_FOLDERS`."""
     folders = request.path.relative_to(request.config.rootpath).parts
-    compiled = request.node.get_closest_marker("compiled") or INTERPRETED_FOLDERS.isdisjoint(folders)
+    compiled = (
+        request.config.getoption("compiled") or request.node.get_closest_marker("compiled") or INTERPRETED_FOLDERS.isdisjoint(folders)
+    )
     with _settings(_session, {} if compiled else INTERPRETED_PLANS):
         yield _session
 
 
 @pytest.fixture(scope="module")
-def interpreted_plans(spark: SparkSession) -> Iterator[None]:
+def interpreted_plans(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     """Interpreted plans for a module of another folder, if the time of its tests is that of planning and compiling, not that of rows."""
-    with _settings(spark, INTERPRETED_PLANS):
+    with _settings(spark, {} if request.config.getoption("compiled") else INTERPRETED_PLANS):
         yield
 
 
@@ -133,9 +141,11 @@ def _settings(session: SparkSession, changes: Mapping[str, str]) -> Iterator[Non
     before = [{key: one.conf.get(key, None) for key in changes} for one in sessions]
     for one in sessions:
         _set(one, changes)
-    yield
-    for one, values in zip(sessions, before, strict=True):
-        _set(one, values)
+    try:
+        yield
+    finally:
+        for one, values in zip(sessions, before, strict=True):
+            _set(one, values)
 
 
 def _set(session: SparkSession, values: Mapping[str, str | None]) -> None:

@@ -114,7 +114,8 @@ def model_of(kind: type) -> type[Declared]:
     for field in dataclasses.fields(kind):
         if field.init and field.name not in _NOT_DECLARED:
             is_required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            names = [field.name, *filter(None, [field.metadata.get(FORMER_NAME)])]
+            former_name = field.metadata.get(FORMER_NAME)
+            names = [field.name] if former_name is None else [field.name, former_name]
             model_field = Field(
                 ... if is_required else None, validation_alias=AliasChoices(*names), description=_descriptions(kind).get(field.name)
             )

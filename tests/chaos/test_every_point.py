@@ -28,7 +28,10 @@ def _compacted_ledger() -> Iterator[None]:
 
 
 def test_kills_of_a_process_and_at_every_point_lead_to_the_lake_of_an_undisturbed_run(spark: SparkSession, tmp_path: Path) -> None:
-    """The process is killed in the first action. This process performs the script from there on. `make chaos` kills 300 processes."""
+    """The process is killed in the first action. This process performs the script from there on.
+
+    Only `make chaos` kills processes that work on a lake with tables: 300 of them.
+    """
     expected, passages = undisturbed(spark, tmp_path / "undisturbed")
     early = [asset.early for asset in ASSETS.values()]
     assert all(sum(rows.values()) for table, rows in expected.items() if table not in early), "every table has rows to compare"
@@ -36,13 +39,13 @@ def test_kills_of_a_process_and_at_every_point_lead_to_the_lake_of_an_undisturbe
     planner = Planner(ACTIONS, passages | {0: [KILLED_AT]}, kills=1, share=1)
     trial = Trial(tmp_path / "trial", SEED, PARTS, True, None, messages.append)
 
-    def rest(start: int) -> dict[str, Any]:
+    def perform_the_rest(start: int) -> dict[str, Any]:
         assert start == 0, "no point is passed before"
         check, points = finish(spark, trial, start, passages)
         killed.update(points)
         return check
 
-    trial.disturbed(planner, Random(SEED), expected, rest)
+    trial.disturbed(planner, Random(SEED), expected, perform_the_rest)
     assert planner.made == {KILLED_AT: 1}
     assert [line.partition(" and ")[2].partition(",")[0] for line in messages] == [f"was killed at {KILLED_AT}"]
     elsewhere = ("lease.", "kafka.", "retention.", "kept.")  # a lake with a URI takes leases; the others have tests of their own

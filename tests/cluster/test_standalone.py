@@ -124,7 +124,7 @@ def local(spark: SparkSession, tmp_path: Path) -> dict[str, Any]:
     return child.seen(engine)
 
 
-def test_a_killed_run_on_a_cluster_that_loses_a_worker_equals_the_run_in_one_process(ran: Ran, local: dict[str, Any]):
+def test_an_interrupted_run_on_a_cluster_that_loses_a_worker_equals_the_run_in_one_process(ran: Ran, local: dict[str, Any]):
     assert ran.errors.count("killed a worker") == 1, ran.errors
     assert local["rows"].keys() == {"events/l", "events/r", "pairs", "totals"}
     for part, expected in local.items():

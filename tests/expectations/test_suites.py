@@ -120,12 +120,12 @@ PAID = DerivedAsset(name="paid", inputs=("fares", "fees"), operator=IntervalJoin
     ("table", "side", "legal"),
     [
         ("paid", "fare", "an input of 'paid': fares, fees"),
-        ("totals", "fares", "no `side`, since 'totals' is no join and so has no late rows"),
-        ("fares", "fares", "no `side`, since 'fares' is no join and so has no late rows"),
+        ("totals", "fares", "no `side`, since 'totals' is not the table of a join"),
+        ("fares", "fares", "no `side`, since 'fares' is not the table of a join"),
     ],
     ids=["not an input", "no join", "a source"],
 )
-def test_a_side_that_has_no_late_rows_is_refused(table: str, side: str, legal: str) -> None:
+def test_a_side_that_is_no_input_of_a_join_is_refused(table: str, side: str, legal: str) -> None:
     counted = ExpectRowsToBeJoinedOnEachDay(column="zone", side=side, meta={"check": "paid"})
     suites_of = {table: ExpectationSuite(name=table, expectations=[counted])}
     pipeline = Pipeline(sources=[FARES, replace(FARES, name="fees")], tables=[TOTALS, PAID], suites=suites_of)

@@ -130,10 +130,7 @@ def _batches(seed: int, count: int, rows: int) -> list[Mapping[str, list[Event]]
 def test_each_table_equals_its_operator_over_the_tables_that_it_reads(
     make_engine: MakeEngine, more: Sequence[DerivedAsset], seed: int, batches: int, rows: int, corrected: list[str]
 ) -> None:
-    """Some tables lag behind their inputs, and one step is killed; corrections of late rows flow through all tables.
-
-    With the first seed, each table of the model loses rows in some batch.
-    """
+    """Some tables lag behind their inputs, and one step is killed; corrections of late rows flow through all tables."""
     engine = make_engine([source("l"), source("r")], [*OF_SOURCES, *OF_TABLES, *more])
     rng, model = random.Random(1), Stream(bound=MINUTE)
     for number, batch in enumerate(_batches(seed, batches, rows)):

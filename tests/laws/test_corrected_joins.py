@@ -59,8 +59,7 @@ def _event(rng: random.Random, newest: int) -> Event:
 def run(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, int]]:
     """An engine with two tables of every variant, and the number of corrections of each table.
 
-    The first table is advanced after each batch, its copy (`_again`) once at the end. In the second and the third batch, late rows take
-    back results of each join with an allowed lateness.
+    The first table is advanced after each batch, its copy (`_again`) once at the end.
 
     The accounts are taken before and after each advance of two of them.
     """

@@ -1,4 +1,4 @@
-"""Early results of open windows in steps: of each key, each trigger shows what a naive model of its definition shows."""
+"""Early results of open windows in steps: each trigger shows the windows that a naive model of the trigger shows."""
 
 import random
 from collections import Counter

@@ -56,8 +56,8 @@ POINTS = {
     "sql_totals": CREATED | APPLIED,
 }
 """The points between the writes of each table's steps."""
-OF_STEPS = [CREATED | RESULTS, APPLIED | RESULTS, *({point} | RESULTS for point in KEPT)]
-"""The points of every fourth step. If a step is killed at one of them, the next attempt finishes it and passes none of the others."""
+OF_STEPS = [CREATED | RESULTS, APPLIED | RESULTS, *({point} | RESULTS for point in sorted(KEPT))]
+"""The points of a step, by its number modulo 4. The attempt after a kill only finishes the step, and passes none."""
 
 
 def _batches(number: int) -> list[Mapping[str, list[Event]]]:

@@ -66,7 +66,7 @@ def accounts(engine: Engine, name: str) -> list[object]:
 
 @pytest.fixture(scope="module")
 def both(make_module_engine: MakeEngine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, Engine]:
-    """A lake with maintenance after each batch, and one without retention that was advanced once."""
+    """A lake with maintenance after the second and each later batch, and one without retention that was advanced once."""
     clock = Clock()
     kept = replace(make_module_engine(SOURCES, ASSETS), clock=clock, lake_retention=LakeRetention(ledger=DAY))
     first, second, *later = batches(3)

@@ -240,14 +240,12 @@ def _check(spark: SparkSession, cases: Cases, joins: dict[str, tuple[IntervalJoi
     return found
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("how", ["semi", "anti"])
 def test_a_join_of_left_rows_equals_the_model(spark: SparkSession, how: How) -> None:
     found = _check(spark, Cases(1, are_late=False), _joins(how))
     assert sum(rows.total() for rows in found.values()) > CASES
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("how", ["full", "semi", "anti"])
 def test_joins_of_late_rows_equal_the_model(spark: SparkSession, how: How) -> None:
     """Without a late row the rule changes nothing; with late rows it gives more pairs than to drop them."""

@@ -157,7 +157,6 @@ CHOICES: dict[str, Any] = {
 }
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("which", CHOICES)
 def test_the_kept_row_of_each_session_of_1000_keys_equals_the_model(spark: SparkSession, which: str) -> None:
     keep, order = which.split()

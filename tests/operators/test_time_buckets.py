@@ -20,7 +20,6 @@ BOUNDS = [(0, 0, None), (-9, -7, RESIDUAL), (2, 5, None)]
 """Lower and upper bound in ms, and a further condition. Times are within 24 ms, so that most cases have rows in several buckets."""
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize(("lower", "upper", "residual"), BOUNDS)
 def test_a_thousand_cases_equal_a_nested_loop(spark: SparkSession, lower: int, upper: int, residual: str | None):
     sample = Sample.drawn(lower * 100 + upper, cases=1_000)

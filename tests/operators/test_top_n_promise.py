@@ -72,7 +72,6 @@ def _moving_back(top: TopN, model: TopNModel, rows: list[Row]) -> set[tuple[Any,
     return found
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("name", SPECS)
 def test_broken_promises_are_found_and_all_other_rankings_are_right(spark: SparkSession, name: str) -> None:
     spec = SPECS[name]

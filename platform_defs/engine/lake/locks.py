@@ -79,7 +79,6 @@ def holding_lock(folder: Path, name: str, purpose: Purpose, patience_s: float | 
         _replace_text(holder_file, json.dumps({"holder": describe_process(purpose), "purpose": purpose}))
         yield
     finally:
-        holder_file.unlink(missing_ok=True)  # so that nobody takes this process for the next holder
         lock.release()
 
 
@@ -107,7 +106,7 @@ def _busy(holder_file: Path) -> Busy:
     """The error that names the holder, as the holder's file records it."""
     try:
         record = json.loads(holder_file.read_text())
-    except FileNotFoundError:  # the lock was taken a moment ago
+    except FileNotFoundError:  # the first holder took it a moment ago
         record = {"holder": "a process that has not recorded its name yet", "purpose": "write"}
     return Busy(record["holder"], record["purpose"])
 

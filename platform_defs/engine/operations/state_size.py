@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import get_args
 
 from assets.contracts import DerivedAsset
+from operators.engine_columns import SEQ
 from platform_defs.engine.advance.advance import strategy_of
 from platform_defs.engine.advance.state import StateKind, StatePart
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.lake.tables import Lake
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class StateSize:
         rows: the rows of the files.
         bytes: their bytes.
         files: their number.
-        skipped_files: the other files of the same tables, which data skipping leaves out.
+        skipped_files: the other files with handled rows of the same tables, which data skipping leaves out.
     """
 
     rows: int = 0
@@ -37,10 +39,10 @@ def state_size(reading: Reading, asset: DerivedAsset) -> dict[StateKind, StateSi
         reading: reads the lake and its ledger; it needs no session.
         asset: the asset that makes the table.
     """
-    parts = dict[StateKind, list[StatePart]]()
-    for part in strategy_of(reading, asset).state(stored_progress(reading.lake, asset)):
+    parts, now = dict[StateKind, list[StatePart]](), stored_progress(reading.lake, asset)
+    for part in strategy_of(reading, asset).state(now):
         parts.setdefault(part.kind, []).append(part)
-    return {kind: _size(reading, parts[kind]) for kind in get_args(StateKind) if kind in parts}
+    return {kind: _size(reading.lake, parts[kind], now.seq) for kind in get_args(StateKind) if kind in parts}
 
 
 def total(sizes: Iterable[StateSize]) -> StateSize:
@@ -50,9 +52,16 @@ def total(sizes: Iterable[StateSize]) -> StateSize:
     return StateSize(**sums)
 
 
-def _size(reading: Reading, parts: Sequence[StatePart]) -> StateSize:
-    """The size of some parts; a file that several of them contain, such as one of an input that is read twice, counts once."""
-    files = {key: size for part in parts for key, size in part.files(reading.lake).items()}
-    all_files = {(table, path) for table in {part.table for part in parts} for path in reading.lake.file_sizes(table, {})}
+def _size(lake: Lake, parts: Sequence[StatePart], seq: int) -> StateSize:
+    """The size of some parts of one kind; a file that several of them contain, such as one of an input that is read twice, counts once.
+
+    Args:
+        lake: the lake.
+        parts: the parts.
+        seq: the last batch that the asset has handled: files of later batches are not counted as skipped.
+    """
+    files = {key: size for part in parts for key, size in part.files(lake).items()}
+    handled = {part.table: {SEQ: (None, seq)} if part.kind == "event_log" else {} for part in parts}
+    all_files = {(table, path) for table, within in handled.items() for path in lake.file_sizes(table, within)}
     sizes = files.values()
     return StateSize(sum(size.rows for size in sizes), sum(size.bytes for size in sizes), len(files), len(all_files - files.keys()))

@@ -142,7 +142,7 @@ class Views:
         return final.unionByName(open_still)
 
     def newest_snapshot(self, asset: str, earlier_state: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
-        """An upserted table as of its newest step, and its changelog, since an earlier state if one is given; see `newest_snapshot`."""
+        """An upserted table as of its newest step, with its changelog, since an earlier state if given; see `time_travel`."""
         with self.naming_lost_files():
             snapshot = newest_snapshot(self.reading, self.reading.assets[asset], earlier_state)
             return snapshot and replace(snapshot, table=plan_if_small(snapshot.table), changelog=plan_if_small(snapshot.changelog))

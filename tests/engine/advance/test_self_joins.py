@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators import AsOfJoin, IntervalJoin, Tumbling, WindowJoin
 from operators.contract import Operator
+from platform_defs.engine.operations.state_size import state_size
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 
@@ -47,3 +48,6 @@ def test_a_source_is_joined_with_itself(make_engine: MakeEngine) -> None:
             assert all(account.holds for account in by_day), name
             assert {account.side for account in by_day} == {"l"}
             assert sum(account.late for account in by_day) == 2, "the row is late on each side"
+            assert not engine.accounts.count_differences(name)
+            size = state_size(engine.reading, table)["event_log"]
+            assert size.files + size.skipped_files == len(engine.lake.file_sizes("events/l", {})), "each file counts once"

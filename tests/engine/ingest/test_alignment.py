@@ -118,7 +118,9 @@ def test_sources_keep_within_their_drift_and_every_file_is_read(
 @pytest.mark.soak
 @settings(max_examples=1_000)
 @given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
-def test_many_sources_keep_within_their_drift(tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int) -> None:
+def test_sources_keep_within_their_drift_in_many_examples(
+    tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int
+) -> None:
     _check_drift(tmp_path_factory.mktemp("aligned"), files, drift)
 
 

@@ -204,7 +204,7 @@ def test_no_row_of_processing_time_is_ever_late(tmp_path_factory: pytest.TempPat
 @pytest.mark.soak
 @settings(max_examples=1_000)
 @given(ACTIONS)
-def test_after_many_actions_no_row_of_processing_time_is_late(
+def test_in_many_examples_no_row_of_processing_time_is_late(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int]]
 ) -> None:
     _check_actions(tmp_path_factory.mktemp("clock"), actions)

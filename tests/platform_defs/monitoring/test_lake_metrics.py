@@ -122,7 +122,9 @@ def test_the_state_of_tables_is_that_of_files_with_handled_rows_that_are_read_ag
     [newest, *_] = sorted(Path(engine.lake.path("events/l")).glob("*.parquet"), key=lambda file: -file.stat().st_size)
     part = "[('part', 'event_log'), ('table', 'pairs')]"
     assert _of(found, "table_state_bytes") == {part: newest.stat().st_size}
-    assert (found[f"table_state_files{part}"], found[f"table_skipped_files{part}"]) == (1, 3)
+    assert (found[f"table_state_files{part}"], found[f"table_skipped_files{part}"]) == (1, 2), (
+        "one of four files has a row that is not handled yet"
+    )
 
 
 def test_maintenance_does_not_change_the_time_of_the_newest_step(engine: Engine, scrape: Scrape) -> None:

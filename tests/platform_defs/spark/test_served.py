@@ -134,12 +134,13 @@ def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served
     )
     own: list[Any] = []
     assert cast(Any, done.stdout).readline() == "running\n"
-    slow = spark.range(0, 1_500, 1, 1).selectExpr(MILLISECOND)
+    slow = spark.range(0, 6_000, 1, 1).selectExpr(MILLISECOND)
     thread = Thread(target=lambda: own.append(slow.collect()))
     thread.start()
     done.send_signal(signal.SIGINT)
     _, err = done.communicate(timeout=120)
     assert "KeyboardInterrupt" in err
+    assert own == [], "the job of this process was running while the other was cancelled"
     thread.join()
     assert len(own) == 1
     tracker = spark.sparkContext.statusTracker()
