@@ -6,7 +6,7 @@ from contextvars import ContextVar
 
 from pyspark.sql import DataFrame
 
-_compute: ContextVar[Callable[[DataFrame], DataFrame]] = ContextVar("compute", default=DataFrame.localCheckpoint)
+_compute: ContextVar[Callable[[DataFrame], DataFrame]] = ContextVar("compute", default=lambda frame: frame.localCheckpoint())
 
 
 def checkpoint(frame: DataFrame) -> DataFrame:

@@ -28,7 +28,8 @@ POLL_OF_STORE_S = 1.0
 """The longest sleep between two tries for a lease in an object store, where each try costs requests. The first sleeps are shorter: they
 begin with `POLL_S`, and each is twice as long as the one before."""
 _GRACE_S = 0.3
-"""How long a refused lock is tried again: its new holder may not have written its name and purpose yet."""
+"""How long a lock is tried again for each holder that refuses it: the holder may not have written its name and purpose yet, or may be
+another process that waited for the same stream and needs the lock for a moment."""
 _log = logging.getLogger(__name__)
 
 
@@ -66,13 +67,17 @@ def take_or_wait(
             and when it started.
     """
     began, reported, may_ask, poll_s = time.monotonic(), -math.inf, ask is not None, POLL_S
+    holder, holder_since = None, began
     with ExitStack() as requests:
         while True:
             try:
                 return take()
             except Busy as busy:
-                limit_s, waited_s = _limit_s(busy.purpose, purpose, patience_s, may_ask), time.monotonic() - began
-                if is_stopped() or waited_s >= (limit_s or min(_GRACE_S, math.inf if patience_s is None else patience_s)):
+                limit_s, now = _limit_s(busy.purpose, purpose, patience_s, may_ask), time.monotonic()
+                if busy.holder != holder:
+                    holder, holder_since = busy.holder, now
+                waited_s, grace_s = now - began, min(_GRACE_S, math.inf if patience_s is None else patience_s)
+                if is_stopped() or (waited_s >= limit_s if limit_s else now - holder_since >= grace_s):
                     raise LakeBusy.of(name, busy.holder, busy.purpose, waited_s if limit_s else None) from None
                 if limit_s and waited_s >= max(_GRACE_S, reported + REPORT_S):
                     _log.warning("%s: waiting for %s, for %.0f s so far: %s", name, _phrase_of_purpose(busy.purpose), waited_s, busy.holder)

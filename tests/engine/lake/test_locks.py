@@ -244,6 +244,22 @@ def test_a_writer_stops_waiting_after_its_timeout() -> None:
         take_or_wait("x", busy, "write", patience_s=0)
 
 
+def test_a_lock_that_others_take_for_a_moment_each_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several processes may have waited for the same stream. One that holds the lock for longer is an error."""
+    now, holders = [0.0], ["process 1", "process 1", "process 2", "process 2"]
+
+    def take() -> None:
+        if holders:
+            raise Busy(holders.pop(0))
+
+    monkeypatch.setattr("platform_defs.engine.lake.waits.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("platform_defs.engine.lake.waits.time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    take_or_wait("x", take, "maintenance")
+    holders += ["process 3"] * 3
+    with pytest.raises(LakeError, match="x has a writer already: process 3"):
+        take_or_wait("x", take, "maintenance")
+
+
 def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
