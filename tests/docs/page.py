@@ -86,7 +86,7 @@ class Page:
 def _change_to(folder: Path) -> None:
     """Change the current folder, also that of Spark: the JVM has its own, in which a relative path of a table starts."""
     os.chdir(folder)
-    spark = SparkSession.getActiveSession()
+    spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # another session may have been active in the thread
     jvm: Any = getattr(spark, "_jvm", None)  # a session of Spark Connect has none
     if jvm is not None:
         hadoop = jvm.org.apache.hadoop.fs
