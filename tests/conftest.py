@@ -23,6 +23,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.setup.broker import running_broker
 from tests.support.clock import Clock
 from tests.support.kafka import Kafka
+from tests.support.quick_session import INTERPRETED
 from tests.support.shared_jvm import session_of_the_tests, shared_jvm
 
 for _size in ("COLUMNS", "LINES"):  # readline sets them for the processes of pytest-xdist, and the command line would keep that width
@@ -48,12 +49,9 @@ All other tests, and modules with the mark `compiled`, run with the settings of 
 `interpreted_plans`. With the option `--compiled`, all tests do.
 """
 INTERPRETED_PLANS = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
+    **INTERPRETED,
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "2",  # decides how rows are numbered, so it must not depend on the machine's cores
-    "spark.databricks.delta.snapshotPartitions": "1",
 }
 """Settings for interpreted plans. Planning and compiling stages takes most of the time of a step over ten rows."""
 

@@ -61,7 +61,7 @@ def _size(lake: Lake, parts: Sequence[StatePart], seq: int) -> StateSize:
         seq: the last batch that the asset has handled: files of later batches are not counted as skipped.
     """
     files = {key: size for part in parts for key, size in part.files(lake).items()}
-    handled = {part.table: {SEQ: (None, seq)} if part.kind == "event_log" else {} for part in parts}
+    handled = {part.table: {SEQ: (None, seq)} if part.kind == "event_log" else {} for part in parts if part.within}  # others skip no file
     all_files = {(table, path) for table, within in handled.items() for path in lake.file_sizes(table, within)}
     sizes = files.values()
     return StateSize(sum(size.rows for size in sizes), sum(size.bytes for size in sizes), len(files), len(all_files - files.keys()))
