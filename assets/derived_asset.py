@@ -36,7 +36,8 @@ class DerivedAsset:
         inputs: names of sources or derived assets, in the order of the operator's inputs.
         operator: the operator.
         prepare: for an input's name, what is done to its rows before the operator reads them; see `Preparation`. Rows with change kinds
-            cannot be filtered: a deleted or updated row could remain in the result.
+            cannot be filtered: a deleted or updated row could remain in the result. If one input is joined with itself, the names of the
+            operator's inputs (`left`, `right`) can be used instead, to prepare each side differently.
         shape: which results are in the table, and which columns are computed from them (`Shape`); or a pure Python function from the
             operator's result to the table's rows, which must keep the operator's own columns.
         description: what the table contains.
@@ -113,14 +114,26 @@ class DerivedAsset:
                 legal = f"no condition for {name!r}, whose rows have change kinds: filter them where they are made"
                 raise ContractError.bad_value("where", preparation.where, legal)
 
-    def columns_read(self, name: str, columns: Sequence[str]) -> Sequence[str]:
+    def preparation(self, index: int) -> Preparation | None:
+        """What is done to the rows of input `index` before the operator reads them; None if nothing."""
+        name, side = self.inputs[index], self.operator.inputs[index]
+        if self.inputs.count(name) > 1 and side in self.prepare:
+            return self.prepare[side]
+        return self.prepare.get(name)
+
+    def prepares(self, name: str) -> bool:
+        """Whether anything is done to the rows of an input, on any side."""
+        return any(self.preparation(index) is not None for index, read in enumerate(self.inputs) if read == name)
+
+    def columns_read(self, index: int, columns: Sequence[str]) -> Sequence[str]:
         """The columns of an input that the operator reads.
 
         Args:
-            name: the input's name.
+            index: the input's index.
             columns: the input's own columns.
         """
-        return [*self.prepare[name].columns(columns)] if name in self.prepare else columns
+        preparation = self.preparation(index)
+        return columns if preparation is None else [*preparation.columns(columns)]
 
     def rows(self, *frames: DataFrame) -> DataFrame:
         """The table's rows for complete input."""

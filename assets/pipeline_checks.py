@@ -122,11 +122,14 @@ def _naming_table(table: DerivedAsset) -> Iterator[None]:
 
 def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]) -> None:
     """Raise if a table prepares a name that is not an input, or if a preparation reads an unknown column."""
-    for name, preparation in table.prepare.items():
-        if name not in table.inputs:
-            legal = f"names of the table's inputs: {', '.join(table.inputs)}{did_you_mean(name, table.inputs)}"
-            raise ContractError.bad_value("prepare", name, legal)
-        if name in columns_by_name:
+    is_self_join = len({*table.inputs}) < len(table.inputs)
+    keys = [*dict.fromkeys(table.inputs), *(table.operator.inputs if is_self_join else ())]
+    for key in table.prepare:
+        if key not in keys:
+            legal = f"names of the table's inputs: {', '.join(keys)}{did_you_mean(key, keys)}"
+            raise ContractError.bad_value("prepare", key, legal)
+    for index, name in enumerate(table.inputs):
+        if (preparation := table.preparation(index)) is not None and name in columns_by_name:
             preparation.check(columns_by_name[name], repr(name), _engine_columns(table, tables.get(name)))
 
 
@@ -152,7 +155,7 @@ def _check_expressions(table: DerivedAsset, tables: Mapping[str, DerivedAsset], 
     [source, *other_inputs] = table.inputs
     if other_inputs or source not in columns_by_name:
         return
-    columns, operator = table.columns_read(source, columns_by_name[source]), cast(Any, table.operator)
+    columns, operator = table.columns_read(0, columns_by_name[source]), cast(Any, table.operator)
     owner = repr(source) + (" as prepared" if table.prepare else "")
     engine_columns = [*_engine_columns(table, tables.get(source)), *filter(None, [operator.reads.change])]
     by, order = getattr(operator, "by", ()), getattr(operator, "order", ())
@@ -182,7 +185,7 @@ def _result_columns(
     """
     if not isinstance(asset.operator, NamesColumns) or not all(name in columns_by_name for name in asset.inputs):
         return None
-    columns_by_input = [_all_columns(asset, name, assets.get(name), columns_by_name[name]) for name in asset.inputs]
+    columns_by_input = [_all_columns(asset, index, assets.get(name), columns_by_name[name]) for index, name in enumerate(asset.inputs)]
     try:
         columns = asset.operator.result_columns(*columns_by_input)
     except OperatorError as error:
@@ -214,16 +217,16 @@ def _engine_columns(reader: DerivedAsset, upstream: DerivedAsset | None) -> list
     return kind if upstream.operator.emits.upserts else [EVENT_TIME, *kind]
 
 
-def _all_columns(reader: DerivedAsset, name: str, upstream: DerivedAsset | None, columns: Sequence[str]) -> list[str]:
+def _all_columns(reader: DerivedAsset, index: int, upstream: DerivedAsset | None, columns: Sequence[str]) -> list[str]:
     """The columns of an input that an operator reads, with those that the engine adds or keeps: a preparation keeps `event_time`.
 
     Args:
         reader: the asset that reads.
-        name: the input.
+        index: the input's index.
         upstream: the table, if the input is one.
         columns: the columns of its rows.
     """
-    columns_read = reader.columns_read(name, columns)
+    columns_read = reader.columns_read(index, columns)
     kept = [EVENT_TIME] if EVENT_TIME in columns and EVENT_TIME not in columns_read else []
     return [*columns_read, *kept, *_engine_columns(reader, upstream)]
 
@@ -231,10 +234,10 @@ def _all_columns(reader: DerivedAsset, name: str, upstream: DerivedAsset | None,
 def _check_rows_of_tables(asset: DerivedAsset, assets: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]) -> None:
     """Raise if an asset needs a column of an input table that the table's rows do not have: the event time, or the order of arrival."""
     kind = type(asset.operator).__name__
-    for name in asset.inputs:
+    for index, name in enumerate(asset.inputs):
         if name not in assets or name not in columns_by_name:
             continue
-        columns = _all_columns(asset, name, assets[name], columns_by_name[name])
+        columns = _all_columns(asset, index, assets[name], columns_by_name[name])
         if asset.operator.reads.closes_ranges and EVENT_TIME not in columns:
             way_out = f"let {name!r} have it, for example as an aggregate: {EVENT_TIME}: max({EVENT_TIME})"
             legal = f"tables whose rows have an {EVENT_TIME!r}, by which {kind} reads them; {way_out}"

@@ -1,6 +1,7 @@
 """The columns of a derived table as metadata: their types, and the input columns that they come from."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import dagster as dg
@@ -91,17 +92,16 @@ def _unshaped(derived: DerivedAsset, columns: Sequence[str]) -> list[str]:
 
 def _column_deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.TableColumnDep]:
     all_deps: list[dg.TableColumnDep] = []
-    columns_by_source = {name: _columns_read(derived, engine.sources[name]) for name in derived.inputs if name in engine.sources}
+    columns_by_index = {
+        index: _columns_read(derived, index, engine.sources[name]) for index, name in enumerate(derived.inputs) if name in engine.sources
+    }
     for index, name in enumerate(derived.inputs):
-        columns_of_others = {read_column for other in columns_by_source if other != name for read_column in columns_by_source[other]} | {
-            *_ENGINE_COLUMNS
-        }
-        has_other_table = any(
-            other not in columns_by_source for other in derived.inputs if other != name
-        )  # a table may have a column of the same name
+        others = {other for other in range(len(derived.inputs)) if other != index}
+        columns_of_others = {*_ENGINE_COLUMNS, *chain.from_iterable(columns_by_index[other] for other in others & columns_by_index.keys())}
+        has_other_table = bool(others - columns_by_index.keys())  # a table may have a column of the same name
         deps = [
             dep
-            for read_column, dependencies in columns_by_source.get(name, {}).items()
+            for read_column, dependencies in columns_by_index.get(index, {}).items()
             if column == _result_name(derived, read_column, index, read_column in columns_of_others)
             or (has_other_table and column == _result_name(derived, read_column, index, True))
             for dep in dependencies
@@ -110,10 +110,10 @@ def _column_deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list
     return all_deps
 
 
-def _columns_read(derived: DerivedAsset, source: SourceContract) -> dict[str, list[str]]:
-    """The columns of a source as the operator reads them, each with the source's columns from which it is computed."""
+def _columns_read(derived: DerivedAsset, index: int, source: SourceContract) -> dict[str, list[str]]:
+    """The columns of the source at input `index` as the operator reads them, each with the source's columns from which it is computed."""
     source_columns = source.struct.fieldNames()
-    preparation = derived.prepare.get(source.name)
+    preparation = derived.preparation(index)
     columns = (
         {column: [column] for column in source_columns} if preparation is None else preparation.lineage(source_columns, _ENGINE_COLUMNS)
     )

@@ -20,6 +20,9 @@ from operators.sql.windowing import check_condition
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import AnyWindow, Session, Tumbling
 
+ALL_ROWS = "all_rows"
+"""The key column of a total without GROUP BY."""
+
 
 def is_aggregate(tree: Tree) -> bool:
     """Whether a query aggregates its rows."""
@@ -105,6 +108,8 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
             plan.aggregate(expression.tree, expression.name)
     items = [_item(plan, expression, bool(bounds)) for expression in listed]
     having = _having_condition(plan, tree.args.get("having"), bool(bounds))
+    if not bounds and not plan.keys:
+        _add_constant_key(plan)
     rows = _rows(plan, windowed)
     results = _windowed(plan, windowed, cast(AnyWindow, windows), rows) if bounds else _aggregate_stream(plan, rows)
     return select(results, with_distinct_names(items), having)
@@ -164,6 +169,13 @@ def _add_key(plan: _Plan, tree: Tree, listed: Sequence[Selected]) -> None:
     name = free_name(key_name, [*plan.relation.columns, *plan.keys.values()])
     plan.keys[item.sql] = name
     plan.added.append(Item(name, item.sql, item.column))
+
+
+def _add_constant_key(plan: _Plan) -> None:
+    """Add the key of a total: one value for all rows, which the query does not select. An upserted table has a key."""
+    name = free_name(ALL_ROWS, [*plan.relation.columns, *plan.aggregates])
+    plan.keys["true"] = name
+    plan.added.append(Item(name, "true"))
 
 
 def _item(plan: _Plan, expression: Selected, in_windows: bool) -> Item:

@@ -187,7 +187,8 @@ def _first_column(inner: Tree, right: Scope) -> Tree:
 def _own_columns(tree: Tree) -> list[Tree]:
     """The columns that a query's own clauses read, with those of its subqueries in WHERE, but not those of FROM."""
     parts = [*tree.expressions, *(tree.args.get(name) for name in ("where", "group", "having", "order"))]
-    parts += [join.args.get("on") for join in tree.args.get("joins") or ()]
+    joins = tree.args.get("joins") or ()
+    parts += [part for join in joins for part in (join.args.get("on"), join.this.args.get("version"))]
     return [column for part in parts if part is not None for column in part.find_all(exp.Column)]
 
 

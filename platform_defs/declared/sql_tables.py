@@ -58,13 +58,10 @@ class SqlTables:
             needs_time = self._reads_missing_time(apply, input_relation)
             needed_here = needed if len(apply.inputs) > 1 else None
             upstream, preparation = self._input(f"{name}_{side}", input_relation, needed_here, needs_time=needs_time)
-            if upstream in inputs:
-                way_out = "declare the source a second time under another name, and deliver its files to both"
-                raise SqlError.refused(
-                    f"table {name!r}, which joins {upstream!r} with itself", "the inputs of a table are different", way_out
-                )
             inputs.append(upstream)
-            prepare |= {upstream: preparation} if preparation else {}
+            prepare |= {side: preparation} if preparation else {}
+        if len({*inputs}) == len(inputs):  # the names of the sides are those of preparations only if both are of one input
+            prepare = {inputs[apply.operator.inputs.index(side)]: preparation for side, preparation in prepare.items()}
         operator = with_event_times(name, apply)
         if isinstance(operator, AsOfJoin):
             self.versions.add(inputs[1])

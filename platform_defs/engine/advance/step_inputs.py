@@ -123,9 +123,7 @@ class TableRows(StepInputs):
         return self._prepared(rows.withColumn(kind, F.lit(INSERT)), kind)
 
     def _prepared(self, rows: DataFrame, *added: str) -> DataFrame:
-        return prepare_table_rows(
-            self.asset, self.upstream.name, rows, [column for column in rows.columns if column not in (EVENT_TIME, *added)]
-        )
+        return prepare_table_rows(self.asset, 0, rows, [column for column in rows.columns if column not in (EVENT_TIME, *added)])
 
 
 def step_inputs(reading: Reading, asset: DerivedAsset) -> StepInputs:

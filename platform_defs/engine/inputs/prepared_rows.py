@@ -20,31 +20,31 @@ def as_input(results: DataFrame) -> DataFrame:
     return results.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)
 
 
-def prepare_table_rows(asset: DerivedAsset, name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+def prepare_table_rows(asset: DerivedAsset, index: int, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Rows of an input table as an asset reads them.
 
     Args:
         asset: the asset that reads.
-        name: the input's name.
+        index: the input's index.
         rows: its rows.
         columns: the input's own columns; the others are the engine's, and stay.
     """
-    if name not in asset.prepare:
+    if asset.preparation(index) is None:
         return rows
-    prepared_rows = prepare_rows(asset, name, rows.withColumn(LATE, F.lit(False)), columns)
+    prepared_rows = prepare_rows(asset, index, rows.withColumn(LATE, F.lit(False)), columns)
     return prepared_rows.where(~F.col(FILTERED)).drop(LATE, FILTERED)
 
 
-def prepare_rows(asset: DerivedAsset, name: str, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+def prepare_rows(asset: DerivedAsset, index: int, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Rows of an input with the columns that the operator reads, and with `FILTERED`.
 
     Args:
         asset: the asset that reads.
-        name: the input's name.
+        index: the input's index.
         rows: its rows, with `LATE`.
         columns: the input's own columns; the others are the engine's, and stay.
     """
-    preparation = asset.prepare.get(name)
+    preparation = asset.preparation(index)
     if preparation is None:
         return rows.withColumn(FILTERED, F.lit(False))
     is_kept = F.lit(True) if preparation.where is None else F.when(F.expr(preparation.where), True).otherwise(False)
@@ -54,7 +54,8 @@ def prepare_rows(asset: DerivedAsset, name: str, rows: DataFrame, columns: Seque
     try:
         selection = rows.select(*engine_columns, *expressions, (~is_kept).alias(FILTERED))
     except AnalysisException as error:
-        legal = f"SQL that Spark accepts for the columns of {name!r}, with a boolean condition; Spark refuses it: {error.getCondition()}"
+        accepted = f"SQL that Spark accepts for the columns of {asset.inputs[index]!r}, with a boolean condition"
+        legal = f"{accepted}; Spark refuses it: {error.getCondition()}"
         raise OperatorError.bad_value("prepare", f"{preparation} of {asset.name!r}", legal) from error
     plan, before = (cast(Any, frame)._jdf.queryExecution().analyzed() for frame in (selection, rows))
     if not plan.deterministic() or not plan.child().equals(before):  # a generator is a plan of its own below the projection

@@ -183,7 +183,7 @@ class Reading:
             own, and only the rows that satisfy the condition.
         """
         name = asset.inputs[index]
-        if name in asset.prepare or not self.input_named(name).is_source:
+        if asset.preparation(index) is not None or not self.input_named(name).is_source:
             rows = self.with_lateness(asset, index, head, span, after).where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED)
         else:  # fewer operations: Spark analyzes each of them, and most steps read several sources
             rows, late = self._source_rows(asset, index, head, span, after)
@@ -213,10 +213,10 @@ class Reading:
         name = asset.inputs[index]
         if (table := self.input_named(name).table) is not None:
             rows = result_rows(self, asset, table, span)
-            return prepare_rows(asset, name, rows, [column for column in rows.columns if column not in (EVENT_TIME, LATE, WATERMARK)])
+            return prepare_rows(asset, index, rows, [column for column in rows.columns if column not in (EVENT_TIME, LATE, WATERMARK)])
         rows, late = self._source_rows(asset, index, head, span, after)
         rows = rows.withColumn(LATE, F.lit(False) if late is None else late)
-        return prepare_rows(asset, name, rows, self.sources[name].struct.fieldNames())
+        return prepare_rows(asset, index, rows, self.sources[name].struct.fieldNames())
 
     def _source_rows(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[DataFrame, Column | None]:
         """All rows of a source, up to a batch, and the condition of late rows; None in its place if no row is late.

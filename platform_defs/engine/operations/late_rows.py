@@ -50,7 +50,7 @@ class LateRows:
         query = _query_of_decisions(advance, source) if advance.asset.operator.reads.recorded else _query_by_bounds(advance, source)
         if query is None:
             return 0, []
-        if source in advance.asset.prepare or not query.is_complete:
+        if advance.asset.prepares(source) or not query.is_complete:
             return None
         return query.rows(advance, source, limit)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pyspark.sql import functions as F
 
-from assets.contracts import DerivedAsset
+from assets.contracts import DerivedAsset, Preparation
 from operators import AsOfJoin, IntervalJoin, Tumbling, WindowJoin
 from operators.contract import Operator
 from platform_defs.engine.operations.state_size import state_size
@@ -51,3 +51,32 @@ def test_a_source_is_joined_with_itself(make_engine: MakeEngine) -> None:
             assert not engine.accounts.count_differences(name)
             size = state_size(engine.reading, table)["event_log"]
             assert size.files + size.skipped_files == len(engine.lake.file_sizes("events/l", {})), "each file counts once"
+
+
+def test_each_side_of_a_join_of_a_source_with_itself_has_its_own_preparation(make_engine: MakeEngine) -> None:
+    """The sides select other columns and rows. A preparation under the name of the source is that of both sides."""
+    join = IntervalJoin(on="k", lower="0 ms", upper="2 minutes", how="full")
+    sides = {"left": Preparation(where="v < 3"), "right": Preparation(select="k, v AS later", where="v > 2")}
+    tables = [
+        DerivedAsset(name="sides", inputs=("l", "l"), operator=join, prepare=sides),
+        DerivedAsset(name="both", inputs=("l", "l"), operator=join, prepare={"l": Preparation(select="k, v AS w", where="v > 3")}),
+    ]
+    engine = make_engine([source("l")], tables)
+    for batch in BATCHES[:2]:
+        replay(engine, [{"l": batch}])
+        for table in tables:
+            engine.advance(table.name)
+    engine.drain()
+    for table in tables:
+        engine.advance(table.name)
+        by_day = engine.accounts.days(table.name)
+        assert all(account.holds for account in by_day), table.name
+    assert sum(account.filtered for account in engine.accounts.days("sides")) == 4 + 2
+    assert rows_of(engine.views.table("sides"), "k", "v", "later") == [
+        ("a", 1, 3),
+        ("a", 1, 4),
+        ("b", 2, None),
+        ("b", None, 5),
+        ("b", None, 5),
+    ]
+    assert rows_of(engine.views.table("both"), "k", "left_w", "right_w") == [("a", 4, 4), *[("b", 5, 5)] * 4]

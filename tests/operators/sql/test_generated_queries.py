@@ -18,7 +18,7 @@ from operators.sql.plan import plan
 from operators.sql.relations import Apply, Input, walk
 from tests.operators.sql.duck import sql_of
 
-TABLES = {name: Input(name, ("id", "k", "v", "t"), ("t",)) for name in ("a", "b")}
+TABLES = {name: Input(name, ("id", "k", "v", "t"), ("t",)) for name in ("a", "b", "c")}
 UNITS = {"SECOND": 1, "MINUTE": 60}
 MIRRORED = {">=": "<=", "<=": ">=", ">": "<", "<": ">", "=": "="}
 CASES = [80, pytest.param(1_000, marks=pytest.mark.soak)]
@@ -85,11 +85,12 @@ def a_join(rng: random.Random) -> str:
         "b.v",
     ]
     chosen = rng.sample(items, rng.randrange(1, len(items)))
-    select = f"SELECT {', '.join(chosen)} FROM {one}"
+    tables = {"a": "a", "b": rng.choice(["b", "b", "b", "a AS b"])}  # now and then a join of a table with itself
+    select = f"SELECT {', '.join(chosen)} FROM {tables[one]}"
     if how == ",":
-        return f"{select}, {other} WHERE {' AND '.join(conditions)}"
+        return f"{select}, {tables[other]} WHERE {' AND '.join(conditions)}"
     where = f" WHERE {rng.choice(['a.v > 1', 'b.k IS NOT NULL', 'a.id + b.v > 3'])}" if rng.random() < 0.3 else ""
-    return f"{select} {how} JOIN {other} ON {' AND '.join(conditions)}{where}"
+    return f"{select} {how} JOIN {tables[other]} ON {' AND '.join(conditions)}{where}"
 
 
 def a_semi_join(rng: random.Random) -> str:
@@ -109,9 +110,21 @@ def an_as_of_join(rng: random.Random) -> str:
     return f"{select} FROM a {rng.choice(['', 'LEFT '])}JOIN b FOR SYSTEM_TIME AS OF a.t ON {key}{where}"
 
 
+def joins_in_a_row(rng: random.Random) -> str:
+    """An interval join, and a join of its results: a temporal join, or another interval join of the time that is its event time."""
+    items = ["a.id AS x", "b.id AS y", "c.id AS z", "a.k", "b.v AS w", "c.v", "a.t AS moment", "c.t"]
+    select = f"SELECT {', '.join(rng.sample(items, rng.randrange(1, len(items))))} FROM a"
+    first = f"{rng.choice(['', 'LEFT '])}JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND {shifted(rng, 'a.t', rng.randrange(1, 200))}"
+    how, key = rng.choice(["", "LEFT "]), rng.choice(["a.k = c.k", "c.v = a.v"])
+    if rng.random() < 0.5:
+        return f"{select} {first} {how}JOIN c FOR SYSTEM_TIME AS OF b.t ON {key}"
+    return f"{select} {first} {how}JOIN c ON {key} AND {' AND '.join(bounds(rng, 'c', 'b'))}"
+
+
 def in_duckdb_sql(text: str) -> str:
     """A query in DuckDB's SQL, in which a temporal join is an `ASOF JOIN`."""
-    return re.sub(r"(LEFT )?JOIN b FOR SYSTEM_TIME AS OF a\.t ON (.*?)(?= WHERE|$)", r"ASOF \1JOIN b ON \2 AND a.t >= b.t", text)
+    temporal = r"(LEFT )?JOIN (\w) FOR SYSTEM_TIME AS OF (\w)\.t ON (.*?)(?= WHERE|$)"
+    return re.sub(temporal, r"ASOF \1JOIN \2 ON \4 AND \3.t >= \2.t", text)
 
 
 def a_ranking(rng: random.Random) -> str:
@@ -157,13 +170,16 @@ HAVING = [
 
 def an_aggregate(rng: random.Random) -> str:
     """An aggregate with computed columns and a HAVING condition, which may use aggregates that are not in the SELECT list."""
-    by = rng.choice([["k"], ["k", "v"], ["UPPER(k)"]])
-    values, conditions = ([t for t in of if by[0] == "k" or not re.search(r"\bk\b", t)] for of in (VALUES, HAVING))
-    values = [*rng.sample(values, 2), *(rng.sample(OF_KEYS, rng.randrange(2)) if by[0] == "k" else [])]
+    by = rng.choice([["k"], ["k", "v"], ["UPPER(k)"], []])
+    has_k = by[:1] == ["k"]
+    values, conditions = ([t for t in of if has_k or not re.search(r"\bk\b", t)] for of in (VALUES, HAVING))
+    values = [*rng.sample(values, 2), *(rng.sample(OF_KEYS, rng.randrange(2)) if has_k else [])]
     rng.shuffle(values)
     having = rng.choice(["", *(f" HAVING {one}" for one in conditions)])
     where = rng.choice(["", " WHERE v > 1"])
     source = rng.choice(["a", "(SELECT id, k, v FROM a WHERE id > 2)", "(SELECT id + 1 AS id, k, v FROM (SELECT * FROM a WHERE v < 4))"])
+    if not by:
+        return f"SELECT {', '.join(values)} FROM {source}{where}{having}"
     return f"SELECT {', '.join([f'{by[0]} AS g', *by[1:], *values])} FROM {source}{where} GROUP BY {', '.join(by)}{having}"
 
 
@@ -179,7 +195,7 @@ def over_an_aggregate(rng: random.Random) -> str:
     return f"SELECT label AS l, s / n AS mean, k FROM ({inner}) WHERE s > {rng.randrange(20)}"
 
 
-GENERATORS = [a_join, an_as_of_join, a_ranking, an_aggregate, over_an_aggregate, a_semi_join]
+GENERATORS = [a_join, an_as_of_join, joins_in_a_row, a_ranking, an_aggregate, over_an_aggregate, a_semi_join]
 
 
 def test_not_exists_within_an_interval_is_an_anti_interval_join():
