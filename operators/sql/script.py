@@ -70,7 +70,7 @@ _DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADV
 
 
 _HINTS = {
-    "STATE_TTL": ("an operator in SQL has no time to live", "declare the table in YAML or Python, with the operator's `ttl`"),
+    "STATE_TTL": ("an operator in SQL has no time to live", "declare the table that is inserted into, with 'tidemark.ttl' in WITH"),
     "OPTIONS": ("a table has the options of its declaration", "write them in WITH of CREATE TABLE"),
 }
 """Flink's hints, by name: why each is refused, and what to write instead."""
@@ -137,7 +137,7 @@ def _check_hints(text: str) -> None:
 
 def _no_statement(text: str, words: Sequence[str]) -> SqlError:
     ways = {
-        "SET": "settings are parameters of the contract and environment variables (docs/reference/settings.md)",
+        "SET": "write options in WITH of CREATE TABLE, such as 'tidemark.ttl' for a time to live; settings are environment variables",
         "BEGIN": "write the INSERT statements one after the other: all tables of a file are computed together",
         "EXECUTE": "write the INSERT statements one after the other: all tables of a file are computed together",
         "END": "write the INSERT statements one after the other: all tables of a file are computed together",

@@ -23,8 +23,10 @@ from operators.sql.tables import CreateTable
 from platform_defs.cli import render
 from platform_defs.cli.arguments import ArgumentError, Json
 from platform_defs.declared.pipeline import DeclaredError
-from platform_defs.declared.sql_pipeline import sources_of, tables_of
+from platform_defs.declared.sql_pipeline import sources_of, tables_of, targets_of
 from platform_defs.declared.sql_sources import DELTA, FILES, KAFKA, DeclaredSource
+from platform_defs.declared.sql_targets import Target
+from platform_defs.kafka_sinks import KafkaSink
 from platform_defs.kafka_sources import KafkaSource
 from platform_defs.safe_text import shortened
 from platform_defs.settings import settings
@@ -50,7 +52,7 @@ def sql(
     """
     script = plan(_text(file))
     if connections:
-        print(yaml.safe_dump(kafka_part(sources_of(script)), sort_keys=False), end="")
+        print(yaml.safe_dump(kafka_part(sources_of(script), targets_of(script)), sort_keys=False), end="")
         return
     runner = Runner(script, Path.cwd() if file == _STDIN else Path(file).resolve().parent, lambda: session(settings()))
     render.show(as_json, {"statements": [runner.result(statement, limit) for statement in script.plans]}, print_statements)
@@ -64,25 +66,35 @@ def _text(file: str) -> str:
         raise ArgumentError.bad_value("file", file, legal) from None
 
 
-def kafka_part(sources: Mapping[str, DeclaredSource]) -> dict[str, Any]:
-    """The part `kafka` of the file of connections for the sources that read Kafka.
+def kafka_part(sources: Mapping[str, DeclaredSource], targets: Mapping[str, Target]) -> dict[str, Any]:
+    """The part `kafka` of the file of connections, for the sources that read topics and the tables that are published to topics.
 
     Raises:
-        SqlError: no source reads Kafka, an option is not legal, or two sources have different options of the client.
+        SqlError: no table is one of Kafka, an option is not legal, or two tables have different options of the client.
     """
-    topics = {name: source for name, source in sources.items() if source.connector == KAFKA}
-    if not topics:
-        raise SqlError.refused("--connections", "no table has 'connector' = 'kafka'", "leave it out")
-    shared = {key: value for source in topics.values() for key, value in source.kafka_options.items()}
-    for name, source in topics.items():
-        try:
-            KafkaSource.model_validate(source.kafka)
-        except ValidationError as error:
-            raise SqlError(f"table {name!r}: {DeclaredError.of_values(error, source.kafka)}") from None
-        if source.kafka_options != shared:
+    read = {name: source for name, source in sources.items() if source.connector == KAFKA}
+    written = {name: target for name, target in targets.items() if target.sink}
+    if not read and not written:
+        raise SqlError.refused("--connections", "no table has 'connector' = 'kafka' or 'upsert-kafka'", "leave it out")
+    shared = {key: value for table in (read | written).values() for key, value in table.kafka_options.items()}
+    for name, table in (read | written).items():
+        if table.kafka_options != shared:
             reason = "all Kafka tables of a file have the same options of the client"
             raise SqlError.refused(f"another value of 'properties' in table {name!r}", reason, "write one file for each")
-    return {"kafka": {"options": shared, "sources": {name: dict(source.kafka) for name, source in topics.items()}}}
+    parts = {
+        "sources": {name: _checked(name, KafkaSource, source.kafka) for name, source in read.items()},
+        "sinks": {name: _checked(name, KafkaSink, target.sink) for name, target in written.items()},
+    }
+    return {"kafka": {"options": shared, **{key: part for key, part in parts.items() if part}}}
+
+
+def _checked(name: str, model: type[KafkaSource] | type[KafkaSink], part: Mapping[str, Any]) -> dict[str, Any]:
+    """A table's part of the file of connections; raises `SqlError` if it is not legal there."""
+    try:
+        model.model_validate(part)
+    except ValidationError as error:
+        raise SqlError(f"table {name!r}: {DeclaredError.of_values(error, part)}") from None
+    return dict(part)
 
 
 class Runner:

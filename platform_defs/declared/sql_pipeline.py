@@ -12,8 +12,7 @@ from operators.sql.errors import SqlError
 from operators.sql.plan import Plan, Script, plan
 from platform_defs.declared.sql_sources import FILES, DeclaredSource, declared_source
 from platform_defs.declared.sql_tables import SqlTables
-
-_SINKS = ("", "delta")
+from platform_defs.declared.sql_targets import Target, declared_target
 
 
 def read_sql(text: str) -> Pipeline:
@@ -38,13 +37,17 @@ def pipeline_of(script: Script, plans: Sequence[Plan] | None = None) -> Pipeline
     """
     sources = sources_of(script)
     _check_folders(sources)
+    targets = targets_of(script)
     tables = SqlTables(
         {name: [c.name for c in script.declared[name].stored] for name in sources},
         {name: table.comment for name, table in script.declared.items()},
+        {name: target.parameters for name, target in targets.items()},
     )
     for planned in script.plans if plans is None else plans:
         if planned.target and not planned.is_explained:
             tables.add(planned.target, planned.relation)
+    for name in tables.assets.keys() & targets.keys():
+        targets[name].check(tables.assets[name])
     if not tables.assets:
         raise SqlError.refused("a pipeline without a table", "it has no INSERT INTO statement", "add INSERT INTO name SELECT ...")
     contracts = [replace(s.contract, unique_key=()) if name in tables.versions else s.contract for name, s in sources.items()]
@@ -78,12 +81,16 @@ def sources_of(script: Script) -> dict[str, DeclaredSource]:
         SqlError: an option has no counterpart.
         ContractError: a contract is not legal.
     """
-    for name in script.targets:
-        connector = script.declared[name].options.get("connector", "") if name in script.declared else ""
-        if connector not in _SINKS:
-            way_out = "leave out its WITH clause; for Kafka see docs/how-to/publish-to-kafka.md, for files `tidemark export`"
-            raise SqlError.refused(f"the connector {connector!r} of table {name!r}", "tables are Delta tables in the lake", way_out)
     return {name: declared_source(table) for name, table in script.declared.items() if name not in script.targets}
+
+
+def targets_of(script: Script) -> dict[str, Target]:
+    """The options of a script's declared tables that statements insert into, by table.
+
+    Raises:
+        SqlError: an option has no counterpart.
+    """
+    return {name: declared_target(script.declared[name]) for name in script.targets if name in script.declared}
 
 
 def _check_folders(sources: Mapping[str, DeclaredSource]) -> None:

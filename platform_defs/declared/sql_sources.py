@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assets.contracts import INGESTED_AT, BoundedOutOfOrderness, RowRule, SourceContract
+from assets.contracts import INGESTED_AT, Alignment, BatchExpression, BoundedOutOfOrderness, RowRule, SourceContract
 from operators.errors import did_you_mean
 from operators.sql.durations import words
 from operators.sql.errors import SqlError
@@ -30,10 +30,15 @@ _CONTRACT_OPTIONS = {
     "tidemark.retention": "retention",
     "tidemark.new-columns": "new_columns",
 }
+_GROUP, _MAX_DRIFT, _EXPRESSION = "scan.watermark.alignment.group", "scan.watermark.alignment.max-drift", "tidemark.watermark"
+_WATERMARK_OPTIONS = (_GROUP, _MAX_DRIFT, _EXPRESSION)
 _REFUSED = {
     "csv.ignore-parse-errors": "rows that cannot be parsed are quarantined with the reason",
     "json.ignore-parse-errors": "rows that cannot be parsed are quarantined with the reason",
     "json.fail-on-missing-field": "NOT NULL columns without a value are quarantined with the reason",
+    "scan.watermark.alignment.update-interval": "sources are compared at each ingest",
+    "scan.watermark.emit.strategy": "the watermark is raised with each batch",
+    "scan.watermark.emit.on-event.gap": "the watermark is raised with each batch",
     "source.monitor-interval": "new files are found by each `tidemark ingest`, and by the stream at each of its intervals",
 }
 _STARTUP = {"earliest-offset": {"startingOffsets": "earliest"}, "latest-offset": {"startingOffsets": "latest"}}
@@ -77,21 +82,34 @@ def declared_source(table: CreateTable) -> DeclaredSource:
     file_format = options.pop("format", "") or options.pop("value.format", "")
     kafka, kafka_options = _topics(table, options, file_format) if connector == KAFKA else ({}, {})
     if connector == FILES and file_format not in FORMATS:
-        raise _bad_option(table, "format", file_format, f"legal: {', '.join(FORMATS)}")
+        raise bad_option(table, "format", file_format, f"legal: {', '.join(FORMATS)}")
     parameters: dict[str, Any] = {_CONTRACT_OPTIONS[name]: options.pop(name) for name in [*options] if name in _CONTRACT_OPTIONS}
+    parameters |= _watermark(table, {name: options.pop(name) for name in _WATERMARK_OPTIONS if name in options})
     rules = {name: options.pop(name) for name in [*options] if name.startswith(_RULE)}
     reader = {_CSV_OPTIONS[name]: options.pop(name) for name in [*options] if name in _CSV_OPTIONS}
     if file_format == "csv":
         reader = {"header": "false", **reader}  # as in Flink, whose CSV files have no header
     for name, value in options.items():
-        legal_options = [*_CSV_OPTIONS, *_CONTRACT_OPTIONS, f"{_RULE}NAME", "path", "format", "connector"]
-        raise _bad_option(table, name, value, _REFUSED.get(name) or f"legal: {', '.join(legal_options)}{did_you_mean(name, legal_options)}")
+        legal_options = [*_CSV_OPTIONS, *_CONTRACT_OPTIONS, *_WATERMARK_OPTIONS, f"{_RULE}NAME", "path", "format", "connector"]
+        raise bad_option(table, name, value, _REFUSED.get(name) or f"legal: {', '.join(legal_options)}{did_you_mean(name, legal_options)}")
     parameters["rules"] = tuple(RowRule(name.removeprefix(_RULE), condition) for name, condition in rules.items())
     return DeclaredSource(_contract(table, reader, parameters), connector, path, file_format, kafka, kafka_options)
 
 
-def _bad_option(table: CreateTable, name: str, value: str, reason: str) -> SqlError:
+def bad_option(table: CreateTable, name: str, value: str, reason: str) -> SqlError:
+    """The error of an option of WITH."""
     return SqlError(f"the option {name!r} of table {table.name!r} is {value!r}; {reason}")
+
+
+def _watermark(table: CreateTable, options: Mapping[str, str]) -> dict[str, Any]:
+    """The parameters of the contract for the options of the watermark; without an expression, the watermark is that of WATERMARK FOR."""
+    group, max_drift, expression = (options.get(name, "") for name in _WATERMARK_OPTIONS)
+    if bool(group) != bool(max_drift):
+        raise bad_option(table, _GROUP, group, f"legal: a name, with {_MAX_DRIFT}, or neither of them")
+    if expression and table.time is None:
+        raise bad_option(table, _EXPRESSION, expression, "legal: none without WATERMARK FOR, which names the event time")
+    parameters: dict[str, Any] = {"alignment": Alignment(group, max_drift)} if group else {}
+    return parameters | ({"watermark": BatchExpression(expression)} if expression else {})
 
 
 def _contract(table: CreateTable, reader: Mapping[str, str], parameters: Mapping[str, Any]) -> SourceContract:
@@ -102,10 +120,9 @@ def _contract(table: CreateTable, reader: Mapping[str, str], parameters: Mapping
         name=table.name,
         schema=", ".join(_ddl(column) for column in table.stored),
         event_time=INGESTED_AT if time is None else time.expression or time.name,
-        watermark=bound,
         unique_key=table.key,
         options=reader,
-        **parameters,
+        **{"watermark": bound, **parameters},
     )
 
 
@@ -121,14 +138,18 @@ def _topics(table: CreateTable, options: dict[str, str], kind: str) -> tuple[dic
     if kind == "avro-confluent":
         source["avro"] = {"registry": {"url": options.pop("avro-confluent.url", "")}}
     elif kind != "json":
-        raise _bad_option(table, "format", kind, "legal: json, avro-confluent")
+        raise bad_option(table, "format", kind, "legal: json, avro-confluent")
     if columns := {c.name: c.metadata for c in table.columns if c.metadata}:
         source["columns"] = columns
-    return source, _client_options(table, options)
+    return source, client_options(table, options)
 
 
-def _client_options(table: CreateTable, options: dict[str, str]) -> dict[str, str]:
-    """The options of Kafka's client, except the consumer group: the ledger has the offsets."""
+def client_options(table: CreateTable, options: dict[str, str]) -> dict[str, str]:
+    """The options of Kafka's client, which are removed from `options`. The consumer group is left out: the ledger has the offsets.
+
+    Raises:
+        SqlError: an option may be a secret.
+    """
     client_options: dict[str, str] = {}
     for name in [name for name in options if name.startswith(_PROPERTY)]:
         value, client_option = options.pop(name), name.removeprefix(_PROPERTY)
@@ -144,7 +165,7 @@ def _subscription(table: CreateTable, options: dict[str, str]) -> dict[str, str]
     topic, pattern = options.pop("topic", ""), options.pop("topic-pattern", "")
     if bool(topic) == bool(pattern):
         legal = "legal: one of topic (names separated by semicolons) and topic-pattern (a regular expression)"
-        raise _bad_option(table, "topic", topic, legal)
+        raise bad_option(table, "topic", topic, legal)
     start, start_ms = options.pop("scan.startup.mode", "earliest-offset"), options.pop("scan.startup.timestamp-millis", "")
     if start == "timestamp":
         start_options = {"startingTimestamp": start_ms}
@@ -152,5 +173,5 @@ def _subscription(table: CreateTable, options: dict[str, str]) -> dict[str, str]
         start_options = _STARTUP[start]
     else:
         legal = f"legal: {', '.join(_STARTUP)}, timestamp; afterwards the ledger has the offsets, and there is no consumer group"
-        raise _bad_option(table, "scan.startup.mode", start, legal)
+        raise bad_option(table, "scan.startup.mode", start, legal)
     return {"subscribe": topic.replace(";", ",")} | start_options if topic else {"subscribePattern": pattern} | start_options

@@ -18,6 +18,7 @@ from operators.sql.errors import SqlError
 from operators.sql.names import column_sql, find_name
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
 from operators.top_n import TopN
+from platform_defs.declared.sql_targets import with_parameters
 from platform_defs.declared.sql_times import is_result_time, with_event_times
 
 _CHANGE = "change"
@@ -30,12 +31,14 @@ class SqlTables:
     Args:
         stored: for each source, the columns of its rows.
         descriptions: for each table, what it contains.
+        parameters: for each table, the parameters of its operator that WITH declares.
         assets: the assets, by name.
         versions: the sources whose rows are versions of a key. Several rows of such a source have the same key.
     """
 
     stored: Mapping[str, Sequence[str]]
     descriptions: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     assets: dict[str, DerivedAsset] = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)
 
@@ -62,7 +65,7 @@ class SqlTables:
             prepare |= {side: preparation} if preparation else {}
         if len({*inputs}) == len(inputs):  # the names of the sides are those of preparations only if both are of one input
             prepare = {inputs[apply.operator.inputs.index(side)]: preparation for side, preparation in prepare.items()}
-        operator = with_event_times(name, apply)
+        operator = with_parameters(name, with_event_times(name, apply), self.parameters.get(name, {}))
         if isinstance(operator, AsOfJoin):
             self.versions.add(inputs[1])
         if isinstance(operator, TopN) and any(map(upserts, apply.inputs)):

@@ -236,7 +236,7 @@ def test_kafka_options_are_a_part_of_the_connections():
 
     [source] = read_sql(KAFKA.format("")).sources
     assert (source.name, source.event_time) == ("clicks", "sent_at")
-    assert kafka_part(sources_of(plan(KAFKA.format("")))) == {
+    assert kafka_part(sources_of(plan(KAFKA.format(""))), {}) == {
         "kafka": {
             "options": {"kafka.bootstrap.servers": "localhost:9092"},
             "sources": {"clicks": {"options": {"subscribe": "a,b", "startingOffsets": "latest"}, "columns": {"sent_at": "timestamp"}}},
