@@ -1,18 +1,20 @@
 """FOR SYSTEM_TIME AS OF: joins each row with the version of its key at the row's time (temporal join) or at its arrival (lookup join)."""
 
+from dataclasses import replace
 from typing import cast
 
 from sqlglot import exp
 
 from operators.as_of_join import AsOfJoin, How
 from operators.columns import FINAL_AT, RESULT_TIME
+from operators.deduplicate import Deduplicate
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import PRESERVED, Conditions
 from operators.sql.join_names import JoinNames
 from operators.sql.joins import ReadColumns, check_key, columns_read_later
-from operators.sql.relations import Apply, Item, Windowed, select
+from operators.sql.relations import Apply, Item, Named, Relation, Select, Windowed, select, upserts
 from operators.sql.scope import Scope
 
 _RESERVED = (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME)
@@ -35,8 +37,10 @@ def as_of_join(conditions: Conditions, how: str, at: Tree, read: ReadColumns) ->
     """
     check_key(conditions)
     _check(conditions, how)
-    left, right = conditions.sides
+    left = conditions.sides[0]
     by_arrival = left.is_arrival(at)
+    right = _versions(conditions, by_arrival=by_arrival)
+    conditions = replace(conditions, sides=(left, right))
     read = columns_read_later(conditions, _FILTERED, read)
     preserved = PRESERVED.get(how, (0,))
     names = JoinNames.of(conditions, _FILTERED, read.columns, read.names, preserved, _RESERVED, {})
@@ -54,6 +58,50 @@ def as_of_join(conditions: Conditions, how: str, at: Tree, read: ReadColumns) ->
     where = names.residual(conditions, _FILTERED)
     rows = joined if where is None else select(joined, [Item.of_column(c) for c in columns], where)
     return Scope(rows, names.tables(how))
+
+
+def _versions(conditions: Conditions, *, by_arrival: bool) -> Scope:
+    """The versions of each key. Those of a view with the newest row of each key are the rows that it reads (Flink's versioned view).
+
+    Raises:
+        SqlError: the right side has only the current row of each key.
+    """
+    right = conditions.sides[1]
+    if not upserts(right.relation):
+        return right
+    selection, newest = right.relation, right.relation
+    while isinstance(newest, Select | Named):
+        newest = newest.child
+    assert isinstance(newest, Apply), "only operators upsert"
+    operator, filters = newest.operator, _filters(selection, newest)
+    is_newest = isinstance(operator, Deduplicate) and (operator.keep, operator.order) == ("last", "arrival" if by_arrival else "event_time")
+    keys = {item.column for _, item in conditions.keys}
+    key_names = {item.name for item in _items(selection, newest) if isinstance(operator, Deduplicate) and item.column in operator.key}
+    if not is_newest or filters or keys != key_names:
+        reason = "it has only the current row of each key, and a join looks up earlier ones"
+        way_out = (
+            "read the source of the versions, or a view with the last row (ROW_NUMBER() ... = 1) by its event time of each key of the join"
+        )
+        raise SqlError.refused(f"FOR SYSTEM_TIME AS OF over {next(iter(right.tables))}", reason, way_out)
+    return replace(right, relation=select(newest.inputs[0], _items(selection, newest)))
+
+
+def _items(selection: Relation, below: Relation) -> list[Item]:
+    """The columns of a selection over the relation below its selections and names."""
+    if selection is below:
+        return [Item.of_column(c) for c in below.columns]
+    if isinstance(selection, Named):
+        return _items(selection.child, below)
+    assert isinstance(selection, Select), "a selection or a name"
+    merged = select(Select(below, tuple(_items(selection.child, below)), None), selection.items)
+    return [*merged.items] if isinstance(merged, Select) else [Item.of_column(c) for c in merged.columns]
+
+
+def _filters(selection: Relation, below: Relation) -> bool:
+    """Whether a selection has a condition on the rows of the relation below."""
+    if selection is below:
+        return False
+    return (isinstance(selection, Select) and selection.where is not None) or _filters(selection.inputs[0], below)
 
 
 def _check(conditions: Conditions, how: str) -> None:

@@ -94,6 +94,18 @@ def test_a_version_can_be_that_of_a_time_that_a_join_selects_for_nothing_else():
     assert table.inputs == (joined.name, "rates")
 
 
+def test_a_versioned_view_is_read_from_its_source():
+    rates = """CREATE TABLE rates (currency STRING, rate INT, at TIMESTAMP(3), WATERMARK FOR at AS at, PRIMARY KEY (currency) NOT ENFORCED)
+        WITH ('connector' = 'filesystem', 'format' = 'json')"""
+    newest = """CREATE VIEW newest AS SELECT currency AS c, rate * 2 AS twice, at FROM (
+        SELECT *, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY at DESC) AS n FROM rates) WHERE n = 1"""
+    rated = "INSERT INTO rated SELECT id, twice FROM orders o LEFT JOIN newest FOR SYSTEM_TIME AS OF o.ordered_at ON o.seller = newest.c"
+    [table] = pipeline(rates, newest, rated).tables
+    assert table.inputs == ("orders", "rates")
+    assert table.prepare["rates"] == Preparation(select="currency AS seller, rate * 2 AS twice")
+    assert table.operator == AsOfJoin(on=("seller",), how="left")
+
+
 def test_an_event_time_that_is_computed_is_the_engines():
     [table] = pipeline("""
         INSERT INTO paid SELECT o.id, o.ordered_at, p.amount FROM orders o JOIN payments p
