@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, get_args
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators._support import engine_streams, spark_streaming
+from operators._support.interval_join_checks import How, LateRows, ResultTime, check_parameters
 from operators._support.join_columns import JoinColumns
 from operators._support.join_condition import static_condition, streaming_condition
 from operators._support.late_rows import are_joined, watermark_if_late
@@ -18,22 +18,15 @@ from operators._support.time_buckets import BucketedJoin, bucket_ms
 from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, temporary
 from operators.contract import ASIDE, NEVER_LATE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns, tie_breakers
-from operators.errors import OperatorError
 from operators.steps import FOREVER, Append, ByTimeRange
 from operators.timing import Duration, Interval, millis, timestamp
-from operators.triggers import IS_FINAL, ROWS_SEEN, EveryInterval, EveryStep, Trigger
+from operators.triggers import IS_FINAL, ROWS_SEEN, Trigger
 
-How = Literal["inner", "left", "right", "full", "semi", "anti"]
-LateRows = Literal["drop", "join"]
 _HAS_LEFT, _HAS_RIGHT, _LEFT_WATERMARK, _RIGHT_WATERMARK = map(temporary, ("has_left", "has_right", "left_watermark", "right_watermark"))
-_NUMBER, _ROW, _RESULT_MS = map(temporary, ("number", "row", "result_ms"))
+_NUMBER, _ROW, _LAST_MS = map(temporary, ("number", "row", "last_ms"))
 _LEFT_MS, _RIGHT_MS = temporary("left_ms"), temporary("right_ms")
 """The event times in ms, computed once for each row: Spark compares each row with all rows of the other side that have its key."""
-_TRIGGERS: dict[How, tuple[tuple[type, ...], str]] = {
-    "semi": ((EveryStep,), "an earlier match of a row may still arrive, and make the row final before a later trigger shows it"),
-    "anti": ((), "that a row has no match is known only when it is final"),
-}
-"""For `semi` and `anti`: the legal triggers, and why others are refused."""
+_TIMES = {"left": _LEFT_MS, "right": _RIGHT_MS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +38,8 @@ class IntervalJoin(engine_streams.JoinedByQuery):
     left row that has a match, once. `anti` returns each left row that has no match.
 
     The `result_time` of a pair is the later of its two times. That of an unmatched row is `max(t, t + upper)` on the left, and
-    `max(t, t - lower)` on the right. That of a `semi` row is the one of its earliest pair. `final_at` is 1 ms after `result_time`.
+    `max(t, t - lower)` on the right. That of a `semi` row is the one of its earliest pair. `final_at` is 1 ms after this time, also if the
+    parameter `result_time` chooses another one.
 
     In the engine a row is late if `event_time + allowed_lateness < watermark`, where the watermark is the one before the row's batch. A
     row that arrives behind closed results and is not late corrects them: it adds its pairs, and removes the unmatched results of the rows
@@ -76,6 +70,8 @@ class IntervalJoin(engine_streams.JoinedByQuery):
             counted as late. The next step recomputes the results from its oldest to its newest late row.
         early: when `early/<asset>` shows pairs that are not final: by `EveryStep` or `EveryInterval`; None for never. For `semi` it shows
             the left rows that have a match so far, by `EveryStep`. It shows no unmatched row before it is final, and changes no result.
+        result_time: the event time of the results for their readers: the `later` time as above, or the time of the `left` or the `right`
+            row, if every result has one. Readers then wait longer: their watermark is behind by the length of the interval.
         time_buckets: whether rows of a key are compared only within buckets of time, which are four times as long as the interval.
             Without buckets, the cost of a key grows with the square of its rows. With them, `full` joins twice. The engine chooses
             buckets for large steps with very many rows of one key. The results do not depend on this parameter.
@@ -102,16 +98,11 @@ class IntervalJoin(engine_streams.JoinedByQuery):
     allowed_lateness: Duration = 0
     late_rows: LateRows = "drop"
     early: Trigger | None = field(default=None, metadata={ASIDE: True})
+    result_time: ResultTime = "later"
     time_buckets: bool = field(default=False, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
-        for parameter, kinds in (("how", How), ("late_rows", LateRows)):
-            if (value := getattr(self, parameter)) not in get_args(kinds):
-                raise OperatorError.bad_value(parameter, value, ", ".join(get_args(kinds)))
-        legal, reason = _TRIGGERS.get(self.how, ((EveryStep, EveryInterval), "a pair has two rows, and gets no more"))
-        if self.early and not isinstance(self.early, legal):
-            kinds = " or ".join([*[kind.__name__ for kind in legal], f"None for how={self.how!r}"])
-            raise OperatorError.bad_value("early", self.early, f"{kinds}: {reason}")
+        check_parameters(self.how, self.late_rows, self.early, self.result_time)
         _ = self.names, self.interval, self.lateness
 
     @cached_property
@@ -168,7 +159,8 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         right_ms = max(interval.backward, interval.forward - interval.lower if self.keeps_unmatched(0) or self._has_left_rows_only else 0)
         joins_late = self.late_rows == "join"
         lateness = FOREVER if joins_late else self.lateness.ms
-        return ByTimeRange(lookback=(left_ms, right_ms), watermark_delay=1, with_watermark=joins_late, lateness=lateness)
+        delay = 1 + {"later": 0, "left": interval.forward, "right": interval.backward}[self.result_time]
+        return ByTimeRange(lookback=(left_ms, right_ms), watermark_delay=delay, with_watermark=joins_late, lateness=lateness)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """`event_time + allowed_lateness < watermark`, as in Flink's DataStream join; always false if late rows are joined."""
@@ -241,9 +233,9 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         if self._has_left_rows_only:
             left_rows = (self._matched_left_rows if self.how == "semi" else self._unmatched_left_rows)(*sides, matches)
             columns = [F.col(names.joined_name(c, right, 0)).alias(names.left_only_name(c)) for c in left.columns]
-            return left_rows.select(*columns, *result_times(F.col(_RESULT_MS)))
+            return left_rows.select(*columns, *result_times(F.col(_LAST_MS), _TIMES.get(self.result_time)))
         joined = self._join(*sides, matches, self.how)
-        return joined.select(*names.key_columns(), *names.payload(left, right), *result_times(self._result_time()))
+        return self._results(joined, left, right)
 
     def as_query(self, *frames: DataFrame) -> DataFrame:
         """The join of streams of the engine (see `RunsAsQuery`)."""
@@ -252,7 +244,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
             (self._side(frames[0], right, 0), _LEFT_MS), (self._side(frames[1], left, 1), _RIGHT_MS)
         )
         joined = sides[0].join(sides[1], self._is_match(times[0], times[1], engine_streams.time_bounds), self.how)
-        return joined.select(*self.names.key_columns(), *self.names.payload(left, right), *result_times(self._result_time()))
+        return self._results(joined, left, right)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         self.names.check(left, right)
@@ -272,13 +264,13 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     def _matched_left_rows(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
         """The left rows with a match, each with the result time of its earliest pair, in epoch ms."""
-        result_time, row = self._result_time(), F.struct(*left.columns)
+        last_time, row = self._last_time(), F.struct(*left.columns)
         pairs = self._join(left, right, matches, "inner").groupBy(*self.key, _NUMBER)
-        return pairs.agg(F.min(result_time).alias(_RESULT_MS), F.min_by(row, result_time).alias(_ROW)).select(_RESULT_MS, f"{_ROW}.*")
+        return pairs.agg(F.min(last_time).alias(_LAST_MS), F.min_by(row, last_time).alias(_ROW)).select(_LAST_MS, f"{_ROW}.*")
 
     def _unmatched_left_rows(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
         """The left rows without a match, with their result time, in epoch ms."""
-        return self._join(left, right, matches, "left_anti").withColumn(_RESULT_MS, F.col(_LEFT_MS) + self.interval.forward)
+        return self._join(left, right, matches, "left_anti").withColumn(_LAST_MS, F.col(_LEFT_MS) + self.interval.forward)
 
     def _join(self, left: DataFrame, right: DataFrame, matches: Column, how: str) -> DataFrame:
         """The pairs, and the unmatched rows that `how` keeps. With `time_buckets`, rows are compared only within buckets of time."""
@@ -293,8 +285,12 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         condition, times = (self.names.key_pairs(), is_within, self.residual), (left_time, right_time)
         return streaming_condition(*condition, times, bounds(*times, self.interval)) if bounds else static_condition(*condition)
 
-    def _result_time(self) -> Column:
-        """The result time of a pair or of an unmatched row, in epoch ms."""
+    def _results(self, joined: DataFrame, left: DataFrame, right: DataFrame) -> DataFrame:
+        times = result_times(self._last_time(), _TIMES.get(self.result_time))
+        return joined.select(*self.names.key_columns(), *self.names.payload(left, right), *times)
+
+    def _last_time(self) -> Column:
+        """The last time that a pair or an unmatched row waits for, in epoch ms."""
         left, right = F.col(_LEFT_MS), F.col(_RIGHT_MS)
         unmatched = F.when(F.col(_HAS_RIGHT).isNull(), left + self.interval.forward)
         return unmatched.when(F.col(_HAS_LEFT).isNull(), right + self.interval.backward).otherwise(F.greatest(left, right))

@@ -33,9 +33,14 @@ def finality(frames: Sequence[DataFrame], times: Sequence[str], final_at: Callab
     return reduce(DataFrame.unionByName, rows)
 
 
-def result_times(result_time: Column) -> tuple[Column, Column]:
-    """`result_time` and `final_at` of a result of a join, from its result time in epoch ms."""
-    return timestamp(result_time).alias(RESULT_TIME), timestamp(result_time + 1).alias(FINAL_AT)
+def result_times(last_time: Column, event_time: str | None) -> tuple[Column, Column]:
+    """`result_time` and `final_at` of a result of a join.
+
+    Args:
+        last_time: the last time that the result waits for, in epoch ms.
+        event_time: the column with the event time of the result, in epoch ms; None if it is `last_time`.
+    """
+    return timestamp(last_time if event_time is None else F.col(event_time)).alias(RESULT_TIME), timestamp(last_time + 1).alias(FINAL_AT)
 
 
 def with_ids(frames: Sequence[DataFrame]) -> list[DataFrame]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from sqlglot import exp
 
+from operators._support.interval_join_checks import How, ResultTime
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
+from operators.errors import OperatorError
 from operators.interval_join import IntervalJoin
 from operators.sql.dialect import Tree
 from operators.sql.durations import words
@@ -19,7 +21,6 @@ from operators.sql.scope import Scope, texts_of_coalesce
 from operators.window_join import WindowJoin
 from operators.windows import Session
 
-How = Literal["inner", "left", "right", "full", "semi", "anti"]
 _AT_ONCE = Bound(0, is_open=False)
 
 
@@ -195,9 +196,26 @@ def times_of_results(join: IntervalJoin) -> tuple[str, ...]:
     >>> times_of_results(IntervalJoin(on="k", lower=0, upper="1 hour", left_time="ordered_at", right_time="paid_at"))
     ('paid_at',)
     """
+    if join.result_time != "later":
+        return (join.left_time if join.result_time == "left" else join.right_time,)
     is_left = join.how in ("inner", "left", "semi", "anti") and join.interval.upper <= 0
     is_right = join.how in ("inner", "right") and join.interval.lower >= 0
     return (*[join.left_time] * is_left, *[join.right_time] * is_right)
+
+
+def with_time_of(join: IntervalJoin, column: str) -> IntervalJoin:
+    """The join with the time of the left or the right row as that of its results, if every result has a row with this time column.
+
+    >>> with_time_of(IntervalJoin(on="k", lower=0, upper=9, how="left", left_time="a", right_time="b"), "a").result_time
+    'left'
+    >>> with_time_of(IntervalJoin(on="k", lower=0, upper=9, how="left", left_time="a", right_time="b"), "b").result_time
+    'later'
+    """
+    sides: dict[str, ResultTime] = {join.right_time: "right", join.left_time: "left"}
+    try:
+        return replace(join, result_time=sides.get(column, join.result_time))
+    except OperatorError:
+        return join
 
 
 def _pushed_condition(conditions: Conditions, how: How, index: int) -> str | None:

@@ -19,7 +19,7 @@ from operators.sql.names import column_sql, find_name
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
 from operators.top_n import TopN
 from platform_defs.declared.sql_targets import with_parameters
-from platform_defs.declared.sql_times import is_result_time, with_event_times
+from platform_defs.declared.sql_times import is_result_time, with_event_times, with_result_times
 
 _CHANGE = "change"
 
@@ -56,6 +56,7 @@ class SqlTables:
         apply, needed, shape = _split_result(name, relation)
         if needed is not None:
             needed = [*needed, *columns_read(getattr(apply.operator, "residual", None) or "true")]
+        apply = with_result_times(apply, {name: asset.operator for name, asset in self.assets.items()})
         inputs, prepare = list[str](), dict[str, Preparation]()
         for side, input_relation in zip(apply.operator.inputs, apply.inputs, strict=True):
             needs_time = self._reads_missing_time(apply, input_relation)

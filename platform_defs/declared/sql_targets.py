@@ -19,7 +19,7 @@ _FORMATS = {"json": "json", "avro-confluent": "avro"}
 _TRIGGERS = ("early", "purging")
 _PARAMETERS = {
     f"tidemark.{parameter.replace('_', '-')}": parameter
-    for parameter in ("allowed_lateness", "late_rows", "early", "purging", "max_age", "ttl", "ttl_by", "after_ttl")
+    for parameter in ("allowed_lateness", "late_rows", "early", "purging", "max_age", "result_time", "ttl", "ttl_by", "after_ttl")
 }
 """The options that are parameters of an operator."""
 _TOPIC_OPTIONS = ("topic", "format", "key.format", "value.format", "key.fields", "avro-confluent.url")

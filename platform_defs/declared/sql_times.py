@@ -1,5 +1,6 @@
 """The event time of each relation in a query. The engine calls it `event_time`; the query names one of its own columns."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.interval_join import IntervalJoin
 from operators.sql.errors import SqlError
-from operators.sql.joins import times_of_results
+from operators.sql.joins import times_of_results, with_time_of
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Named, Relation, Select, applied_operator
 from operators.top_n import TopN
 
@@ -37,6 +38,45 @@ def with_event_times(name: str, apply: Apply) -> Operator:
     return timed if first is operator else replace(operator, of=timed)
 
 
+def with_result_times(apply: Apply, made: Mapping[str, Operator]) -> Apply:
+    """The operator over inputs that have the event times that the query names: a join below can have the time of its left or right row.
+
+    Args:
+        apply: the operator and its inputs.
+        made: the operators of the tables that exist already, by table; their results have one event time for all readers.
+    """
+    first: Any = getattr(apply.operator, "of", apply.operator)
+    times = [getattr(first, parameter) for parameter in _PARAMETERS if hasattr(first, parameter)]
+    inputs = [_with_result_time(below, time, made) for time, below in zip(times, apply.inputs, strict=False)]
+    return replace(apply, inputs=(*inputs, *apply.inputs[len(inputs) :]))
+
+
+def _with_result_time(below: Relation, time: str | None, made: Mapping[str, Operator]) -> Relation:
+    """The relation, whose join has the time of the row that a column is from, if the engine can use that as the event time."""
+    match below:
+        case Named() if below.name in made:
+            return replace(below, child=_with_operator(below.child, made[below.name]))
+        case Named():
+            return replace(below, child=_with_result_time(below.child, time, made))
+        case Select():
+            column = next((item.column for item in below.items if item.name == time), None)
+            return replace(below, child=_with_result_time(below.child, column, made))
+        case Apply(operator=IntervalJoin() as join) if time is not None and not _is_event_time(below, time):
+            return replace(below, operator=with_time_of(join, time))
+        case _:
+            return below
+
+
+def _with_operator(relation: Relation, operator: Operator) -> Relation:
+    """The relation of a table, whose join has the time of results that the table was declared with."""
+    if isinstance(relation, Select):
+        return replace(relation, child=_with_operator(relation.child, operator))
+    is_join = isinstance(relation, Apply) and isinstance(relation.operator, IntervalJoin) and isinstance(operator, IntervalJoin)
+    if not is_join or not isinstance(relation, Apply):
+        return relation
+    return replace(relation, operator=replace(cast(IntervalJoin, relation.operator), result_time=cast(IntervalJoin, operator).result_time))
+
+
 def is_result_time(relation: Relation, name: str) -> bool:
     """Whether a column is a time of results that their readers do not get as a column: they get `event_time` instead."""
     return name in (RESULT_TIME, FINAL_AT) or (name == WINDOW_TIME and _origin(relation, name) == RESULT_TIME)
@@ -49,19 +89,18 @@ def _check_time(name: str, time: str, below: Relation) -> None:
     join = operator.operator if operator else None
     if isinstance(join, IntervalJoin):
         why = f"the event time of a join's result is the later one of its rows' times, and {time} is not always that"
-        raise SqlError.refused(f"{time} as the event time of {name}", why, _time_to_use(join))
+        raise SqlError.refused(f"{time} as the event time of {name}", why, _time_to_use(join, time))
     why = f"the event time of a table is that of its results, and {time} is that of one of its inputs"
     raise SqlError.refused(f"{time} as the event time of {name}", why, "use window_time, or join in another order")
 
 
-def _time_to_use(join: IntervalJoin) -> str:
+def _time_to_use(join: IntervalJoin, time: str) -> str:
     """What to write instead of a column of a join's results that is not always their event time."""
-    if times := times_of_results(join):
-        return f"use {times[0]}"
-    greatest = f"GREATEST({join.left_time}, {join.right_time})"
-    if join.how == "inner":
-        return f"select {greatest} AS name in the join's query, and use that column"
-    return "put the windows before the join" if join.how in ("semi", "anti") else f"use an inner join, and its {greatest}"
+    chosen = with_time_of(join, time).result_time
+    if chosen != join.result_time:  # the table is made already, with another time
+        return f"declare the join's table with 'tidemark.result-time' = '{chosen}' in WITH, or write the join again in the query"
+    times = [name for name in (join.left_time, join.right_time) if name in times_of_results(with_time_of(join, name))]
+    return f"use {' or '.join(times)}" if times else f"use an inner join, and {join.left_time} or {join.right_time}"
 
 
 def _is_event_time(relation: Relation, name: str | None) -> bool:

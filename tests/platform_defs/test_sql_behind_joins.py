@@ -72,9 +72,8 @@ def test_windows_of_pairs_may_be_by_the_greater_of_both_times():
 @pytest.mark.parametrize(
     ("how", "bounds", "time", "way_out"),
     [
-        ("JOIN", AROUND, "paid_at", "select GREATEST(ordered_at, paid_at) AS name in the join's query, and use that column"),
-        ("LEFT JOIN", AROUND, "ordered_at", "use an inner join, and its GREATEST(ordered_at, paid_at)"),
-        ("JOIN", BEFORE, "paid_at", "use ordered_at"),
+        ("FULL JOIN", AROUND, "ordered_at", "use an inner join, and ordered_at or paid_at"),
+        ("LEFT JOIN", AROUND, "paid_at", "use ordered_at"),
         ("RIGHT JOIN", "o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR", "ordered_at", "use paid_at"),
     ],
 )
@@ -82,6 +81,45 @@ def test_another_time_of_a_join_is_refused(how: str, bounds: str, time: str, way
     why = f"the event time of a join's result is the later one of its rows' times, and {time} is not always that"
     with pytest.raises(SqlError, match=f"^{re.escape(f'{time} as the event time of per_hour is refused: {why}; {way_out}')}$"):
         pipeline(paid(how, bounds), PER_HOUR.format("paid", time))
+
+
+@pytest.mark.parametrize(
+    ("how", "bounds", "time", "result_time"),
+    [
+        ("JOIN", BEFORE, "ordered_at", "later"),
+        ("JOIN", BEFORE, "paid_at", "right"),
+        ("JOIN", AROUND, "paid_at", "right"),
+        ("LEFT JOIN", AROUND, "ordered_at", "left"),
+    ],
+)
+def test_a_join_has_the_time_that_its_reader_uses(how: str, bounds: str, time: str, result_time: str):
+    join, per_hour = pipeline(paid(how, bounds), PER_HOUR.format("paid", time)).tables
+    assert (join.operator.result_time, per_hour.operator) == (result_time, SUM_PER_HOUR)
+
+
+def test_a_join_of_three_tables_may_be_by_the_times_of_the_first():
+    pairs, wide = pipeline("""
+        INSERT INTO wide SELECT o.id, amount, list_price FROM orders o
+        LEFT JOIN payments p ON o.id = p.order_id AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR
+        LEFT JOIN prices v ON o.id = v.id AND v.valid_from BETWEEN o.ordered_at - INTERVAL '1' DAY AND o.ordered_at
+    """).tables
+    assert (pairs.operator.result_time, wide.operator.result_time) == ("left", "later")
+    assert wide.inputs == (pairs.name, "prices")
+
+
+def test_a_table_has_one_time_for_all_of_its_readers():
+    declared = "CREATE TABLE paid (id STRING, seller STRING, amount INT, ordered_at TIMESTAMP(3), paid_at TIMESTAMP(3)) WITH ({})"
+    insert = PAID.replace("CREATE VIEW paid AS", "INSERT INTO paid")
+    by_left, by_right = PER_HOUR.format("paid", "ordered_at"), PER_HOUR.format("paid", "paid_at").replace("per_hour", "other")
+    tables = pipeline(declared.format("'tidemark.result-time' = 'left'"), insert, by_left).tables
+    assert tables[0].operator.result_time == "left"
+    for statements in (
+        [PAID, by_left, by_right],
+        [insert, by_left],
+        [declared.format("'tidemark.result-time' = 'left'"), insert, by_right],
+    ):
+        with pytest.raises(SqlError, match=r"declare the join's table with 'tidemark.result-time' = '\w+' in WITH"):
+            pipeline(*statements)
 
 
 def test_semi_joins_keep_the_time_of_rows_that_match_earlier_ones():
@@ -92,8 +130,8 @@ def test_semi_joins_keep_the_time_of_rows_that_match_earlier_ones():
     _, per_hour = pipeline(paid_orders.format("EXISTS", BEFORE), PER_HOUR.format("paid_orders", "ordered_at")).tables
     assert per_hour.operator == SUM_PER_HOUR
     later = "o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR"
-    with pytest.raises(SqlError, match="ordered_at is not always that; put the windows before the join"):
-        pipeline(paid_orders.format("NOT EXISTS", later), PER_HOUR.format("paid_orders", "ordered_at"))
+    unpaid, _ = pipeline(paid_orders.format("NOT EXISTS", later), PER_HOUR.format("paid_orders", "ordered_at")).tables
+    assert (unpaid.operator.how, unpaid.operator.result_time) == ("anti", "left")
 
 
 def test_joins_of_joins_windows_of_versions_and_first_rows_of_joins():
