@@ -22,17 +22,17 @@ COLUMNS = {
     "counts": ["k", "v", "n", _ms("event_time")],
     "sums": ["k", "m", _ms("window_start")],
     "best": ["k", "best", _ms("event_time")],
-    "of_best": ["keys", "best", _ms("window_start")],
+    "of_best": ["of_case", "keys", "best", _ms("window_start")],
     "pairs": ["k", "left_v", "right_v", _ms("result_time")],
     "pair_windows": ["k", "both", "alone", "results", _ms("window_start")],
     "best_windows": ["k", "rank", "both", "alone", _ms("window_start")],
-    "ranks": ["rank", "keys", "both"],
+    "ranks": ["of_case", "rank", "keys", "both"],
     "paired": ["k", "n", _ms("event_time")],
-    "top_paired": ["rank", "n"],
+    "top_paired": ["of_case", "rank", "n"],
     "last": ["k", _ms("event_time")],
     "met": ["k", "left_v", "n", "right_v", _ms("window_start")],
     "last_met": ["k", _ms("window_start")],
-    "starts": [_ms("window_start"), "keys"],
+    "starts": ["of_case", _ms("start"), "keys"],
 }
 """What is compared of each table. Where ties have no order that a reader could know, the columns that depend on it are left out."""
 ALWAYS_ADVANCED = ["windows", "by_count", "counts", "sums", "pairs", "pair_windows", "best_windows", "ranks"]
@@ -78,7 +78,7 @@ def _of_counts(stream: Stream) -> dict[str, Table]:
     ]
     of_best = [
         key | {"keys": len(rows), "best": max(row["best"] for row in rows), "window_start": key["start"]}
-        for key, rows in window(TWO, best, [], stream.mark("l"))
+        for key, rows in window(TWO, _with_case(best), ["of_case"], stream.mark("l"))
     ]
     last = [key | _newest(rows) for key, rows in grouped([{"k": row.k, "v": row.v, "at": row.at} for row in stream.rows["r"]], ["k"])]
     return {"counts": counts, "sums": sums, "best": best, "of_best": of_best, "last": last}
@@ -86,8 +86,12 @@ def _of_counts(stream: Stream) -> dict[str, Table]:
 
 def _newest(rows: Table) -> Row:
     """The row that is last by event time, of equal ones the last to arrive."""
-    newest = [row for row in rows if row["at"] == max(other["at"] for other in rows)][-1]
+    newest = max(reversed(rows), key=lambda row: row["at"])
     return {**newest, "event_time": newest["at"]}
+
+
+def _with_case(rows: Table) -> Table:
+    return [row | {"of_case": row["k"] and row["k"].partition("-")[0]} for row in rows]
 
 
 def _of_pairs(stream: Stream) -> dict[str, Table]:
@@ -106,9 +110,12 @@ def _of_pairs(stream: Stream) -> dict[str, Table]:
         "pairs": pairs,
         "pair_windows": windows,
         "best_windows": best,
-        "ranks": [key | {"keys": len(rows), "both": sum(row["both"] for row in rows)} for key, rows in grouped(best, ["rank"])],
+        "ranks": [
+            key | {"keys": len(rows), "both": sum(row["both"] for row in rows)}
+            for key, rows in grouped(_with_case(best), ["of_case", "rank"])
+        ],
         "paired": paired,
-        "top_paired": ranked(paired, [], lambda row: -row["n"], 2),
+        "top_paired": ranked(_with_case(paired), ["of_case"], lambda row: -row["n"], 2),
     }
 
 
@@ -117,7 +124,8 @@ def _of_met(stream: Stream, counts: Table, last: Table) -> dict[str, Table]:
     results = [row for row in joined(counts, last, *in_window(FIVE)) if row["at"] <= stream.mark("l", "r")]
     met = [_named(row) | {"n": (row["left"] or {}).get("n"), "window_start": row["at"] + 1 - FIVE} for row in results]
     last_met = [max(rows, key=lambda row: row["at"]) for _, rows in grouped(met, ["k"])]
-    starts = [key | {"keys": len(rows)} for key, rows in grouped(last_met, ["window_start"])]
+    by_start = grouped(_with_case(last_met), ["of_case", "window_start"])
+    starts = [{"of_case": key["of_case"], "start": key["window_start"], "keys": len(rows)} for key, rows in by_start]
     return {"met": met, "last_met": last_met, "starts": starts}
 
 

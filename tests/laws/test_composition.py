@@ -1,7 +1,8 @@
 """Every operator reads every table: after any steps, each table equals its operator over the rows of the tables that it reads.
 
 Chains of four tables are also compared with a naive model in plain Python (`chains`), which knows neither operators nor steps: after each
-batch, at the end, and after a rebuild of two damaged tables.
+batch, at the end, and after a rebuild of two damaged tables. Each key has the number of a generated case, so that one run compares many
+cases: no table has rows that are computed from two of them, except those of the null key.
 """
 
 import json
@@ -46,6 +47,9 @@ from tests.support.small_sources import MINUTE, Event, replay, source
 
 TWO, FIVE = Tumbling(size="2 minutes"), Tumbling(size="5 minutes")
 PAIRED = {"pairs": Preparation(where="left_v IS NOT NULL AND right_v IS NOT NULL", select="k, left_v AS v")}
+BY_CASE = Preparation(select="*, split_part(k, '-', 1) AS of_case")
+BY_START = Preparation(select="split_part(k, '-', 1) AS of_case, window_start AS start")
+"""The case of a row, by which tables without a key are grouped."""
 
 
 def _asset(
@@ -58,6 +62,7 @@ WINDOWED = WindowedAggregate(by="k", window=TWO, aggregates={"n": "count(*)", "s
 JOIN = IntervalJoin(on="k", lower="-2 minutes", upper="3 minutes", how="full")
 OUTER = replace(JOIN, allowed_lateness="5 minutes")
 BOTH, ALONE = "count_if(left_v IS NOT NULL AND right_v IS NOT NULL)", "count_if(left_v IS NULL OR right_v IS NULL)"
+BEST, RANKED = {"keys": "count(*)", "best": "max(best)"}, {"keys": "count(*)", "both": "sum(both)"}
 # Corrections let results match these conditions, and no longer match.
 SOME, NOT_THREE = Shape(where="both + alone <> 4", select="*, both + alone AS results"), Shape(where="best <> 3")
 OF_SOURCES = [
@@ -74,16 +79,22 @@ OF_TABLES = [
     _asset("sums", WindowedAggregate(by="k", window=FIVE, aggregates={"m": "sum(n)"}), "counts"),
     _asset("near", JOIN, "last", "l"),
     _asset("as_of", AsOfJoin(on="k", how="left"), "counts", "windows"),
-    _asset("top_paired", TopN(order_by="n DESC", rank_end=2, unique_key="k", change="kind"), "paired"),
+    _asset(
+        "top_paired",
+        TopN(by="of_case", order_by="n DESC", rank_end=2, unique_key="k", change="kind"),
+        "paired",
+        prepare={"paired": BY_CASE},
+    ),
     _asset("best", Aggregate(by="k", aggregates={"best": "max(m)", "event_time": "min(event_time)"}), "sums", shape=NOT_THREE),
-    _asset("of_best", WindowedAggregate(window=TWO, aggregates={"keys": "count(*)", "best": "max(best)"}), "best"),
+    _asset("of_best", WindowedAggregate(by="of_case", window=TWO, aggregates=BEST), "best", prepare={"best": BY_CASE}),
     _asset("pair_windows", WindowedAggregate(by="k", window=TWO, aggregates={"both": BOTH, "alone": ALONE}), "pairs", shape=SOME),
     _asset("best_windows", TopN(by="k", order_by=("both DESC", "alone", "window_start"), rank_end=2), "pair_windows"),
-    _asset("ranks", Aggregate(by="rank", aggregates={"keys": "count(*)", "both": "sum(both)"}), "best_windows"),
+    _asset("ranks", Aggregate(by=("of_case", "rank"), aggregates=RANKED), "best_windows", prepare={"best_windows": BY_CASE}),
     _asset("met", WindowJoin(on="k", window=FIVE, how="full"), "counts", "last"),
     _asset("last_met", Deduplicate(by="k", keep="last"), "met"),
-    _asset("starts", Aggregate(by="window_start", aggregates={"keys": "count(*)"}), "last_met"),
+    _asset("starts", Aggregate(by=("of_case", "start"), aggregates={"keys": "count(*)"}), "last_met", prepare={"last_met": BY_START}),
 ]
+CHAINS = [*OF_SOURCES, *OF_TABLES]
 MORE = [
     _asset("joined", WindowJoin(on="k", window=FIVE, how="full"), "counts", "pairs", prepare=PAIRED),
     _asset("groups", CoGroup(on="k", window=TWO), "top_windows", "last"),
@@ -108,48 +119,49 @@ MORE[-1] = _asset(
     "n_of_top",
     prepare={"n_of_top": Preparation(select="rank AS rank_of, n")},
 )
+CASES, CASES_WITH_NULLS = 1_000, 20
+"""The cases of a run; the first of them have null keys too, which belong to no case."""
 CORRECTED = ["windows", "pairs", "sums", "pair_windows"]
 
 
-def _batches(seed: int, count: int, rows: int) -> list[Mapping[str, list[Event]]]:
-    """Batches of two sources; each row is up to six minutes behind the newest one, so that some are late."""
+def _batches(seed: int, count: int) -> list[Mapping[str, list[Event]]]:
+    """Batches of two sources, with up to four rows of each case; each is up to six minutes behind the newest, so that some are late."""
     rng = random.Random(seed)
 
     def events(batch: int) -> list[Event]:
-        times = [max(0, 4 * batch + rng.randrange(-6, 4)) * MINUTE for _ in range(rows)]
-        return [Event(rng.choice(["a", "b", None]), rng.randrange(3), time) for time in times]
+        return [_event(rng, case, batch) for case in range(CASES) for _ in range(rng.randint(0, 4))]
 
     return [{"l": events(batch), "r": events(batch)} for batch in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("more", "seed", "batches", "rows", "corrected"),
-    [([], 282, 3, 8, CORRECTED), pytest.param(MORE, 7, 6, 6, ["windows", "sums"], marks=pytest.mark.soak)],
-    ids=["chains of four", "every operator"],
-)
-def test_each_table_equals_its_operator_over_the_tables_that_it_reads(
-    make_engine: MakeEngine, more: Sequence[DerivedAsset], seed: int, batches: int, rows: int, corrected: list[str]
-) -> None:
+def _event(rng: random.Random, case: int, batch: int) -> Event:
+    key = rng.choice(["a", "b", None]) if case < CASES_WITH_NULLS else rng.choice("ab")
+    return Event(key and f"{case}-{key}", rng.randrange(3), max(0, 4 * batch + rng.randrange(-6, 4)) * MINUTE)
+
+
+@pytest.mark.parametrize(("seed", "batches"), [(282, 3), pytest.param(7, 6, marks=pytest.mark.soak)], ids=["3 batches", "6 batches"])
+def test_each_table_equals_its_operator_over_the_tables_that_it_reads(make_engine: MakeEngine, seed: int, batches: int) -> None:
     """Some tables lag behind their inputs, and one step is killed; corrections of late rows flow through all tables."""
-    engine = make_engine([source("l"), source("r")], [*OF_SOURCES, *OF_TABLES, *more])
-    rng, model = random.Random(1), Stream(bound=MINUTE)
-    for number, batch in enumerate(_batches(seed, batches, rows)):
+    engine, rng, model = make_engine([source("l"), source("r")], [*CHAINS, *MORE]), random.Random(1), Stream(bound=MINUTE)
+    for number, batch in enumerate(_batches(seed, batches)):
         replay(engine, [batch])
         model.add({name: [(e.k, e.v, e.at) for e in events] for name, events in batch.items()})
-        for name in engine.assets:
+        is_last = number == batches - 1
+        # the tables of `MORE` skip batches: this costs less, and they read the corrections of several batches in one step
+        for name in [asset.name for asset in (CHAINS if is_last or number % 2 == 0 else [*CHAINS, *MORE])]:
             if number == 1 and name == "top_windows":
                 run_and_die(lambda: engine.advance("top_windows"), "advance.after_changelog")
-            if number == batches - 1 or name in chains.ALWAYS_ADVANCED or rng.random() < 0.7:
+            if is_last or name in chains.ALWAYS_ADVANCED or rng.random() < 0.7:
                 engine.advance(name)
-        _compare_with_model(engine, model, chains.ALWAYS_ADVANCED if number < batches - 1 else [*chains.COLUMNS])
-    assert [name for name in corrected if not engine.pending.progress(name).corrected] == [], "the rows must make corrections"
-    _check(engine)
+        _compare_with_model(engine, model, [*chains.COLUMNS] if is_last else chains.ALWAYS_ADVANCED)
+    assert [name for name in CORRECTED if not engine.pending.progress(name).corrected] == [], "the rows must make corrections"
+    _check(engine, CHAINS)
     engine.drain()
     model.drain()
     for name in engine.assets:
         engine.advance(name)
     _compare_with_model(engine, model, [*chains.COLUMNS])
-    _check(engine)
+    _check(engine, [*CHAINS, *MORE])
     assert [name for name in engine.assets if engine.advance(name)] == []
     assert [name for name in engine.assets if not all(a.holds for a in engine.accounts.days(name))] == []
     assert engine.pending.upserted_tables() == []
@@ -166,10 +178,10 @@ def _compare_with_model(engine: Engine, model: Stream, names: Sequence[str]) -> 
         assert found.get(name, []) == wanted[name], name
 
 
-def _check(engine: Engine) -> None:
-    """Check each table against its operator over its input tables, as far as results are closed."""
-    derived = [asset for asset in engine.assets.values() if not {*asset.inputs} & engine.sources.keys()]
-    tables = {asset.name: engine.views.table(asset.name) for asset in engine.assets.values()}
+def _check(engine: Engine, assets: Sequence[DerivedAsset]) -> None:
+    """Check tables against their operators over their input tables, as far as results are closed."""
+    derived = [asset for asset in assets if not {*asset.inputs} & engine.sources.keys()]
+    tables = {asset.name: engine.views.table(asset.name) for asset in assets}
     expected = {asset.name: _expected(engine, asset, tables).select(*tables[asset.name].columns) for asset in derived}
     found = json_rows_of({name: tables[name] for name in expected})
     assert found == json_rows_of(expected)
@@ -183,9 +195,9 @@ def _expected(engine: Engine, asset: DerivedAsset, tables: Mapping[str, DataFram
         rows = rows if engine.assets[name].operator.emits.upserts else as_input(rows)
         if name in asset.prepare:
             preparation = asset.prepare[name]
-            rows = rows.where(preparation.where or "true").selectExpr(
-                *(preparation.select or "*").split(", "), *(["event_time"] if "event_time" in rows.columns else [])
-            )
+            selected = preparation.columns(rows.columns)
+            kept = {"event_time"} & {*rows.columns} - {*selected}
+            rows = rows.where(preparation.where or "true").select(*[F.expr(sql).alias(c) for c, sql in selected.items()], *kept)
         kind = asset.operator.reads.change
         frames.append(rows if kind is None else rows.withColumn(kind, F.lit("+I")))
     closed_to = engine.pending.progress(asset.name).closed_to
@@ -201,9 +213,9 @@ def _rebuild_damaged_tables(engine: Engine) -> None:
 
     held = json_rows_of({name: engine.views.table(name) for name in ("windows", "pairs", "top_windows", "latest_window")})
     for damaged in ("windows", "pairs"):
-        DeltaTable(engine.lake.path(damaged)).delete("k = 'a'")
+        DeltaTable(engine.lake.path(damaged)).delete("k LIKE '%a'")
         engine.rebuild(damaged)
     for name in engine.assets:
         engine.advance(name)
     assert json_rows_of({name: engine.views.table(name) for name in held}) == held
-    _check(engine)
+    _check(engine, [*CHAINS, *MORE])

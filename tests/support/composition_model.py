@@ -105,9 +105,11 @@ def joined(
     def result(one: Row | None, other: Row | None) -> Row:
         return {"k": (one or other or {})["k"], "left": one, "right": other, "at": at(one, other)}
 
-    pairs = [(one, other) for one in left for other in right if one["k"] is not None and one["k"] == other["k"] and matches(one, other)]
-    alone = [result(one, None) for one in left if not any(one is found for found, _ in pairs)]
-    others = [result(None, other) for other in right if not any(other is found for _, found in pairs)]
+    right_by_key = {key["k"]: rows for key, rows in grouped(right, ["k"]) if key["k"] is not None}
+    pairs = [(one, other) for one in left for other in right_by_key.get(one["k"], ()) if matches(one, other)]
+    left_ids, right_ids = {id(one) for one, _ in pairs}, {id(other) for _, other in pairs}
+    alone = [result(one, None) for one in left if id(one) not in left_ids]
+    others = [result(None, other) for other in right if id(other) not in right_ids]
     return [*(result(*pair) for pair in pairs), *alone, *others]
 
 

@@ -14,8 +14,10 @@ def json_rows(frame: DataFrame) -> list[str]:
 
 def json_rows_of(frames: Mapping[str, DataFrame]) -> dict[str, list[str]]:
     """The rows of several frames, as `json_rows` returns them. They are collected by one query, which takes less time than one for each."""
-    named = reduce(DataFrame.union, [frame.select(F.lit(name), _as_json()) for name, frame in frames.items()]).collect()
-    return {name: sorted(row for found, row in named if found == name) for name in frames}
+    found: dict[str, list[str]] = {name: [] for name in frames}
+    for name, row in reduce(DataFrame.union, [frame.select(F.lit(name), _as_json()) for name, frame in frames.items()]).collect():
+        found[name].append(row)
+    return {name: sorted(rows) for name, rows in found.items()}
 
 
 def _as_json() -> Column:
