@@ -17,7 +17,7 @@ from tests.support.clock import Clock
 
 @dataclass
 class Memory:
-    """The commits of a ledger, which its stores share."""
+    """The commits of a ledger, which its stores share. Their times are in epoch ms, as they are read."""
 
     commits: list[pa.Table] = field(default_factory=list)
     mutex: Lock = field(default_factory=Lock)
@@ -43,7 +43,7 @@ class MemoryLedgerStore:
         for commit in self.memory.commits[: self.seen]:
             held = pc.greater(commit["seq"], after)
             held = held if upto is None else pc.and_(held, pc.less_equal(commit["seq"], upto))
-            found = as_ints(commit).filter(held).select(list(columns))
+            found = commit.filter(held).select(list(columns))
             if found.num_rows:
                 yield found
 
@@ -51,14 +51,14 @@ class MemoryLedgerStore:
         with self.memory.mutex:
             if self.seen != len(self.memory.commits):
                 raise LakeError.lost("ledger", "unknown")
-            self.memory.commits.append(rows)
+            self.memory.commits.append(as_ints(rows))
 
     def replace(self, rows: pa.Table, upto: int) -> None:
         with self.memory.mutex:
             if self.seen != len(self.memory.commits):
                 raise LakeError.lost("ledger", "unknown")
             later = [commit.filter(pc.greater(commit["seq"], upto)) for commit in self.memory.commits]
-            self.memory.commits[:] = [*later, rows]
+            self.memory.commits[:] = [*later, as_ints(rows)]
 
     def fence(self) -> None:
         self.append(SCHEMA.empty_table())

@@ -1,8 +1,10 @@
 """Watermark alignment: a source that is ahead of its group waits, and no source waits for ever. One test needs Spark."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,13 +18,14 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
 from platform_defs.engine.ingest.control_batches import Signals
 from platform_defs.engine.ingest.idle_sources import idle_sources
-from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
+from platform_defs.engine.ledger.new_rows import IDLE as PRESENT_RULE
 from platform_defs.waiting_input import waiting_input
 from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine, commit_batch
-from tests.support.clock import Clock
+from tests.support.clock import NOON, Clock
 from tests.support.memory_ledger import MemoryLedgerStore
-from tests.support.small_sources import DAY, HOUR, START, Event, join, land, law_violations, rows_of, source
+from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, join, land, law_violations, rows_of, source
 
 IDLE = {"kind": "inactive", "idle": True}
 
@@ -104,56 +107,141 @@ def test_a_sensor_requests_nothing_for_files_that_wait(tmp_path: Path, clock: Cl
     assert waiting_input(engine).subject is not None
 
 
+@dataclass(frozen=True)
+class Group:
+    """A random alignment group.
+
+    Args:
+        files: for each of its sources, the hours of its files, in the order in which they are read.
+        drift: the largest drift of its sources, in hours.
+    """
+
+    files: Sequence[Sequence[int]]
+    drift: int
+
+
+@dataclass
+class NewestRows:
+    """The newest row of each source, in place of a ledger: a ledger needs 1 ms for each row."""
+
+    clock: Clock
+    rows: dict[str, SourceEntry] = field(default_factory=dict)
+    active_at: dict[str, int] = field(default_factory=dict)
+
+    def newest_rows(self) -> dict[str, SourceEntry]:
+        return self.rows
+
+    def wall_clock(self) -> int:
+        return self.clock.now
+
+    def first_batch_at(self) -> int:
+        return NOON
+
+    def last_active_at(self, name: str) -> int | None:
+        return self.active_at.get(name)
+
+    def source(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(idle_rule=PRESENT_RULE)
+
+
+@dataclass
+class Stream:
+    """The sources of some groups, whose rows are recorded in a ledger, or by `NewestRows`."""
+
+    contracts: Mapping[str, SourceContract]
+    clock: Clock
+    ledger: Any
+    engine: Engine | None = None
+
+    def read(self, times: Mapping[str, tuple[int, int]]) -> None:
+        """Record the newest time of the rows of each source, and that of all of its rows."""
+        changes = {name: {"watermark": top, "max_event_time": newest, "idle": False} for name, (newest, top) in times.items()}
+        if self.engine:
+            commit_batch(self.engine, changes)
+            return
+        for name, changed in changes.items():
+            self.ledger.rows[name] = SourceEntry(seq=1, kind="rows", ingested_at=self.clock.now, source=name, **changed)
+            self.ledger.active_at[name] = self.clock.now
+
+    def record_idle(self) -> None:
+        """Record the sources that have become idle."""
+        if self.engine:
+            no_session: Any = None
+            Signals(no_session, self.engine.lake, self.ledger, self.contracts).idle()
+            return
+        for name, row in idle_sources(self.ledger, self.contracts, self.clock.now).items():
+            self.ledger.rows[name] = next_row(row, seq=1, kind="inactive", ingested_at=self.clock.now, idle=True)
+
+
+def _contracts(groups: Sequence[Group]) -> dict[str, SourceContract]:
+    """The sources `g0_0`, `g0_1` and `g0_2` of the first group, and so on."""
+    bound, drifts = BoundedOutOfOrderness("0 ms"), [group.drift * HOUR for group in groups]
+    found = [_aligned(f"g{n}_{which}", f"g{n}", drift, watermark=bound) for n, drift in enumerate(drifts) for which in range(3)]
+    return {contract.name: contract for contract in found}
+
+
+def test_sources_keep_within_their_drift_and_every_file_is_read(clock: Clock) -> None:
+    rng = random.Random(21)
+    groups = [Group([[rng.randrange(21) for _ in range(rng.randrange(9))] for _ in range(3)], rng.randrange(9)) for _ in range(1_000)]
+    assert _count_waits(Stream(_contracts(groups), clock, NewestRows(clock)), groups) > 1_000
+
+
 FILES = st.lists(st.integers(0, 20), max_size=8)
 
 
-@settings(max_examples=60)
-@given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
-def test_sources_keep_within_their_drift_and_every_file_is_read(
-    tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int
-) -> None:
-    _check_drift(tmp_path_factory.mktemp("aligned"), files, drift)
+@pytest.mark.parametrize("examples", [25, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_sources_of_a_ledger_keep_within_their_drift(tmp_path: Path, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
+    def check(files: tuple[list[int], ...], drift: int) -> None:
+        clock, group = Clock(), Group(files, drift)
+        contracts = _contracts([group])
+        engine = bare_engine(tmp_path, clock, [*contracts.values()], [])
+        engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
+        _count_waits(Stream(contracts, clock, engine.ledger, engine), [group])
+
+    check()
 
 
-@pytest.mark.soak
-@settings(max_examples=1_000)
-@given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
-def test_sources_keep_within_their_drift_in_many_examples(
-    tmp_path_factory: pytest.TempPathFactory, files: tuple[list[int], ...], drift: int
-) -> None:
-    _check_drift(tmp_path_factory.mktemp("aligned"), files, drift)
+def _count_waits(stream: Stream, groups: Sequence[Group]) -> int:
+    """Check a stream: a turn reads one file of each source that does not wait; without any it records idle sources.
 
-
-def _check_drift(folder: Path, files: tuple[list[int], ...], drift: int) -> None:
-    """A model of the stream: a turn reads one file of each source that does not wait; without a file it records idle sources."""
-    clock, names = Clock(), ("a", "b", "c")
-    contracts = [_aligned(name, max_drift=drift * HOUR, watermark=BoundedOutOfOrderness("0 ms")) for name in names]
-    engine = bare_engine(folder, clock, contracts, [])
-    engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
-    no_session: Any = None
-    signals = Signals(no_session, engine.lake, engine.ledger, engine.sources)
-    waiting = {name: [START + hour * HOUR for hour in of] for name, of in zip(names, files, strict=True)}
-    read: dict[str, list[int]] = {name: [] for name in names}
+    Returns:
+        how often a source with files had to wait.
+    """
+    files = {f"g{n}_{which}": hours for n, group in enumerate(groups) for which, hours in enumerate(group.files)}
+    waiting = {name: [START + hour * HOUR for hour in hours] for name, hours in files.items()}
+    read: dict[str, list[int]] = {name: [] for name in files}
+    waits = 0
     for turn in range(200):
-        ahead = sources_ahead(engine.ledger, engine.sources)
-        ready = [name for name in names if waiting[name] and name not in ahead]
+        ahead = sources_ahead(stream.ledger, stream.contracts)
+        ready = {name for name, times in waiting.items() if times and name not in ahead}
+        waits += sum(name in ahead for name, times in waiting.items() if times)
         if not ready:
-            clock.pass_ms(30 * 60_000)
-            signals.idle()
-        last = engine.ledger.newest_rows()
-        watermarks = {name: last[name].watermark if name in last else None for name in names}
-        active = [watermarks[name] for name in names if name not in last or not last[name].idle]
+            stream.clock.pass_ms(30 * MINUTE)
+            stream.record_idle()
+        last = stream.ledger.newest_rows()
+        for n, group in enumerate(groups):
+            _check_turn({name: last.get(name) for name in (f"g{n}_{which}" for which in range(3))}, ready, group.drift * HOUR)
         for name in ready:
-            own = watermarks[name]
-            assert own is None or all(watermark is not None and own - watermark <= drift * HOUR for watermark in active)
             read[name].append(waiting[name].pop(0))
         if ready:
-            times = {name: (read[name][-1], max(read[name])) for name in ready}
-            commit_batch(engine, {n: {"watermark": top, "max_event_time": t, "idle": False} for n, (t, top) in times.items()})
+            stream.read({name: (read[name][-1], max(read[name])) for name in ready})
         if not any(waiting.values()):
             break
         assert turn < 199, "a source waits for ever"
-    assert {name: [(t - START) // HOUR for t in of] for name, of in read.items()} == dict(zip(names, files, strict=True))
+    assert {name: [(t - START) // HOUR for t in times] for name, times in read.items()} == {n: [*hours] for n, hours in files.items()}
+    return waits
+
+
+def _check_turn(last: Mapping[str, SourceEntry | None], ready: Collection[str], drift: int) -> None:
+    """The sources of a group that are read are within their drift of each one that is not idle."""
+    active = [row and row.watermark for row in last.values() if row is None or not row.idle]
+    for name in ready & last.keys():
+        row = last[name]
+        if row is not None and row.watermark is not None:
+            own = row.watermark
+            assert all(watermark is not None and own - watermark <= drift for watermark in active), name
 
 
 def test_a_backlog_of_one_source_is_read_no_faster_than_the_other(make_engine: MakeEngine, clock: Clock) -> None:

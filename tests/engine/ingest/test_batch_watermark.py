@@ -1,5 +1,7 @@
 """Custom watermark generators: SQL over a batch, and a Python object that gets the batch's statistics."""
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.contracts import BatchExpression, BatchStatistics, BoundedOutOfOrderness, Generated, SourceContract
+from assets.contracts import BatchExpression, BatchStatistics, BoundedOutOfOrderness, Generated, Punctuated, SourceContract
 from platform_defs.engine.ingest.batch_counts import BatchCounts
 from platform_defs.engine.ingest.batch_watermark import watermark_after
 from platform_defs.engine.ingest.errors import IngestError
@@ -111,6 +113,47 @@ def test_a_watermark_never_goes_back(values: list[int | None]) -> None:
         known = [v for v in values[: n + 1] if v is not None]
         assert watermark == max(known, default=None)
         last = replace(LAST, watermark=watermark)
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A generator that returns one of the statistics that it is given."""
+
+    name: str
+
+    def on_batch(self, batch: BatchStatistics) -> int | None:
+        value = getattr(batch, self.name)
+        return value if value is None else int(value)
+
+
+STRATEGIES: dict[Any, Callable[[list[int], list[int], list[int]], int | None]] = {
+    BoundedOutOfOrderness("7 ms"): lambda times, newest, marks: max(times) - 8,
+    Punctuated("ts"): lambda times, newest, marks: min(times),  # the rows' watermark in this law
+    Generated(Statistic("first_event_time")): lambda times, newest, marks: min(times),
+    Generated(Statistic("mean_event_time")): lambda times, newest, marks: int(sum(times) / len(times)),
+    Generated(Statistic("newest_event_time")): lambda times, newest, marks: max(newest),
+    Generated(Statistic("watermark")): lambda times, newest, marks: max(marks, default=None),
+    Generated(Statistic("rows")): lambda times, newest, marks: len(times),
+}
+"""The watermark by its definition: from the times of a batch with rows, those of all batches, and the watermarks before it."""
+
+
+@pytest.mark.parametrize("how", STRATEGIES, ids=str)
+def test_watermarks_equal_those_of_a_model(how: Any) -> None:
+    """A thousand streams, some batches without accepted rows. The watermark is the highest value so far."""
+    rng = random.Random(6)
+    for case in range(1_000):
+        last, seen, marks = None, list[int](), list[int]()
+        for _ in range(rng.randrange(8)):
+            times = [rng.randrange(-50, 50) for _ in range(rng.randrange(4))]
+            seen += times
+            of_batch = {"first": min(times, default=None), "last": max(times, default=None), "watermark": min(times, default=None)}
+            mean = sum(times) / len(times) if times else None
+            watermark = _after(how, replace(COUNTS, good=len(times), mean=mean, **of_batch), last)
+            expected = STRATEGIES[how](times, seen, marks) if times else None
+            marks += [] if expected is None else [expected]
+            assert watermark == max(marks, default=None), case
+            last = replace(LAST, watermark=watermark, max_event_time=max(seen, default=None))
 
 
 def test_a_stream_with_generators(make_engine: MakeEngine) -> None:

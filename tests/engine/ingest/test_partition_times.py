@@ -1,5 +1,7 @@
 """The watermark of a source with several Kafka partitions."""
 
+import random
+
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import Partition, offset_range
 from platform_defs.engine.ingest.partition_times import PartitionTimes
@@ -55,3 +57,35 @@ def test_partitions_of_topics_that_are_no_longer_read_are_left_out():
     times = PartitionTimes({}).after({old: 10, ONE: 100}, now=0)
     files = [offset_range(Partition("orders", 0, "id1"), 5, 6, "l", topics)]
     assert times.after_batch(None, files, 120, now=1).recorded == (f"{ONE}|120|1",)  # pyright: ignore[reportArgumentType]
+
+
+def _lowest_by_model(batches, now, idle_ms):
+    """The lowest time by the definition: of the partitions of each topic since it was last created, the newest time of each active one.
+
+    Args:
+        batches: the event times of each partition, by batch, and the time of the batch.
+        now: the wall clock.
+        idle_ms: the idle timeout; None for none.
+    """
+    created = {partition.topic: partition.topic_id for newest, _ in batches for partition in newest}
+    partitions = {partition for newest, _ in batches for partition in newest if created[partition.topic] == partition.topic_id}
+    seen = {partition: [(newest[partition], at) for newest, at in batches if partition in newest] for partition in partitions}
+    active = [times for times in seen.values() if idle_ms is None or now - times[-1][1] <= idle_ms]
+    return min((max(time for time, _ in times) for times in active), default=None)
+
+
+def test_the_lowest_time_equals_that_of_a_model():
+    """In a thousand cases, topics of several partitions are created again, fall silent and return; each state is recorded and read."""
+    rng = random.Random(5)
+    for case in range(1_000):
+        times, batches, now, idle_ms, ids = PartitionTimes({}), [], 0, rng.choice([None, 0, 300, 1_000]), {"orders": 1, "payments": 1}
+        for _ in range(rng.randrange(1, 12)):
+            now += rng.randrange(400)
+            topic = rng.choice([*ids])
+            ids[topic] += rng.random() < 0.1
+            all_partitions = [Partition(name, number, f"id{n}") for name, n in ids.items() for number in range(3)]
+            newest = {partition: rng.randrange(-500, 500) for partition in rng.sample(all_partitions, rng.randrange(4))}
+            batches.append((newest, now))
+            times = PartitionTimes.read(times.recorded).after({partition.path: time for partition, time in newest.items()}, now)
+            for later in (now, now + 300, now + 301):
+                assert times.lowest(later, idle_ms) == _lowest_by_model(batches, later, idle_ms), case
