@@ -8,7 +8,7 @@ from operators.aggregate import Aggregate
 from operators.consecutive import Consecutive
 from operators.contract import Operator
 from operators.sql.durations import words
-from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed, upserts
+from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed
 from operators.steps import ByKey, ByTimeRange, Emits, NewRows
 from operators.top_n import TopN
 
@@ -46,10 +46,7 @@ def _lines(relation: Relation, name: str, table: str, operators: Mapping[str, Op
         case Select():
             yield from _selection(relation, name, table, operators)
         case Apply():
-            yield f"{label}{describe_parameters(relation.operator)}"
-            yield from _indent(_facts(operators.get(table, relation.operator), [_is_source(child) for child in relation.inputs]))
-            for input_name, child in zip(relation.operator.inputs, relation.inputs, strict=True):
-                yield from _indent(_lines(child, input_name, f"{table}_{input_name}", operators))
+            yield from _application(relation, name, table, operators, is_filtered=False)
         case Windowed():
             yield f"{label}in {describe_parameters(relation.window)} by {relation.time}"
             yield from _indent(_lines(relation.child, "rows", "", operators))
@@ -58,15 +55,34 @@ def _lines(relation: Relation, name: str, table: str, operators: Mapping[str, Op
             yield from _indent(_lines(relation.child, "rows", "", operators))
 
 
+def _application(relation: Apply, name: str, table: str, operators: Mapping[str, Operator], *, is_filtered: bool) -> Iterator[str]:
+    """An operator with its facts, and its inputs.
+
+    Args:
+        relation: the operator and its inputs.
+        name: the name of the input that reads it; empty if no operator does.
+        table: see `explain`.
+        operators: see `explain`.
+        is_filtered: whether a condition selects some of its results.
+    """
+    yield f"{name and f'{name}: '}{describe_parameters(relation.operator)}"
+    are_sources = [_is_source(child) for child in relation.inputs]
+    yield from _indent(_facts(operators.get(table, relation.operator), are_sources, is_filtered=is_filtered))
+    for input_name, child in zip(relation.operator.inputs, relation.inputs, strict=True):
+        yield from _indent(_lines(child, input_name, f"{table}_{input_name}", operators))
+
+
 def _selection(relation: Select, name: str, table: str, operators: Mapping[str, Operator]) -> Iterator[str]:
     """A selection: its condition and its computed columns, before the relation that it selects from."""
-    first, *lines = _lines(relation.child, name, table, operators)
+    child = relation.child
+    if isinstance(child, Apply):
+        first, *lines = _application(child, name, table, operators, is_filtered=relation.where is not None)
+    else:
+        first, *lines = _lines(child, name, table, operators)
     column_texts = [i.name if i.column == i.name else f"{i.sql} AS {i.name}" for i in relation.items]
     has_changes = any(i.column != i.name for i in relation.items)
     parts = [f"select {', '.join(column_texts)}"] if has_changes else []
-    if relation.where:
-        reads = "; a step reads every row of the keys of its new rows" if isinstance(relation.child, Apply) and upserts(relation) else ""
-        parts += [f"where {relation.where}{reads}"]
+    parts += [f"where {relation.where}"] if relation.where else []
     yield first
     yield from _indent(iter(parts))
     yield from lines
@@ -94,30 +110,35 @@ def _is_source(relation: Relation) -> bool:
     return isinstance(relation, Input) and not relation.key
 
 
-def _facts(operator: Operator, are_sources: Sequence[bool]) -> Iterator[str]:
+def _facts(operator: Operator, are_sources: Sequence[bool], *, is_filtered: bool) -> Iterator[str]:
     """The strategy of an operator, what a step reads, and what bounds the state.
 
     Args:
         operator: the operator.
         are_sources: for each input, whether it is a source.
+        is_filtered: whether a condition selects some of its results.
     """
-    yield from (f"strategy: {line}" if n == 0 else line for n, line in enumerate(_strategy(operator)))
-    reads = operator.reads
+    reads, state = operator.reads, _state(operator, is_filtered=is_filtered)
+    strategy = _strategy(operator)
+    if is_filtered and isinstance(reads, NewRows):
+        key = operator.emits.key if reads.touches is None else reads.touches
+        reads, strategy = ByKey(key, change=reads.change), [_recomputing(operator, key)]
+    yield from (f"strategy: {line}" if n == 0 else line for n, line in enumerate(strategy))
     if isinstance(reads, ByTimeRange):
         yield from _facts_of_ranges(operator, reads, are_sources)
     elif isinstance(reads, NewRows):
         yield "reads: the new rows of each input"
-        yield f"state: {_state(operator)}"
+        yield f"state: {state}"
     elif isinstance(reads, ByKey):
         keys = ", ".join(reads.key) or "input"
         if reads.keeps and all(are_sources):
             limit = f" for {words(reads.keeps.ttl)} after the newest row of their key" if reads.keeps.ttl else ""
             yield f"reads: the new rows, and the kept rows of the same {keys}"
-            yield f"state: {_state(operator)}, and in a table of its own the rows that later steps may need{limit}"
+            yield f"state: {state}, and in a table of its own the rows that later steps may need{limit}"
             return
         yield f"reads: every row of the same {keys} as a new row"
         ttl = f" that had a row in the last {words(reads.ttl)}" if reads.ttl else ""
-        yield f"state: {_state(operator)}; a step reads the keys of its new rows{ttl} again"
+        yield f"state: {state}; a step reads the keys of its new rows{ttl} again"
 
 
 def _facts_of_ranges(operator: Operator, reads: ByTimeRange, are_sources: Sequence[bool]) -> Iterator[str]:
@@ -139,13 +160,23 @@ def _facts_of_ranges(operator: Operator, reads: ByTimeRange, are_sources: Sequen
         yield f"state: none is kept; {again}, however many keys there are"
 
 
-def _state(operator: Operator) -> str:
+def _recomputing(operator: Operator, key: Sequence[str]) -> str:
+    """The strategy of an operator that cannot merge new rows into its results, because the table does not have them all."""
+    rows = ("partitions" if isinstance(operator, TopN) else "keys") if key else "result"
+    return f"computes the {rows} of new rows from all of their rows, since the condition leaves results out of the table"
+
+
+def _state(operator: Operator, *, is_filtered: bool) -> str:
+    """The rows in an upserted table."""
     emits: Emits = operator.emits
+    condition = ", if the condition holds for them" if is_filtered else ""
     if isinstance(operator, TopN):
         partition_text = f"each {', '.join(operator.partition)}" if operator.partition else "the one partition"
         last = operator.rank_end if isinstance(operator.rank_end, int) else f"{operator.rank_end} (a column)"
-        return f"the first {last} rows of {partition_text} in the table itself"
-    return f"one row of each {', '.join(emits.key)} in the table itself, kept for ever; grows with the number of keys, not of rows"
+        return f"the first {last} rows of {partition_text} in the table itself{condition}"
+    condition = condition.replace("them", "it")
+    row = f"one row of each {', '.join(emits.key)} in the table itself{condition}"
+    return f"{row}, kept for ever; grows with the number of keys, not of rows"
 
 
 def _strategy(operator: Operator) -> Sequence[str]:

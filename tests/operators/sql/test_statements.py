@@ -183,6 +183,43 @@ def test_explain_says_what_is_kept_beside_a_table():
 
 
 @pytest.mark.parametrize(
+    ("query", "strategy", "reads"),
+    [
+        (
+            "SELECT k, v, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM a) WHERE n <= 3 AND v > 1",
+            "strategy: computes the partitions of new rows from all of their rows, since the condition leaves results out of the table",
+            "reads: every row of the same k as a new row",
+        ),
+        (
+            "SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM a) WHERE n = 2 AND v > 1",
+            "strategy: retract: a step reads its new rows and the first rows of their partitions, which the engine keeps",
+            "reads: the new rows, and the kept rows of the same k",
+        ),
+        (
+            "SELECT k, COUNT(*) AS n FROM a GROUP BY k HAVING COUNT(*) > 1",
+            "strategy: computes the keys of new rows from all of their rows, since the condition leaves results out of the table",
+            "reads: every row of the same k as a new row",
+        ),
+        (
+            "SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS n FROM a) WHERE n = 1 AND v > 1",
+            "strategy: computes the keys of new rows from all of their rows, since the condition leaves results out of the table",
+            "reads: every row of the same k as a new row",
+        ),
+    ],
+    ids=["top", "top with kept rows", "having", "first rows"],
+)
+def test_explain_says_how_a_condition_on_results_changes_what_a_step_reads(query: str, strategy: str, reads: str):
+    """The text is that of the engine's strategy for a table with a condition in its shape."""
+    lines = [line.strip() for line in explain(relation(query)).splitlines()]
+    assert strategy in lines
+    assert reads in lines
+    assert [line for line in lines if line.startswith("where ")] in (["where v > 1"], ["where `n` > 1"])
+    [state] = [line for line in lines if line.startswith("state: ")]
+    assert "in the table itself, if the condition holds for" in state
+    assert not any(line.startswith(("strategy: append", "strategy: merges")) for line in lines)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("SELECT /*+ STATE_TTL('a' = '1d') */ k, COUNT(*) AS n FROM a GROUP BY k", "the hint STATE_TTL('a' = '1d') is refused"),
