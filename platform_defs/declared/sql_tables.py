@@ -17,11 +17,14 @@ from operators.engine_columns import EVENT_TIME
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql, find_name
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
+from operators.top_k import TopK
 from operators.top_n import TopN
 from platform_defs.declared.sql_targets import with_parameters
 from platform_defs.declared.sql_times import is_result_time, with_event_times, with_result_times
 
 _CHANGE = "change"
+_KEEP_ROWS = (TopN, TopK, Deduplicate)
+"""The operators whose results are rows of their input."""
 
 
 @dataclass
@@ -34,6 +37,7 @@ class SqlTables:
         parameters: for each table, the parameters of its operator that WITH declares.
         assets: the assets, by name.
         versions: the sources whose rows are versions of a key. Several rows of such a source have the same key.
+        timed: the tables of INSERT INTO that have a computed event time as a column of their kept rows.
     """
 
     stored: Mapping[str, Sequence[str]]
@@ -41,25 +45,33 @@ class SqlTables:
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     assets: dict[str, DerivedAsset] = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)
+    timed: set[str] = field(default_factory=set)
 
     def add(self, name: str, relation: Relation) -> None:
-        """Add the table of a query, and the tables that it reads.
+        """Add the table of an INSERT INTO, and the tables that it reads.
 
         Raises:
             SqlError: the query has no operator, or changes the operator's result.
             ContractError: the asset is not legal.
         """
         if name not in self.assets:
-            self._make(name, relation)
+            self._make(name, relation, is_inserted=True)
 
-    def _make(self, name: str, relation: Relation) -> None:
+    def _add_part(self, name: str, relation: Relation) -> None:
+        """Add the table of a view or of an inner query. It does not depend on which columns its readers select."""
+        if name not in self.assets:
+            self._make(name, relation, is_inserted=False)
+
+    def _make(self, name: str, relation: Relation, *, is_inserted: bool) -> None:
         apply, needed, shape = _split_result(name, relation)
         if needed is not None:
             needed = [*needed, *columns_read(getattr(apply.operator, "residual", None) or "true")]
         apply = with_result_times(apply, {name: asset.operator for name, asset in self.assets.items()})
         inputs, prepare = list[str](), dict[str, Preparation]()
         for side, input_relation in zip(apply.operator.inputs, apply.inputs, strict=True):
-            needs_time = self._reads_missing_time(apply, input_relation)
+            kept_times = self._missing_times(input_relation) & _kept_columns(apply, needed) if is_inserted else set()
+            needs_time = bool(kept_times) or self._reads_missing_time(apply, input_relation)
+            self.timed |= {name} if kept_times else set()
             needed_here = needed if len(apply.inputs) > 1 else None
             upstream, preparation = self._input(f"{name}_{side}", input_relation, needed_here, needs_time=needs_time)
             inputs.append(upstream)
@@ -93,10 +105,10 @@ class SqlTables:
                 relation = select_all(relation) if needed is not None else relation
             case Named():
                 input_name = unselected.name
-                self.add(input_name, unselected.child)
+                self._add_part(input_name, unselected.child)
             case Apply():
                 input_name, computed = name, relation if _filters_upserts(relation) else unselected
-                self.add(input_name, computed)
+                self._add_part(input_name, computed)
                 relation = Named(input_name, computed) if computed is relation else relation
             case _:
                 raise AssertionError(unselected)  # a selection of a selection is one selection, and windows are in operators
@@ -120,12 +132,13 @@ class SqlTables:
             case Input():
                 return {*relation.times} - {*self.stored.get(relation.name, ())}
             case Named():
-                return self._missing_times(relation.child)
+                return set() if relation.name in self.timed else self._missing_times(relation.child)
             case Select():
                 missing = self._missing_times(relation.child)
                 return {item.name for item in relation.items if item.column in missing}
             case Apply(operator=TopN() | Deduplicate(window=None)) if not isinstance(relation.inputs[0], Select):
-                return self._missing_times(relation.inputs[0])  # these keep the rows of their input with their event time
+                # these keep the rows of their input with their event time, and with its column if they compute something from it
+                return set() if self._reads_missing_time(relation, relation.inputs[0]) else self._missing_times(relation.inputs[0])
             case _:
                 return set()
 
@@ -179,6 +192,17 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
         return relation.child, read, None
     select = ", ".join(["*", *(f"{item.sql} AS {column_sql(item.name)}" for item in added)])
     return relation.child, read, Shape(where=relation.where, select=select)
+
+
+def _kept_columns(apply: Apply, needed: Sequence[str] | None) -> set[str]:
+    """The columns of kept rows that a query names.
+
+    Args:
+        apply: the operator.
+        needed: the columns of its result that the query selects; None for all.
+    """
+    keeps_rows = isinstance(getattr(apply.operator, "of", apply.operator), _KEEP_ROWS)
+    return {*(apply.columns if needed is None else needed)} if keeps_rows else set()
 
 
 def _is_window_time(item: Item) -> bool:

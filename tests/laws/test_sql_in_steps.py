@@ -108,7 +108,7 @@ QUERIES = {
           FROM (SELECT item, SUM(doubled) AS spent FROM large GROUP BY item)) WHERE `rank` <= 3
     """,
     "newest": """
-        SELECT id, item, price FROM (
+        SELECT id, item, price, ordered_at FROM (
           SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY ordered_at DESC) AS n FROM orders) WHERE n = 1
     """,
     "quiet": """
@@ -128,7 +128,7 @@ QUERIES = {
         SELECT name, spent FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY spent DESC, name) AS place FROM small) WHERE place <= 2
     """,
     "cheap": """
-        SELECT id, place, price * 2 AS doubled FROM (
+        SELECT id, place, price * 2 AS doubled, ordered_at AS bought_at FROM (
           SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY price DESC, id) AS place FROM orders) WHERE place <= 3 AND price < 8
     """,
     "products": """

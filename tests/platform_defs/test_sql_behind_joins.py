@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from assets.contracts import Preparation
+from assets.contracts import Preparation, Shape
 from assets.pipeline import Pipeline
-from operators import AsOfJoin, Deduplicate, IntervalJoin, SqlError, TopN, Tumbling, WindowedAggregate
+from operators import AsOfJoin, Deduplicate, IntervalJoin, SqlError, TopK, TopN, Tumbling, WindowedAggregate
 from platform_defs.declared.sql_pipeline import read_sql
 
 SOURCES = """
@@ -210,7 +210,42 @@ def test_a_computed_event_time_of_kept_rows_is_read_as_their_event_time():
     with pytest.raises(SqlError, match="there is no column 'ts'"):
         read_sql(COMPUTED + firsts)
     last, newest = read_sql(COMPUTED + firsts.replace("k, v, ms FROM", "k, v, ms, ts FROM")).tables
-    assert (last.prepare, newest.prepare) == ({}, {"last": Preparation(select="*, event_time AS ts")})
+    assert (last.prepare, newest.prepare) == ({"clicks": Preparation(select="*, event_time AS ts")}, {})
+
+
+RANKED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY {}) AS n FROM {}"
+WINDOWS = "TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' HOUR)"
+
+
+@pytest.mark.parametrize(
+    ("ranked", "kind"),
+    [
+        (RANKED.format("k", "v", "clicks"), TopN),
+        (RANKED.format("k", "ts", "clicks"), Deduplicate),
+        (RANKED.format("window_start, window_end, k", "v", WINDOWS), TopK),
+        (RANKED.format("window_start, window_end, k", "ts", WINDOWS), Deduplicate),
+    ],
+)
+def test_a_table_of_kept_rows_has_a_computed_event_time_under_the_names_of_its_query(ranked: str, kind: type):
+    by_name, renamed = read_sql(f"""{COMPUTED}
+        INSERT INTO by_name SELECT k, v, ts FROM ({ranked}) WHERE n = 1;
+        INSERT INTO renamed SELECT k, ts AS at_time FROM ({ranked}) WHERE n = 1 AND ts > TIMESTAMP '2026-01-01 00:00:00';
+    """).tables
+    assert isinstance(by_name.operator, kind)
+    assert by_name.prepare == renamed.prepare == {"clicks": Preparation(select="*, event_time AS ts")}
+    assert isinstance(renamed.shape, Shape)
+    assert by_name.shape is None
+    assert "ts AS at_time" in renamed.shape.select
+
+
+def test_a_computed_event_time_by_which_rows_are_ranked_is_a_column_of_the_ranking():
+    text = f"""{COMPUTED.replace("ORDER BY v", "ORDER BY v, ts")}
+        INSERT INTO newest SELECT k, MAX(ts) AS newest FROM top GROUP BY k"""
+    top, newest = read_sql(text).tables
+    assert (top.prepare, newest.prepare) == (
+        {"clicks": Preparation(select="*, event_time AS ts")},
+        {"top": Preparation(select="k, v, ts, rank AS n")},
+    )
 
 
 def test_an_extra_condition_may_read_the_times_of_both_sides():
