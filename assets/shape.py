@@ -15,7 +15,8 @@ class Shape(Preparation):
     """Which results of an operator are in its table, and which columns are computed from a result.
 
     It is the HAVING clause and the SELECT list of a table. The operator's own columns stay, since the engine reads them. If a result of
-    an upserted table no longer matches the condition, it is deleted from the table, and its changelog has a `-D`.
+    an upserted table no longer matches the condition, it is deleted from the table, and its changelog has a `-D`. An early result that no
+    longer matches is removed when the trigger fires for its window.
 
     Args:
         where: a SQL condition over the operator's columns. A result for which it is false or null is not in the table.

@@ -1,7 +1,9 @@
 """Triggers: when a window that is still open shows an early result.
 
-An early result stays as it is until the trigger fires again for its window, or the window is final. A trigger is evaluated once in each
-advance, after its steps. If it would have fired several times during the advance, only the last result is shown.
+An early result stays as it is until the trigger fires again for its window, or the window is final. If the table has a condition on its
+results and the result no longer matches when the trigger fires, the early result is removed, as a retracting `HAVING` would do it. A
+trigger is evaluated once in each advance, after its steps. If it would have fired several times during the advance, only the last result
+is shown.
 """
 
 import re
@@ -73,8 +75,9 @@ class EveryRows:
     """Shows a window at the advance in which the number of its rows reaches the next multiple of `rows` since it was last shown.
 
     Flink's `CountTrigger` fires within a micro-batch, once for each multiple. A window can have rows but no result, for example in an inner
-    join. It is then shown with its first result, if it has reached `rows` rows by then. A window can also lose its results, for example in
-    an anti join whose rows have found matches. Its early results are then removed at once.
+    join, or no result that the condition of its table selects. It is then shown with its first result, if it has reached `rows` rows by
+    then. A window can also lose its results, for example in an anti join whose rows have found matches. Its early results are then removed
+    at once. If it has a result that no longer matches the condition, they are removed when the trigger fires.
 
     Args:
         rows: the number, at least 1.

@@ -3,6 +3,9 @@
 Each commit replaces the table, and records the ledger batch and the watermark for which it was computed; after a kill, the next run
 computes it again. No other table reads it. The first commit after a result is final removes the result. If the operator loses its
 trigger, the table is not changed any more.
+
+If a table has a condition (`Shape.where`), a trigger decides by the rows of a window, whether or not its result matches. When it fires for
+a result that no longer matches, the early result is removed, as a retracting HAVING would; until then it stays as it was last shown.
 """
 
 from typing import Any
@@ -45,10 +48,12 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     if computed_by != (shown_now["operator"], shown_now["generation"]):
         shown_at = None
     present_results = _present_results(reading, asset, operator, closed_to, head)
-    shown_results = reading.lake.read(reading.spark, asset.early, present_results.schema) if shown_at else present_results.limit(0)
+    table_rows = asset.shaped(present_results).withColumn(IS_FINAL, F.lit(False))
+    shown_results = reading.lake.read(reading.spark, asset.early, table_rows.schema) if shown_at else table_rows.limit(0)
     shown_last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at
     times, times_before = ((metadata["closed_to"], _clock(reading, metadata["seq"])) for metadata in (shown_now, shown_last))
-    results = _windows(operator).results(operator.early, present_results, shown_results, times, before=times_before)
+    windows = _windows(operator)
+    results = windows.results(operator.early, present_results, table_rows, shown_results, times, before=times_before)
     point("early.before_commit")
     reading.lake.overwrite(results, asset.early, {SHOWN: shown_now})
     point("early.after_commit")
@@ -76,10 +81,9 @@ def _clock(reading: Reading, seq: int) -> int | None:
 
 
 def _present_results(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
-    """The present results of all open windows."""
+    """The present results of all open windows, before the table's shape selects from them."""
     if not operator.reads.closes_ranges:
         raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
     spans = [Span(*operator.reads.span_of(index, closed_to)) for index in range(len(asset.inputs))]
     rows = operator.so_far(*[reading.input(asset, index, head, span) for index, span in enumerate(spans)])
-    rows = (asset.shape(rows) if asset.shape else rows).withColumn(IS_FINAL, F.lit(False))
     return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))

@@ -26,33 +26,41 @@ class ShownWindows:
     key: tuple[str, ...]
     are_sessions: bool = False
 
-    def results(self, trigger: Trigger, fresh: DataFrame, shown: DataFrame, now: Times, before: Times) -> DataFrame:
+    def results(
+        self, trigger: Trigger, present: DataFrame, table_rows: DataFrame, shown: DataFrame, now: Times, before: Times
+    ) -> DataFrame:
         """The results to show.
 
         Args:
-            trigger: the trigger.
-            fresh: the present results of the open windows, with `ROWS_SEEN`.
+            trigger: the trigger. It decides by windows with a present result, also if the result is not in the table.
+            present: the present results of the open windows, with `ROWS_SEEN`.
+            table_rows: those of them that the table's shape selects, with its columns.
             shown: the results that were last shown.
             now: the watermark and the clock.
             before: the same at the last advance that evaluated the trigger.
         """
         fires = trigger.fires(Moment(F.col(_NOW), *now), Moment(F.col(_BEFORE), *before))
         if isinstance(fires, bool):
-            return fresh if fires else self._still_open(fresh, shown, now[0])
-        windows = self._count_rows(fresh, shown).withColumn(_FIRES, F.coalesce(fires, F.lit(False)))
-        fired = fresh.alias("r").join(windows.where(_FIRES).alias("w"), are_rows_equal("r", "w", self.key), "left_semi")
+            return table_rows if fires else self._still_open(present, shown, now[0])
+        windows = self._count_rows(present, shown).withColumn(_FIRES, F.coalesce(fires, F.lit(False)))
+        fired = table_rows.alias("r").join(windows.where(_FIRES).alias("w"), are_rows_equal("r", "w", self.key), "left_semi")
         still_shown = shown.alias("s").join(windows.where(~F.col(_FIRES)).alias("w"), self._continues("w", "s"), "left_semi")
         return fired.unionByName(still_shown)
 
-    def _still_open(self, fresh: DataFrame, shown: DataFrame, watermark: int | None) -> DataFrame:
+    def _still_open(self, present: DataFrame, shown: DataFrame, watermark: int | None) -> DataFrame:
         """The shown results of windows that are not final; a session that has grown is final later than when it was shown."""
-        if self.are_sessions:
-            return shown.alias("s").join(fresh.alias("w"), self._continues("w", "s"), "left_semi")
-        return shown if watermark is None else shown.where(F.col(FINAL_AT) > instant(watermark, F.col(FINAL_AT)))
+        if watermark is None:
+            return shown
+        is_open = F.col(FINAL_AT) > instant(watermark, F.col(FINAL_AT))
+        still_open = shown.where(is_open)
+        if not self.are_sessions:
+            return still_open
+        grown = shown.where(~is_open).alias("s").join(present.alias("w"), self._continues("w", "s"), "left_semi")
+        return still_open.unionByName(grown)
 
-    def _count_rows(self, fresh: DataFrame, shown: DataFrame) -> DataFrame:
+    def _count_rows(self, present: DataFrame, shown: DataFrame) -> DataFrame:
         """The present windows, each with the number of its rows now, and when it was last shown."""
-        windows = fresh.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_NOW))
+        windows = present.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_NOW))
         shown_windows = shown.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_BEFORE))
         compared = windows.alias("w").join(shown_windows.alias("s"), self._continues("w", "s"), "left")
         rows = F.coalesce(F.sum(F.col(f"s.{_BEFORE}")), F.lit(0)).alias(_BEFORE)
