@@ -42,7 +42,16 @@ def _lake(engine: Engine) -> dict[str, Any]:
     failure = monitored.failure(engine.failures.of_ingest())
     sinks = {name: error for name in engine.sinks if (error := monitored.failure(engine.failures.of_sink(name))) is not None}
     failures = {"ingest_failure": failure, "sink_failures": sinks}
-    return {"lake": engine.lake.root, "ledger_head": engine.ledger.head, "sources": sources, **failures}
+    ledger = {"ledger_head": engine.ledger.head, "ledger_retention": _ledger_retention(engine)}
+    return {"lake": engine.lake.root, **ledger, "sources": sources, **failures}
+
+
+def _ledger_retention(engine: Engine) -> dict[str, Any] | None:
+    """What the ledger keeps, what the next maintenance can replace by a summary, and why no more; None if it keeps every batch."""
+    planned = engine.ledger_retention.plan() if engine.ledger.head else None
+    if planned is None:
+        return None
+    return {"first_batch": engine.ledger.history.summarized + 1, "removable_rows": planned.rows, "held_back": planned.held_back}
 
 
 def _source(engine: Engine, name: str) -> dict[str, Any]:
@@ -192,8 +201,17 @@ def _print_lake(report: dict[str, Any]) -> None:
         if (retention := source.get("retention")) is not None:
             rows = f"{retention['rows_removed']:,} rows with event times before {seconds(retention['removed_before'])}"
             out.print(f"{plain(name)}: retention has removed {rows}", highlight=False, soft_wrap=True)
+    if (retention := report["ledger_retention"]) is not None:
+        _print_ledger_retention(**retention)
     if idle := [name for name, counts in report["sources"].items() if counts["idle"]]:
         out.print(f"Idle sources: {plain(', '.join(idle))}", highlight=False, soft_wrap=True)
+
+
+def _print_ledger_retention(first_batch: int, removable_rows: int, held_back: str | None) -> None:
+    parts = [f"kept from batch {first_batch} on"]
+    parts += [f"the next maintenance can remove {count(removable_rows, 'row')}"] if removable_rows else []
+    parts += [] if held_back is None else [f"held back: {held_back}"]
+    out.print(plain(f"ledger: {'; '.join(parts)}"), highlight=False, soft_wrap=True)
 
 
 def _print_refused(name: str, reason: str) -> None:

@@ -37,6 +37,7 @@ from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 from platform_defs.engine.operations.failures import Failures, first_time
 from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.late_rows import LateRows
+from platform_defs.engine.operations.ledger_retention import LedgerRetention
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance
 from platform_defs.engine.operations.rebuild import Rebuilt, rebuild, remake
 from platform_defs.engine.operations.retention import KEEP_ALL, LakeRetention
@@ -120,6 +121,11 @@ class Engine:
     def pending(self) -> PendingWork:
         """The progress of assets, and the work of the next advance; needs no session."""
         return PendingWork(self._reading_without_session)
+
+    @property
+    def ledger_retention(self) -> LedgerRetention:
+        """Replaces old batches of the ledger; what it plans is found without a session."""
+        return LedgerRetention(self._reading_without_session, self.lake_retention.ledger)
 
     @property
     def late_rows(self) -> LateRows:

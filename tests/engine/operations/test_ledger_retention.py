@@ -13,6 +13,7 @@ from deltalake.transaction import CommitProperties
 from assets.contracts import DerivedAsset
 from operators import Deduplicate, Session, TopN, Tumbling, WindowedAggregate
 from operators.triggers import EveryStep
+from platform_defs.cli.status import print_recorded, recorded_status
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.early_results import SHOWN, last_shown_metadata
 from platform_defs.engine.advance.step_size import can_change_rows
@@ -27,7 +28,7 @@ from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.watermarks import LateResults
 from platform_defs.engine.operations.decision_retention import DecisionRetention
 from platform_defs.engine.operations.ledger_retention import LedgerRetention
-from platform_defs.engine.operations.retention import Removal
+from platform_defs.engine.operations.retention import LakeRetention, Removal
 from platform_defs.monitoring.lake_metrics import _Totals
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import Clock
@@ -187,6 +188,27 @@ def test_what_holds_back_the_batches(engine: Engine, case: HeldBack) -> None:
     planned = retention(case.change(engine)).plan()
     assert planned is not None
     assert (planned.number, planned.held_back) == (case.number, case.why)
+
+
+def test_the_status_shows_what_holds_back_the_ledger(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    """As maintenance says it, before and after batches were replaced; without the setting only what earlier settings have replaced."""
+    kept, limited = engine, replace(engine, lake_retention=LakeRetention(ledger=DAY))
+    why = "events/l has rows of batch 5"
+    assert recorded_status(kept, [])["ledger_retention"] is None
+    report = recorded_status(limited, [])
+    assert report["ledger_retention"] == {"first_batch": 1, "removable_rows": 9, "held_back": why}
+    print_recorded(report)
+    assert f"ledger: kept from batch 1 on; the next maintenance can remove 9 rows; held back: {why}\n" in capsys.readouterr().out
+    planned = limited.ledger_retention.plan()
+    assert planned is not None
+    limited.ledger_retention.remove(planned)
+    assert recorded_status(limited, [])["ledger_retention"] == {"first_batch": 5, "removable_rows": 0, "held_back": why}
+    assert recorded_status(kept, [])["ledger_retention"] == {"first_batch": 5, "removable_rows": 0, "held_back": None}
+
+
+def test_the_status_of_an_empty_lake_shows_no_retention(tmp_path: Path, clock: Clock) -> None:
+    empty = replace(bare_engine(tmp_path / "empty", clock, SOURCES, [PAIRS]), lake_retention=LakeRetention(ledger=DAY))
+    assert recorded_status(empty, [])["ledger_retention"] is None
 
 
 def test_a_source_that_has_left_the_pipeline_and_the_lake_holds_back_nothing(engine: Engine) -> None:

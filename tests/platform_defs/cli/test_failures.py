@@ -170,7 +170,15 @@ def test_status_fails_if_the_law_does_not_hold(
     counts = {term: {"l": 0} for term in TERMS} | {"results": 0, "closed_to": None, "lag_seconds": 0, "complete_to": None}
     monitored = {"held_back_by": None, "held_back_seconds": None, "last_failure": None}
     asset = {"steps": 0, "waits_for": None, "law": law, **counts, **monitored}
-    report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"bad": asset}, "sink_failures": {}, "ingest_failure": None}
+    report = {
+        "lake": "/l",
+        "ledger_head": 1,
+        "ledger_retention": None,
+        "sources": {},
+        "assets": {"bad": asset},
+        "sink_failures": {},
+        "ingest_failure": None,
+    }
     monkeypatch.setattr(cli.status_report, "recounted_status", lambda *_: report)
     out, error_raised = run(monkeypatch, FakeEngine(), "status", "--recount")
     assert shown in out

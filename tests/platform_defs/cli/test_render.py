@@ -76,6 +76,7 @@ def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest
     report = {
         "lake": f"/data/{EVIL}",
         "ledger_head": 1,
+        "ledger_retention": {"first_batch": 1, "removable_rows": 0, "held_back": EVIL},
         "sources": {},
         "assets": {EVIL: asset},
         "sink_failures": {},
@@ -87,6 +88,7 @@ def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest
     assert "\u202e" not in out
     assert f"Lake /data/{ESCAPED}" in out
     assert f"{ESCAPED}\\: nothing is finalized yet; it waits for an advance of {ESCAPED}" in out.replace("\n", "")
+    assert f"ledger: kept from batch 1 on; held back: {ESCAPED}\\" in out
     assert f"Source {ESCAPED}\\ holds back {ESCAPED}\\: its watermark is 1 h behind that of the next source." in out
     assert f"{ESCAPED}\\: the last advance failed at 2026-03-01 12:00:00.000Z: {ESCAPED}" in out
     assert out.replace("\n", "").isprintable()
@@ -135,7 +137,15 @@ def test_a_table_of_rows_by_side_with_filtered_rows_fits_80_columns(monkeypatch,
     none = {term: {"rides": 0, "fares": 0} for term in ("missing", "extra")}
     times = {"closed_to": None, "lag_seconds": 0, "complete_to": None, "waits_for": []}
     table = {"steps": 1, "ledger_entry": 1, "pairs": 1, "law": {"holds": True, "broken": []}, **terms, **none, **times, **NOT_HELD_BACK}
-    report = {"lake": "/l", "ledger_head": 1, "sources": {}, "assets": {"ride_fares": table}, "sink_failures": {}, "ingest_failure": None}
+    report = {
+        "lake": "/l",
+        "ledger_head": 1,
+        "ledger_retention": None,
+        "sources": {},
+        "assets": {"ride_fares": table},
+        "sink_failures": {},
+        "ingest_failure": None,
+    }
     status.print_recounted(report)
     out = capsys.readouterr().out
     assert "…" not in out
@@ -157,6 +167,7 @@ def test_a_table_of_sources_fits_80_columns(monkeypatch, capsys) -> None:
     report = {
         "lake": "/l",
         "ledger_head": 1,
+        "ledger_retention": None,
         "sources": {"order_updates": source},
         "assets": {},
         "sink_failures": {},
