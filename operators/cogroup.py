@@ -7,17 +7,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators._support.aggregate_expressions import check_depends_on_rows_only
+from operators._support.firings import Purging, check_purging
 from operators._support.matched_rows import ROW_ID, with_ids, with_matched
 from operators._support.ordered_rows import collect_in_order
 from operators._support.panes import WINDOW
 from operators._support.shared_windows import ORDERS, ROW_COUNT, ROWS, SIDES, SharedWindows
-from operators._support.window_assignment import UNMATCHABLE, key_group, window_bounds, window_times
+from operators._support.window_assignment import UNMATCHABLE, key_group
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import (
     FINAL_AT,
     RESULT_TIME,
-    WINDOW_END,
-    WINDOW_START,
     check_distinct,
     check_present,
     check_same_types,
@@ -65,6 +64,8 @@ class CoGroup(WindowedOperator):
             the columns `left` and `right`: the column of the row's side has the row, and the other column is null.
         early: when a window that is still open shows its group so far, in `early/<asset>`; None for never. The results do not depend
             on it.
+        purging: when a window emits the group of the rows of both sides since its last firing and then clears these rows, as for
+            `WindowedAggregate`. The results then have `firing` (bigint, from 1). None for one group of all rows of a window.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -82,14 +83,16 @@ class CoGroup(WindowedOperator):
     allowed_lateness: Duration = 0
     evictor: Evictor | None = None
     early: Trigger | None = field(default=None, metadata={ASIDE: True})
+    purging: Purging | None = None
 
     def __post_init__(self) -> None:
         _ = self.lateness
+        check_purging(self.purging, self.window, self.early)
         if self.rows is not None:
             check_depends_on_rows_only("rows", self.rows)
         if not self.key:
             raise OperatorError.bad_value("on", self.on, "at least one column; without a key every row would be in one group")
-        check_distinct([*self.key, *SIDES, WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT, *self.shown_columns])
+        check_distinct([*self.key, *SIDES, *self.bounds, RESULT_TIME, FINAL_AT, *self.shown_columns])
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -109,7 +112,8 @@ class CoGroup(WindowedOperator):
 
         Returns:
             The key columns; `left` and `right` (arrays of structs with each side's columns), or with `rows` the columns of its structs;
-            `window_start` and `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp).
+            `window_start` and `window_end` (timestamp, the end excluded), with `purging` `firing`, and `result_time` and `final_at`
+            (timestamp).
         """
         return self._results(frames, [])
 
@@ -120,11 +124,12 @@ class CoGroup(WindowedOperator):
     def _results(self, frames: Sequence[DataFrame], row_count: Sequence[Column]) -> DataFrame:
         """The groups; `row_count` is the aggregate for `rows_seen`, or is empty."""
         self._check(*map(drop_engine_columns, frames))
-        shared_windows = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
+        times = self.left_time, self.right_time
+        shared_windows = SharedWindows(self.key, self.window, times, self.lateness, self.evictor, self.purging)
         rows = shared_windows.rows(frames, with_row_count=bool(row_count))
         arrays = [collect_in_order(ORDERS[index], ROWS[index]).alias(side) for index, side in enumerate(SIDES)]
         groups = rows.groupBy(*self.key, WINDOW, UNMATCHABLE).agg(*arrays, *row_count)
-        added_columns = (*window_bounds(), *([ROWS_SEEN] if row_count else []), *window_times(self.window))
+        added_columns = (*shared_windows.bounds(), *([ROWS_SEEN] if row_count else []), *shared_windows.result_times())
         if self.rows is None:
             return groups.select(*self.key, *SIDES, *added_columns)
         results = groups.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added_columns)

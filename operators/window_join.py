@@ -8,13 +8,14 @@ from typing import Literal, get_args
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from operators._support.firings import Purging, check_purging
 from operators._support.join_columns import JoinColumns
 from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
 from operators._support.panes import WINDOW
 from operators._support.shared_windows import ROW_COUNT, ROWS, SharedWindows, check_evicted_sides
-from operators._support.window_assignment import assign_windows, key_group, window_bounds, window_times
+from operators._support.window_assignment import assign_windows, key_group
 from operators._support.windowed_operator import WindowedOperator
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_time, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, temporary
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
@@ -26,7 +27,6 @@ from operators.windows import AnyWindow, Session
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 _RIGHT_WINDOW = temporary("right_window")
 _RIGHT_ROW_COUNT = temporary("right_rows_seen")
-_WINDOW_COLUMNS = (WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class WindowJoin(WindowedOperator):
         left_time: the left event time, a timestamp column.
         right_time: the right event time, a timestamp column.
         left_prefix: added to the name of a left column that the right side has too, or that is `window_start`, `window_end`,
-            `result_time` or `final_at`.
+            `result_time` or `final_at`, or with `purging` `firing`.
         right_prefix: the same for the right side.
         allowed_lateness: how far past a window's end the watermark may be for a row to still correct the window's results.
         evictor: which rows of a key and window are joined, of both sides together; None for all. It reads each row as the columns
@@ -62,6 +62,9 @@ class WindowJoin(WindowedOperator):
             result, also not as an unmatched row.
         early: when a window that is still open shows its results so far, in `early/<asset>`; None for never. An unmatched row of an open
             window may still find a match. The results do not depend on it.
+        purging: when a window joins the rows of both sides since its last firing and then clears these rows, as for `WindowedAggregate`.
+            Rows of different firings are no pair; a row is unmatched if it has no match in its firing. The results then have `firing`
+            (bigint, from 1). None to join all rows of a window.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -82,23 +85,30 @@ class WindowJoin(WindowedOperator):
     allowed_lateness: Duration = 0
     evictor: Evictor | None = None
     early: Trigger | None = field(default=None, metadata={ASIDE: True})
+    purging: Purging | None = None
 
     def __post_init__(self) -> None:
+        check_purging(self.purging, self.window, self.early)
         check_evicted_sides(self.evictor, self.key)
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
         _ = self.names, self.lateness
 
+    @property
+    def _added_columns(self) -> tuple[str, ...]:
+        """The columns that the result has beside those of its rows."""
+        return (*self.bounds, RESULT_TIME, FINAL_AT)
+
     @cached_property
     def names(self) -> JoinColumns:
         """The names of the result."""
-        return JoinColumns.read(self.on, self.left_prefix, self.right_prefix, _WINDOW_COLUMNS)
+        return JoinColumns.read(self.on, self.left_prefix, self.right_prefix, self._added_columns)
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
         left, right = inputs
         joined_columns = self.names.result_columns(left, right)
-        columns = (*map(self._left_only_name, left), *_WINDOW_COLUMNS) if self.how in ("semi", "anti") else joined_columns
+        columns = (*map(self.names.left_only_name, left), *self._added_columns) if self.how in ("semi", "anti") else joined_columns
         check_distinct([*columns, *self.shown_columns])
         return columns
 
@@ -120,8 +130,8 @@ class WindowJoin(WindowedOperator):
 
         Returns:
             The key columns, the left columns, the right columns (a name that both sides have gets its side's prefix), `window_start` and
-            `window_end` (timestamp, the end excluded), `result_time` and `final_at` (timestamp). `semi` and `anti` return the left
-            columns only, with their own names.
+            `window_end` (timestamp, the end excluded), with `purging` `firing`, and `result_time` and `final_at` (timestamp). `semi` and
+            `anti` return the left columns only, with their own names.
         """
         return self._join(frames)
 
@@ -133,22 +143,24 @@ class WindowJoin(WindowedOperator):
         """The results; `with_row_count` adds `rows_seen`."""
         left, right = map(drop_engine_columns, frames)
         self._check(left, right)
-        needs_shared_windows = with_row_count or self.evictor is not None or isinstance(self.window, Session)
+        shared_windows = self._shared_windows
+        needs_shared_windows = with_row_count or self.evictor or self.purging or isinstance(self.window, Session)
         rows = self._assign_shared_windows(frames, with_row_count) if needs_shared_windows else self._assign_windows(frames)
         left_rows, right_rows = (self._side(rows[i], (left, right)[i], (right, left)[i], i) for i in (0, 1))
         if self.how in ("semi", "anti"):
             chosen_rows = left_rows.join(right_rows, self._is_match(), f"left_{self.how}")
-            columns = [F.col(self.names.joined_name(c, right, 0)).alias(self._left_only_name(c)) for c in left.columns]
+            columns = [F.col(self.names.joined_name(c, right, 0)).alias(self.names.left_only_name(c)) for c in left.columns]
             row_count = [F.col(ROW_COUNT).alias(ROWS_SEEN)] if with_row_count else []
-            return chosen_rows.select(*columns, *window_bounds(), *row_count, *window_times(self.window))
+            return chosen_rows.select(*columns, *shared_windows.bounds(), *row_count, *shared_windows.result_times())
         joined = left_rows.join(right_rows, self._is_match(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _RIGHT_WINDOW))
         columns = [*self.names.key_columns(), *self.names.payload(left, right)]
         row_count = [F.coalesce(ROW_COUNT, _RIGHT_ROW_COUNT).alias(ROWS_SEEN)] if with_row_count else []
-        return joined.select(*columns, *window_bounds(), *row_count, *window_times(self.window))
+        return joined.select(*columns, *shared_windows.bounds(), *row_count, *shared_windows.result_times())
 
-    def _left_only_name(self, column: str) -> str:
-        """The name of a left column in a result that has left columns alone."""
-        return self.left_prefix + column if column in _WINDOW_COLUMNS else column
+    @property
+    def _shared_windows(self) -> SharedWindows:
+        times = self.left_time, self.right_time
+        return SharedWindows(self.key, self.window, times, self.lateness, self.evictor, self.purging)
 
     def group_and_time(self, frame: DataFrame, index: int) -> tuple[list[Column], str]:
         """The columns that group a side's rows (the key, and for a null key its side), and the side's event time."""
@@ -171,10 +183,9 @@ class WindowJoin(WindowedOperator):
     def _assign_shared_windows(self, frames: Sequence[DataFrame], with_row_count: bool) -> list[DataFrame]:
         """Each side's rows in windows that depend on the rows of both sides.
 
-        These are sessions, and windows with an evictor or with the number of their rows.
+        These are sessions, and windows that purge, or with an evictor or with the number of their rows.
         """
-        shared_windows = SharedWindows(self.key, self.window, (self.left_time, self.right_time), self.lateness, self.evictor)
-        rows = shared_windows.rows(frames, with_row_count=with_row_count)
+        rows = self._shared_windows.rows(frames, with_row_count=with_row_count)
         return [rows.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW, *([ROW_COUNT] if with_row_count else [])) for row in ROWS]
 
     def _side(self, rows: DataFrame, frame: DataFrame, opposite: DataFrame, index: int) -> DataFrame:

@@ -65,9 +65,9 @@ def reach_time(frame: DataFrame, time: Column) -> Column:
     return F.greatest(millis(time), millis(F.col(WATERMARK)) + 1) if WATERMARK in frame.columns else millis(time)
 
 
-def firing_times() -> tuple[Column, Column]:
-    """`result_time` and `final_at` of a firing: its time."""
-    fired_at = timestamp(F.col(FIRED_AT))
+def firing_times(at: Column | None = None) -> tuple[Column, Column]:
+    """`result_time` and `final_at` of a firing: its time, by default that of `FIRED_AT`."""
+    fired_at = timestamp(F.col(FIRED_AT) if at is None else at)
     return fired_at.alias(RESULT_TIME), fired_at.alias(FINAL_AT)
 
 

@@ -31,8 +31,12 @@ def assign_shared_windows(inputs: Sequence[DataFrame], window: AnyWindow, latene
 
     Every input has the group's columns and `TIME`; a column that only some inputs have is null in the rows of the others.
     """
-    rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), inputs)
-    return assign_windows(rows, window, time=TIME, lateness=lateness, group=group)
+    return assign_windows(union_inputs(inputs), window, time=TIME, lateness=lateness, group=group)
+
+
+def union_inputs(inputs: Sequence[DataFrame]) -> DataFrame:
+    """The rows of several inputs; a column that only some inputs have is null in the rows of the others."""
+    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), inputs)
 
 
 def key_group(key: Sequence[str], index: int) -> list[Column]:

@@ -109,22 +109,20 @@ class WindowedOperator:
 
         With `purging`, a row that reaches its last window after that is final when it reaches the window.
         """
-        if self.purging is None:
-            return self._finality(frames)
-        with_watermark = [WATERMARK for frame in frames[:1] if WATERMARK in frame.columns]
-        rows = self._finality(frames, *with_watermark)
-        finalized_at = F.greatest(FINALIZED_AT, timestamp(reach_time(rows, F.col(EVENT_TIME))))
-        return rows.withColumn(FINALIZED_AT, F.when(F.col(FINALIZED_AT).isNotNull(), finalized_at)).drop(WATERMARK)
+        return self._finality(frames)
 
     def _finality(self, frames: Sequence[DataFrame], *columns: str) -> DataFrame:
-        """When the last window of a row is final, as `finalized_at` without `purging`; with some of the frames' columns."""
-        inputs = [self._grouping_columns(frame, index, EVENT_TIME, *columns) for index, frame in enumerate(frames)]
+        """When the last window of a row is final, as `finalized_at`; with some of the frames' columns."""
+        read = [EVENT_TIME, *columns, *([WATERMARK] if self.purging is not None and WATERMARK in frames[0].columns else [])]
+        inputs = [self._grouping_columns(frame, index, *read) for index, frame in enumerate(frames)]
         if isinstance(self.window, Session):
             group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME, *columns)]
             rows_in_windows = assign_shared_windows(inputs, self.window, self.lateness, group)
             return rows_in_windows.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(FINALIZED_AT), *columns)
-        rows = reduce(DataFrame.unionByName, [frame.select(WHICH, EVENT_TIME, TIME, *columns) for frame in inputs])
-        return rows.select(WHICH, EVENT_TIME, last_final_at(self.window, F.col(TIME)).alias(FINALIZED_AT), *columns)
+        rows, final_at = reduce(DataFrame.unionByName, inputs), last_final_at(self.window, F.col(TIME))
+        if self.purging is not None:
+            final_at = F.when(final_at.isNotNull(), F.greatest(final_at, timestamp(reach_time(rows, F.col(TIME)))))
+        return rows.select(WHICH, EVENT_TIME, final_at.alias(FINALIZED_AT), *columns)
 
     def _grouping_columns(self, frame: DataFrame, index: int, *columns: Column | str) -> DataFrame:
         """The columns that decide a row's windows: its group, its time, and the session that it was assigned to before."""

@@ -1,13 +1,14 @@
 """Windows that purge, in several steps: the tables equal the simulated operator and a backfill of the log, and their increments add up."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators import Aggregate, EveryInterval, EveryRows, Sliding, Tumbling, WindowedAggregate
+from operators import Aggregate, CoGroup, EveryInterval, EveryRows, Sliding, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.purging_model import Row, WindowOperator
@@ -90,3 +91,85 @@ def test_firings_in_steps_equal_the_model_and_a_backfill_and_add_up(make_engine:
     found = {(r.window_start, r.n) for r in engine.views.table("so_far").collect()}
     added = engine.views.table("by_rows").groupBy("window_start").agg(F.sum("n").alias("n"))
     assert found == {(r.window_start, r.n) for r in added.collect()}
+
+
+OF_TWO_INPUTS: dict[str, CoGroup | WindowJoin] = {
+    "groups": CoGroup(on="k", window=Tumbling(size="6 minutes"), allowed_lateness=LATENESS, purging=EveryRows(3)),
+    "joined": WindowJoin(
+        on="k",
+        how="full",
+        window=Sliding(size="6 minutes", slide="4 minutes"),
+        allowed_lateness=LATENESS,
+        purging=EveryInterval("1 minute"),
+    ),
+}
+
+
+def _firings_of_two_inputs(engine: Engine, name: str) -> list[tuple[Any, ...]]:
+    """The window, number, time, left and right values of each simulated firing, for each key; a null key is one of its own on each side."""
+    operator, marks = OF_TWO_INPUTS[name], engine.reading.operator_timeline(engine.assets[name]).after
+    arrived = list[tuple[int, int, int, str | None, Row]]()
+    for side, log in enumerate("lr"):
+        rows = engine.reading.log(log, engine.ledger.head).select("seq", "arrival", "k", F.unix_millis("event_time"), "v").collect()
+        arrived += [(seq, arrival, side, k, Row(v, t, marks[seq - 1])) for seq, arrival, k, t, v in rows]
+    side_of, found = {row.id: side for _, _, side, _, row in arrived}, list[tuple[Any, ...]]()
+    for group in [("a", None), ("b", None), (None, 0), (None, 1)]:
+        rows = [row for *_, side, k, row in sorted(arrived, key=lambda of: of[:3]) if (k, side if k is None else None) == group]
+        for of in WindowOperator(operator.window, operator.purging, LATENESS).firings(rows):  # pyright: ignore[reportArgumentType]
+            sides = [tuple(v for v in of.ids if side_of[v] == side) for side in (0, 1)]
+            found.append((group[0], *of.window, of.number, of.at, *sides))
+    return sorted(found, key=repr)
+
+
+def _groups(engine: Engine, table: str) -> list[tuple[Any, ...]]:
+    """The same of a table of groups."""
+    times = ["unix_millis(window_start)", "unix_millis(window_end)", "firing", "unix_millis(final_at)"]
+    rows = engine.views.table(table).selectExpr("k", *times, "sort_array(left.v)", "sort_array(right.v)").collect()
+    return sorted(((*row[:5], tuple(row[5]), tuple(row[6])) for row in rows), key=repr)
+
+
+def _pairs(engine: Engine, table: str) -> list[tuple[Any, ...]]:
+    times = ["unix_millis(window_start)", "unix_millis(window_end)", "firing", "unix_millis(final_at)"]
+    return sorted(map(tuple, engine.views.table(table).selectExpr("k", *times, "left_v", "right_v").collect()), key=repr)
+
+
+def _pairs_of(firings: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The results of a full join of the rows of each firing."""
+    pairs = list[tuple[Any, ...]]()
+    for k, *bounds, left, right in firings:
+        matches = [(a, b) for a in left for b in right] if k else []
+        alone = [] if matches else [*((a, None) for a in left), *((None, b) for b in right)]
+        pairs += [(k, *bounds, a, b) for a, b in [*matches, *alone]]
+    return sorted(pairs, key=repr)
+
+
+def test_firings_of_two_inputs_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine) -> None:
+    """The trigger counts the rows of both inputs, in the order in which they reach the window."""
+    names = {name: of for operator in OF_TWO_INPUTS for name, of in ((operator, operator), (f"{operator}_again", operator))}
+    tables = [DerivedAsset(name=name, inputs=("l", "r"), operator=OF_TWO_INPUTS[of]) for name, of in names.items()]
+    engine = make_engine([source("l"), source("r")], tables)
+    seen = list[int]()
+    for batch in _batches(random.Random(7)):
+        replay(engine, [{"l": batch["l"][::2], "r": batch["l"][1::2]}])
+        for name in OF_TWO_INPUTS:
+            engine.advance(name)
+        seen.append(engine.views.table("groups").count())
+    engine.drain()
+    for name in names:
+        engine.advance(name)
+        assert law_violations(engine, name) == set()
+    groups, of_joined = _firings_of_two_inputs(engine, "groups"), _firings_of_two_inputs(engine, "joined")
+    assert _groups(engine, "groups") == _groups(engine, "groups_again") == groups
+    assert _pairs(engine, "joined") == _pairs(engine, "joined_again") == _pairs_of(of_joined)
+    assert any(left and right for *_, left, right in groups)
+    assert max(number for _, _, _, number, *_ in groups) > 2
+    assert any(at > end - 1 for _, _, end, _, at, *_ in of_joined), "a late row fires after its window's end"
+    assert seen == sorted({*seen}), "each batch adds firings, and no step takes one back"
+    for name, firings in (("groups", groups), ("joined", of_joined)):
+        matched = {
+            (side, v) for _, _, _, _, _, *sides in firings if all(sides) for side, values in zip("lr", sides, strict=True) for v in values
+        }
+        counted = Counter(side for side, _ in matched)
+        found = engine.accounts.matches(name)
+        assert {side: sum(m.matched for m in found if m.side == side) for side in "lr"} == counted
+        assert engine.rebuild(name).missing == engine.rebuild(name).extra == 0

@@ -1,0 +1,228 @@
+"""Joins and coGroups whose windows purge: each firing has the rows of both inputs since the last one, as in a naive simulation.
+
+Flink's joined and coGrouped streams are one window operator over the union of both inputs, whose trigger counts the rows of both.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple, get_args
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import (
+    CoGroup,
+    CountEvictor,
+    Cumulative,
+    EveryInterval,
+    EveryRows,
+    EveryStep,
+    OperatorError,
+    Session,
+    Sliding,
+    Tumbling,
+    WindowJoin,
+)
+from operators.engine_columns import ARRIVAL, SEQ, WATERMARK
+from operators.window_join import How
+from operators.windows import Aligned
+from tests.support.purging_model import Firing, Row, WindowOperator
+
+CASES = 200
+SCHEMA = pa.schema(
+    [
+        *[("case_id", pa.int32()), ("k", pa.string()), ("side", pa.int32()), ("id", pa.int32())],
+        *[("t", pa.int64()), ("w", pa.int64()), (SEQ, pa.int64()), (ARRIVAL, pa.int64())],
+    ]
+)
+PARAMETERS: dict[str, tuple[Aligned, EveryRows | EveryInterval, int, How]] = {
+    "rows, tumbling": (Tumbling(size=40), EveryRows(3), 0, "inner"),
+    "rows, sliding, late": (Sliding(size=40, slide=15), EveryRows(2), 25, "full"),
+    "rows, gaps": (Sliding(size=10, slide=15), EveryRows(2), 5, "left"),
+    "interval, tumbling": (Tumbling(size=40, offset=5), EveryInterval(15), 0, "anti"),
+    "interval, sliding, late": (Sliding(size=40, slide=20), EveryInterval(10), 30, "semi"),
+    "interval, cumulative, late": (Cumulative(size=60, step=20), EveryInterval(25), 15, "right"),
+}
+
+
+class Side(NamedTuple):
+    """A row of one of the inputs: its input, its key, its batch, its position in the batch, and the row itself."""
+
+    side: int
+    k: str | None
+    batch: int
+    arrival: int
+    row: Row
+
+
+def _case(rng: random.Random) -> list[Side]:
+    """Batches of rows of both inputs, many at the edges of windows and intervals, in the order in which they arrive."""
+    rows, mark, newest = list[Side](), None, rng.randrange(-100, 20)
+    for batch in range(1, rng.randrange(2, 7)):
+        of_batch, arrived = list[Side](), Counter[int]()
+        for _ in range(rng.randrange(8)):
+            t = rng.choice([newest - rng.randrange(60), newest + rng.randrange(30), (newest // 5 + rng.randrange(-8, 9)) * 5])
+            side, k = rng.randrange(2), None if rng.random() < 0.1 else "k"
+            of_batch.append(Side(side, k, batch, arrived[side], Row(len(rows) + len(of_batch), t, mark)))
+            arrived[side] += 1
+        rows += sorted(of_batch, key=lambda of: (of.arrival, of.side))
+        newest = max([newest, *(of.row.t for of in rows)]) + rng.choice([0, 0, 1, 30])
+        mark = max(newest - rng.choice([0, 1, 5, 20, 50]), newest - 100 if mark is None else mark)
+    return rows
+
+
+def _frames(spark: SparkSession, cases: list[list[Side]]) -> list[DataFrame]:
+    rows = [
+        {
+            "case_id": n,
+            "k": of.k,
+            "side": of.side,
+            "id": of.row.id,
+            "t": of.row.t,
+            "w": of.row.watermark,
+            SEQ: of.batch,
+            ARRIVAL: of.arrival,
+        }
+        for n, case in enumerate(cases)
+        for of in case
+    ]
+    made = spark.createDataFrame(pa.Table.from_pylist(random.Random(2).sample(rows, len(rows)), SCHEMA))
+    time, mark = F.timestamp_millis("t").alias("event_time"), F.timestamp_millis("w").alias(WATERMARK)
+    return [made.where(F.col("side") == side).select("case_id", "k", "id", time, SEQ, ARRIVAL, mark) for side in (0, 1)]
+
+
+def _firings(case: list[Side], window: Aligned, trigger: Any, lateness: int) -> Iterator[tuple[str | None, Firing, list[int], list[int]]]:
+    """Each firing with its key, and the ids of its left and right rows. A null key is a key of its own on each side."""
+    sides = {of.row.id: of.side for of in case}
+    groups: list[list[Side]] = [
+        [of for of in case if of.k is not None],
+        *[[of for of in case if (of.k, of.side) == (None, n)] for n in (0, 1)],
+    ]
+    for group in groups:
+        for firing in WindowOperator(window, trigger, lateness).firings([of.row for of in group]):
+            yield group[0].k, firing, *([i for i in firing.ids if sides[i] == side] for side in (0, 1))  # pyright: ignore[reportReturnType]
+
+
+def _times(firing: Firing) -> tuple[int, ...]:
+    return (*firing.window, firing.number, firing.at, firing.at)
+
+
+COLUMNS = "unix_millis(window_start)", "unix_millis(window_end)", "firing", "unix_millis(result_time)", "unix_millis(final_at)"
+
+
+def _generated(name: str) -> list[list[Side]]:
+    rng = random.Random(name)
+    return [_case(rng) for _ in range(CASES)]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_groups_equal_those_of_a_simulated_window_operator_over_both_inputs(spark: SparkSession, name: str) -> None:
+    window, trigger, lateness, _ = PARAMETERS[name]
+    cases = _generated(name)
+    operator = CoGroup(on=("case_id", "k"), window=window, allowed_lateness=lateness, purging=trigger)
+    ids = [f"transform({side}, row -> row.id)" for side in ("left", "right")]
+    found = Counter(
+        (case, k, *bounds, tuple(sorted(left)), tuple(sorted(right)))
+        for case, k, *bounds, left, right in operator(*_frames(spark, cases)).selectExpr("case_id", "k", *COLUMNS, *ids).collect()
+    )
+    wanted = Counter(
+        (n, k, *_times(firing), tuple(left), tuple(right))
+        for n, case in enumerate(cases)
+        for k, firing, left, right in _firings(case, window, trigger, lateness)
+    )
+    assert found == wanted
+    assert sum(number > 1 for _, _, _, _, number, *_ in wanted) > 50
+    assert sum(bool(left and right) for *_, left, right in wanted) > 100
+    assert any(at > end - 1 for _, _, _, end, _, at, *_ in wanted) == (lateness > 0)
+
+
+def _joined(how: How, k: str | None, left: list[int], right: list[int]) -> list[tuple[int | None, int | None]]:
+    """The results of a join of the rows of a firing, as the ids of the left and the right row."""
+    pairs = [(a, b) for a in left for b in right if k is not None]
+    only_left, only_right = ([i for i in ids if k is None or not others] for ids, others in ((left, right), (right, left)))
+    if how in ("semi", "anti"):
+        return [(i, None) for i in (only_left if how == "anti" else [i for i in left if i not in only_left])]
+    padded = [(i, None) for i in only_left if how in ("left", "full")]
+    return [*pairs, *padded, *[(None, i) for i in only_right if how in ("right", "full")]]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_joins_equal_those_of_the_rows_of_each_simulated_firing(spark: SparkSession, name: str) -> None:
+    window, trigger, lateness, how = PARAMETERS[name]
+    cases = _generated(name)
+    operator = WindowJoin(on=("case_id", "k"), window=window, how=how, allowed_lateness=lateness, purging=trigger)
+    joined = operator(*_frames(spark, cases))
+    ids = ["id", "null"] if how in ("semi", "anti") else ["left_id", "right_id"]
+    found = Counter(tuple(row) for row in joined.selectExpr("case_id", "k", *COLUMNS, *ids).collect())
+    wanted = Counter(
+        (n, k, *_times(firing), *result)
+        for n, case in enumerate(cases)
+        for k, firing, left, right in _firings(case, window, trigger, lateness)
+        for result in _joined(how, k, left, right)
+    )
+    assert found == wanted
+    assert sum(number > 1 for _, _, _, _, number, *_ in wanted) > 20
+
+
+def test_the_kinds_of_a_join_cover_all_kinds() -> None:
+    assert {how for *_, how in PARAMETERS.values()} == {*get_args(How)}
+
+
+def _few(spark: SparkSession, *ids: int) -> DataFrame:
+    return spark.createDataFrame([(i,) for i in ids], "id int").selectExpr("'a' AS k", "id", "timestamp_millis(id * 10L + 1) AS event_time")
+
+
+def test_the_columns_of_firings_and_an_evictor_in_each_firing(spark: SparkSession) -> None:
+    """Without batches, rows of both sides are ordered by time. Each firing has the rows up to 25 ms, 50 ms and the end."""
+    frames = _few(spark, 0, 3, 4, 7), _few(spark, 1, 2, 6, 8)
+    shared: dict[str, Any] = {"on": "k", "window": Tumbling(size=100), "purging": EveryInterval(25)}
+    rows = "transform(left, l -> named_struct('l', l.id, 'r', transform(right, r -> r.id)))"
+    groups = CoGroup(rows=rows, **shared)(*frames)
+    assert groups.columns == ["k", "l", "r", "window_start", "window_end", "firing", "result_time", "final_at"]
+    assert sorted((row.firing, row.l, row.r) for row in groups.collect()) == [(1, 0, [1, 2]), (2, 3, []), (2, 4, []), (3, 7, [6])]
+    pairs = WindowJoin(how="full", residual="left_id < right_id", **shared)
+    found = pairs(*frames)
+    assert tuple(found.columns) == pairs.result_columns(*[frame.columns for frame in frames])
+    assert dict(found.dtypes)["firing"] == "bigint"
+    kept = {(row.firing, row.left_id, row.right_id) for row in found.collect()}
+    assert kept == {(1, 0, 1), (1, 0, 2), (2, 3, None), (2, 4, None), (3, 7, None), (3, None, 6), (4, None, 8)}
+    last = WindowJoin(how="full", evictor=CountEvictor(2), **shared)(*frames)
+    kept = {(row.firing, row.left_id, row.right_id) for row in last.collect()}
+    assert kept == {(1, None, 1), (1, None, 2), (2, 3, None), (2, 4, None), (3, 7, 6), (4, None, 8)}
+
+
+def test_an_input_can_have_a_column_named_firing(spark: SparkSession) -> None:
+    """As a table of another window that purges."""
+    named = [_few(spark, 0, 1).withColumn("firing", F.lit(side)) for side in (7, 8)]
+    shared: dict[str, Any] = {"on": "k", "window": Tumbling(size=100), "purging": EveryRows(4)}
+    [row, *_] = WindowJoin(**shared)(*named).collect()
+    assert (row.left_firing, row.right_firing, row.firing) == (7, 8, 1)
+    [row, *_] = WindowJoin(how="semi", **shared)(*named).collect()
+    assert (row.left_firing, row.firing) == (7, 1)
+
+
+@pytest.mark.parametrize("kind", [CoGroup, WindowJoin])
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"purging": EveryStep()}, "`purging`.*a backfill would have other results"),
+        ({"purging": EveryInterval(5, by="processing")}, "`purging`.*interval of event time"),
+        ({"window": Session(gap=5, longest=50)}, "`purging`.*bounds of a session"),
+        ({"early": EveryStep()}, "`early`.*None with `purging`"),
+    ],
+)
+def test_what_cannot_purge_is_refused(kind: type[CoGroup] | type[WindowJoin], changes: dict[str, Any], match: str) -> None:
+    parameters: dict[str, Any] = {"on": "k", "window": Tumbling(size=10), "purging": EveryRows(2), **changes}
+    with pytest.raises(OperatorError, match=match):
+        kind(**parameters)
+
+
+def test_a_step_reads_whole_windows_of_both_inputs_and_no_row_corrects_a_firing() -> None:
+    for made in (
+        kind(on="k", window=Tumbling(size="1 hour"), allowed_lateness=60_000, purging=EveryRows(2)) for kind in (CoGroup, WindowJoin)
+    ):
+        assert (made.reads.lookback, made.reads.lateness, made.reads.watermark_delay) == ((61 * 60_000,) * 2, 0, 0)
+        assert made.emits.key == ()
