@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 
 import dagster as dg
-from great_expectations import ExpectationSuite
+
+from expectations.deferred_imports import deferred
+
+with deferred("altair", "scipy.stats"):  # charts and statistical tests, whose import takes a third of the time of this one
+    from great_expectations import ExpectationSuite
 
 from assets.factories.keys import event_key
 from assets.pipeline import Pipeline
