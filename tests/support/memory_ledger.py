@@ -17,7 +17,7 @@ from tests.support.clock import Clock
 
 @dataclass
 class Memory:
-    """The commits of a ledger, which its stores share. Their times are in epoch ms, as they are read."""
+    """The commits of a ledger, which its stores share. Their times are in epoch ms, as the ledger reads them."""
 
     commits: list[pa.Table] = field(default_factory=list)
     mutex: Lock = field(default_factory=Lock)
@@ -43,7 +43,7 @@ class MemoryLedgerStore:
         for commit in self.memory.commits[: self.seen]:
             held = pc.greater(commit["seq"], after)
             held = held if upto is None else pc.and_(held, pc.less_equal(commit["seq"], upto))
-            found = commit.filter(held).select(list(columns))
+            found = commit.select(list(columns)).filter(held)
             if found.num_rows:
                 yield found
 
