@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from pyspark.sql import SparkSession
-from sybil import Document, Example, Region, Sybil
+from sybil import Document, Example, Region
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.abstract.lexers import LexerCollection
 from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer, FencedCodeBlockLexer
@@ -195,7 +195,9 @@ def _blocks(document: Document) -> Iterator[Region]:
         yield region
 
 
-SYBIL = Sybil(parsers=[_blocks], patterns=["*.md"], path=str(PROJECT), document_types={".md": Document})
+def _parsed(page: Path) -> Document:
+    """The blocks of a page. (Sybil's own `parse` does the same; making a `Sybil` looks through all imported modules for its caller.)"""
+    return Document.parse(str(page), _blocks)
 
 
 def pages(*folders: str) -> list[Any]:
@@ -214,7 +216,7 @@ def needs_spark(page: Path) -> bool:
             (example.region.lexemes["language"] == "python" and re.search(r"\bspark\b|Sandbox|make_lake", example.parsed))
             or (example.region.lexemes["language"] == "console" and re.search(r"^\$ (tidemark|pytest|python)", example.parsed, re.M))
         )
-        for example in SYBIL.parse(page).examples()
+        for example in _parsed(page).examples()
     )
 
 
@@ -239,7 +241,7 @@ def _own_process(folder: Path) -> Iterator[None]:
 
 def run(page: Path, folder: Path, spark: SparkSession | None) -> None:
     """Run the blocks of a page in a new folder."""
-    document = SYBIL.parse(page)
+    document = _parsed(page)
     folder.mkdir()
     document.page = Page(folder)  # pyright: ignore[reportAttributeAccessIssue]
     document.namespace |= {"__name__": "__main__"} | ({} if spark is None else {"spark": spark})
