@@ -116,10 +116,9 @@ class DerivedAsset:
 
     def preparation(self, index: int) -> Preparation | None:
         """What is done to the rows of input `index` before the operator reads them; None if nothing."""
-        name, side = self.inputs[index], self.operator.inputs[index]
-        if self.inputs.count(name) > 1 and side in self.prepare:
-            return self.prepare[side]
-        return self.prepare.get(name)
+        name, sides = self.inputs[index], self.operator.inputs
+        by_side = self.inputs.count(name) > 1 and any(side in self.prepare for side in sides)
+        return self.prepare.get(sides[index] if by_side else name)
 
     def prepares(self, name: str) -> bool:
         """Whether anything is done to the rows of an input, on any side."""

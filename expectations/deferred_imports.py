@@ -9,7 +9,7 @@ from typing import Any
 
 
 class DeferredModule(ModuleType):
-    """Takes the part of a module that is imported when one of its attributes is first read."""
+    """Stands in for a module, and imports it when one of its attributes is first read."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system asks for these names, and so do modules that look through `sys.modules`

@@ -38,8 +38,8 @@ class IntervalJoin(engine_streams.JoinedByQuery):
     left row that has a match, once. `anti` returns each left row that has no match.
 
     The `result_time` of a pair is the later of its two times. That of an unmatched row is `max(t, t + upper)` on the left, and
-    `max(t, t - lower)` on the right. That of a `semi` row is the one of its earliest pair. `final_at` is 1 ms after this time, also if the
-    parameter `result_time` chooses another one.
+    `max(t, t - lower)` on the right. That of a `semi` row is the one of its earliest pair. `final_at` is 1 ms after this time.
+    The parameter `result_time` does not change `final_at`.
 
     In the engine a row is late if `event_time + allowed_lateness < watermark`, where the watermark is the one before the row's batch. A
     row that arrives behind closed results and is not late corrects them: it adds its pairs, and removes the unmatched results of the rows
@@ -71,7 +71,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         early: when `early/<asset>` shows pairs that are not final: by `EveryStep` or `EveryInterval`; None for never. For `semi` it shows
             the left rows that have a match so far, by `EveryStep`. It shows no unmatched row before it is final, and changes no result.
         result_time: the event time of the results for their readers: the `later` time as above, or the time of the `left` or the `right`
-            row, if every result has one. Readers then wait longer: their watermark is behind by the length of the interval.
+            row, if every result has one. The watermark of readers is then behind by how much later the other row can be.
         time_buckets: whether rows of a key are compared only within buckets of time, which are four times as long as the interval.
             Without buckets, the cost of a key grows with the square of its rows. With them, `full` joins twice. The engine chooses
             buckets for large steps with very many rows of one key. The results do not depend on this parameter.

@@ -34,7 +34,7 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True)
 class WithoutOutliers:
-    """An own watermark generator: five minutes behind the newest row, which counts as at most 90 minutes after the mean.
+    """A custom watermark generator: five minutes behind the newest row, which counts as at most 90 minutes after the mean.
 
     One bicycle whose clock is ahead would otherwise make the rows of all others late.
     """
@@ -46,7 +46,7 @@ class WithoutOutliers:
 
 @dataclass(frozen=True)
 class LastQuarter:
-    """An own trigger: shows an hour's result when the watermark reaches its last 15 minutes, and whenever rows are added after that."""
+    """A custom trigger: shows an hour's result when the watermark reaches its last 15 minutes, and whenever rows are added after that."""
 
     def fires(self, now: Moment, before: Moment) -> Column | bool:
         if now.watermark is None:
@@ -57,7 +57,7 @@ class LastQuarter:
 
 @dataclass(frozen=True)
 class WithoutLongest:
-    """An own evictor: leaves out the ride with the most kilometres of each window. Rows that are equal in it are ordered by id."""
+    """A custom evictor: leaves out the ride with the most kilometres of each window. Rows that are equal in it are ordered by id."""
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         order = Window.partitionBy(*group).orderBy(F.desc("km"), "return_id")

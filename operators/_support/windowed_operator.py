@@ -17,6 +17,7 @@ from operators._support.window_assignment import (
     bound_of_closed_windows,
     last_final_at,
     lateness_columns,
+    union_inputs,
     window_reads,
 )
 from operators.columns import WINDOW_END, WINDOW_START
@@ -113,13 +114,13 @@ class WindowedOperator:
 
     def _finality(self, frames: Sequence[DataFrame], *columns: str) -> DataFrame:
         """When the last window of a row is final, as `finalized_at`; with some of the frames' columns."""
-        read = [EVENT_TIME, *columns, *([WATERMARK] if self.purging is not None and WATERMARK in frames[0].columns else [])]
-        inputs = [self._grouping_columns(frame, index, *read) for index, frame in enumerate(frames)]
+        watermarks = [[WATERMARK] if self.purging is not None and WATERMARK in frame.columns else [] for frame in frames]
+        inputs = [self._grouping_columns(f, index, EVENT_TIME, *columns, *watermarks[index]) for index, f in enumerate(frames)]
         if isinstance(self.window, Session):
             group = [c for c in inputs[0].columns if c not in (TIME, WHICH, SESSION, EVENT_TIME, *columns)]
             rows_in_windows = assign_shared_windows(inputs, self.window, self.lateness, group)
             return rows_in_windows.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(FINALIZED_AT), *columns)
-        rows, final_at = reduce(DataFrame.unionByName, inputs), last_final_at(self.window, F.col(TIME))
+        rows, final_at = union_inputs(inputs), last_final_at(self.window, F.col(TIME))
         if self.purging is not None:
             final_at = F.when(final_at.isNotNull(), F.greatest(final_at, timestamp(reach_time(rows, F.col(TIME)))))
         return rows.select(WHICH, EVENT_TIME, final_at.alias(FINALIZED_AT), *columns)

@@ -1,5 +1,6 @@
 """FOR SYSTEM_TIME AS OF: joins each row with the version of its key at the row's time (temporal join) or at its arrival (lookup join)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -69,39 +70,30 @@ def _versions(conditions: Conditions, *, by_arrival: bool) -> Scope:
     right = conditions.sides[1]
     if not upserts(right.relation):
         return right
-    selection, newest = right.relation, right.relation
-    while isinstance(newest, Select | Named):
-        newest = newest.child
-    assert isinstance(newest, Apply), "only operators upsert"
-    operator, filters = newest.operator, _filters(selection, newest)
+    newest, items, is_whole = _operator_below(right.relation)
+    operator, keys = newest.operator, {item.column for _, item in conditions.keys}
     is_newest = isinstance(operator, Deduplicate) and (operator.keep, operator.order) == ("last", "arrival" if by_arrival else "event_time")
-    keys = {item.column for _, item in conditions.keys}
-    key_names = {item.name for item in _items(selection, newest) if isinstance(operator, Deduplicate) and item.column in operator.key}
-    if not is_newest or filters or keys != key_names:
+    if not is_newest or not is_whole or keys != {item.name for item in items if item.column in operator.emits.key}:
         reason = "it has only the current row of each key, and a join looks up earlier ones"
-        way_out = (
-            "read the source of the versions, or a view with the last row (ROW_NUMBER() ... = 1) by its event time of each key of the join"
-        )
+        way_out = "read the source of the versions, or a view of the last row of each key of the join by event time (ROW_NUMBER() ... = 1)"
         raise SqlError.refused(f"FOR SYSTEM_TIME AS OF over {next(iter(right.tables))}", reason, way_out)
-    return replace(right, relation=select(newest.inputs[0], _items(selection, newest)))
+    return replace(right, relation=select(newest.inputs[0], items))
 
 
-def _items(selection: Relation, below: Relation) -> list[Item]:
-    """The columns of a selection over the relation below its selections and names."""
-    if selection is below:
-        return [Item.of_column(c) for c in below.columns]
-    if isinstance(selection, Named):
-        return _items(selection.child, below)
-    assert isinstance(selection, Select), "a selection or a name"
-    merged = select(Select(below, tuple(_items(selection.child, below)), None), selection.items)
-    return [*merged.items] if isinstance(merged, Select) else [Item.of_column(c) for c in merged.columns]
-
-
-def _filters(selection: Relation, below: Relation) -> bool:
-    """Whether a selection has a condition on the rows of the relation below."""
-    if selection is below:
-        return False
-    return (isinstance(selection, Select) and selection.where is not None) or _filters(selection.inputs[0], below)
+def _operator_below(relation: Relation) -> tuple[Apply, Sequence[Item], bool]:
+    """The operator whose result a relation selects, the columns over that result, and whether the relation has all of the result's rows."""
+    match relation:
+        case Apply():
+            return relation, [Item.of_column(c) for c in relation.columns], True
+        case Named():
+            newest, items, is_whole = _operator_below(relation.child)
+            return newest, items, is_whole and not relation.has_options
+        case Select():
+            newest, items, is_whole = _operator_below(relation.child)
+            merged = select(Select(newest, tuple(items), None), relation.items)
+            return newest, merged.items if isinstance(merged, Select) else items, is_whole and relation.where is None
+        case _:
+            raise AssertionError(relation)  # only operators upsert
 
 
 def _check(conditions: Conditions, how: str) -> None:
@@ -109,7 +101,7 @@ def _check(conditions: Conditions, how: str) -> None:
         raise SqlError.refused("FOR SYSTEM_TIME AS OF with windows", "versions have no windows", "aggregate the windows of the result")
     if conditions.lower is not None or conditions.upper is not None:
         reason = "the version is that of the left row's time, however old it is"
-        way_out = "leave them out, or use `max_age` in YAML or Python"
+        way_out = "leave them out, or declare the table with 'tidemark.max-age' in WITH"
         raise SqlError.refused("bounds of the times beside FOR SYSTEM_TIME AS OF", reason, way_out)
     if how != "inner" and (conditions.others or conditions.of_side[0] or conditions.of_side[1]):
         extra = [*conditions.others, *conditions.of_side[0], *conditions.of_side[1]][0]

@@ -110,7 +110,9 @@ class _Script:
             case Insert():
                 relation = self._check_insert(statement.target, _check_complete(self._query(statement.query)))
                 self.plans.append(Plan(relation, statement.target))
-                self._tables[statement.target] = Named(statement.target, relation) if applied_operator(relation) else relation
+                has_options = statement.target in self.declared and bool(self.declared[statement.target].options)
+                named = Named(statement.target, relation, has_options)
+                self._tables[statement.target] = named if applied_operator(relation) else relation
             case Explain():
                 self.plans.append(Plan(_check_complete(self._query(statement.query)), statement.target or "", is_explained=True))
             case Query():

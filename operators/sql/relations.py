@@ -222,10 +222,12 @@ class Named(_KeepsTimesAndKey):
     Args:
         name: the name.
         child: the result.
+        has_options: whether the table is declared with options, which the result does not show.
     """
 
     name: str
     child: "Relation"
+    has_options: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -201,7 +201,7 @@ class _Reader:
         if not isinstance(column, exp.Column) or column.name.lower() != self._time.lower():
             reason = "a watermark is bounded out-of-orderness of the event time"
             raise SqlError.refused(
-                spark_sql(tree), reason, f"write {self._time} - INTERVAL '5' SECOND; other watermarks: `Punctuated` in YAML or Python"
+                spark_sql(tree), reason, f"write {self._time} - INTERVAL '5' SECOND; other watermarks: 'tidemark.watermark' in WITH"
             )
         self._delay = delay
 

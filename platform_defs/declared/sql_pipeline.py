@@ -50,7 +50,10 @@ def pipeline_of(script: Script, plans: Sequence[Plan] | None = None) -> Pipeline
         targets[name].check(tables.assets[name])
     if not tables.assets:
         raise SqlError.refused("a pipeline without a table", "it has no INSERT INTO statement", "add INSERT INTO name SELECT ...")
-    contracts = [replace(s.contract, unique_key=()) if name in tables.versions else s.contract for name, s in sources.items()]
+    contracts = [
+        replace(s.contract, unique_key=()) if {*s.contract.unique_key} <= tables.versions.get(name, set()) else s.contract
+        for name, s in sources.items()
+    ]
     return Pipeline(sources=contracts, tables=list(tables.assets.values()))
 
 

@@ -11,9 +11,11 @@ from assets.contracts import DerivedAsset, Preparation, Shape
 from assets.expressions import columns_read
 from operators.accounting import TracesInputs
 from operators.as_of_join import AsOfJoin
-from operators.columns import FINAL_AT, RESULT_TIME
+from operators.columns import FINAL_AT, RESULT_TIME, names
+from operators.contract import Operator
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
+from operators.interval_join import IntervalJoin
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql, find_name
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
@@ -36,7 +38,7 @@ class SqlTables:
         descriptions: for each table, what it contains.
         parameters: for each table, the parameters of its operator that WITH declares.
         assets: the assets, by name.
-        versions: the sources whose rows are versions of a key. Several rows of such a source have the same key.
+        versions: for each source whose rows are versions, the columns of their key. Several rows of such a source have the same key.
         timed: the tables of INSERT INTO that have a computed event time as a column of their kept rows.
     """
 
@@ -44,8 +46,9 @@ class SqlTables:
     descriptions: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     assets: dict[str, DerivedAsset] = field(default_factory=dict)
-    versions: set[str] = field(default_factory=set)
+    versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     timed: set[str] = field(default_factory=set)
+    _made: dict[str, Relation] = field(default_factory=dict[str, Relation], init=False)
 
     def add(self, name: str, relation: Relation) -> None:
         """Add the table of an INSERT INTO, and the tables that it reads.
@@ -66,8 +69,8 @@ class SqlTables:
         apply, needed, shape = _split_result(name, relation)
         if needed is not None:
             needed = [*needed, *columns_read(getattr(apply.operator, "residual", None) or "true")]
-        apply = with_result_times(apply, {name: asset.operator for name, asset in self.assets.items()})
-        inputs, prepare = list[str](), dict[str, Preparation]()
+        apply = with_result_times(apply, self._made)
+        inputs, preparations = list[str](), list[Preparation | None]()
         for side, input_relation in zip(apply.operator.inputs, apply.inputs, strict=True):
             kept_times = self._missing_times(input_relation) & _kept_columns(apply, needed) if is_inserted else set()
             needs_time = bool(kept_times) or self._reads_missing_time(apply, input_relation)
@@ -75,18 +78,27 @@ class SqlTables:
             needed_here = needed if len(apply.inputs) > 1 else None
             upstream, preparation = self._input(f"{name}_{side}", input_relation, needed_here, needs_time=needs_time)
             inputs.append(upstream)
-            prepare |= {side: preparation} if preparation else {}
-        if len({*inputs}) == len(inputs):  # the names of the sides are those of preparations only if both are of one input
-            prepare = {inputs[apply.operator.inputs.index(side)]: preparation for side, preparation in prepare.items()}
+            preparations.append(preparation)
+        keys = inputs if len({*inputs}) == len(inputs) else apply.operator.inputs  # sides of one input are prepared by their own names
+        prepare = {key: preparation for key, preparation in zip(keys, preparations, strict=True) if preparation is not None}
+        self._check_purging(name, apply.operator, inputs)
         operator = with_parameters(name, with_event_times(name, apply), self.parameters.get(name, {}))
+        self._made[name] = _with_operator(relation, apply, operator)
         if isinstance(operator, AsOfJoin):
-            self.versions.add(inputs[1])
+            self.versions[inputs[1]] = {*self.versions.get(inputs[1], ()), *_columns_below([*apply.inputs][1], names(operator.on))}
         if isinstance(operator, TopN) and any(map(upserts, apply.inputs)):
             operator = replace(operator, change=_CHANGE)
         description = self.descriptions.get(name, "")
         self.assets[name] = DerivedAsset(
             name=name, inputs=tuple(inputs), operator=operator, prepare=prepare, shape=shape, description=description
         )
+
+    def _check_purging(self, name: str, operator: Operator, inputs: Sequence[str]) -> None:
+        """Raise `SqlError` if an operator reads the event times of a table that adds several results of a window."""
+        purging = [table for table in inputs if table in self.assets and getattr(self.assets[table].operator, "purging", None)]
+        if purging and operator.reads.closes_ranges:
+            reason = f"{purging[0]!r} adds several results of a window, each at the time of its firing"
+            raise SqlError.refused(f"a window or a join over {purging[0]!r} in {name!r}", reason, "leave out its 'tidemark.purging'")
 
     def _input(self, name: str, relation: Relation, needed: Sequence[str] | None, *, needs_time: bool) -> tuple[str, Preparation | None]:
         """The name of an input, and its preparation.
@@ -192,6 +204,19 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
         return relation.child, read, None
     select = ", ".join(["*", *(f"{item.sql} AS {column_sql(item.name)}" for item in added)])
     return relation.child, read, Shape(where=relation.where, select=select)
+
+
+def _with_operator(relation: Relation, apply: Apply, operator: Operator) -> Relation:
+    """The relation of a table as its readers see it: with the event times of its inputs and its results that were chosen."""
+    if isinstance(apply.operator, IntervalJoin) and isinstance(operator, IntervalJoin):
+        apply = replace(apply, operator=replace(apply.operator, result_time=operator.result_time))
+    return replace(relation, child=apply) if isinstance(relation, Select) else apply
+
+
+def _columns_below(relation: Relation, columns: Sequence[str]) -> set[str]:
+    """The columns of the rows that a relation selects from, of which some of its columns are copies."""
+    copied = {item.name: item.column for item in relation.items} if isinstance(relation, Select) else {c: c for c in relation.columns}
+    return {column for name in columns if (column := copied.get(name)) is not None}
 
 
 def _kept_columns(apply: Apply, needed: Sequence[str] | None) -> set[str]:

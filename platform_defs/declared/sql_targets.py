@@ -1,14 +1,17 @@
 """Reads the options of a table that a statement inserts into: parameters of its operator, and the topic to which it is published."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, cast
 
 from assets.contracts import DerivedAsset
+from operators.aggregate import Aggregate
 from operators.consecutive import Consecutive
 from operators.contract import Operator
+from operators.deduplicate import Deduplicate
 from operators.errors import OperatorError, did_you_mean
 from operators.sql.errors import SqlError
+from operators.sql.names import require_name
 from operators.sql.tables import CreateTable
 from operators.triggers import read_trigger
 from platform_defs.declared.sql_sources import DELTA, KAFKA, bad_option, client_options
@@ -22,35 +25,42 @@ _PARAMETERS = {
     for parameter in ("allowed_lateness", "late_rows", "early", "purging", "max_age", "result_time", "ttl", "ttl_by", "after_ttl")
 }
 """The options that are parameters of an operator."""
-_TOPIC_OPTIONS = ("topic", "format", "key.format", "value.format", "key.fields", "avro-confluent.url")
+_FORMAT_OPTIONS = ("format", "key.format", "value.format")
+_REGISTRY_OPTIONS = ("avro-confluent.url", "key.avro-confluent.url", "value.avro-confluent.url")
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the WITH clause of a table says that a statement inserts into.
+    """The options of a table that a statement inserts into.
 
     Args:
         parameters: parameters of the table's operator, by name.
         connector: `kafka` or `upsert-kafka` if the table is published to a topic; otherwise `delta`, or empty.
         sink: the table's part of `kafka.sinks` in the connections; empty if it is not published.
         kafka_options: its part of `kafka.options`.
+        key: the columns of PRIMARY KEY.
     """
 
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     connector: str = ""
     sink: Mapping[str, Any] = field(default_factory=dict[str, Any])
     kafka_options: Mapping[str, str] = field(default_factory=dict[str, str])
+    key: tuple[str, ...] = ()
 
     def check(self, table: DerivedAsset) -> None:
-        """Raise `SqlError` if the connector is not that of the table's rows: Flink has one for upserted tables, and one for all others."""
+        """Raise `SqlError` if the connector or the key is not that of the table's rows: Flink has a connector for upserted tables alone."""
         legal = UPSERT_KAFKA if table.operator.emits.upserts else KAFKA
         if self.sink and self.connector != legal:
             rows = "its rows are updated and deleted" if table.operator.emits.upserts else "it has no key by which rows are updated"
             raise SqlError.refused(f"the connector {self.connector!r} of table {table.name!r}", rows, f"write 'connector' = '{legal}'")
+        operator = table.operator
+        if self.sink and self.key and isinstance(operator, Aggregate | Deduplicate) and {*self.key} != {*operator.key}:
+            declared, own_key = f"PRIMARY KEY ({', '.join(self.key)})", f"PRIMARY KEY ({', '.join(operator.key)})"
+            raise SqlError.refused(f"{declared} of table {table.name!r}", "its records have its own key", f"write {own_key} NOT ENFORCED")
 
 
 def declared_target(table: CreateTable) -> Target:
-    """What the WITH clause of a table says that a statement inserts into.
+    """The options of a table that a statement inserts into.
 
     Raises:
         SqlError: an option is unknown, or its value is not legal.
@@ -61,13 +71,18 @@ def declared_target(table: CreateTable) -> Target:
         way_out = "leave out its WITH clause; for files see `tidemark export`"
         raise SqlError.refused(f"the connector {connector!r} of table {table.name!r}", "tables are Delta tables in the lake", way_out)
     parameters = {_PARAMETERS[option]: _value(table, option, options.pop(option)) for option in [*options] if option in _PARAMETERS}
-    is_published = connector in (KAFKA, UPSERT_KAFKA)
-    kafka_options = client_options(table, options) if is_published else {}
-    sink = _sink(table, connector, options) if is_published else {}
-    legal = [*_PARAMETERS, "connector", *([*_TOPIC_OPTIONS, "properties.*"] if is_published else ())]
+    if connector not in (KAFKA, UPSERT_KAFKA):
+        _check_known(table, options, [*_PARAMETERS, "connector"])
+        return Target(parameters, connector)
+    kafka_options, sink = client_options(table, options), _sink(table, connector, options)
+    _check_known(table, options, [*_PARAMETERS, "connector", "topic", *_FORMAT_OPTIONS, "key.fields", "properties.*"])
+    return Target(parameters, connector, sink, kafka_options, table.key)
+
+
+def _check_known(table: CreateTable, options: Mapping[str, str], legal: Sequence[str]) -> None:
+    """Raise `SqlError` for the first option that is left."""
     for name, value in options.items():
         raise bad_option(table, name, value, f"legal: {', '.join(legal)}{did_you_mean(name, legal)}")
-    return Target(parameters, connector, sink, kafka_options)
 
 
 def _value(table: CreateTable, option: str, text: str) -> Any:
@@ -82,32 +97,41 @@ def _value(table: CreateTable, option: str, text: str) -> Any:
 
 def _sink(table: CreateTable, connector: str, options: dict[str, str]) -> dict[str, Any]:
     """The table's part of `kafka.sinks`; known options are removed from `options`."""
-    formats = {options.pop(name) for name in ("format", "key.format", "value.format") if name in options}
+    formats = {options.pop(name) for name in _FORMAT_OPTIONS if name in options}
     if len(formats) != 1 or not formats <= _FORMATS.keys():
-        legal = f"legal: {', '.join(_FORMATS)}, one for keys and values"
-        raise bad_option(table, "format", ", ".join(sorted(formats)), legal)
-    [written] = formats
+        raise bad_option(table, "format", ", ".join(sorted(formats)), f"legal: {', '.join(_FORMATS)}, one for keys and values")
+    [kind] = formats
     sink: dict[str, Any] = {"topic": options.pop("topic", "")}
     if not sink["topic"]:
         raise bad_option(table, "topic", "", "legal: the name of a topic")
-    if _FORMATS[written] != "json":
-        sink |= {"format": _FORMATS[written], "registry": {"url": options.pop("avro-confluent.url", "")}}
-    if connector == KAFKA and (key := options.pop("key.fields", "") or ";".join(table.key)):
-        sink["key"] = key.split(";")
-    return sink
+    urls = {options.pop(name) for name in _REGISTRY_OPTIONS if name in options}
+    if (len(urls) != 1 and _FORMATS[kind] == "avro") or (urls and _FORMATS[kind] == "json"):
+        raise bad_option(table, _REGISTRY_OPTIONS[0], ", ".join(sorted(urls)), "legal: one URL with avro-confluent, none with json")
+    if urls:
+        sink |= {"format": _FORMATS[kind], "registry": {"url": urls.pop()}}
+    key = options.pop("key.fields", "")
+    if key and connector == UPSERT_KAFKA:
+        raise bad_option(table, "key.fields", key, "legal: none, since an upserted table has its own key")
+    key_columns = key.split(";") if key else [*table.key] if connector == KAFKA else []
+    for column in key_columns:
+        require_name(column, [c.name for c in table.columns])
+    return sink | ({"key": key_columns} if key_columns else {})
 
 
 def with_parameters(name: str, operator: Operator, parameters: Mapping[str, Any]) -> Operator:
     """An operator with the parameters that its table declares.
 
     Raises:
-        SqlError: the operator has no such parameter.
-        OperatorError: the operator refuses a value.
+        SqlError: the operator has no such parameter, or refuses a value.
     """
     if not parameters:
         return operator
     if isinstance(operator, Consecutive):
-        return replace(operator, of=with_parameters(name, operator.of, parameters))
+        windows = with_parameters(name, operator.of, parameters)
+        if {*parameters} & {"early", "purging"}:
+            reason = "a Top-N of windows' results is one operator with them, which shows nothing before a window ends"
+            raise SqlError.refused(f"'tidemark.early' or 'tidemark.purging' of table {name!r}", reason, "insert the windows into a table")
+        return replace(operator, of=windows)
     names = [f.name for f in fields(operator)] if is_dataclass(operator) else []
     for parameter in parameters:
         if parameter not in names:
@@ -118,4 +142,8 @@ def with_parameters(name: str, operator: Operator, parameters: Mapping[str, Any]
                 f"its operator {kind} has no {parameter}",
                 f"legal: {', '.join(legal) or 'none'}",
             )
-    return replace(cast(Any, operator), **parameters)
+    try:
+        return replace(cast(Any, operator), **parameters)
+    except OperatorError as error:
+        options = ", ".join(option for option, known in _PARAMETERS.items() if known in parameters)
+        raise SqlError(f"the options {options} of table {name!r}: {error}") from error

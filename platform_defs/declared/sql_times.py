@@ -38,43 +38,35 @@ def with_event_times(name: str, apply: Apply) -> Operator:
     return timed if first is operator else replace(operator, of=timed)
 
 
-def with_result_times(apply: Apply, made: Mapping[str, Operator]) -> Apply:
+def with_result_times(apply: Apply, made: Mapping[str, Relation]) -> Apply:
     """The operator over inputs that have the event times that the query names: a join below can have the time of its left or right row.
 
     Args:
         apply: the operator and its inputs.
-        made: the operators of the tables that exist already, by table; their results have one event time for all readers.
+        made: the relations of the tables that exist already, by table; their results have one event time for all readers.
     """
     first: Any = getattr(apply.operator, "of", apply.operator)
-    times = [getattr(first, parameter) for parameter in _PARAMETERS if hasattr(first, parameter)]
-    inputs = [_with_result_time(below, time, made) for time, below in zip(times, apply.inputs, strict=False)]
-    return replace(apply, inputs=(*inputs, *apply.inputs[len(inputs) :]))
+    times = [getattr(first, parameter, None) for parameter in _PARAMETERS if hasattr(first, parameter)]
+    of_inputs = [*times, *[None] * (len(apply.inputs) - len(times))]
+    return replace(apply, inputs=tuple(_with_result_time(below, time, made) for time, below in zip(of_inputs, apply.inputs, strict=True)))
 
 
-def _with_result_time(below: Relation, time: str | None, made: Mapping[str, Operator]) -> Relation:
+def _with_result_time(below: Relation, time: str | None, made: Mapping[str, Relation]) -> Relation:
     """The relation, whose join has the time of the row that a column is from, if the engine can use that as the event time."""
     match below:
         case Named() if below.name in made:
-            return replace(below, child=_with_operator(below.child, made[below.name]))
+            return replace(below, child=made[below.name])
         case Named():
             return replace(below, child=_with_result_time(below.child, time, made))
         case Select():
             column = next((item.column for item in below.items if item.name == time), None)
             return replace(below, child=_with_result_time(below.child, column, made))
+        case Apply(operator=TopN() | Deduplicate(window=None)):
+            return replace(below, inputs=(_with_result_time(below.inputs[0], time, made),))
         case Apply(operator=IntervalJoin() as join) if time is not None and not _is_event_time(below, time):
             return replace(below, operator=with_time_of(join, time))
         case _:
             return below
-
-
-def _with_operator(relation: Relation, operator: Operator) -> Relation:
-    """The relation of a table, whose join has the time of results that the table was declared with."""
-    if isinstance(relation, Select):
-        return replace(relation, child=_with_operator(relation.child, operator))
-    is_join = isinstance(relation, Apply) and isinstance(relation.operator, IntervalJoin) and isinstance(operator, IntervalJoin)
-    if not is_join or not isinstance(relation, Apply):
-        return relation
-    return replace(relation, operator=replace(cast(IntervalJoin, relation.operator), result_time=cast(IntervalJoin, operator).result_time))
 
 
 def is_result_time(relation: Relation, name: str) -> bool:
@@ -112,8 +104,9 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
             return _is_event_time(relation.child, name)
         case Select():
             item = next((item for item in relation.items if item.name == name), None)
-            if item is not None and item.is_time:
-                return True  # GREATEST of the two times of pairs
+            if item is not None and item.is_time:  # GREATEST of the two times of pairs
+                below = applied_operator(relation.child)
+                return getattr(below and below.operator, "result_time", "later") == "later"
             return _is_event_time(relation.child, item and item.column)
         case Apply(operator=TopN() | Deduplicate(window=None)):
             return _is_event_time(relation.inputs[0], name)  # these operators keep the event time of their rows

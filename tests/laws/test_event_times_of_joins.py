@@ -1,4 +1,4 @@
-"""Joins whose results have the time of their left or right row: their readers wait for the length of the interval, and miss nothing."""
+"""Joins whose results have the time of their left or right row: their readers wait for later rows of the other side, and miss nothing."""
 
 import random
 from collections import Counter

@@ -173,3 +173,23 @@ def test_firings_of_two_inputs_in_steps_equal_the_model_and_a_backfill(make_engi
         found = engine.accounts.matches(name)
         assert {side: sum(m.matched for m in found if m.side == side) for side in "lr"} == counted
         assert engine.rebuild(name).missing == engine.rebuild(name).extra == 0
+
+
+def test_a_purging_join_of_a_source_and_a_table_accounts_for_both(make_engine: MakeEngine) -> None:
+    """Only the rows of the source have the watermark of their batch."""
+    counts = DerivedAsset(
+        name="counts", inputs=("r",), operator=WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})
+    )
+    join = WindowJoin(on="k", window=Tumbling(size="10 minutes"), how="full", purging=EveryRows(2))
+    tables = [DerivedAsset(name=f"joined{n}", inputs=inputs, operator=join) for n, inputs in enumerate([("l", "counts"), ("counts", "l")])]
+    engine = make_engine([source("l"), source("r")], [counts, *tables])
+    for first in (0, 4, 8):
+        events = [Event("a", minute, minute * MINUTE) for minute in range(first, first + 4)]
+        replay(engine, [{"l": events, "r": events}])
+        for name in ("counts", "joined0", "joined1"):
+            engine.advance(name)
+    engine.drain()
+    for name in ("counts", "joined0", "joined1"):
+        engine.advance(name)
+        assert law_violations(engine, name) == set(), name
+        assert engine.views.table(name).count() > 4, name

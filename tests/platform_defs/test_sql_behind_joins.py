@@ -122,6 +122,27 @@ def test_a_table_has_one_time_for_all_of_its_readers():
             pipeline(*statements)
 
 
+def test_the_time_that_a_join_has_is_that_of_its_readers_readers():
+    """Behind the rows that a Top-N or a deduplication keeps, and of GREATEST, which is the later time only."""
+    declared = """CREATE TABLE paid (id STRING, seller STRING, amount INT, ordered_at TIMESTAMP(3), paid_at TIMESTAMP(3))
+        WITH ('tidemark.result-time' = 'left')"""
+    insert = PAID.replace("CREATE VIEW paid AS", "INSERT INTO paid")
+    first = "CREATE VIEW best AS SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY {}) AS n FROM paid) WHERE n <= {}"
+    for join, order, last in (([declared, insert], "amount", 2), ([PAID], "ordered_at", 1)):
+        tables = pipeline(*join, first.format(order, last), PER_HOUR.format("best", "ordered_at")).tables
+        assert tables[0].operator.result_time == "left"
+        with pytest.raises(SqlError, match="paid_at as the event time of x"):
+            pipeline(
+                *join,
+                first.format(order, last),
+                PER_HOUR.format("best", "ordered_at"),
+                PER_HOUR.format("best", "paid_at").replace("per_hour", "x"),
+            )
+    view = paid("JOIN", AROUND, ", GREATEST(p.paid_at, o.ordered_at) AS `at`")
+    with pytest.raises(SqlError, match="at as the event time of other"):
+        pipeline(view, PER_HOUR.format("paid", "ordered_at"), PER_HOUR.format("paid", "`at`").replace("per_hour", "other"))
+
+
 def test_semi_joins_keep_the_time_of_rows_that_match_earlier_ones():
     paid_orders = """
         CREATE VIEW paid_orders AS SELECT id, seller, price AS amount, ordered_at FROM orders o

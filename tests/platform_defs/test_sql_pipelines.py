@@ -106,6 +106,28 @@ def test_a_versioned_view_is_read_from_its_source():
     assert table.operator == AsOfJoin(on=("seller",), how="left")
 
 
+def test_the_key_of_a_source_stays_if_it_is_not_that_of_its_versions():
+    """Then several rows of the key are not versions, but duplicates. A table with options is not the view that its query is."""
+    rates = """CREATE TABLE rates (rate_id STRING, currency STRING, rate INT, at TIMESTAMP(3), WATERMARK FOR at AS at,
+        PRIMARY KEY ({}) NOT ENFORCED) WITH ('connector' = 'filesystem', 'format' = 'json')"""
+    newest = (
+        "SELECT currency, rate, at FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY currency ORDER BY at DESC) AS n FROM rates) WHERE n = 1"
+    )
+    rated = (
+        "INSERT INTO rated SELECT id, rate FROM orders o LEFT JOIN newest FOR SYSTEM_TIME AS OF o.ordered_at ON o.seller = newest.currency"
+    )
+    keys = [
+        {source.name: source.unique_key for source in pipeline(rates.format(key), f"CREATE VIEW newest AS {newest}", rated).sources}[
+            "rates"
+        ]
+        for key in ("rate_id", "currency")
+    ]
+    assert keys == [("rate_id",), ()]
+    declared = "CREATE TABLE newest (currency STRING, rate INT, at TIMESTAMP(3)) WITH ('tidemark.ttl' = '1 day')"
+    with pytest.raises(OperatorError, match="it has only the current row of each key"):
+        pipeline(rates.format("currency"), declared, f"INSERT INTO newest {newest}", rated)
+
+
 def test_an_event_time_that_is_computed_is_the_engines():
     [table] = pipeline("""
         INSERT INTO paid SELECT o.id, o.ordered_at, p.amount FROM orders o JOIN payments p

@@ -102,6 +102,11 @@ def test_an_option_of_a_window_top_n_is_a_parameter_of_its_windows():
         ),
         (PAID, "'connector' = 'upsert-kafka', 'topic' = 'a', 'format' = 'json'", "write 'connector' = 'kafka'"),
         (PAID, "'connector' = 'kafka', 'format' = 'json'", "legal: the name of a topic"),
+        (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'avro-confluent'", "legal: one URL with avro-confluent"),
+        (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'json', 'key.fields' = 'no'", "'no'"),
+        (SOLD, "'connector' = 'upsert-kafka', 'topic' = 'a', 'format' = 'json', 'key.fields' = 'n'", "an upserted table has its own key"),
+        (SOLD, "'tidemark.ttl' = 'soon'", "the options tidemark.ttl of table 't': `ttl` is 'soon'"),
+        (BEST, "'tidemark.early' = 'every step'", "insert the windows into a table"),
         (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'csv'", "legal: json, avro-confluent"),
         (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'json', 'properties.ssl.key.password' = 'x'", "it may be a secret"),
     ],
@@ -154,3 +159,18 @@ def test_an_option_of_the_watermark_without_a_counterpart_is_refused(option: str
     declared = SOURCES.replace("'json')", f"'json', {option})", 1)
     with pytest.raises(OperatorError, match=re.escape(message)):
         read_sql(f"{declared} INSERT INTO t {PAID}")
+
+
+def test_the_primary_key_of_a_topic_is_that_of_the_table():
+    options = "'connector' = 'upsert-kafka', 'topic' = 'sold', 'format' = 'json'"
+    with pytest.raises(OperatorError, match=re.escape("its records have its own key; write PRIMARY KEY (seller) NOT ENFORCED")):
+        read_sql(text(SOLD, options, ", PRIMARY KEY (n) NOT ENFORCED"))
+
+
+def test_windows_and_joins_read_no_table_that_adds_several_results_of_a_window():
+    """The time of each is that of its firing, not that of its window."""
+    purging = text(WINDOWS, "'tidemark.purging' = 'every 2 rows'").replace("seller, window_start, C", "seller, window_start, window_end, C")
+    purging = purging.replace("window_start TIMESTAMP(3), n", "window_start TIMESTAMP(3), window_end TIMESTAMP(3), n")
+    by_window = "INSERT INTO u SELECT window_start, SUM(n) AS n FROM t GROUP BY window_start, window_end"
+    with pytest.raises(OperatorError, match="'t' adds several results of a window"):
+        read_sql(f"{purging}; {by_window}")
