@@ -48,15 +48,20 @@ class Target:
     key: tuple[str, ...] = ()
 
     def check(self, table: DerivedAsset) -> None:
-        """Raise `SqlError` if the connector or the key is not that of the table's rows: Flink has a connector for upserted tables alone."""
-        legal = UPSERT_KAFKA if table.operator.emits.upserts else KAFKA
-        if self.sink and self.connector != legal:
-            rows = "its rows are updated and deleted" if table.operator.emits.upserts else "it has no key by which rows are updated"
-            raise SqlError.refused(f"the connector {self.connector!r} of table {table.name!r}", rows, f"write 'connector' = '{legal}'")
+        """Raise `SqlError` if the connector or the key is not that of the table's rows.
+
+        As in Flink, upserted tables have a connector of their own. A table of other rows can have any key for its records.
+        """
         operator = table.operator
-        if self.sink and self.key and isinstance(operator, Aggregate | Deduplicate) and {*self.key} != {*operator.key}:
+        legal = UPSERT_KAFKA if operator.emits.upserts else KAFKA
+        if self.sink and self.connector != legal:
+            rows = "its rows are updated and deleted" if operator.emits.upserts else "it has no key by which rows are updated"
+            raise SqlError.refused(f"the connector {self.connector!r} of table {table.name!r}", rows, f"write 'connector' = '{legal}'")
+        declares_key = operator.emits.upserts and self.sink and self.key
+        if declares_key and isinstance(operator, Aggregate | Deduplicate) and {*self.key} != {*operator.key}:
             declared, own_key = f"PRIMARY KEY ({', '.join(self.key)})", f"PRIMARY KEY ({', '.join(operator.key)})"
-            raise SqlError.refused(f"{declared} of table {table.name!r}", "its records have its own key", f"write {own_key} NOT ENFORCED")
+            way_out = f"write {own_key} NOT ENFORCED, or leave it out"
+            raise SqlError.refused(f"{declared} of table {table.name!r}", "its records have its own key", way_out)
 
 
 def declared_target(table: CreateTable) -> Target:

@@ -21,7 +21,7 @@ from operators import (
 from operators.errors import OperatorError
 from operators.sql.plan import plan
 from platform_defs.cli.sql import kafka_part
-from platform_defs.declared.sql_pipeline import read_sql, sources_of, targets_of
+from platform_defs.declared.sql_pipeline import pipeline_of, read_sql, sources_of, targets_of
 
 SOURCES = """
 CREATE TABLE orders (id STRING, seller STRING, price INT, ordered_at TIMESTAMP(3), WATERMARK FOR ordered_at AS ordered_at)
@@ -39,6 +39,10 @@ BEST = f"""SELECT seller, n FROM (
 ) WHERE place <= 2"""
 SOLD = "SELECT seller, COUNT(*) AS n FROM orders GROUP BY seller"
 FIRST = "SELECT id, seller FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY ordered_at) AS n FROM orders) WHERE n = 1"
+FIRST_OF_HOUR = """SELECT id, seller FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, seller ORDER BY ordered_at) AS n
+  FROM TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '1' HOUR)
+) WHERE n = 1"""
 TOP = "SELECT id, seller FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY price DESC) AS n FROM orders) WHERE n <= 3"
 COLUMNS = {
     PAID: "id STRING, price INT",
@@ -46,6 +50,7 @@ COLUMNS = {
     BEST: "seller STRING, n BIGINT",
     SOLD: "seller STRING, n BIGINT",
     FIRST: "id STRING, seller STRING",
+    FIRST_OF_HOUR: "id STRING, seller STRING",
     TOP: "id STRING, seller STRING",
 }
 
@@ -165,6 +170,13 @@ def test_the_primary_key_of_a_topic_is_that_of_the_table():
     options = "'connector' = 'upsert-kafka', 'topic' = 'sold', 'format' = 'json'"
     with pytest.raises(OperatorError, match=re.escape("its records have its own key; write PRIMARY KEY (seller) NOT ENFORCED")):
         read_sql(text(SOLD, options, ", PRIMARY KEY (n) NOT ENFORCED"))
+
+
+@pytest.mark.parametrize("query", [PAID, FIRST_OF_HOUR], ids=["join", "first rows of windows"])
+def test_the_primary_key_of_appended_rows_is_that_of_their_records(query: str):
+    script = plan(text(query, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'json'", ", PRIMARY KEY (id) NOT ENFORCED"))
+    assert not operator_of(pipeline_of(script)).emits.upserts
+    assert kafka_part(sources_of(script), targets_of(script))["kafka"]["sinks"] == {"t": {"topic": "a", "key": ["id"]}}
 
 
 def test_windows_and_joins_read_no_table_that_adds_several_results_of_a_window():
