@@ -116,9 +116,13 @@ class DerivedAsset:
 
     def preparation(self, index: int) -> Preparation | None:
         """What is done to the rows of input `index` before the operator reads them; None if nothing."""
+        return self.prepare.get(self.preparation_key(index))
+
+    def preparation_key(self, index: int) -> str:
+        """The name under which `prepare` has the preparation of input `index`, if it has one."""
         name, sides = self.inputs[index], self.operator.inputs
         by_side = self.inputs.count(name) > 1 and any(side in self.prepare for side in sides)
-        return self.prepare.get(sides[index] if by_side else name)
+        return sides[index] if by_side else name
 
     def prepares(self, name: str) -> bool:
         """Whether anything is done to the rows of an input, on any side."""

@@ -121,13 +121,16 @@ def _naming_table(table: DerivedAsset) -> Iterator[None]:
 
 
 def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]) -> None:
-    """Raise if a table prepares a name that is not an input, or if a preparation reads an unknown column."""
+    """Raise if a table prepares a name that is not an input, or one input under two names, or if a preparation reads an unknown column."""
     is_self_join = len({*table.inputs}) < len(table.inputs)
     keys = [*dict.fromkeys(table.inputs), *(table.operator.inputs if is_self_join else ())]
     for key in table.prepare:
         if key not in keys:
             legal = f"names of the table's inputs: {', '.join(keys)}{did_you_mean(key, keys)}"
             raise ContractError.bad_value("prepare", key, legal)
+    if unused := [key for key in table.prepare if key not in map(table.preparation_key, range(len(table.inputs)))]:
+        legal = f"either {unused[0]!r} for both sides, or only {' and '.join(table.operator.inputs)}"
+        raise ContractError.bad_value("prepare", unused[0], legal)
     for index, name in enumerate(table.inputs):
         if (preparation := table.preparation(index)) is not None and name in columns_by_name:
             preparation.check(columns_by_name[name], repr(name), _engine_columns(table, tables.get(name)))

@@ -117,6 +117,9 @@ def test_a_preparation_is_of_an_input() -> None:
         Pipeline(sources=[L], tables=[table(prepare={"m": Preparation()})])
     with pytest.raises(ContractError, match=r"^table 'count': `prepare` is 'payment'; legal: .*: payments; did you mean 'payments'\?$"):
         Pipeline(sources=[PAYMENTS], tables=[table(inputs=("payments",), prepare={"payment": Preparation()})])
+    both = DerivedAsset(name="pairs", inputs=("l", "l"), operator=JOIN, prepare={"l": Preparation(), "left": Preparation()})
+    with pytest.raises(ContractError, match=r"^table 'pairs': `prepare` is 'l'; legal: either 'l' for both sides, or only left and right$"):
+        Pipeline(sources=[L], tables=[both])
 
 
 def test_an_unknown_input_is_reported_before_the_preparation_of_the_right_name() -> None:
