@@ -72,10 +72,12 @@ def _versions(conditions: Conditions, *, by_arrival: bool) -> Scope:
         return right
     newest, items, is_whole = _operator_below(right.relation)
     operator, keys = newest.operator, {item.column for _, item in conditions.keys}
-    is_newest = isinstance(operator, Deduplicate) and (operator.keep, operator.order) == ("last", "arrival" if by_arrival else "event_time")
+    order = "arrival" if by_arrival else "event_time"
+    is_newest = isinstance(operator, Deduplicate) and (operator.keep, operator.order) == ("last", order)
     if not is_newest or not is_whole or keys != {item.name for item in items if item.column in operator.emits.key}:
         reason = "it has only the current row of each key, and a join looks up earlier ones"
-        way_out = "read the source of the versions, or a view of the last row of each key of the join by event time (ROW_NUMBER() ... = 1)"
+        last = f"the last row by {order.replace('_', ' ')} of each key of the join"
+        way_out = f"read the source of the versions, or a view with {last} (ROW_NUMBER() ... = 1)"
         raise SqlError.refused(f"FOR SYSTEM_TIME AS OF over {next(iter(right.tables))}", reason, way_out)
     return replace(right, relation=select(newest.inputs[0], items))
 

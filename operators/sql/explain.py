@@ -169,13 +169,11 @@ def _recomputing(operator: Operator, key: Sequence[str]) -> str:
 def _state(operator: Operator, *, is_filtered: bool) -> str:
     """The rows in an upserted table."""
     emits: Emits = operator.emits
-    condition = ", if the condition holds for them" if is_filtered else ""
     if isinstance(operator, TopN):
         partition_text = f"each {', '.join(operator.partition)}" if operator.partition else "the one partition"
         last = operator.rank_end if isinstance(operator.rank_end, int) else f"{operator.rank_end} (a column)"
-        return f"the first {last} rows of {partition_text} in the table itself{condition}"
-    condition = condition.replace("them", "it")
-    row = f"one row of each {', '.join(emits.key)} in the table itself{condition}"
+        return f"the first {last} rows of {partition_text} in the table itself{', if the condition holds for them' if is_filtered else ''}"
+    row = f"one row of each {', '.join(emits.key)} in the table itself{', if the condition holds for it' if is_filtered else ''}"
     return f"{row}, kept for ever; grows with the number of keys, not of rows"
 
 

@@ -74,10 +74,11 @@ def kafka_part(sources: Mapping[str, DeclaredSource], targets: Mapping[str, Targ
     """
     read = {name: source for name, source in sources.items() if source.connector == KAFKA}
     written = {name: target for name, target in targets.items() if target.sink}
-    if not read and not written:
+    tables = read | written
+    if not tables:
         raise SqlError.refused("--connections", "no table has 'connector' = 'kafka' or 'upsert-kafka'", "leave it out")
-    shared = {key: value for table in (read | written).values() for key, value in table.kafka_options.items()}
-    for name, table in (read | written).items():
+    shared = {key: value for table in tables.values() for key, value in table.kafka_options.items()}
+    for name, table in tables.items():
         if table.kafka_options != shared:
             reason = "all Kafka tables of a file have the same options of the client"
             raise SqlError.refused(f"another value of 'properties' in table {name!r}", reason, "write one file for each")

@@ -74,7 +74,8 @@ class SqlTables:
         for side, input_relation in zip(apply.operator.inputs, apply.inputs, strict=True):
             kept_times = self._missing_times(input_relation) & _kept_columns(apply, needed) if is_inserted else set()
             needs_time = bool(kept_times) or self._reads_missing_time(apply, input_relation)
-            self.timed |= {name} if kept_times else set()
+            if kept_times:
+                self.timed.add(name)
             needed_here = needed if len(apply.inputs) > 1 else None
             upstream, preparation = self._input(f"{name}_{side}", input_relation, needed_here, needs_time=needs_time)
             inputs.append(upstream)
@@ -207,14 +208,14 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
 
 
 def _with_operator(relation: Relation, apply: Apply, operator: Operator) -> Relation:
-    """The relation of a table as its readers see it: with the event times of its inputs and its results that were chosen."""
+    """The relation of a table for its readers, with the event times that were chosen for its inputs and its results."""
     if isinstance(apply.operator, IntervalJoin) and isinstance(operator, IntervalJoin):
         apply = replace(apply, operator=replace(apply.operator, result_time=operator.result_time))
     return replace(relation, child=apply) if isinstance(relation, Select) else apply
 
 
 def _columns_below(relation: Relation, columns: Sequence[str]) -> set[str]:
-    """The columns of the rows that a relation selects from, of which some of its columns are copies."""
+    """The columns that a relation copies to some of its own, by their names in the rows that it selects from."""
     copied = {item.name: item.column for item in relation.items} if isinstance(relation, Select) else {c: c for c in relation.columns}
     return {column for name in columns if (column := copied.get(name)) is not None}
 

@@ -57,10 +57,8 @@ def _rows_of(batches: list[Mapping[str, list[Event]]], name: str) -> Rows:
 
 
 def _matches(rows: Rows, key: str, at: int, lower: int, upper: int) -> list[tuple[int, int]]:
-    """The values and times of the rows with a key and a time in an interval after `at`."""
-    return [
-        (value, time) for k, value, time in rows if k == key and lower <= (time - at) // MINUTE <= upper and time - at <= upper * MINUTE
-    ]
+    """The values and times of the rows of a key whose time is from `lower` to `upper` minutes after `at`."""
+    return [(value, time) for k, value, time in rows if k == key and lower * MINUTE <= time - at <= upper * MINUTE]
 
 
 def _expected(batches: list[Mapping[str, list[Event]]]) -> dict[str, Counter[tuple[Any, ...]]]:

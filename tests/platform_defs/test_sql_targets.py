@@ -9,6 +9,7 @@ from assets.contracts import Alignment, BatchExpression
 from assets.pipeline import Pipeline
 from operators import (
     Aggregate,
+    AsOfJoin,
     Consecutive,
     Deduplicate,
     EveryInterval,
@@ -31,6 +32,7 @@ WITH ('connector' = 'filesystem', 'format' = 'json');
 """
 PAID = """SELECT id, price FROM orders LEFT JOIN payments
 ON id = order_id AND paid_at BETWEEN ordered_at AND ordered_at + INTERVAL '1' HOUR"""
+LAST_PAID = "SELECT id, order_id FROM orders LEFT JOIN payments FOR SYSTEM_TIME AS OF ordered_at ON id = order_id"
 WINDOWS = """SELECT seller, window_start, COUNT(*) AS n FROM TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '1' HOUR)
 GROUP BY seller, window_start, window_end"""
 BEST = f"""SELECT seller, n FROM (
@@ -46,6 +48,7 @@ FIRST_OF_HOUR = """SELECT id, seller FROM (
 TOP = "SELECT id, seller FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY price DESC) AS n FROM orders) WHERE n <= 3"
 COLUMNS = {
     PAID: "id STRING, price INT",
+    LAST_PAID: "id STRING, order_id STRING",
     WINDOWS: "seller STRING, window_start TIMESTAMP(3), n BIGINT",
     BEST: "seller STRING, n BIGINT",
     SOLD: "seller STRING, n BIGINT",
@@ -73,11 +76,22 @@ def operator_of(pipeline: Pipeline, name: str = "t") -> Any:
             {"allowed_lateness": "2 hours", "late_rows": "join"},
         ),
         (PAID, {"early": "every step"}, IntervalJoin, {"early": EveryStep()}),
-        (WINDOWS, {"allowed-lateness": "1 min", "early": "every 5 rows"}, WindowedAggregate, {"early": EveryRows(5)}),
+        (
+            WINDOWS,
+            {"allowed-lateness": "1 min", "early": "every 5 rows"},
+            WindowedAggregate,
+            {"allowed_lateness": "1 min", "early": EveryRows(5)},
+        ),
         (WINDOWS, {"purging": "every 10 minutes"}, WindowedAggregate, {"purging": EveryInterval("10 minutes")}),
-        (SOLD, {"ttl": "1 day", "ttl-by": "processing", "after-ttl": "retract"}, Aggregate, {"ttl": "1 day", "ttl_by": "processing"}),
+        (
+            SOLD,
+            {"ttl": "1 day", "ttl-by": "processing", "after-ttl": "retract"},
+            Aggregate,
+            {"ttl": "1 day", "ttl_by": "processing", "after_ttl": "retract"},
+        ),
         (FIRST, {"ttl": "1 day"}, Deduplicate, {"ttl": "1 day"}),
         (TOP, {"ttl": "1 day"}, TopN, {"ttl": "1 day"}),
+        (LAST_PAID, {"max-age": "1 day"}, AsOfJoin, {"max_age": "1 day"}),
     ],
 )
 def test_an_option_is_a_parameter_of_the_tables_operator(query: str, options: dict[str, str], kind: type, expected: dict[str, Any]):
@@ -108,7 +122,7 @@ def test_an_option_of_a_window_top_n_is_a_parameter_of_its_windows():
         (PAID, "'connector' = 'upsert-kafka', 'topic' = 'a', 'format' = 'json'", "write 'connector' = 'kafka'"),
         (PAID, "'connector' = 'kafka', 'format' = 'json'", "legal: the name of a topic"),
         (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'avro-confluent'", "legal: one URL with avro-confluent"),
-        (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'json', 'key.fields' = 'no'", "'no'"),
+        (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'json', 'key.fields' = 'no'", "there is no column 'no'; legal: id, price"),
         (SOLD, "'connector' = 'upsert-kafka', 'topic' = 'a', 'format' = 'json', 'key.fields' = 'n'", "an upserted table has its own key"),
         (SOLD, "'tidemark.ttl' = 'soon'", "the options tidemark.ttl of table 't': `ttl` is 'soon'"),
         (BEST, "'tidemark.early' = 'every step'", "insert the windows into a table"),

@@ -34,7 +34,7 @@ def _without_three_and_four(rows: DataFrame) -> DataFrame:
 
 
 def test_a_result_that_no_longer_matches_is_removed_when_the_trigger_fires(make_engine: MakeEngine) -> None:
-    """The condition holds for the first two rows, not for three or four, and again for five. Of tumbling windows it is a function."""
+    """The condition holds for the first two rows, not for three or four, and again for five. For tumbling windows it is a function."""
     shapes = {"session": Shape(where="n % 5 < 3"), "tumbling": _without_three_and_four}
     counted: dict[str, Any] = {"by": "k", "aggregates": {"n": "count(*)"}}
     tables = [

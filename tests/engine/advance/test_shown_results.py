@@ -51,7 +51,10 @@ def _grown(rng: random.Random, counts: dict[Span, int], step: int) -> dict[Span,
 
 
 def test_windows_of_1000_keys_are_shown_at_each_multiple_of_their_rows(spark: SparkSession) -> None:
-    """Without results, a window's early results are removed. Without results in the table, it counts as not shown when it has fired."""
+    """A window without results loses its early results at once; one without results in the table loses them when it fires.
+
+    Both then count as not shown.
+    """
     rng, counts = random.Random(1), {(case, *bounds): 0 for case in range(1_000) for bounds in ((0, 10), (5, 15))}
     wanted, fired, kept, removed = dict[Span, list[Result]](), 0, 0, 0
     for step in range(4):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import operators
-from operators import Deduplicate, IntervalJoin, SqlError, WindowedAggregate
+from operators import AsOfJoin, Deduplicate, IntervalJoin, SqlError, WindowedAggregate
 from operators.sql.explain import explain
 from operators.sql.plan import Order, plan
 from operators.sql.relations import Apply, Input, Item, Relation, Select, applied_operator
@@ -161,6 +161,17 @@ def test_the_greatest_of_both_times_may_be_a_key():
         f"SELECT GREATEST(ts, at_time) AS t, COUNT(*) AS n FROM a JOIN b ON {WITHIN} GROUP BY GREATEST(ts, at_time)", TABLES
     ).plans
     assert total.relation.columns == ("t", "n")
+
+
+def test_the_versions_of_a_lookup_join_are_the_last_rows_by_arrival():
+    table = "CREATE TABLE a (id INT, k STRING, v INT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts)"
+    newest = "CREATE VIEW newest AS SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {} DESC) AS n FROM a) WHERE n = 1"
+    lookup = "SELECT a.id, newest.v AS last_v FROM a LEFT JOIN newest FOR SYSTEM_TIME AS OF a.p ON a.k = newest.k"
+    found = applied_operator(plan(f"{table}; {newest.format('p')}; {lookup}", TABLES).plans[-1].relation)
+    assert found is not None
+    assert found.operator == AsOfJoin(on=("k",), how="left", as_of="arrival", left_time="ts")
+    with pytest.raises(SqlError, match="read the source of the versions, or a view with the last row by arrival of each key of the join"):
+        plan(f"{table}; {newest.format('ts')}; {lookup}", TABLES)
 
 
 def test_explain_says_what_is_kept_beside_a_table():
