@@ -24,6 +24,7 @@ from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.jobs import maintenance_job
 from platform_defs.settings import settings
 from tests.platform_defs.cli.test_commands import tidemark
+from tests.support.status_reports import status_report
 
 TOTAL = Aggregate(by="k", aggregates={"n": "count(*)"})
 BEST = TopN(by="k", order_by="n", rank_end=1, unique_key="k", change="change")
@@ -170,16 +171,7 @@ def test_status_fails_if_the_law_does_not_hold(
     counts = {term: {"l": 0} for term in TERMS} | {"results": 0, "closed_to": None, "lag_seconds": 0, "complete_to": None}
     monitored = {"held_back_by": None, "held_back_seconds": None, "last_failure": None}
     asset = {"steps": 0, "waits_for": None, "law": law, **counts, **monitored}
-    report = {
-        "lake": "/l",
-        "ledger_head": 1,
-        "ledger_retention": None,
-        "sources": {},
-        "assets": {"bad": asset},
-        "sink_failures": {},
-        "ingest_failure": None,
-    }
-    monkeypatch.setattr(cli.status_report, "recounted_status", lambda *_: report)
+    monkeypatch.setattr(cli.status_report, "recounted_status", lambda *_: status_report(assets={"bad": asset}))
     out, error_raised = run(monkeypatch, FakeEngine(), "status", "--recount")
     assert shown in out
     assert isinstance(error_raised, StatusError) == (message is not None)

@@ -9,6 +9,7 @@ import pytest
 from platform_defs.cli import monitored, render, status
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.engine.operations.rebuild import Rebuilt
+from tests.support.status_reports import status_report
 
 EVIL = "\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07\\"
 ESCAPED = r"\x1b[31m\x9b2J[bold]:warning:[/]\u202e\x07"
@@ -73,16 +74,8 @@ def test_names_and_reasons_are_escaped_in_every_table(width: int, capsys: pytest
     failure = {"at": "2026-03-01 12:00:00.000Z", "error": "OSError", "message": EVIL}
     monitored = {"held_back_by": EVIL, "held_back_seconds": 3600.0, "last_failure": failure}
     asset = {"steps": 0, "waits_for": [EVIL], "law": {"holds": True, "broken": []}, **monitored}
-    report = {
-        "lake": f"/data/{EVIL}",
-        "ledger_head": 1,
-        "ledger_retention": {"first_batch": 1, "removable_rows": 0, "held_back": EVIL},
-        "sources": {},
-        "assets": {EVIL: asset},
-        "sink_failures": {},
-        "ingest_failure": None,
-    }
-    status.print_recounted(report)
+    retention = {"first_batch": 1, "removable_rows": 0, "held_back": EVIL}
+    status.print_recounted(status_report(lake=f"/data/{EVIL}", ledger_retention=retention, assets={EVIL: asset}))
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out
@@ -100,7 +93,7 @@ NOT_HELD_BACK = {"held_back_by": None, "held_back_seconds": None, "last_failure"
 @pytest.mark.parametrize(("behind", "shown"), [(59.0, ""), (60.0, "1 min behind"), (None, "it has no watermark yet")])
 def test_a_source_that_holds_back_tables_is_shown_from_a_minute_on(behind: float | None, shown: str, capsys) -> None:
     tables = {name: NOT_HELD_BACK | {"held_back_by": "payments", "held_back_seconds": behind} for name in ("a", "b")}
-    monitored.print_report({"assets": {**tables, "c": NOT_HELD_BACK}, "sink_failures": {}, "ingest_failure": None})
+    monitored.print_report(status_report(assets={**tables, "c": NOT_HELD_BACK}))
     out = capsys.readouterr().out
     assert ("Source payments holds back a, b: " in out) == bool(shown)
     assert shown in out
@@ -112,8 +105,7 @@ def test_a_source_that_holds_back_tables_is_shown_from_a_minute_on(behind: float
 def test_a_source_that_waits_for_its_alignment_group_is_shown(ahead: float | None, why: str, capsys) -> None:
     waits = {"waits_for": "payments", "ahead_seconds": ahead, "last_failure": None}
     free = {"waits_for": None, "ahead_seconds": None, "last_failure": None}
-    sources = {"orders": waits, "payments": free}
-    monitored.print_report({"sources": sources, "assets": {}, "sink_failures": {}, "ingest_failure": None})
+    monitored.print_report(status_report(sources={"orders": waits, "payments": free}))
     out = capsys.readouterr().out
     assert out.startswith(f"Source orders waits for payments of its alignment group: {why}")
     assert out.count("Source") == 1
@@ -121,13 +113,13 @@ def test_a_source_that_waits_for_its_alignment_group_is_shown(ahead: float | Non
 
 def test_a_failed_publish_is_shown(capsys) -> None:
     failure = {"at": "2026-03-01 12:00:00.000Z", "error": "SinkError", "message": "no route"}
-    monitored.print_report({"assets": {}, "sink_failures": {"totals": failure}, "ingest_failure": None})
+    monitored.print_report(status_report(sink_failures={"totals": failure}))
     assert capsys.readouterr().out == "totals: the last publish to Kafka failed at 2026-03-01 12:00:00.000Z: no route\n"
 
 
 def test_a_failed_ingest_is_shown(capsys) -> None:
     failure = {"at": "2026-03-01 12:00:00.000Z", "error": "LakeError", "message": "no route"}
-    monitored.print_report({"assets": {}, "sink_failures": {}, "ingest_failure": failure})
+    monitored.print_report(status_report(ingest_failure=failure))
     assert capsys.readouterr().out == "ingest: the last run failed at 2026-03-01 12:00:00.000Z: no route\n"
 
 
@@ -137,16 +129,7 @@ def test_a_table_of_rows_by_side_with_filtered_rows_fits_80_columns(monkeypatch,
     none = {term: {"rides": 0, "fares": 0} for term in ("missing", "extra")}
     times = {"closed_to": None, "lag_seconds": 0, "complete_to": None, "waits_for": []}
     table = {"steps": 1, "ledger_entry": 1, "pairs": 1, "law": {"holds": True, "broken": []}, **terms, **none, **times, **NOT_HELD_BACK}
-    report = {
-        "lake": "/l",
-        "ledger_head": 1,
-        "ledger_retention": None,
-        "sources": {},
-        "assets": {"ride_fares": table},
-        "sink_failures": {},
-        "ingest_failure": None,
-    }
-    status.print_recounted(report)
+    status.print_recounted(status_report(assets={"ride_fares": table}))
     out = capsys.readouterr().out
     assert "…" not in out
     assert "missing" not in out
@@ -164,16 +147,7 @@ def test_a_table_of_sources_fits_80_columns(monkeypatch, capsys) -> None:
     monkeypatch.setattr(render.out, "_width", 80)
     counts = dict.fromkeys(render.COUNTS, 1000) | dict.fromkeys(render.RARE, 0)
     source = {**counts, "watermark": "2026-03-02T08:49:35.687Z", "idle": True}
-    report = {
-        "lake": "/l",
-        "ledger_head": 1,
-        "ledger_retention": None,
-        "sources": {"order_updates": source},
-        "assets": {},
-        "sink_failures": {},
-        "ingest_failure": None,
-    }
-    status.print_recorded(report)
+    status.print_recorded(status_report(sources={"order_updates": source}))
     out = capsys.readouterr().out
     assert "…" not in out
     assert "Idle sources: order_updates" in out
