@@ -25,7 +25,7 @@ def deferred(*names: str) -> Iterator[None]:
     A module that has been imported before is not deferred.
 
     Args:
-        names: the full names of modules, of which the importing modules use attributes inside of functions only.
+        names: the full names of modules. If an attribute of one is read during the imports, it is imported at once.
     """
     modules = [DeferredModule(name) for name in names if name not in sys.modules]
     for module in modules:

@@ -71,7 +71,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         early: when `early/<asset>` shows pairs that are not final: by `EveryStep` or `EveryInterval`; None for never. For `semi` it shows
             the left rows that have a match so far, by `EveryStep`. It shows no unmatched row before it is final, and changes no result.
         result_time: the event time of the results for their readers: the `later` time as above, or the time of the `left` or the `right`
-            row, if every result has one. The watermark of readers is then behind by how much later the other row can be.
+            row, if every result has one. The watermark for readers is then lower, by as much as the other row can be later.
         time_buckets: whether rows of a key are compared only within buckets of time, which are four times as long as the interval.
             Without buckets, the cost of a key grows with the square of its rows. With them, `full` joins twice. The engine chooses
             buckets for large steps with very many rows of one key. The results do not depend on this parameter.
@@ -290,7 +290,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         return joined.select(*self.names.key_columns(), *self.names.payload(left, right), *times)
 
     def _last_time(self) -> Column:
-        """The last time that a pair or an unmatched row waits for, in epoch ms."""
+        """The time up to which a pair or an unmatched row waits for rows, in epoch ms."""
         left, right = F.col(_LEFT_MS), F.col(_RIGHT_MS)
         unmatched = F.when(F.col(_HAS_RIGHT).isNull(), left + self.interval.forward)
         return unmatched.when(F.col(_HAS_LEFT).isNull(), right + self.interval.backward).otherwise(F.greatest(left, right))

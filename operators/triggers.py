@@ -75,9 +75,9 @@ class EveryRows:
     """Shows a window at the advance in which the number of its rows reaches the next multiple of `rows` since it was last shown.
 
     Flink's `CountTrigger` fires within a micro-batch, once for each multiple. A window can have rows but no result, for example in an inner
-    join, or no result that the condition of its table selects. It is then shown with its first result, if it has reached `rows` rows by
-    then. A window can also lose its results, for example in an anti join whose rows have found matches. Its early results are then removed
-    at once. If it has a result that no longer matches the condition, they are removed when the trigger fires.
+    join, or no result that the condition of its table selects. It is then shown with the first such result, if it has reached `rows` rows
+    by then. A window can also lose its results, for example in an anti join whose rows have found matches. Its early results are then
+    removed at once. If it has a result that no longer matches the condition, they are removed when the trigger fires.
 
     Args:
         rows: the number, at least 1.

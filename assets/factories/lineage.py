@@ -58,9 +58,8 @@ def _descriptions_from_table(engine: EnginePort, derived: DerivedAsset, index: i
     """The descriptions of columns of an input that is a table: under the same name, or below the prefix that a join gives it."""
     prefix = getattr(derived.operator, ("left_prefix", "right_prefix")[min(index, 1)], "")
     names_in_input = {column: column.removeprefix(prefix) for column in columns}
-    candidates = [
-        *dict.fromkeys([*columns, *names_in_input.values()])
-    ]  # each once: else their number would double with each table of a chain
+    # each once, because otherwise their number would double with each table of a chain
+    candidates = [*dict.fromkeys([*columns, *names_in_input.values()])]
     input_descriptions = {**COLUMN_DESCRIPTIONS, **column_descriptions(engine, engine.assets[derived.inputs[index]], candidates)}
     return {
         column: text for column, name in names_in_input.items() if (text := input_descriptions.get(column) or input_descriptions.get(name))

@@ -37,7 +37,7 @@ def result_times(last_time: Column, event_time: str | None) -> tuple[Column, Col
     """`result_time` and `final_at` of a result of a join.
 
     Args:
-        last_time: the last time that the result waits for, in epoch ms.
+        last_time: the time up to which the result waits for rows, in epoch ms.
         event_time: the column with the event time of the result, in epoch ms; None if it is `last_time`.
     """
     return timestamp(last_time if event_time is None else F.col(event_time)).alias(RESULT_TIME), timestamp(last_time + 1).alias(FINAL_AT)

@@ -116,7 +116,7 @@ class ResultWindows:
 
     def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
         """Raise `OperatorError`: no row is late."""
-        raise OperatorError("the rows of a windowed operator's results are never late, so that there is nothing to decide")
+        raise OperatorError("the rows of a windowed operator's results are never late, so there is nothing to decide")
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """The result's own time."""
