@@ -153,6 +153,14 @@ class NewRows(Reads):
         """The columns that decide which rows a new row may change."""
         return self.touches or ()
 
+    def recomputing(self, key: tuple[str, ...]) -> "ByKey":
+        """What a step reads if it computes the rows that new rows may change from all of their rows, instead of merging.
+
+        Args:
+            key: the key of the operator's upserts.
+        """
+        return ByKey(key if self.touches is None else self.touches, change=self.change)
+
 
 @dataclass(frozen=True)
 class Kept:

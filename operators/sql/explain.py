@@ -121,8 +121,8 @@ def _facts(operator: Operator, are_sources: Sequence[bool], *, is_filtered: bool
     reads, state = operator.reads, _state(operator, is_filtered=is_filtered)
     strategy = _strategy(operator)
     if is_filtered and isinstance(reads, NewRows):
-        key = operator.emits.key if reads.touches is None else reads.touches
-        reads, strategy = ByKey(key, change=reads.change), [_recomputing(operator, key)]
+        reads = reads.recomputing(operator.emits.key)
+        strategy = [_recomputing(operator, reads.key)]
     yield from (f"strategy: {line}" if n == 0 else line for n, line in enumerate(strategy))
     if isinstance(reads, ByTimeRange):
         yield from _facts_of_ranges(operator, reads, are_sources)

@@ -87,7 +87,7 @@ class MergedRows(Strategy):
     @property
     def _affected_by(self) -> tuple[str, ...]:
         """The columns that decide which rows a new row may change."""
-        return _affected_by(self.asset, self.reads)
+        return self.reads.recomputing(self.asset.operator.emits.key).key
 
     @property
     def _recomputed_keys(self) -> "RecomputedKeys":
@@ -96,11 +96,7 @@ class MergedRows(Strategy):
 
 def recomputed_keys(reading: Reading, asset: DerivedAsset, reads: NewRows) -> "RecomputedKeys":
     """The strategy that gives the same rows as `MergedRows` from all rows of the affected keys, without the table's own rows."""
-    return RecomputedKeys(reading, asset, ByKey(_affected_by(asset, reads), change=reads.change))
-
-
-def _affected_by(asset: DerivedAsset, reads: NewRows) -> tuple[str, ...]:
-    return asset.operator.emits.key if reads.touches is None else reads.touches
+    return RecomputedKeys(reading, asset, reads.recomputing(asset.operator.emits.key))
 
 
 @dataclass(frozen=True)
