@@ -16,6 +16,7 @@ from benchmarks.live.cluster import Cluster
 from benchmarks.live.pipeline import EVENTS, TOTALS, WINDOWS, pipeline
 from benchmarks.live.processes import Sending, StreamProcess, until
 from benchmarks.live.producer import Order
+from benchmarks.live.topics import create_topics
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
 from platform_defs.settings import PROJECT, Settings
@@ -57,8 +58,7 @@ class World:
         configs = {EVENTS: {}, WINDOWS: {}, TOTALS: {"cleanup.policy": "compact"}, **{name: {} for name in names}, **more}
         wanted = [NewTopic(name, PARTITIONS, 1, config={**APPEND_TIME, **config}) for name, config in configs.items()]
         client = AdminClient({"bootstrap.servers": self.broker.address, "log_level": 0})  # what it has begun ends with it
-        for done in client.create_topics(wanted).values():
-            done.result(60)
+        create_topics(client, wanted)
 
     @property
     def connections(self) -> dict[str, Any]:

@@ -1,13 +1,19 @@
 """The observer of the live benchmarks, with records and commits made by hand. No test starts Spark or a broker."""
 
 import json
+from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.live import topics
 from benchmarks.live.observed import Input, Seen, commits, of_upserts, of_windows
 from benchmarks.live.report import write_latency, write_samples, write_soak
+from benchmarks.live.topics import create_topics
 from tests.support.small_sources import START, iso
 
 
@@ -91,3 +97,39 @@ def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
     assert (tmp_path / "images" / "bench-soak.svg").exists()
     write_samples(samples, tmp_path / "soak.csv")
     assert json.dumps((tmp_path / "soak.csv").read_text().splitlines()[0]).count(",") == len(samples[0]) - 1
+
+
+class _AnsweringClient(AdminClient):
+    """A client whose broker gives these answers, by topic, each once; None is success."""
+
+    def __init__(self, **answers: Sequence[int | None]) -> None:
+        self._answers = {topic: iter(codes) for topic, codes in answers.items()}
+
+    def create_topics(self, new_topics: Sequence[NewTopic], **_: Any) -> dict[str, Future[None]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        futures = {topic.topic: Future[None]() for topic in new_topics}
+        for topic, future in futures.items():
+            code = next(self._answers[topic])
+            if code is None:
+                future.set_result(None)
+            else:
+                future.set_exception(KafkaException(KafkaError(code)))
+        return futures
+
+
+def test_topics_are_created_by_a_busy_broker_that_repeats_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "_PAUSE_S", 0)
+    client = _AnsweringClient(
+        at_once=[None],
+        repeated=[KafkaError.TOPIC_ALREADY_EXISTS],
+        late=[KafkaError._TIMED_OUT, KafkaError.TOPIC_ALREADY_EXISTS],
+        restarted=[KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_REPLICATION_FACTOR, None],
+    )
+    create_topics(client, [NewTopic(name, 1, 1) for name in ("at_once", "repeated", "late", "restarted")])
+    assert not any(list(left) for left in client._answers.values()), "each answer was waited for"
+
+
+@pytest.mark.parametrize(("code", "name"), [(KafkaError.INVALID_PARTITIONS, "INVALID_PARTITIONS"), (KafkaError._TIMED_OUT, "_TIMED_OUT")])
+def test_a_refused_topic_and_a_broker_that_never_answers_are_errors(monkeypatch: pytest.MonkeyPatch, code: int, name: str) -> None:
+    monkeypatch.setattr(topics, "_WAIT_S", 0)
+    with pytest.raises(KafkaException, match=f"code={name},"):
+        create_topics(_AnsweringClient(refused=[code]), [NewTopic("refused", 0, 1)])

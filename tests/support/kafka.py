@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 
+from benchmarks.live.topics import create_topics
 from platform_defs.setup.broker import Broker
 
 _WAIT_S = 30
@@ -51,7 +52,7 @@ class Kafka:
     def create(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         """Create a topic; returns its name."""
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
-        self._admin.create_topics([wanted])[topic].result(_WAIT_S)
+        create_topics(self._admin, [wanted])
         return topic
 
     def delete(self, topic: str) -> None:
