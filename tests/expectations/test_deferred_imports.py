@@ -1,3 +1,4 @@
+import subprocess
 import sys
 
 import pytest
@@ -59,3 +60,8 @@ def test_a_missing_attribute_is_reported_by_the_module():
         import charts
     with pytest.raises(AttributeError, match="module 'charts' has no attribute 'HEIGHT'"):
         _ = charts.HEIGHT
+
+
+def test_the_checks_of_a_code_location_import_no_charts_and_no_statistical_tests():
+    code = "import sys, platform_defs.definitions; print('expectations' in sys.modules, {'altair', 'scipy.stats'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True set()\n"
