@@ -42,6 +42,7 @@ def pipeline_of(script: Script, plans: Sequence[Plan] | None = None) -> Pipeline
         {name: [c.name for c in script.declared[name].stored] for name in sources},
         {name: table.comment for name, table in script.declared.items()},
         {name: target.parameters for name, target in targets.items()},
+        script.views,
     )
     for planned in script.plans if plans is None else plans:
         if planned.target and not planned.is_explained:

@@ -37,6 +37,7 @@ class SqlTables:
         stored: for each source, the columns of its rows.
         descriptions: for each table, what it contains.
         parameters: for each table, the parameters of its operator that WITH declares.
+        views: the relation of each view.
         assets: the assets, by name.
         versions: for each source whose rows are versions, the columns of their key. Several rows of such a source have the same key.
         timed: the tables of INSERT INTO that have a computed event time as a column of their kept rows.
@@ -45,6 +46,7 @@ class SqlTables:
     stored: Mapping[str, Sequence[str]]
     descriptions: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    views: Mapping[str, Relation] = field(default_factory=dict)
     assets: dict[str, DerivedAsset] = field(default_factory=dict)
     versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     timed: set[str] = field(default_factory=set)
@@ -58,21 +60,21 @@ class SqlTables:
             ContractError: the asset is not legal.
         """
         if name not in self.assets:
-            self._make(name, relation, is_inserted=True)
+            self._make(name, relation, relation, is_inserted=True)
 
-    def _add_part(self, name: str, relation: Relation) -> None:
-        """Add the table of a view or of an inner query. It does not depend on which columns its readers select."""
+    def _add_part(self, name: str, relation: Relation, selection: Relation | None = None) -> None:
+        """Add the table of a view or of an inner query, which can select from it. It does not depend on what its readers select."""
         if name not in self.assets:
-            self._make(name, relation, is_inserted=False)
+            self._make(name, relation, selection or relation, is_inserted=False)
 
-    def _make(self, name: str, relation: Relation, *, is_inserted: bool) -> None:
+    def _make(self, name: str, relation: Relation, selection: Relation, *, is_inserted: bool) -> None:
         apply, needed, shape = _split_result(name, relation)
         if needed is not None:
             needed = [*needed, *columns_read(getattr(apply.operator, "residual", None) or "true")]
         apply = with_result_times(apply, self._made)
         inputs, preparations = list[str](), list[Preparation | None]()
         for side, input_relation in zip(apply.operator.inputs, apply.inputs, strict=True):
-            kept_times = self._missing_times(input_relation) & _kept_columns(apply, needed) if is_inserted else set()
+            kept_times = self._missing_times(input_relation) & _kept_columns(apply, relation, selection, is_inserted=is_inserted)
             needs_time = bool(kept_times) or self._reads_missing_time(apply, input_relation)
             if kept_times:
                 self.timed.add(name)
@@ -118,10 +120,10 @@ class SqlTables:
                 relation = select_all(relation) if needed is not None else relation
             case Named():
                 input_name = unselected.name
-                self._add_part(input_name, unselected.child)
+                self._add_part(input_name, unselected.child, self.views.get(input_name))
             case Apply():
                 input_name, computed = name, relation if _filters_upserts(relation) else unselected
-                self._add_part(input_name, computed)
+                self._add_part(input_name, computed, relation)
                 relation = Named(input_name, computed) if computed is relation else relation
             case _:
                 raise AssertionError(unselected)  # a selection of a selection is one selection, and windows are in operators
@@ -200,11 +202,10 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
         if find_name(item.name, relation.child.columns):
             reason = f"the operator's result has a column {item.name}, which the table keeps"
             raise SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", reason, "give it another name with AS")
-    read = [c for sql in [*(i.sql for i in relation.items), *filter(None, [relation.where])] for c in columns_read(sql)]
     if not added and relation.where is None:
-        return relation.child, read, None
+        return relation.child, _columns_read(relation), None
     select = ", ".join(["*", *(f"{item.sql} AS {column_sql(item.name)}" for item in added)])
-    return relation.child, read, Shape(where=relation.where, select=select)
+    return relation.child, _columns_read(relation), Shape(where=relation.where, select=select)
 
 
 def _with_operator(relation: Relation, apply: Apply, operator: Operator) -> Relation:
@@ -220,15 +221,30 @@ def _columns_below(relation: Relation, columns: Sequence[str]) -> set[str]:
     return {column for name in columns if (column := copied.get(name)) is not None}
 
 
-def _kept_columns(apply: Apply, needed: Sequence[str] | None) -> set[str]:
-    """The columns of kept rows that a query names.
+def _columns_read(selection: Select) -> list[str]:
+    """The columns that a selection reads from the relation below."""
+    return [c for sql in [*(i.sql for i in selection.items), *filter(None, [selection.where])] for c in columns_read(sql)]
+
+
+def _kept_columns(apply: Apply, relation: Relation, selection: Relation, *, is_inserted: bool) -> set[str]:
+    """The columns that a table's results have from rows of its inputs, and that these must have as columns of their own.
+
+    The inputs of a join with a selection are prepared to have them; other joins keep all columns. The results of a windowed operator that
+    keeps rows have the time of their window, and the event time of the row only as a column. The results of other such operators have it
+    for readers, and lack the column only in a table of INSERT INTO.
 
     Args:
         apply: the operator.
-        needed: the columns of its result that the query selects; None for all.
+        relation: the table: the operator, or a selection of its results.
+        selection: what the view or the inner query of the table selects.
+        is_inserted: whether the table is that of an INSERT INTO.
     """
+    if len(apply.inputs) > 1:
+        return set() if isinstance(relation, Select) else {column for below in apply.inputs for column in below.columns}
     keeps_rows = isinstance(getattr(apply.operator, "of", apply.operator), _KEEP_ROWS)
-    return {*(apply.columns if needed is None else needed)} if keeps_rows else set()
+    if not keeps_rows or not (is_inserted or apply.windows):
+        return set()
+    return {*_columns_read(selection)} if isinstance(selection, Select) else {*apply.columns}
 
 
 def _is_window_time(item: Item) -> bool:

@@ -44,6 +44,9 @@ CREATE VIEW around AS SELECT o.id, item, price, GREATEST(ordered_at, paid_at) AS
 ON o.id = p.order_id AND paid_at BETWEEN ordered_at - INTERVAL '1' MINUTE AND ordered_at + INTERVAL '1' MINUTE;
 CREATE VIEW cheapest AS SELECT id AS number, item AS what, price, ordered_at, place FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY item ORDER BY price, id) AS place FROM orders) WHERE place <= 4;
+CREATE VIEW dearest AS SELECT id, item AS what, ordered_at AS at_time FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, item ORDER BY price DESC, id) AS place
+  FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '2' MINUTE))) WHERE place <= 2;
 """
 """Views whose rows have the time of another operator's results."""
 BEHIND_OTHERS = {
@@ -75,6 +78,7 @@ BEHIND_OTHERS = {
         FROM TABLE(SESSION(TABLE orders PARTITION BY item, DESCRIPTOR(ordered_at), INTERVAL '30' SECOND))
         GROUP BY item, window_start, window_end
     """,
+    "newest_of_dearest": "SELECT what, MAX(at_time) AS newest, COUNT(*) AS n FROM dearest GROUP BY what",
     "unpaid": """
         SELECT id, item, price FROM orders o WHERE NOT EXISTS (
           SELECT 1 FROM payments p WHERE p.order_id = o.id AND paid_at BETWEEN ordered_at - INTERVAL '1' MINUTE AND ordered_at)

@@ -235,6 +235,7 @@ def test_a_computed_event_time_of_kept_rows_is_read_as_their_event_time():
 
 
 RANKED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY {}) AS n FROM {}"
+WITH_TIME = {"clicks": Preparation(select="*, event_time AS ts")}
 WINDOWS = "TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' HOUR)"
 
 
@@ -253,10 +254,43 @@ def test_a_table_of_kept_rows_has_a_computed_event_time_under_the_names_of_its_q
         INSERT INTO renamed SELECT k, ts AS at_time FROM ({ranked}) WHERE n = 1 AND ts > TIMESTAMP '2026-01-01 00:00:00';
     """).tables
     assert isinstance(by_name.operator, kind)
-    assert by_name.prepare == renamed.prepare == {"clicks": Preparation(select="*, event_time AS ts")}
+    assert by_name.prepare == renamed.prepare == WITH_TIME
     assert isinstance(renamed.shape, Shape)
     assert by_name.shape is None
     assert "ts AS at_time" in renamed.shape.select
+
+
+@pytest.mark.parametrize(("order", "kind"), [("v", TopK), ("ts", Deduplicate)])
+def test_a_computed_event_time_of_rows_that_windows_keep_is_a_column_of_a_view_or_inner_query_that_selects_it(order: str, kind: type):
+    """The event time of such results is the time of their window."""
+    ranked = f"SELECT {{}} FROM ({RANKED.format('window_start, window_end, k', order, WINDOWS)}) WHERE n = 1"
+    for columns, read, prepare in (
+        ("*", "MAX(ts)", WITH_TIME),
+        ("k, ts", "MAX(ts)", WITH_TIME),
+        ("k, v, ts AS at_time", "MAX(at_time)", WITH_TIME),
+        ("k, ts", "COUNT(*)", WITH_TIME),
+        ("k, v", "MAX(v)", {}),
+    ):
+        query, insert = ranked.format(columns), f"INSERT INTO newest SELECT k, {read} AS newest FROM {{}} GROUP BY k"
+        for text in (f"CREATE VIEW kept AS {query}; {insert.format('kept')}", insert.format(f"({query})")):
+            kept, _ = read_sql(COMPUTED + text).tables
+            assert isinstance(kept.operator, kind)
+            assert kept.prepare == prepare, text
+
+
+def test_a_join_of_all_columns_has_the_computed_event_times_of_its_inputs():
+    text = (
+        COMPUTED
+        + """
+        CREATE TABLE views (k2 STRING, ms2 BIGINT, ts2 AS TO_TIMESTAMP_LTZ(ms2, 3), WATERMARK FOR ts2 AS ts2)
+          WITH ('connector' = 'filesystem', 'format' = 'json');
+        CREATE VIEW seen AS SELECT * FROM clicks c JOIN views v ON c.k = v.k2 AND v.ts2 BETWEEN c.ts AND c.ts + INTERVAL '1' HOUR;
+        INSERT INTO newest SELECT k, MAX(ts) AS newest, MAX(ts2) AS seen FROM {} GROUP BY k
+    """
+    )
+    for seen in ("seen", "(SELECT * FROM clicks c JOIN views v ON c.k = v.k2 AND v.ts2 BETWEEN c.ts AND c.ts + INTERVAL '1' HOUR)"):
+        join, _ = read_sql(text.format(seen)).tables
+        assert join.prepare == WITH_TIME | {"views": Preparation(select="k2 AS k, ms2, event_time AS ts2")}
 
 
 def test_a_computed_event_time_by_which_rows_are_ranked_is_a_column_of_the_ranking():
