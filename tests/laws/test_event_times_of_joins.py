@@ -130,8 +130,18 @@ def test_the_watermark_of_readers_waits_for_the_interval(make_engine: MakeEngine
 
 
 @pytest.mark.parametrize(
-    ("how", "result_time"), [("full", "left"), ("right", "left"), ("left", "right"), ("semi", "right"), ("inner", "both")]
+    ("how", "result_time", "legal"),
+    [
+        ("full", "left", "'later'"),
+        ("right", "left", "'later', 'right'"),
+        ("left", "right", "'later', 'left'"),
+        ("semi", "right", "'later', 'left'"),
+        ("anti", "right", "'later', 'left'"),
+        ("inner", "both", "'later', 'left', 'right'"),
+    ],
 )
-def test_a_time_that_a_result_may_lack_is_refused(how: Any, result_time: Any) -> None:
-    with pytest.raises(OperatorError, match=r"`result_time` is '\w+'; legal: for how="):
-        IntervalJoin(on="k", lower=0, upper=1, how=how, result_time=result_time)
+@pytest.mark.parametrize("more", [{}, {"late_rows": "join", "time_buckets": True}], ids=["alone", "late rows join"])
+def test_a_time_that_a_result_may_lack_is_refused(how: Any, result_time: Any, legal: str, more: dict[str, Any]) -> None:
+    message = f"`result_time` is '{result_time}'; legal: for how='{how}', the time of a row that every result has: {legal}"
+    with pytest.raises(OperatorError, match=f"^{message}$"):
+        IntervalJoin(on="k", lower=0, upper=1, how=how, result_time=result_time, **more)
