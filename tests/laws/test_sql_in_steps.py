@@ -6,7 +6,6 @@ queries run over frames. Rows are within the watermark's bound, so none is late.
 
 import json
 import random
-from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 import operators
 from platform_defs.declared.sql_pipeline import read_sql
 from platform_defs.testing import Sandbox
+from tests.support.json_rows import json_rows_of
 
 pytestmark = pytest.mark.spark
 START = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -182,10 +182,6 @@ def frames(spark: SparkSession, made: list[dict[str, list[dict[str, object]]]]) 
     return read
 
 
-def counted(rows: DataFrame) -> Counter[str]:
-    return Counter(str(tuple(row)) for row in rows.collect())
-
-
 def compare(spark: SparkSession, folder: Path, declared: str, queries: Mapping[str, str], views: str = "") -> tuple[Sandbox, int]:
     """Run a pipeline in batches, and compare its tables with the queries over all rows; returns the number of compared rows too."""
     text = declared + ";".join(f"INSERT INTO {name} {query}" for name, query in queries.items())
@@ -194,14 +190,15 @@ def compare(spark: SparkSession, folder: Path, declared: str, queries: Mapping[s
         for source, rows in batch.items():
             sandbox.land(source, f"{number}.jsonl", "\n".join(map(json.dumps, rows)))
         sandbox.run(drain=number == len(made) - 1)
-    given, compared = frames(spark, made), 0
-    for name, query in queries.items():
-        wanted = operators.sql(f"{declared} {views} {query}", given)
-        found = counted(sandbox.engine.views.table(name).select(*wanted.columns))
-        assert found == counted(wanted), name
-        assert found, name
-        compared += found.total()
-    return sandbox, compared
+    given = frames(spark, made)
+    wanted = {name: operators.sql(f"{declared} {views} {query}", given) for name, query in queries.items()}
+    tables = {name: sandbox.engine.views.table(name).select(*rows.columns) for name, rows in wanted.items()}
+    assert {name: table.dtypes for name, table in tables.items()} == {name: rows.dtypes for name, rows in wanted.items()}
+    found, expected = json_rows_of(tables), json_rows_of(wanted)
+    for name in queries:
+        assert found[name] == expected[name], name
+        assert found[name], name
+    return sandbox, sum(map(len, found.values()))
 
 
 def test_a_pipeline_in_batches_gives_the_rows_of_its_queries(spark: SparkSession, tmp_path: Path):
