@@ -166,6 +166,8 @@ def _check_expressions(table: DerivedAsset, tables: Mapping[str, DerivedAsset], 
     check_columns_exist("order_by", [] if isinstance(order, str) else [o.column for o in order], columns, owner, engine_columns)
     for expression in getattr(operator, "aggregates", {}).values():
         check_expression("aggregates", expression, columns, owner, engine_columns)
+    if (condition := getattr(operator, "ends_with", None)) is not None:
+        check_expression("ends_with", condition, columns, owner, engine_columns)
 
 
 def _check_types(table: DerivedAsset, sources: Mapping[str, SourceContract]) -> None:
@@ -194,7 +196,7 @@ def _result_columns(
     except OperatorError as error:
         legal = f"inputs whose columns the operator of {asset.name!r} accepts: {error}"
         raise ContractError.bad_value("inputs", asset.inputs, legal) from error
-    return _shaped_columns(asset, columns)
+    return None if columns is None else _shaped_columns(asset, columns)
 
 
 def _shaped_columns(asset: DerivedAsset, results: Sequence[str]) -> Sequence[str] | None:

@@ -22,6 +22,7 @@ from operators.deduplicate import Deduplicate
 from operators.errors import ColumnError, DurationError, OperatorError, StreamingError, TidemarkError, WindowError
 from operators.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from operators.interval_join import IntervalJoin
+from operators.process_count_window import ProcessCountWindow
 from operators.process_window import ProcessWindow
 from operators.sql.errors import SqlError
 from operators.sql.execution import sql
@@ -70,6 +71,7 @@ __all__ = [
     "NewRows",
     "Operator",
     "OperatorError",
+    "ProcessCountWindow",
     "ProcessWindow",
     "Session",
     "Sliding",

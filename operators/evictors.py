@@ -1,7 +1,8 @@
 """Evictors: they select the rows of a window that count, before its result is computed.
 
 An evictor decides by the rows of a window alone, never by the order in which they arrived in steps, so that a stream and a backfill keep
-the same rows. Flink's evictors use the order of arrival; the evictors here use it only for rows with equal event time.
+the same rows. Flink's evictors use the order of arrival; the evictors here use it for rows with equal event time, and for windows by count,
+which are made by the recorded order of arrival.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.columns import temporary
-from operators.engine_columns import drop_engine_columns, tie_breakers
+from operators.engine_columns import EVENT_TIME, SEQ, drop_engine_columns, tie_breakers
 from operators.errors import OperatorError, check_count
 from operators.nondeterministic import check_deterministic
 from operators.timing import Duration, millis, positive_ms
@@ -39,7 +40,8 @@ class Evictor(Protocol):
             rows: the rows of all windows, each once for each of its windows, with columns that the engine adds; a join or a coGroup has the
                 rows of its sides as the structs `left` and `right`, of which one is null.
             group: the columns with equal values in the rows of one window.
-            time: the column with a row's event time.
+            time: the column with a row's event time. Over windows by count it is `event_time`, which rows of an upserted table may not
+                have; `seq` and `arrival` are the order of arrival.
 
         Returns:
             The rows that are kept, with the same columns.
@@ -49,7 +51,7 @@ class Evictor(Protocol):
 
 @dataclass(frozen=True)
 class CountEvictor:
-    """Keeps a window's last rows by event time; of rows of equal time, those that arrived last.
+    """Keeps a window's last rows by event time; of rows of equal time, those that arrived last. Of a window by count, the last to arrive.
 
     Flink's evictor uses only the order of arrival, so the rows that it keeps depend on that order.
 
@@ -97,7 +99,8 @@ class TimeEvictor:
 class DeltaEvictor:
     """Keeps the rows of a window whose delta to its last row is below a threshold: Flink's `DeltaEvictor`, `delta(row, last) < threshold`.
 
-    The last row is that with the greatest event time; of equal times, the one that arrived last. A row whose delta is null is kept.
+    The last row is that with the greatest event time; of equal times, the one that arrived last. In a window by count, it is the one that
+    arrived last. A row whose delta is null is kept.
 
     Args:
         delta: SQL for the delta, a number, over the structs `row` and `last` with a row's columns: `"abs(row.price - last.price)"`. In a
@@ -127,6 +130,12 @@ class DeltaEvictor:
 
 EVICTORS = CountEvictor, TimeEvictor, DeltaEvictor
 """The evictors that Tidemark has."""
+
+
+def keep_by_arrival(evictor: Evictor, rows: DataFrame, group: Sequence[str]) -> DataFrame:
+    """The rows that an evictor keeps of windows whose last row is the one that arrived last; rows have `seq` and `arrival`."""
+    reads_order_only = isinstance(evictor, CountEvictor | DeltaEvictor)
+    return evictor.keep(rows, group, SEQ if reads_order_only else EVENT_TIME)
 
 
 def _ties(rows: DataFrame, group: Sequence[str]) -> list[Column]:

@@ -15,9 +15,11 @@ from assets.pipeline import Pipeline
 from expectations.finding import check_name
 from operators import (
     CountEvictor,
+    CountWindowAggregate,
     Deduplicate,
     EveryInterval,
     EveryStep,
+    ProcessCountWindow,
     ProcessWindow,
     Session,
     TimeEvictor,
@@ -82,6 +84,12 @@ tables:
   - name: added
     inputs: [l]
     operator: {process_window: {window: {tumbling: {size: 1 hour}}, purging: {every_interval: {interval: 5 minutes}}}}
+  - name: third
+    inputs: [l]
+    operator: {process_count_window: {by: k, size: 3, rows: elements, evictor: {time_evictor: {within: 1 minute}}}}
+  - name: ended
+    inputs: [l]
+    operator: {count_window_aggregate: {by: k, ends_with: v IS NULL, aggregates: {n: count(*)}}}
   - name: newest
     inputs: [l]
     operator: {deduplicate: {by: k, keep: last}}
@@ -141,6 +149,14 @@ def test_every_kind_of_parameter_can_be_written():
         DerivedAsset(
             name="added", inputs=("l",), operator=ProcessWindow(window=Tumbling(size="1 hour"), purging=EveryInterval("5 minutes"))
         ),
+        DerivedAsset(
+            name="third",
+            inputs=("l",),
+            operator=ProcessCountWindow(by="k", size=3, rows="elements", evictor=TimeEvictor("1 minute")),
+        ),
+        DerivedAsset(
+            name="ended", inputs=("l",), operator=CountWindowAggregate(by="k", ends_with="v IS NULL", aggregates={"n": "count(*)"})
+        ),
         DerivedAsset(name="newest", inputs=("l",), operator=Deduplicate(by="k", keep="last")),
         DerivedAsset(name="board", inputs=("r",), operator=TopN(by="k", order_by=("v DESC", "ts"), rank_end=3, ttl="1 day")),
     )
@@ -185,8 +201,8 @@ def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None
             "interval_join:",
             "intervall_join:",
             r"^tables\[0\]\.operator: 'intervall_join' is unknown; legal: a mapping with one key, of interval_join, as_of_join, "
-            r"window_join, co_group, windowed_aggregate, process_window, count_window_aggregate, aggregate, top_k, top_n, "
-            r"deduplicate; did you mean 'interval_join'\?$",
+            r"window_join, co_group, windowed_aggregate, process_window, count_window_aggregate, process_count_window, "
+            r"aggregate, top_k, top_n, deduplicate; did you mean 'interval_join'\?$",
         ),
         ("tumbling:", "hopping:", r"\.window: 'hopping' is unknown; legal: a mapping with one key, of tumbling, sliding, cumulative"),
         ("event_time: paid_at", "event_tim: paid_at", r"^sources\[1\]\.event_time: is missing; sources\[1\]\.event_tim: there is no such"),
