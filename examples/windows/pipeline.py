@@ -18,6 +18,7 @@ from operators import (
     EveryInterval,
     EveryRows,
     IntervalJoin,
+    ProcessCountWindow,
     ProcessWindow,
     Session,
     TimeEvictor,
@@ -66,6 +67,12 @@ tiers = SourceContract(
 _SINCE_LAST = "timestampdiff(SECOND, get(elements, i - 1).clicked_at, e.clicked_at)"
 PAGES_OF_VISIT = f"transform(elements, (e, i) -> named_struct('position', i + 1, 'page', e.page, 'seconds', {_SINCE_LAST}))"
 """One row for each click of a visit: its position, its page, and the time since the click before."""
+TIMES_BETWEEN = """
+    transform(sequence(1, size(elements) - 1), i -> named_struct(
+        'page', elements[i].page, 'seconds', timestampdiff(SECOND, elements[i - 1].clicked_at, elements[i].clicked_at)
+    ))
+"""
+"""For each click of a window by count but the first: its page, and the time since the click before."""
 _AMOUNT = "aggregate(right.amount, CAST(0 AS DECIMAL(18,2)), (a, b) -> CAST(a + b AS DECIMAL(18,2)))"
 CONVERSION = f"array(named_struct('clicks', size(left), 'orders', size(right), 'amount', {_AMOUNT}))"
 
@@ -156,6 +163,20 @@ TABLES = [
         inputs=("clicks",),
         operator=CountWindowAggregate(by="user", size=3, aggregates={"pages": "count(DISTINCT page)"}),
         description="The number of different pages in every three clicks of a user, in the order of arrival.",
+    ),
+    DerivedAsset(
+        name="times_between_clicks",
+        inputs=("clicks",),
+        operator=ProcessCountWindow(by="user", size=3, slide=2, rows=TIMES_BETWEEN),
+        description="The seconds between the clicks of a user, added with every second click.",
+    ),
+    DerivedAsset(
+        name="ways_to_the_shoes",
+        inputs=("clicks",),
+        operator=CountWindowAggregate(
+            by="user", ends_with="page = 'shoes'", aggregates={"clicks": "count(*)"}, evictor=TimeEvictor("10 minutes")
+        ),
+        description="The clicks of a user in the ten minutes before each look at the shoes, since the look before.",
     ),
     DerivedAsset(
         name="order_tiers",

@@ -99,6 +99,13 @@ def test_each_table_of_the_pipeline(spark: SparkSession, tmp_path: Path) -> None
         ("last_minutes", "window_start", "orders"): [("09:00", 2), ("10:00", 1)],
         ("usual_amounts", "window_start", "orders", "amount"): [("09:00", 2, 105.0), ("10:00", 1, 70.0)],
         ("every_third_click", "user", "window_number", "pages"): [("ann", 1, 3), ("bob", 1, 2)],
+        ("times_between_clicks", "user", "window_number", "result_number", "page", "seconds"): [
+            ("ann", 1, 1, "shoes", 240),
+            ("ann", 2, 1, "cart", 600),
+            ("ann", 2, 2, "home", 1560),
+            ("bob", 1, 1, "shoes", 300),
+        ],
+        ("ways_to_the_shoes", "user", "window_number", "clicks"): [("ann", 1, 2), ("bob", 1, 2), ("bob", 2, 1)],
         ("order_tiers", "order_id", "tier"): [("a", "gold"), ("b", None), ("c", "gold"), ("d", None)],
         ("settled_orders", "order_id"): [("a",), ("b",), ("d",)],
         ("unpaid_orders", "order_id"): [("c",)],
