@@ -1,54 +1,121 @@
 """Count windows in steps: windows depend on the order of arrival only, not on batches, and equal those of a backfill."""
 
+import json
 import random
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from assets.contracts import DerivedAsset
-from operators import CountWindowAggregate
+from operators import Aggregate, CountEvictor, CountWindowAggregate, Deduplicate, ProcessCountWindow
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.identity import identity_of
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
 from tests.support.small_sources import Event, law_violations, replay, rows_of, source
 
 AGGREGATES = {"n": "count(*)", "total": "sum(v)", "first": "min_by(v, struct(seq, arrival))"}
-OPERATORS = {
+SMALL = "transform(filter(elements, e -> e.v < 6), e -> named_struct('v', e.v, 'n', size(elements), 'first', elements[0].v))"
+ENDS = "if(v = 3, null, v % 3 = 0)"
+CountWindow = CountWindowAggregate | ProcessCountWindow
+OPERATORS: dict[str, CountWindow] = {
     "tumbling": CountWindowAggregate(by="k", size=3, aggregates=AGGREGATES),
     "sliding": CountWindowAggregate(by="k", size=4, slide=2, aggregates=AGGREGATES),
+    "ended": CountWindowAggregate(by="k", ends_with=ENDS, aggregates=AGGREGATES, evictor=CountEvictor(2)),
+    "processed": ProcessCountWindow(by="k", size=4, slide=3, rows=SMALL),
 }
-COLUMNS = ["k", "window_number", *AGGREGATES]
+AGAIN = ("sliding", "processed")
+"""The operators of which a second table is made when all rows have arrived."""
+CHANGED: dict[str, CountWindow] = {
+    "changed": ProcessCountWindow(by="k", size=2, rows=SMALL),
+    "changed_ends": ProcessCountWindow(by="k", ends_with=ENDS, rows=SMALL, evictor=CountEvictor(3)),
+}
+"""Over an upserted table, the last row of each key and value: a new one moves to the end of its key's rows."""
 
 
 def _engine(make: MakeEngine) -> Engine:
-    names = {f"{name}{again}": o for name, o in OPERATORS.items() for again in ("", "_again")}
-    return make([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=o) for n, o in names.items()])
+    names = OPERATORS | {f"{name}_again": OPERATORS[name] for name in AGAIN}
+    tables = [DerivedAsset(name=n, inputs=("l",), operator=o) for n, o in names.items()]
+    last = DerivedAsset(name="last", inputs=("l",), operator=Deduplicate(by=("k", "v"), keep="last"))
+    changed = [DerivedAsset(name=n, inputs=("last",), operator=o) for n, o in CHANGED.items()]
+    reader = DerivedAsset(name="reader", inputs=("changed",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "total": "sum(v)"}))
+    return make([source("l")], [*tables, last, *changed, reader])
 
 
 def _advance(engine: Engine, cuts: list[int], events: list[Event], kill: str | None = None) -> None:
     for first, end in zip(cuts, [*cuts[1:], len(events)], strict=True):
         replay(engine, [{"l": events[first:end]}])
-        for name in OPERATORS:
-            if kill:
+        engine.advance("last")
+        for name in (*OPERATORS, *CHANGED):
+            if kill and name in OPERATORS:
                 run_and_die(lambda name=name: engine.advance(name), kill)
             engine.advance(name)
-    for name in OPERATORS:
+        engine.advance("reader")
+    for name in AGAIN:
         engine.advance(f"{name}_again")
 
 
+def _windows(values: Sequence[int], operator: CountWindow) -> Iterator[tuple[int, Sequence[int]]]:
+    """The numbers of the windows of a key, and the values of their rows."""
+    if operator.size is None:
+        ends = [n for n, v in enumerate(values, 1) if v % 3 == 0 and v != 3]
+        starts = [0, *ends]
+    else:
+        slide = operator.slide or operator.size
+        ends = [*range(slide, len(values) + 1, slide)]
+        starts = [max(0, end - operator.size) for end in ends]
+    evicted = operator.evictor.rows if isinstance(operator.evictor, CountEvictor) else len(values)
+    for number, (start, end) in enumerate(zip(starts, ends, strict=False), 1):
+        yield number, values[start:end][-evicted:]
+
+
+def _wanted(events: Sequence[Event], operator: CountWindow) -> list[tuple[Any, ...]]:
+    wanted: list[tuple[Any, ...]] = []
+    for key in ("a", "b", None):
+        for number, inside in _windows([e.v for e in events if e.k == key], operator):
+            if isinstance(operator, CountWindowAggregate):
+                wanted.append((key, number, len(inside), sum(inside), inside[0]))
+            else:
+                small = [v for v in inside if v < 6]
+                wanted += [(key, number, n, v, len(inside), inside[0]) for n, v in enumerate(small, 1)]
+    return sorted(wanted, key=repr)
+
+
+def _last_events(events: Sequence[Event]) -> list[Event]:
+    """The rows of `last`, in the order of arrival."""
+    last: dict[tuple[str | None, int], tuple[int, int]] = {}
+    for position, event in enumerate(events):
+        last[event.k, event.v] = max(last.get((event.k, event.v), (event.at, position)), (event.at, position))
+    return [events[position] for position in sorted(position for _, position in last.values())]
+
+
 def test_windows_depend_only_on_the_order_of_arrival(make_module_engine: MakeEngine, make_engine: MakeEngine) -> None:
-    rng = random.Random(4)
+    rng = random.Random(5)
     events = [Event(rng.choice(["a", "b", None]), rng.randrange(-3, 9), rng.randrange(10**7)) for _ in range(40)]
     in_steps, at_once = _engine(make_module_engine), _engine(make_engine)
     _advance(in_steps, [0, 7, 8, 25], events, "advance.after_changelog")
     _advance(at_once, [0], events)
-    for name, operator in OPERATORS.items():
-        wanted: list[tuple[object, ...]] = []
-        for key in ("a", "b", None):
-            values, slide = [e.v for e in events if e.k == key], operator.slide or operator.size
-            for end in range(slide, len(values) + 1, slide):
-                inside = values[max(0, end - operator.size) : end]
-                wanted.append((key, end // slide, len(inside), sum(inside), inside[0]))
+    for name, operator in (OPERATORS | CHANGED).items():
+        wanted = _wanted(_last_events(events) if name in CHANGED else events, operator)
+        columns = [*operator.emits.key, *(AGGREGATES if isinstance(operator, CountWindowAggregate) else ("v", "n", "first"))]
+        assert wanted, name
         for engine in (in_steps, at_once):
-            assert rows_of(engine.views.table(name), *COLUMNS) == sorted(wanted, key=repr)
-            assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_again"))
-            assert law_violations(engine, name) == set()
-        changes = in_steps.views.table(f"changelog/{name}")
-        assert {kind for (kind,) in rows_of(changes, "change")} == {"+I"}, "a window never changes"
+            assert rows_of(engine.views.table(name), *columns) == wanted, name
+            if name in AGAIN:
+                assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_again"))
+        assert law_violations(in_steps, name) == set()
+        kinds = {kind for (kind,) in rows_of(in_steps.views.table(f"changelog/{name}"), "change")}
+        if name in OPERATORS:
+            assert kinds == {"+I"}, "a window never changes"
+        else:
+            assert kinds >= {"+I", "+U", "-D"}, "the windows of a changed key are computed again, and their results replaced"
+    values = {key: [v for k, _, _, v, *_ in _wanted(_last_events(events), CHANGED["changed"]) if k == key] for key in ("a", "b", None)}
+    for engine in (in_steps, at_once):
+        assert rows_of(engine.views.table("reader"), "k", "n", "total") == sorted(
+            ((k, len(v), sum(v)) for k, v in values.items()), key=repr
+        )
+
+
+def test_a_table_of_an_earlier_version_has_the_same_identity() -> None:
+    counts = CountWindowAggregate(by="k", size=3, aggregates={"n": "count(*)"})
+    identity = json.loads(identity_of(DerivedAsset(name="counts", inputs=("l",), operator=counts)))
+    assert identity["parameters"] == {"aggregates": {"n": "count(*)"}, "by": ["k"], "size": 3}
