@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from assets.contracts import DerivedAsset
-from operators import TopN, fold
+from operators import TopN, Tumbling, WindowedAggregate, fold
 from platform_defs.engine.lake import reads
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
@@ -75,6 +75,19 @@ def test_a_change_removes_a_row_from_a_partition_that_it_does_not_name(make_engi
     assert rows_of(engine.views.table("top"), "k", "v") == [("a", 3), ("b", 1)]
     changelog = rows_of(engine.views.table("changelog/top"), "step", "change", "k", "v")
     assert changelog[3:] == [(2, "+U", "b", 1), (2, "-D", "a", 2), (2, "-U", "a", 1)]
+
+
+def test_a_new_final_result_of_a_key_leaves_the_partition_of_the_former_one(make_engine: MakeEngine) -> None:
+    sums = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"s": "sum(v)"})
+    top = TopN(by="s", order_by="window_start", rank_end=3, unique_key="k")
+    tables = [DerivedAsset(name="sums", inputs=("l",), operator=sums), DerivedAsset(name="top", inputs=("sums",), operator=top)]
+    engine = make_engine([source("l")], tables)
+    for batch in ([Event("a", 1, 0), Event("b", 1, 0), Event("z", 9, 5 * MINUTE)], [Event("a", 2, 6 * MINUTE), Event("z", 9, 15 * MINUTE)]):
+        replay(engine, [{"l": batch}])
+        for name in engine.assets:
+            engine.advance(name)
+    assert rows_of(engine.views.table("top"), "k", "s", "rank") == [("a", 2, 1), ("b", 1, 1), ("z", 9, 1)]
+    assert all(account.holds for account in engine.accounts.days("top"))
 
 
 @pytest.mark.usefixtures("large_tables")

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -30,8 +29,11 @@ class StepInputs(ABC):
 
     reading: Reading
     asset: DerivedAsset
-    names_former_keys: ClassVar[bool] = False
-    """Whether the input has both keys of a row that moves from one key to another."""
+
+    @property
+    def names_former_keys(self) -> bool:
+        """Whether the changes of the input have both keys of a row that moves from one key to another."""
+        return False
 
     @abstractmethod
     def all_rows(self, after: Progress) -> list[DataFrame]:
@@ -77,7 +79,11 @@ class TableRows(StepInputs):
     """
 
     upstream: DerivedAsset
-    names_former_keys: ClassVar[bool] = True
+
+    @property
+    def names_former_keys(self) -> bool:
+        """Whether the table is upserted: its changelog has each replaced row. To final results, a row that replaces another is added."""
+        return self.upstream.operator.emits.upserts
 
     @property
     def changes(self) -> TableChanges:
