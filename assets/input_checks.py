@@ -18,8 +18,9 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
 
     Raises:
         ContractError: a Structured Streaming query reads a table; a ranking of windows reads an input without windows; an operator
-            without closed ranges reads a table and another input, or has a TTL and reads a table; sessions read a source together with
-            a table; the versions of a join are rows of an upserted table; or a join by arrival reads a table.
+            without closed ranges reads a table and another input, or has a TTL and reads an upserted table, or a TTL in processing
+            time and reads a table; sessions read a source together with a table; the versions of a join are rows of an upserted table;
+            or a join by arrival reads a table.
     """
     upstream_tables = [tables[name] for name in table.inputs if name in tables]
     if upstream_tables and table.streams_as == "query":
@@ -63,15 +64,21 @@ def _check_versions(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> 
 
 
 def _check_new_rows(table: DerivedAsset, derived: list[DerivedAsset]) -> None:
-    """Raise if an operator without closed ranges reads a table and another input, or has a TTL and reads a table."""
+    """Raise if an operator without closed ranges reads a table and another input, or has a TTL that rows of the table do not have."""
     if not derived:
         return
     kind = type(table.operator).__name__
     if len(table.inputs) > 1:
         raise _illegal(table, table.inputs, f"sources, or one table alone: {kind} reads its changes; join the inputs first")
-    if getattr(table.operator, "ttl", None) is not None:
-        way_out = "give the `ttl` to the operator that reads the source"
-        raise _illegal(table, derived[0].name, f"sources: {kind} has a `ttl`, and rows of tables belong to no batch; {way_out}")
+    if getattr(table.operator, "ttl", None) is None:
+        return
+    name, way_out = derived[0].name, "give the `ttl` to the operator that reads the source"
+    if derived[0].operator.emits.upserts:
+        reason = f"rows of the upserted table {name!r} are replaced and deleted, so that they do not tell when a key had its last row"
+        raise _illegal(table, name, f"sources, and tables of final results: {kind} has a `ttl`, and {reason}; {way_out}")
+    if (ttl_by := getattr(table.operator, "ttl_by", "event")) != "event":
+        reason = f"rows of the table {name!r} belong to no batch, so they have no processing time"
+        raise ContractError.bad_value("ttl_by", ttl_by, f"event, for {table.name!r}: {reason}; or {way_out}")
 
 
 def _illegal(table: DerivedAsset, value: object, legal: str) -> ContractError:

@@ -46,7 +46,8 @@ class Aggregate:
 
     With `ttl`, over a source, the engine keeps the result of each key beside the table (with any other aggregate, the rows of the key)
     until no new row can be within `ttl` of them. A step reads its new rows, and the kept results or rows of their keys. If a new row is
-    more than `ttl` behind the watermark, the step reads the log.
+    more than `ttl` behind the watermark, the step reads the log. Over a table of final results, it reads every row of the keys of its
+    new rows.
 
     Args:
         by: the key columns, at least one.

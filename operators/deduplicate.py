@@ -37,7 +37,8 @@ class Deduplicate:
     that is dropped as a duplicate counts as new too, and so postpones the expiry. The row of an expired key stays until the key's next
     row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry. Over a source, the engine keeps
     one row of each key beside the table until no new row can be within `ttl` of it, and a step reads its new rows and those. A row
-    that is more than `ttl` behind the watermark makes the step read the log, unless it is late.
+    that is more than `ttl` behind the watermark makes the step read the log, unless it is late. Over a table of final results, a step
+    reads every row of the keys of its new rows.
 
     With a window a result is added at the window's end, `result_time = final_at = end - 1 ms`; a session's `final_at` is its `end`. Each
     row is late or not for each of its windows, as in `WindowedAggregate`. Sessions are those of a key. If the rows already have a window,

@@ -184,8 +184,8 @@ class ByKey(Reads):
             new key.
         change: the column with a row's change kind; rows of tables are read as `+I`. None if rows have no kinds.
         ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
-        ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. For processing
-            time the frames have `BATCH_TIME`.
+        ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. Over a table of final
+            results it is event time, by how far the table is closed. For processing time the frames have `BATCH_TIME`.
         keeps: set if the operator says which rows later steps need (see `KeepsRows`). A step over a source then reads only these rows
             and its new rows. None if a step needs every row.
     """

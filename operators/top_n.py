@@ -50,7 +50,8 @@ class TopN:
 
     With `ttl`, a partition without a new row for longer than that expires, and its next row starts it anew: older rows no longer count.
     `after_ttl` decides what happens to the rows of an expired partition: they stay until its next row, or the engine removes them with
-    the first step after the expiry. `ttl` is not available if the input is an upserted table of the engine.
+    the first step after the expiry. `ttl` is not available if the input is an upserted table of the engine; over a table of final
+    results, a step reads every row of the partitions of its new rows.
 
     The semantics are those of Flink SQL's Top-N; `rank` and `dense_rank`, which Flink refuses on streams, are those of SQL.
 

@@ -66,8 +66,16 @@ REFUSED = [
     pytest.param(
         TopN(order_by="k", rank_end=1, ttl="1 day"),
         ("firsts",),
-        "sources: TopN has a `ttl`, and rows of tables belong to no batch; give the `ttl` to the operator that reads the source",
-        id="a Top-N of a table with a time to live",
+        "for 'reader', sources, and tables of final results: TopN has a `ttl`, and rows of the upserted table 'firsts' are replaced and "
+        "deleted, so that they do not tell when a key had its last row; give the `ttl` to the operator that reads the source",
+        id="a Top-N of an upserted table with a time to live",
+    ),
+    pytest.param(
+        Aggregate(by="k", aggregates={"n": "count(*)"}, ttl="1 day", ttl_by="processing"),
+        ("pairs",),
+        "`ttl_by` is 'processing'; legal: event, for 'reader': rows of the table 'pairs' belong to no batch, so they have no processing "
+        "time; or give the `ttl` to the operator that reads the source",
+        id="an aggregate of joined rows with a time to live in processing time",
     ),
     pytest.param(TopK(k=1, order_by="k"), ("versions",), "'versions' has no windows", id="a ranking of rows with versions"),
     pytest.param(
@@ -160,6 +168,7 @@ def test_a_table_that_cannot_read_its_inputs_is_refused(operator: object, inputs
         (Deduplicate(by="k"), ("windows",)),
         (Deduplicate(by="k", order="arrival"), ("firsts",)),
         (Aggregate(by="k", aggregates={"n": "sum(n)"}), ("counts",)),
+        (Aggregate(by="k", aggregates={"n": "count(*)"}, ttl="1 day", after_ttl="retract"), ("pairs",)),
         (WINDOWS, ("firsts",)),
         (IntervalJoin(on="k", lower=0, upper="1 minute"), ("l", "firsts")),
         (WINDOWS, ("l",)),

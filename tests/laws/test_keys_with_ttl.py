@@ -1,21 +1,29 @@
-"""Aggregates and deduplicated rows with a time to live: after each batch the table equals a naive model, and its account holds."""
+"""Aggregates and deduplicated rows with a time to live: after each batch the table equals a naive model, and its account holds.
 
-from collections.abc import Callable, Sequence
+Over a table of final results, which late rows correct, the model knows only the rows of that table, and how far it is closed.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators import Aggregate, Deduplicate, fold
+from assets.preparation import Preparation
+from operators import Aggregate, Deduplicate, TopN, fold
 from operators.contract import Operator
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.laws.test_time_to_live import BATCHES, TTL
 from tests.support.clock import Clock
-from tests.support.small_sources import MINUTE, replay, rows_of, source
+from tests.support.small_sources import MINUTE, START, Event, join, replay, rows_of, source
 
 Row = tuple[str | None, int, int, tuple[int, int]]
 """A row of the log: its key, its value, its time in ms, and its position."""
+Rows = dict[str, list[tuple[Any, ...]]]
+"""The rows of each table, by its name."""
 SUMS = {"n": "count(*)", "total": "sum(v)"}
 TABLES: dict[str, Operator] = {
     "kept": Aggregate(by="k", aggregates=SUMS, ttl=TTL),
@@ -86,3 +94,106 @@ def test_without_rows_the_watermark_removes_expired_keys(make_engine: MakeEngine
         assert engine.views.table(name).isEmpty()
         assert all(account.holds for account in engine.accounts.days(name))
     assert engine.views.table("kept").count() == len({event.k for event in BATCHES[0]})
+
+
+KEYS = 1_000
+PAIRS = join(how="left", allowed_lateness="2 hours")
+OF_PAIRS: dict[str, Operator] = {
+    "sums": Aggregate(by="k", aggregates={"n": "count(*)", "total": "sum(left_v)"}, ttl=TTL),
+    "removed_sums": Aggregate(by="k", aggregates={"n": "count(*)", "total": "sum(left_v)"}, ttl=TTL, after_ttl="retract"),
+    "alone": Aggregate(by="k", aggregates={"n": "count(*)", "kinds": "count(DISTINCT left_v)"}, ttl=TTL, after_ttl="retract"),
+    "last_pair": Deduplicate(by="k", keep="last", ttl=TTL, after_ttl="retract"),
+    "top_pairs": TopN(by="k", order_by="left_v DESC", rank_end=2, ttl=TTL, after_ttl="retract"),
+}
+ALONE = {"pairs": Preparation(where="right_v IS NULL")}
+"""Without the left rows that are matched: a late right row removes a row, and with it the key, or the end of a gap."""
+VALUES = {"alone": ("n", "kinds"), "last_pair": ("at",), "top_pairs": ("left_v", "rank")}
+"""What is compared of each table, in addition to the key."""
+
+
+def _batches_of_pairs(seed: int) -> list[Mapping[str, list[Event]]]:
+    """Batches of both sides of a join, each up to 25 minutes behind the newest row."""
+    rng = random.Random(seed)
+
+    def events(batch: int, most: int) -> list[Event]:
+        keys = [*(f"k{number}" for number in range(KEYS)), None]
+        times = [(k, max(0, 20 * batch + rng.randrange(-25, 5))) for k in keys for _ in range(rng.randint(0, most))]
+        return [Event(k, rng.randrange(4), minute * MINUTE) for k, minute in times]
+
+    return [{"l": events(batch, 2), "r": events(batch, 1)} for batch in range(3)]
+
+
+def _engine_of_pairs(make_engine: MakeEngine) -> Engine:
+    prepared = {"alone": ALONE}
+    tables = [DerivedAsset(name=n, inputs=("pairs",), operator=o, prepare=prepared.get(n, {})) for n, o in OF_PAIRS.items()]
+    return make_engine([source("l"), source("r")], [PAIRS, *tables])
+
+
+def _model_of_pairs(engine: Engine) -> Rows:
+    """The rows of each table, from the rows of the pairs and the time up to which none is missing."""
+    pairs = engine.views.table("pairs").select("k", "left_v", "right_v", F.unix_millis("result_time")).collect()
+    closed_to = engine.pending.progress("pairs").closed_to
+    now = None if closed_to is None else closed_to - PAIRS.operator.reads.watermark_delay
+    rows = [(k, left_v, at, (0, 0)) for k, left_v, _, at in pairs]
+    alone = [(k, left_v, at, (0, 0)) for k, left_v, right_v, at in pairs if right_v is None]
+    kept, removed = _rows_within_ttl(rows, lambda r: r[2], None), _rows_within_ttl(rows, lambda r: r[2], now)
+    best = {k: sorted((row[1] for row in of_key), reverse=True)[:2] for k, of_key in removed.items()}
+    found: Rows = {
+        "sums": _summed(kept),
+        "removed_sums": _summed(removed),
+        "alone": [(k, len(of), len({row[1] for row in of})) for k, of in _rows_within_ttl(alone, lambda r: r[2], now).items()],
+        "last_pair": [(k, of_key[-1][2]) for k, of_key in removed.items()],
+        "top_pairs": [(k, value, rank) for k, values in best.items() for rank, value in enumerate(values, 1)],
+    }
+    return {name: sorted(rows, key=repr) for name, rows in found.items()}
+
+
+def _tables_of_pairs(engine: Engine) -> Rows:
+    found: Rows = {}
+    for name in OF_PAIRS:
+        rows = engine.views.table(name)
+        rows = rows.withColumn("at", F.unix_millis("event_time")) if "event_time" in rows.columns else rows
+        found[name] = rows_of(rows, "k", *VALUES.get(name, ("n", "total")))
+    return found
+
+
+def _advance_readers(engine: Engine) -> None:
+    for name in OF_PAIRS:
+        engine.advance(name)
+
+
+def test_over_final_results_each_table_equals_the_model(make_engine: MakeEngine, make_module_engine: MakeEngine) -> None:
+    """In steps, in one batch, corrected and rebuilt: the tables are the same."""
+    engine, batches, expired = _engine_of_pairs(make_engine), _batches_of_pairs(11), 0
+    wanted: Rows = {}
+    for number, batch in enumerate(batches):
+        replay(engine, [batch])
+        if number == 1:  # the watermark of the sources is ahead of the table: the keys of rows that it does not have yet must stay
+            engine.advance("pairs", until=START + 8 * MINUTE)
+            _advance_readers(engine)
+            assert _tables_of_pairs(engine) == _model_of_pairs(engine)
+        engine.advance("pairs")
+        _advance_readers(engine)
+        wanted = _model_of_pairs(engine)
+        assert _tables_of_pairs(engine) == wanted, number
+        expired += len(wanted["sums"]) - len(wanted["removed_sums"])
+    assert expired > KEYS / 4
+    assert engine.pending.progress("pairs").corrected
+    assert [name for name in OF_PAIRS if not all(account.holds for account in engine.accounts.days(name))] == []
+    assert [name for name in OF_PAIRS if engine.advance(name)] == []
+    at_once = _engine_of_pairs(make_module_engine)
+    replay(at_once, [{name: [event for batch in batches for event in batch[name]] for name in ("l", "r")}])
+    at_once.advance("pairs")
+    _advance_readers(at_once)
+    assert _tables_of_pairs(at_once) == wanted
+    DeltaTable(engine.lake.path("pairs")).delete("k LIKE '%1'")
+    DeltaTable(engine.lake.path("top_pairs")).delete("k LIKE '%2'")
+    assert engine.rebuild("pairs").missing > 0
+    assert engine.rebuild("top_pairs").missing > 0
+    _advance_readers(engine)
+    assert _tables_of_pairs(engine) == wanted
+    engine.ingestion.signals.watermark(dict.fromkeys(("l", "r"), START + 200 * MINUTE))
+    engine.advance("pairs")
+    assert {*engine.pending.upserted_tables()} == {*OF_PAIRS}
+    _advance_readers(engine)
+    assert [name for name, rows in _tables_of_pairs(engine).items() if rows] == ["sums"]

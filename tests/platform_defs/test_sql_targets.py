@@ -101,6 +101,24 @@ def test_an_option_is_a_parameter_of_the_tables_operator(query: str, options: di
     assert {name: getattr(operator, name) for name in expected} == expected
 
 
+def test_a_time_to_live_of_a_view_of_a_join_is_in_event_time():
+    view = f"CREATE VIEW paid AS {PAID.replace('id, price', 'seller, price').replace('LEFT ', '')}"
+    query = "SELECT seller, SUM(price) AS n FROM paid GROUP BY seller"
+    options = "'tidemark.ttl' = '30 days', 'tidemark.after-ttl' = 'retract'"
+    statements = f"{view}; CREATE TABLE t (seller STRING, n BIGINT) WITH ({options}); INSERT INTO t {query}"
+    pipeline = read_sql(f"{SOURCES} {statements}")
+    operator, [joined] = operator_of(pipeline), pipeline.tables_by_name["t"].inputs
+    assert (operator.ttl, operator.after_ttl) == ("30 days", "retract")
+    assert isinstance(operator_of(pipeline, joined), IntervalJoin)
+    by_clock = statements.replace(options, f"{options}, 'tidemark.ttl-by' = 'processing'")
+    with pytest.raises(OperatorError, match="`ttl_by` is 'processing'; legal: event, for 't': rows of the table"):
+        read_sql(f"{SOURCES} {by_clock}")
+    sold = f"CREATE TABLE s (seller STRING, n BIGINT); INSERT INTO s {SOLD}"
+    over_sold = statements.replace("FROM paid", "FROM s").replace("SUM(price)", "SUM(n)")
+    with pytest.raises(OperatorError, match="Aggregate has a `ttl`, and rows of the upserted table 's' are replaced and deleted"):
+        read_sql(f"{SOURCES} {sold}; {over_sold}")
+
+
 def test_an_option_of_a_window_top_n_is_a_parameter_of_its_windows():
     operator = operator_of(read_sql(text(BEST, "'tidemark.allowed-lateness' = '1 min'")))
     assert isinstance(operator, Consecutive)

@@ -14,7 +14,7 @@ from platform_defs.engine.inputs.changelog_reader import newest_changes, upstrea
 from platform_defs.engine.inputs.prepared_rows import prepare_table_rows
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.inputs.table_changes import TableChanges, table_changes
 
 
@@ -50,6 +50,14 @@ class StepInputs(ABC):
         If the operator reads change kinds, they are the last change of each key.
         """
 
+    @abstractmethod
+    def rows_since(self, first: int, after: Progress) -> list[DataFrame]:
+        """The rows of `all_rows` with an event time of `first` (epoch ms) or later."""
+
+    @abstractmethod
+    def watermark(self, after: Progress) -> int | None:
+        """The watermark in epoch ms up to which a step to `after` has read all rows, apart from late ones; None if there is none."""
+
 
 @dataclass(frozen=True)
 class SourceRows(StepInputs):
@@ -66,6 +74,14 @@ class SourceRows(StepInputs):
     def mergeable_rows(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The rows of the batches that the step handles: no row of a source is deleted or replaced."""
         return self.new_rows(before, after)
+
+    def rows_since(self, first: int, after: Progress) -> list[DataFrame]:
+        """The rows with an event time of `first` or later, up to the last batch that the step handles."""
+        return [self.reading.input(self.asset, index, after.seq, Span(first)) for index in range(len(self.asset.inputs))]
+
+    def watermark(self, after: Progress) -> int | None:
+        """The asset's watermark after the last batch that the step handles."""
+        return self.reading.operator_timeline(self.asset).after[after.seq]
 
 
 @dataclass(frozen=True)
@@ -120,6 +136,14 @@ class TableRows(StepInputs):
             return None
         changes = newest_changes(self.reading, self.upstream, read, upto).withColumnRenamed(CHANGE, kind)
         return [self._prepared(changes, kind)]
+
+    def rows_since(self, first: int, after: Progress) -> list[DataFrame]:
+        """The table's rows with an event time of `first` or later, as of the last step to read."""
+        return [rows.where(Span(first).holds(F.col(EVENT_TIME))) for rows in self.all_rows(after)]
+
+    def watermark(self, after: Progress) -> int | None:
+        """The table's watermark as of the last step to read; later batches of the ledger, and results not closed yet, have no effect."""
+        return self.changes.watermark(after.read[self.upstream.name])
 
     def _as_inserts(self, rows: DataFrame) -> DataFrame:
         kind = self.asset.operator.reads.change

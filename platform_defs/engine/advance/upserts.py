@@ -20,7 +20,7 @@ from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.small_queries import count, materialize
 from platform_defs.engine.ledger.columns import pc
 
@@ -188,7 +188,7 @@ class RecomputedKeys(Strategy):
         if oldest is None:
             return None
         if self.reads.ttl_by == "event":
-            return keys_of([self.reading.input(self.asset, index, after.seq, Span(oldest)) for index in inputs], self.reads.key)
+            return keys_of(self.inputs.rows_since(oldest, after), self.reads.key)
         first, arrived = self.reading.ledger.processing_times(after.seq)
         before = first + (pc.sum(pc.less(arrived, oldest)).as_py() or 0)
         return keys_of([self.reading.input(self.asset, index, after.seq, after=before) for index in inputs], self.reads.key)
@@ -197,7 +197,10 @@ class RecomputedKeys(Strategy):
         """The oldest time in ms within the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
         if self.reads.ttl is None:
             return None
-        clock = ttl_clock(self.reading, self.asset, self.reads.ttl_by, after.seq)
+        if self.reads.ttl_by == "event":
+            clock = self.inputs.watermark(after)
+        else:
+            clock = ttl_clock(self.reading, self.asset, self.reads.ttl_by, after.seq)
         return None if clock is None else clock - self.reads.ttl
 
 

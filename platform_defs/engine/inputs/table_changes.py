@@ -44,6 +44,10 @@ class TableChanges(ABC):
     def has_only_additions(self, after: int, upto: int) -> bool:
         """Whether these steps only added rows, so that `changed_rows` returns only added rows."""
 
+    @abstractmethod
+    def watermark(self, step: int) -> int | None:
+        """The watermark (epoch ms) after a step: later rows are not older, except by a correction. None if rows of any age may follow."""
+
 
 @dataclass(frozen=True)
 class UpsertedChanges(TableChanges):
@@ -60,6 +64,10 @@ class UpsertedChanges(TableChanges):
     def has_only_additions(self, after: int, upto: int) -> bool:
         """False: rows of an upserted table replace each other."""
         return False
+
+    def watermark(self, step: int) -> int | None:
+        """None: a row of an upserted table may be added or replaced whatever its event time."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,12 @@ class FinalResults(TableChanges):
     def has_only_additions(self, after: int, upto: int) -> bool:
         """Whether no result was corrected since step `after`."""
         return not _corrected_since(stored_progress(self.reading.lake, self.table), after)
+
+    def watermark(self, step: int) -> int | None:
+        """How far the step has closed the table, less the operator's output watermark delay; None if its commit is not known any more."""
+        progress_then = progress_at(self.reading.lake, self.table, step)
+        closed_to = None if progress_then is None else progress_then.closed_to
+        return None if closed_to is None else closed_to - self.table.operator.reads.watermark_delay
 
     def _results_within(self, span: Span) -> DataFrame:
         return as_input(self.reading.table(self.table.name, FINAL_AT, span))
