@@ -180,8 +180,8 @@ class ByKey(Reads):
     Args:
         key: the columns of the key, with the same names in every input; empty for all rows.
         through: the row key: columns that identify a row that can move from one key to another. Every key that such a row ever had is
-            read again, with every row of these keys. Over an upserted table it has no effect, because its changes name the old and the
-            new key.
+            read again, with every row of these keys. Over an upserted table with this key, or a part of it, it has no effect, because
+            the table's changes name the old and the new key.
         change: the column with a row's change kind; rows of tables are read as `+I`. None if rows have no kinds.
         ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
         ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. Over a table of final

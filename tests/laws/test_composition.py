@@ -96,7 +96,9 @@ OF_TABLES = [
 ]
 CHAINS = [*OF_SOURCES, *OF_TABLES]
 MORE = [
-    _asset("by_sum", TopN(by="s", order_by="window_start", rank_end=3, unique_key="k"), "windows"),
+    _asset(
+        "by_sum", TopN(by=("of_case", "s"), order_by="window_start", rank_end=3, unique_key="k"), "windows", prepare={"windows": BY_CASE}
+    ),
     _asset("joined", WindowJoin(on="k", window=FIVE, how="full"), "counts", "pairs", prepare=PAIRED),
     _asset("groups", CoGroup(on="k", window=TWO), "top_windows", "last"),
     _asset("sessions", WindowedAggregate(by="k", window=Session(gap="2 minutes"), aggregates={"n": "count(*)"}), "top_windows"),

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from assets.contracts import DerivedAsset
-from operators import TopN, Tumbling, WindowedAggregate, fold
+from operators import CountWindowAggregate, TopN, Tumbling, WindowedAggregate, fold
+from operators.contract import Operator
 from platform_defs.engine.lake import reads
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
@@ -77,17 +78,30 @@ def test_a_change_removes_a_row_from_a_partition_that_it_does_not_name(make_engi
     assert changelog[3:] == [(2, "+U", "b", 1), (2, "-D", "a", 2), (2, "-U", "a", 1)]
 
 
-def test_a_new_final_result_of_a_key_leaves_the_partition_of_the_former_one(make_engine: MakeEngine) -> None:
-    sums = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"s": "sum(v)"})
-    top = TopN(by="s", order_by="window_start", rank_end=3, unique_key="k")
+@pytest.mark.parametrize(
+    ("sums", "last"),
+    [
+        (WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"s": "sum(v)"}, allowed_lateness="10 minutes"), 7),
+        (CountWindowAggregate(by="k", size=1, aggregates={"s": "sum(v)"}), 5),
+    ],
+    ids=["final results", "an upserted table with another key"],
+)
+def test_a_row_of_a_table_leaves_the_partition_of_the_row_that_it_replaces(make_engine: MakeEngine, sums: Operator, last: int) -> None:
+    """The rows of the table stay when another one of their key is added. The last batch corrects a final result."""
+    top = TopN(by="s", order_by="k", rank_end=3, unique_key="k")
     tables = [DerivedAsset(name="sums", inputs=("l",), operator=sums), DerivedAsset(name="top", inputs=("sums",), operator=top)]
-    engine = make_engine([source("l")], tables)
-    for batch in ([Event("a", 1, 0), Event("b", 1, 0), Event("z", 9, 5 * MINUTE)], [Event("a", 2, 6 * MINUTE), Event("z", 9, 15 * MINUTE)]):
+    engine, found = make_engine([source("l")], tables), list[list[tuple[object, ...]]]()
+    for batch in (
+        [Event("a", 1, 0), Event("b", 1, 0), Event("z", 9, 5 * MINUTE)],
+        [Event("a", 2, 6 * MINUTE), Event("z", 9, 15 * MINUTE)],
+        [Event("a", 5, 6 * MINUTE + 1)],
+    ):
         replay(engine, [{"l": batch}])
         for name in engine.assets:
             engine.advance(name)
-    assert rows_of(engine.views.table("top"), "k", "s", "rank") == [("a", 2, 1), ("b", 1, 1), ("z", 9, 1)]
-    assert all(account.holds for account in engine.accounts.days("top"))
+        found.append(rows_of(engine.views.table("top"), "k", "s", "rank"))
+        assert all(account.holds for account in engine.accounts.days("top"))
+    assert found[1:] == [[("a", value, 1), ("b", 1, 1), ("z", 9, 1)] for value in (2, last)]
 
 
 @pytest.mark.usefixtures("large_tables")

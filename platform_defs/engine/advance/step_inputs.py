@@ -1,6 +1,7 @@
 """The inputs of a step that closes no range: rows of sources by batch, or the changes of a table by step."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -30,9 +31,12 @@ class StepInputs(ABC):
     reading: Reading
     asset: DerivedAsset
 
-    @property
-    def names_former_keys(self) -> bool:
-        """Whether the changes of the input have both keys of a row that moves from one key to another."""
+    def names_former_keys(self, through: Sequence[str]) -> bool:
+        """Whether the changes of the input have both keys of a row that moves from one key to another.
+
+        Args:
+            through: the columns by which a row replaces another (see `ByKey`).
+        """
         return False
 
     @abstractmethod
@@ -96,10 +100,15 @@ class TableRows(StepInputs):
 
     upstream: DerivedAsset
 
-    @property
-    def names_former_keys(self) -> bool:
-        """Whether the table is upserted: its changelog has each replaced row. To final results, a row that replaces another is added."""
-        return self.upstream.operator.emits.upserts
+    def names_former_keys(self, through: Sequence[str]) -> bool:
+        """Whether the table is upserted by some of these columns: its changelog then has each row that another one replaces.
+
+        In final results, and in a table with other key columns, the row that is replaced stays, so the changes do not have it.
+        """
+        emits, preparation = self.upstream.operator.emits, self.asset.preparation(0)
+        prepared = {} if preparation is None else preparation.columns(emits.key)
+        own_columns = {c for c in emits.key if preparation is None or prepared.get(c) in (c, f"`{c}`")}
+        return emits.upserts and {*emits.key} <= own_columns & {*through}
 
     @property
     def changes(self) -> TableChanges:

@@ -158,20 +158,22 @@ class RecomputedKeys(Strategy):
 
     @property
     def _keys_can_change(self) -> bool:
-        """Whether rows can move to another key, and the inputs have only the new key of such a row."""
-        return bool(self.reads.through) and not self.inputs.names_former_keys
+        """Whether rows can move to another key, and the changes of the inputs do not have both keys of such a row."""
+        return bool(self.reads.through) and not self.inputs.names_former_keys(self.reads.through)
 
     def _affected_keys(self, before: Progress, after: Progress) -> DataFrame | None:
-        """The keys of the step's rows; if rows can move, also the former keys of these rows. None if they are not known."""
+        """The keys of the step's rows; if rows can move, also the keys of the rows that these replace. None if they are not known.
+
+        A row that was deleted is only in the changes, and the row that it had replaced is only among all rows.
+        """
         new_rows = self.inputs.new_rows(before, after)
         if new_rows is None:
             return None
-        if self._keys_can_change:
-            new_rows = [
-                rows_of_keys(frame, keys_of(new_rows, self.reads.through), self.reads.through) for frame in self.inputs.all_rows(after)
-            ]
-            return materialize(keys_of(new_rows, self.reads.key))  # few keys, which several joins read
-        return keys_of(new_rows, self.reads.key)
+        if not self._keys_can_change:
+            return keys_of(new_rows, self.reads.key)
+        through = self.reads.through
+        same_rows = [rows_of_keys(frame, keys_of(new_rows, through), through) for frame in self.inputs.all_rows(after)]
+        return materialize(keys_of([*new_rows, *same_rows], self.reads.key))  # few keys, which several joins read
 
     def _of_keys(self, keys: DataFrame, after: Progress) -> DataFrame:
         """The rows of the given keys after a step."""
