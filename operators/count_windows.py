@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from operators._support.aggregate_expressions import Aggregates
 from operators._support.count_windows import LAST_POSITION, CountWindowOperator
@@ -97,6 +96,5 @@ class CountWindowAggregate(CountWindowOperator):
         [rows] = frames
         self.check_rows(rows)
         rows_in_windows = self.assign_windows(rows)
-        last_position = F.max(LAST_POSITION).alias(LAST_POSITION)
-        results = rows_in_windows.groupBy(*self.window_columns).agg(*self._aggregates.columns(rows_in_windows), last_position)
+        results = self.aggregate_windows(rows_in_windows, *self._aggregates.columns(rows_in_windows))
         return results.select(*self.window_columns, *self.aggregates, f"{LAST_POSITION}.*")

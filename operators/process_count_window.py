@@ -97,8 +97,8 @@ class ProcessCountWindow(CountWindowOperator):
         [rows] = frames
         self.check_rows(rows)
         order, row = F.struct(SEQ, ARRIVAL).alias(_ORDER), F.struct(*drop_engine_columns(rows).columns).alias(_ROW)
-        windows = self.assign_windows(rows.select("*", order, row)).groupBy(*self.window_columns)
-        groups = windows.agg(collect_in_order(_ORDER, _ROW).alias(ELEMENTS), F.max(LAST_POSITION).alias(LAST_POSITION))
+        elements = collect_in_order(_ORDER, _ROW).alias(ELEMENTS)
+        groups = self.aggregate_windows(self.assign_windows(rows.select("*", order, row)), elements)
         if not self.rows:
             return groups.select(*self.window_columns, ELEMENTS, f"{LAST_POSITION}.*")
         numbered_results = groups.select("*", F.posexplode(F.expr(self.rows)).alias(_INDEX, _ROW))

@@ -20,7 +20,7 @@ WINDOW_NUMBER = "window_number"
 """In the results: the number of a key's window, from 1."""
 LAST_POSITION = temporary("last_position")
 """`seq` and `arrival` (struct) of a row, or of its window's last row: the greatest of a window is always that of its last row."""
-_ROW_NUMBER, _ROW_COUNT = temporary("row_number"), temporary("rows")
+_WINDOW, _ROW_NUMBER, _ROW_COUNT = temporary("window"), temporary("row_number"), temporary("rows")
 _IS_END, _END_COUNT = temporary("is_end"), temporary("ends")
 
 
@@ -62,8 +62,13 @@ class CountWindowOperator:
 
     @property
     def window_columns(self) -> tuple[str, ...]:
-        """The key, and the number of the window."""
+        """The columns of a result that identify its window: the key, and the number of the window."""
         return (*self.key, WINDOW_NUMBER)
+
+    @property
+    def _group(self) -> tuple[str, ...]:
+        """The same for rows in windows, which can have a column `window_number` of their own."""
+        return (*self.key, _WINDOW)
 
     def check_windows(self) -> None:
         """Raise `OperatorError` unless the parameters say when a window ends."""
@@ -94,8 +99,13 @@ class CountWindowOperator:
         check_present(drop_engine_columns(rows), self.key, "by")
         self.check_columns(rows.columns)
 
+    def aggregate_windows(self, rows: DataFrame, *aggregates: Column) -> DataFrame:
+        """One row of each complete window: `window_columns`, the aggregates of the rows that count, and `LAST_POSITION` of the window."""
+        groups = rows.groupBy(*self._group).agg(*aggregates, F.max(LAST_POSITION).alias(LAST_POSITION))
+        return groups.withColumnRenamed(_WINDOW, WINDOW_NUMBER)
+
     def assign_windows(self, rows: DataFrame) -> DataFrame:
-        """The rows that count in each complete window, once for each, with `WINDOW_NUMBER` and `LAST_POSITION`."""
+        """The rows that count in each complete window, once for each, with the window and `LAST_POSITION`; see `aggregate_windows`."""
         if self.size is not None:
             rows_in_windows = self._assign_by_count(rows, self.size, self.slide or self.size)
         else:
@@ -104,15 +114,15 @@ class CountWindowOperator:
         if self.evictor is None:
             return rows_in_windows.withColumn(LAST_POSITION, position)
         # The last row may be evicted, and the position of another row may be in the next window too.
-        last_position = F.max(position).over(Window.partitionBy(*self.window_columns))
-        return keep_by_arrival(self.evictor, rows_in_windows.withColumn(LAST_POSITION, last_position), self.window_columns)
+        last_position = F.max(position).over(Window.partitionBy(*self._group))
+        return keep_by_arrival(self.evictor, rows_in_windows.withColumn(LAST_POSITION, last_position), self._group)
 
     def _assign_by_count(self, rows: DataFrame, size: int, slide: int) -> DataFrame:
         rows_of_key = Window.partitionBy(*self.key)
         numbered_rows = rows.withColumn(_ROW_NUMBER, F.row_number().over(rows_of_key.orderBy(SEQ, ARRIVAL)).cast("bigint"))
         rows_with_count = numbered_rows.withColumn(_ROW_COUNT, F.count("*").over(rows_of_key))
         window_numbers = _window_numbers(F.col(_ROW_NUMBER), F.col(_ROW_COUNT), size, slide)
-        return rows_with_count.withColumn(WINDOW_NUMBER, F.explode(window_numbers))
+        return rows_with_count.withColumn(_WINDOW, F.explode(window_numbers))
 
     def _assign_by_condition(self, rows: DataFrame, condition: str) -> DataFrame:
         kind = rows.select("*", F.expr(condition)).schema[-1].dataType
@@ -122,8 +132,8 @@ class CountWindowOperator:
         rows_with_ends = rows.withColumn(_IS_END, F.coalesce(F.expr(condition), F.lit(False)).cast("bigint"))
         ended_before = F.sum(_IS_END).over(rows_of_key.orderBy(SEQ, ARRIVAL)) - F.col(_IS_END)
         ends = F.sum(_IS_END).over(rows_of_key)
-        numbered_rows = rows_with_ends.select("*", (ended_before + 1).alias(WINDOW_NUMBER), ends.alias(_END_COUNT))
-        return numbered_rows.where(F.col(WINDOW_NUMBER) <= F.col(_END_COUNT))
+        numbered_rows = rows_with_ends.select("*", (ended_before + 1).alias(_WINDOW), ends.alias(_END_COUNT))
+        return numbered_rows.where(F.col(_WINDOW) <= F.col(_END_COUNT))
 
 
 def _window_numbers(row: Column, rows: Column, size: int, slide: int) -> Column:

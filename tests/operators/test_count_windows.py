@@ -39,6 +39,8 @@ ROWS = """
     4     | a | v  | 8
     4     | - | w  | 3
 """
+NUMBERED_PAIRS: dict[str, dict[str, Any]] = {"count": {"size": 2}, "a condition": {"ends_with": "window_number > 3"}}
+"""Windows of two rows that are windows by count themselves."""
 EXAMPLES = [
     Example(
         "size 2: windows of two rows of a key in order of arrival; the last row of a, and the only one of b, are in no window yet",
@@ -95,6 +97,27 @@ EXAMPLES = [
         - | 1             | 1 | 7    | u     | 3   | 5
         """,
     ),
+    *[
+        Example(
+            f"rows of windows by count have a number of their own, which expressions read; the windows end by {how}",
+            CountWindowAggregate(by="k", aggregates={"numbers": "sum(window_number)"}, **windows),
+            (
+                """
+                batch | k | window_number:int
+                1     | a | 2
+                1     | a | 4
+                2     | a | 1
+                2     | a | 7
+                """,
+            ),
+            """
+            k | window_number | numbers
+            a | 1             | 6
+            a | 2             | 8
+            """,
+        )
+        for how, windows in NUMBERED_PAIRS.items()
+    ],
     Example(
         "a function of the rows of a window, in order of arrival; by default it returns them",
         ProcessCountWindow(by="k", size=2),
