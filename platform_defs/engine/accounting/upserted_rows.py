@@ -18,7 +18,7 @@ from operators.engine_columns import EVENT_TIME, SEQ
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, day_of, missing_and_extra, row_hash
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import as_of_step
-from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.inputs.progress import is_emptied, progress
 from platform_defs.engine.inputs.reader import FILTERED, LATE
 from platform_defs.engine.lake.small_queries import collect
 
@@ -64,9 +64,12 @@ def _last_day(advance: Advance) -> date:
 
 
 def _difference(advance: Advance) -> list[DataFrame]:
-    """A frame with one row: the numbers of missing and of extra rows of the table, and null as `side`. No frame before the first step."""
+    """A frame with one row: the numbers of missing and of extra rows of the table, and null as `side`.
+
+    No frame if the table has no step yet, or was emptied and has no step since.
+    """
     now = progress(advance.reading.lake, advance.asset)
-    if not now.step:
+    if not now.step or is_emptied(now):
         return []
     recomputed = advance.all_results(now)
     stored = as_of_step(advance.reading, advance.asset, now.step).select(*recomputed.columns)

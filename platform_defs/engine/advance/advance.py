@@ -26,7 +26,7 @@ from platform_defs.engine.advance.upserts import KeysOfKeptRows, MergedRows, Rec
 from platform_defs.engine.ingest.uncommitted import require_logs
 from platform_defs.engine.inputs.changelog_reader import result_of_changelog
 from platform_defs.engine.inputs.identity import identity_of
-from platform_defs.engine.inputs.progress import Progress, progress
+from platform_defs.engine.inputs.progress import Progress, is_emptied, progress
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.waits import Purpose
@@ -183,7 +183,7 @@ class Advance:
         """Recompute an upserted table and repair what differs, as one step; returns the number of changes of each kind."""
         with self.reading.lake.writer(self.asset.name):
             now = self.recover()
-            return self.pin_versions()._repair_table(now) if now.step else {}
+            return self.pin_versions()._repair_table(now) if now.step and not is_emptied(now) else {}
 
     def _repair_table(self, now: Progress) -> dict[str, int]:
         self.strategy.forget()

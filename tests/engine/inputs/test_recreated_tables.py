@@ -126,6 +126,18 @@ def test_tables_whose_logs_have_lost_their_progress_can_be_rebuilt(engine: Engin
     assert {name for name in advance_all(engine).assets if law_violations(engine, name)} == set()
 
 
+def test_an_emptied_table_is_accounted_for_before_its_first_step(engine: Engine) -> None:
+    """A rebuild has emptied two tables, and ended after the first step of the one that the other reads."""
+    steps = engine.remake(["sums"], downstream=True)
+    assert next(steps)[0] == "sums"
+    steps.close()
+    assert engine.views.table("best").isEmpty()
+    assert law_violations(engine, "best") == set()
+    assert engine.rebuild("best").missing == 0
+    assert {name for name in advance_all(engine).assets if law_violations(engine, name)} == set()
+    assert not engine.views.table("best").isEmpty()
+
+
 def _forget_progress(engine: Engine, table: str) -> None:
     """Remove the metadata from a table's commits, as a log clean-up does after many commits of another program."""
     log = Path(engine.lake.path(table)) / "_delta_log"
