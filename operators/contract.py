@@ -68,7 +68,7 @@ class NamesColumns(Operator, Protocol):
     """An operator that derives its result's columns from its inputs' columns, so that they are checked before any row is read."""
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...] | None:
-        """The names of the result's columns, for inputs with the given columns; None if only the rows of the result tell them.
+        """The names of the result's columns, for inputs with the given columns; None if they are known only from its rows.
 
         Raises:
             OperatorError: the operator cannot read inputs with these columns.

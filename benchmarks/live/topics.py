@@ -16,7 +16,7 @@ _BUSY = {KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.REQUEST_TIMED_OUT, Ka
 def create_topics(client: AdminClient, topics: Sequence[NewTopic]) -> None:
     """Create topics, and wait until the broker has them.
 
-    A topic that exists counts as created: the request is sent again if the answer is late, by the broker itself too.
+    A topic that exists already counts as created: an earlier request whose answer was late may have created it.
 
     Raises:
         KafkaException: the broker refuses a topic, or does not create it within a minute.

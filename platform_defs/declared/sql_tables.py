@@ -229,9 +229,9 @@ def _columns_read(selection: Select) -> list[str]:
 def _kept_columns(apply: Apply, relation: Relation, selection: Relation, *, is_inserted: bool) -> set[str]:
     """The columns that a table's results have from rows of its inputs, and that these must have as columns of their own.
 
-    The inputs of a join with a selection are prepared to have them; other joins keep all columns. The results of a windowed operator that
-    keeps rows have the time of their window, and the event time of the row only as a column. The results of other such operators have it
-    for readers, and lack the column only in a table of INSERT INTO.
+    The inputs of a join with a selection are prepared to have the selected columns; another join needs all columns of its inputs. A Top-N
+    or a deduplication of windows gives each result the time of its window, so that its readers find the row's event time only in a column.
+    Without windows, its results keep the row's event time for their readers, and only a table of INSERT INTO needs the column.
 
     Args:
         apply: the operator.
