@@ -74,7 +74,7 @@ def _check_new_rows(table: DerivedAsset, derived: list[DerivedAsset]) -> None:
         return
     name, way_out = derived[0].name, "give the `ttl` to the operator that reads the source"
     if derived[0].operator.emits.upserts:
-        reason = f"rows of the upserted table {name!r} are replaced and deleted, so that they do not tell when a key had its last row"
+        reason = f"rows of the upserted table {name!r} are replaced and deleted, so they do not show when a key had its last row"
         raise _illegal(table, name, f"sources, and tables of final results: {kind} has a `ttl`, and {reason}; {way_out}")
     if (ttl_by := getattr(table.operator, "ttl_by", "event")) != "event":
         reason = f"rows of the table {name!r} belong to no batch, so they have no processing time"

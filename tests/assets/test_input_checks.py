@@ -67,7 +67,7 @@ REFUSED = [
         TopN(order_by="k", rank_end=1, ttl="1 day"),
         ("firsts",),
         "for 'reader', sources, and tables of final results: TopN has a `ttl`, and rows of the upserted table 'firsts' are replaced and "
-        "deleted, so that they do not tell when a key had its last row; give the `ttl` to the operator that reads the source",
+        "deleted, so they do not show when a key had its last row; give the `ttl` to the operator that reads the source",
         id="a Top-N of an upserted table with a time to live",
     ),
     pytest.param(

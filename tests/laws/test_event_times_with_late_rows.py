@@ -1,6 +1,6 @@
 """Joins whose results have the time of a row, with each rule for late rows and each way to compute them: they and their readers in steps.
 
-Each key is a generated case, so that one stream compares a few hundred of them. After each step every table equals a naive model: a join
+Each key is a generated case, so that one stream compares a thousand of them. After each step every table equals a naive model: a join
 has the results that are final at its watermark, and a window over the join the results of every window that the watermark has passed,
 which for the reader is behind by the longest wait of the join's results.
 """
@@ -23,7 +23,7 @@ from tests.conftest import MakeEngine
 from tests.support.late_rows_model import Arrival, JoinModel
 from tests.support.small_sources import MINUTE, START, Event, law_violations, replay, source
 
-CASES, SIZE = 300, 5 * MINUTE
+CASES, SIZE = 1_000, 5 * MINUTE
 AFTER = [0, 5, 25]
 """When the newest row of each batch is, in minutes. The last batch closes most windows of the rows before it."""
 BOUNDS: dict[str, Any] = {"on": "k", "lower": "-2 minutes", "upper": "8 minutes"}

@@ -106,9 +106,8 @@ def _must_move(last: Mapping[str, SourceEntry], contract: SourceContract, wait: 
     watermark = None if row is None else row.watermark
     if watermark is None:
         return True
-    is_far = (
-        newest > now + LONGEST_STEP
-    )  # a row of another source far ahead of the clock waits for long; the ledger must not grow meanwhile
+    # A row of another source far ahead of the clock waits for long, and the ledger must not grow meanwhile.
+    is_far = newest > now + LONGEST_STEP
     step = LONGEST_STEP if is_far else min(wait.longest // MOST_STEPS, LONGEST_STEP)
     return watermark < final_at and target > watermark and (target >= final_at or target - watermark > step)
 
@@ -118,5 +117,5 @@ def _longest(upstream: Input) -> int:
     if not isinstance(upstream, TableInput):
         return 0
     reads = upstream.table.operator.reads
-    wait = reads.longest_lookback + reads.watermark_delay + (reads.ttl or 0 if reads.ttl_by == "event" else 0)
-    return wait + max(map(_longest, upstream.inputs), default=0)
+    expires_after = reads.ttl + 1 if reads.ttl is not None and reads.ttl_by == "event" else 0  # when it is older than the TTL
+    return reads.longest_lookback + reads.watermark_delay + expires_after + max(map(_longest, upstream.inputs), default=0)

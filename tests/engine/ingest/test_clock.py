@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, Punctuated, SourceContract
-from operators import Tumbling, WindowedAggregate
+from operators import Aggregate, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.clock import MOST_STEPS, Wait, clock_rows, waiting_sources, waits_of, watermark_at
 from platform_defs.engine.ingest.control_batches import Signals
@@ -112,6 +112,21 @@ def test_the_clock_goes_on_until_the_last_result_is_final_and_then_stands_still(
     assert watermark is not None
     assert last + 10 * MINUTE <= watermark <= last + 11 * MINUTE
     assert 10 <= written <= 2 * MOST_STEPS
+
+
+def test_the_clock_goes_on_until_a_key_has_expired(tmp_path: Path, clock: Clock) -> None:
+    """A key expires when its newest row is older than the TTL, so not yet when it is as old as the TTL."""
+    totals = Aggregate(by="k", aggregates={"n": "count(*)"}, ttl="1 minute", after_ttl="retract")
+    engine = bare_engine(tmp_path, clock, SOURCES, [DerivedAsset(name="totals", inputs=("c",), operator=totals)])
+    signals, last = _signals(engine), _rows_of_clock(engine)
+    clock.pass_ms(MINUTE + 1)
+    assert signals.idle() is not None
+    assert _watermark(engine) == last + MINUTE
+    clock.pass_ms(1)
+    assert signals.idle() is not None
+    assert _watermark(engine) == last + MINUTE + 1
+    clock.pass_ms(HOUR)
+    assert signals.idle() is None, "the key has expired"
 
 
 def test_the_clock_moves_by_steps_until_every_result_is_final() -> None:
