@@ -102,6 +102,11 @@ class Preparation:
             raise ContractError.bad_value("select", duplicate, legal)
         return dict(selected)
 
+    def keeps(self, columns: Sequence[str]) -> bool:
+        """Whether the operator reads columns of the input unchanged, under their own names."""
+        prepared = self.columns(columns)
+        return all(prepared.get(column) in (column, _quoted(column)) for column in columns)
+
     def lineage(self, input_columns: Sequence[str], engine_columns: Sequence[str] = ()) -> dict[str, list[str]]:
         """For each column that the operator reads, the input's columns that its SQL reads.
 

@@ -12,9 +12,9 @@ from operators.contract import NEVER_LATE, KeepsRows, late_before
 from operators.engine_columns import BATCH_TIME, EVENT_TIME, PERIOD_END, SEQ
 from operators.errors import OperatorError
 from operators.steps import ByKey, Kept
-from operators.timing import TimeKind
 from platform_defs.engine.advance.kept_table import KeptTable
 from platform_defs.engine.advance.state import StatePart
+from platform_defs.engine.advance.step_inputs import clock_of_sources
 from platform_defs.engine.advance.upserted_table import rows_with_keys
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Reading
@@ -144,7 +144,7 @@ class KeptRows:
         """
         if self._keeps.ttl is None or self.reads.ttl_by == "processing":
             return False
-        watermark = ttl_clock(self.reading, self.asset, "event", complete_to)
+        watermark = clock_of_sources(self.reading, self.asset, "event", complete_to)
         first_times = self.reading.ledger.source(self.asset.inputs[0]).batches_with_rows(complete_to, after.seq)["first_event_time"]
         oldest = pc.min(first_times).as_py()
         if watermark is None or oldest is None:
@@ -155,7 +155,7 @@ class KeptRows:
 
     def _oldest_needed(self, after: Progress) -> int | None:
         """The rows of a key are forgotten if its newest row is before this time, in ms; None if no rows are forgotten."""
-        ttl, clock = self._keeps.ttl, ttl_clock(self.reading, self.asset, self.reads.ttl_by, after.seq)
+        ttl, clock = self._keeps.ttl, clock_of_sources(self.reading, self.asset, self.reads.ttl_by, after.seq)
         if ttl is None or clock is None:
             return None
         return clock - (ttl if self.reads.ttl_by == "processing" else 2 * ttl)  # later rows may be as far as the TTL behind the watermark
@@ -173,10 +173,3 @@ class KeptRows:
         """The keys whose rows are no longer needed."""
         newest_times = kept_rows.groupBy(*self.reads.key).agg(F.max(PERIOD_END).alias(PERIOD_END))
         return newest_times.where(F.col(PERIOD_END) < oldest).select(*self.reads.key)
-
-
-def ttl_clock(reading: Reading, asset: DerivedAsset, kind: TimeKind, seq: int) -> int | None:
-    """The time in ms after a batch by which keys expire: the asset's watermark, or the batch's processing time; None if there is none."""
-    if kind == "event":
-        return reading.operator_timeline(asset).after[seq]
-    return reading.ledger.processing_times(seq, seq - 1)[1][0].as_py() if seq else None

@@ -11,12 +11,14 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, INSERT
 from operators.columns import check_free
 from operators.engine_columns import EVENT_TIME
+from operators.timing import TimeKind
 from platform_defs.engine.inputs.changelog_reader import newest_changes, upstream_table
 from platform_defs.engine.inputs.prepared_rows import prepare_table_rows
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.inputs.reader import EVER, Reading, Span
 from platform_defs.engine.inputs.table_changes import TableChanges, table_changes
+from platform_defs.engine.ledger.columns import pc
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,12 @@ class StepInputs(ABC):
         """
 
     @abstractmethod
-    def rows_since(self, first: int, after: Progress) -> list[DataFrame]:
-        """The rows of `all_rows` with an event time of `first` (epoch ms) or later."""
+    def clock(self, kind: TimeKind, after: Progress) -> int | None:
+        """The time (epoch ms) by which keys expire in a step to `after`: a watermark or a processing time; None if there is none."""
 
     @abstractmethod
-    def watermark(self, after: Progress) -> int | None:
-        """The watermark in epoch ms up to which a step to `after` has read all rows, apart from late ones; None if there is none."""
+    def rows_since(self, first: int, kind: TimeKind, after: Progress) -> list[DataFrame]:
+        """The rows of `all_rows` whose time of this kind is `first` (epoch ms) or later."""
 
 
 @dataclass(frozen=True)
@@ -69,23 +71,29 @@ class SourceRows(StepInputs):
 
     def all_rows(self, after: Progress) -> list[DataFrame]:
         """The rows up to the last batch that the step handles."""
-        return [self.reading.input(self.asset, index, after.seq) for index in range(len(self.asset.inputs))]
+        return self._rows(after.seq)
 
     def new_rows(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The rows of the batches that the step handles."""
-        return [self.reading.input(self.asset, index, after.seq, after=before.seq) for index in range(len(self.asset.inputs))]
+        return self._rows(after.seq, after=before.seq)
 
     def mergeable_rows(self, before: Progress, after: Progress) -> list[DataFrame]:
         """The rows of the batches that the step handles: no row of a source is deleted or replaced."""
         return self.new_rows(before, after)
 
-    def rows_since(self, first: int, after: Progress) -> list[DataFrame]:
-        """The rows with an event time of `first` or later, up to the last batch that the step handles."""
-        return [self.reading.input(self.asset, index, after.seq, Span(first)) for index in range(len(self.asset.inputs))]
+    def clock(self, kind: TimeKind, after: Progress) -> int | None:
+        """The asset's watermark after the last batch that the step handles, or the processing time of that batch."""
+        return clock_of_sources(self.reading, self.asset, kind, after.seq)
 
-    def watermark(self, after: Progress) -> int | None:
-        """The asset's watermark after the last batch that the step handles."""
-        return self.reading.operator_timeline(self.asset).after[after.seq]
+    def rows_since(self, first: int, kind: TimeKind, after: Progress) -> list[DataFrame]:
+        """The rows up to the last batch that the step handles; by processing time, those of the batches since then."""
+        if kind == "event":
+            return self._rows(after.seq, Span(first))
+        first_batch, times = self.reading.ledger.processing_times(after.seq)
+        return self._rows(after.seq, after=first_batch + (pc.sum(pc.less(times, first)).as_py() or 0))
+
+    def _rows(self, head: int, span: Span = EVER, after: int = 0) -> list[DataFrame]:
+        return [self.reading.input(self.asset, index, head, span, after) for index in range(len(self.asset.inputs))]
 
 
 @dataclass(frozen=True)
@@ -106,9 +114,7 @@ class TableRows(StepInputs):
         In final results, and in a table with other key columns, the row that is replaced stays, so the changes do not have it.
         """
         emits, preparation = self.upstream.operator.emits, self.asset.preparation(0)
-        prepared = {} if preparation is None else preparation.columns(emits.key)
-        own_columns = {c for c in emits.key if preparation is None or prepared.get(c) in (c, f"`{c}`")}
-        return emits.upserts and {*emits.key} <= own_columns & {*through}
+        return emits.upserts and {*emits.key} <= {*through} and (preparation is None or preparation.keeps(emits.key))
 
     @property
     def changes(self) -> TableChanges:
@@ -146,13 +152,13 @@ class TableRows(StepInputs):
         changes = newest_changes(self.reading, self.upstream, read, upto).withColumnRenamed(CHANGE, kind)
         return [self._prepared(changes, kind)]
 
-    def rows_since(self, first: int, after: Progress) -> list[DataFrame]:
-        """The table's rows with an event time of `first` or later, as of the last step to read."""
-        return [rows.where(Span(first).holds(F.col(EVENT_TIME))) for rows in self.all_rows(after)]
-
-    def watermark(self, after: Progress) -> int | None:
+    def clock(self, kind: TimeKind, after: Progress) -> int | None:
         """The table's watermark as of the last step to read; later batches of the ledger, and results not closed yet, have no effect."""
         return self.changes.watermark(after.read[self.upstream.name])
+
+    def rows_since(self, first: int, kind: TimeKind, after: Progress) -> list[DataFrame]:
+        """The table's rows with an event time of `first` or later, as of the last step to read; rows of tables have no other time."""
+        return [rows.where(Span(first).holds(F.col(EVENT_TIME))) for rows in self.all_rows(after)]
 
     def _as_inserts(self, rows: DataFrame) -> DataFrame:
         kind = self.asset.operator.reads.change
@@ -169,3 +175,10 @@ def step_inputs(reading: Reading, asset: DerivedAsset) -> StepInputs:
     """The inputs of an asset: source rows, or the changes of a table if it reads one."""
     upstream = upstream_table(asset, reading.tables_of(asset))
     return SourceRows(reading, asset) if upstream is None else TableRows(reading, asset, upstream)
+
+
+def clock_of_sources(reading: Reading, asset: DerivedAsset, kind: TimeKind, seq: int) -> int | None:
+    """The time in ms after a batch by which keys expire: the asset's watermark, or the batch's processing time; None if there is none."""
+    if kind == "event":
+        return reading.operator_timeline(asset).after[seq]
+    return reading.ledger.processing_times(seq, seq - 1)[1][0].as_py() if seq else None

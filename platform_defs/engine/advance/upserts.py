@@ -14,7 +14,7 @@ from operators.contract import PROMISE_BROKEN, Incremental, Promised
 from operators.engine_columns import PERIOD_END
 from operators.errors import OperatorError
 from operators.steps import ByKey, NewRows
-from platform_defs.engine.advance.kept_rows import KeptRows, StepRows, ttl_clock
+from platform_defs.engine.advance.kept_rows import KeptRows, StepRows
 from platform_defs.engine.advance.state import StatePart, all_input_rows
 from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.advance.strategy import Strategy
@@ -22,7 +22,6 @@ from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.small_queries import count, materialize
-from platform_defs.engine.ledger.columns import pc
 
 
 @dataclass(frozen=True)
@@ -186,23 +185,14 @@ class RecomputedKeys(Strategy):
 
     def _within_ttl(self, after: Progress) -> DataFrame | None:
         """The keys with a row that is not older than the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
-        oldest, inputs = self._oldest_within_ttl(after), range(len(self.asset.inputs))
-        if oldest is None:
-            return None
-        if self.reads.ttl_by == "event":
-            return keys_of(self.inputs.rows_since(oldest, after), self.reads.key)
-        first, arrived = self.reading.ledger.processing_times(after.seq)
-        before = first + (pc.sum(pc.less(arrived, oldest)).as_py() or 0)
-        return keys_of([self.reading.input(self.asset, index, after.seq, after=before) for index in inputs], self.reads.key)
+        oldest = self._oldest_within_ttl(after)
+        return None if oldest is None else keys_of(self.inputs.rows_since(oldest, self.reads.ttl_by, after), self.reads.key)
 
     def _oldest_within_ttl(self, after: Progress) -> int | None:
         """The oldest time in ms within the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
         if self.reads.ttl is None:
             return None
-        if self.reads.ttl_by == "event":
-            clock = self.inputs.watermark(after)
-        else:
-            clock = ttl_clock(self.reading, self.asset, self.reads.ttl_by, after.seq)
+        clock = self.inputs.clock(self.reads.ttl_by, after)
         return None if clock is None else clock - self.reads.ttl
 
 
