@@ -17,7 +17,7 @@ def order_items(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
     for order in orders:
         for item in _random_items(rng, rng.choice((1, 1, 2, 2, 3, 4))):
             fields = {
-                "order_item_id": f"i{shop.seed}-{shop.day.replace('-', '')}-{len(rows):06d}",
+                "order_item_id": f"i{shop.id_prefix}-{len(rows):06d}",
                 "order_id": order.fields["order_id"],
                 **_item_fields(item),
                 "seller_id": f"seller-{item % SELLERS:02d}",
@@ -34,7 +34,7 @@ def clicks(shop: Shop, rng: Random) -> list[Row]:
     rows: list[Row] = []
     for i in range(shop.orders * shop.clicks_per_order):
         fields = {
-            "click_id": f"c{shop.seed}-{shop.day.replace('-', '')}-{i:07d}",
+            "click_id": f"c{shop.id_prefix}-{i:07d}",
             "customer_id": f"{rng.randrange(shop.orders):05d}",
             **_item_fields(_random_items(rng, 1)[0]),
             "seconds": f"{0.1 + rng.expovariate(1 / 40):.1f}",

@@ -1,5 +1,6 @@
 """The parameters of a simulated shop, and the rows that it generates."""
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -76,16 +77,21 @@ class Shop:
                 raise ShopError.bad_value(name, getattr(self, name), "a rate between 0 and 1")
 
     @cached_property
+    def id_prefix(self) -> str:
+        """The seed and the day, with which ids start after the letter of their source."""
+        return f"{self.seed}-{self.day.replace('-', '')}"
+
+    @cached_property
     def start(self) -> int:
         """Midnight of `day`, in milliseconds since the epoch."""
         return (datetime.fromisoformat(self.day).replace(tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
 
-    @property
+    @cached_property
     def span(self) -> int:
         """The duration of the streams in ms: a day or the bound, whichever is longer, plus `TAIL`."""
         return max(24 * HOUR, self.within_ms) + TAIL
 
-    @property
+    @cached_property
     def lag(self) -> int:
         """The shortest delay with which a late row arrives, in ms: longer than a part, than an hour, and than a gap in a sparse stream."""
         return self.span // self.parts + max(70 * MINUTE, 20 * self.span // self.orders)
@@ -138,5 +144,9 @@ class ShopDay:
         if not 0 <= part < parts:
             raise ShopError.bad_value("part", part, f"0 to {parts - 1}, with {parts} parts")
         start, span = self.shop.start, self.shop.span
-        arrived_lines = zip(self.arrivals[source], getattr(self, source), strict=True)
-        return [line for arrival, line in arrived_lines if min((arrival - start) * parts // span, parts - 1) == part]
+
+        def part_of(arrival: int) -> int:
+            return min((arrival - start) * parts // span, parts - 1)
+
+        first, end = (bisect_left(self.arrivals[source], number, key=part_of) for number in (part, part + 1))
+        return getattr(self, source)[first:end]

@@ -16,7 +16,7 @@ def orders(shop: Shop, rng: Random) -> list[Row]:
     rows: list[Row] = []
     for i in range(shop.orders):
         fields = {
-            "order_id": f"o{shop.seed}-{shop.day.replace('-', '')}-{i:06d}",
+            "order_id": f"o{shop.id_prefix}-{i:06d}",
             "customer_id": f"{rng.choice(NAMES)}-{rng.randrange(shop.orders):05d}",
             "status": rng.choice(STATUSES),
             "amount": money(500 + int(rng.expovariate(1 / 12_000))),
@@ -40,7 +40,7 @@ def payments(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
             shares = rng.choice((2, 2, 3)) if order in several else 1
             rows += [_payment(rng, order, _delay(shop, rng, order.time), shares) for _ in range(shares)]
     for i, row in enumerate(rows):
-        row.fields = {"payment_id": f"p{shop.seed}-{shop.day.replace('-', '')}-{i:06d}", **row.fields}
+        row.fields = {"payment_id": f"p{shop.id_prefix}-{i:06d}", **row.fields}
     return rows
 
 

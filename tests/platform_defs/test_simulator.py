@@ -24,11 +24,11 @@ KEYS: dict[Source, str] = {source: f"{source.removesuffix('s')}_id" for source i
 MEASURES = ("amount", "price", "seconds")
 OUT_OF_ORDERNESS = 10 * MINUTE
 Event = dict[str, str]
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
+_EPOCH, _MS = datetime.fromisoformat("1970-01-01T00:00:00Z"), timedelta(milliseconds=1)
 
 
 def _ms(stamp: str) -> int:
-    return (datetime.fromisoformat(stamp) - _EPOCH) // timedelta(milliseconds=1)
+    return (datetime.fromisoformat(stamp) - _EPOCH) // _MS
 
 
 def _kind(line: str, time: str) -> Kind:
