@@ -1,6 +1,6 @@
 """The dialect of Flink SQL for sqlglot: windowing table functions with table arguments, and identifiers in backticks."""
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import sqlglot
@@ -139,7 +139,18 @@ def spark_sql(tree: Tree) -> str:
     >>> spark_sql(parse_query("SELECT TO_TIMESTAMP_LTZ(ms, 3)").expressions[0])
     'TIMESTAMP_MILLIS(ms)'
     """
-    return tree.copy().transform(_to_spark).sql(dialect="spark")
+    return tree.transform(_to_spark).sql(dialect="spark", copy=False)
+
+
+def parse_spark(text: str) -> Tree:
+    """A new tree of an expression in Spark SQL."""
+    return _parse_spark(text).copy()
+
+
+@lru_cache(4096)
+def _parse_spark(text: str) -> Tree:
+    """The tree of an expression. The same columns are parsed for each expression that reads them."""
+    return sqlglot.parse_one(text, dialect="spark")
 
 
 def _to_spark(node: Tree) -> Tree:

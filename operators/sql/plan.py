@@ -154,10 +154,12 @@ class _Script:
 
     def _plan_query(self, tree: Tree) -> Plan:
         """A query, whose outermost ORDER BY and LIMIT say how its rows are printed."""
-        order, limit, copied = tree.args.get("order"), tree.args.get("limit"), tree.copy()
-        copied.set("order", None)
-        copied.set("limit", None)
-        relation = _check_complete(self._query(copied))
+        order, limit = tree.args.get("order"), tree.args.get("limit")
+        if order or limit:
+            tree = tree.copy()
+            tree.set("order", None)
+            tree.set("limit", None)
+        relation = _check_complete(self._query(tree))
         by = tuple(_direction(column, relation) for column in order.expressions) if order else ()
         number = limit.expression if limit else None
         if number is not None and not (isinstance(number, exp.Literal) and number.name.isdecimal()):

@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
 from operators.columns import RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.contract import Operator
 from operators.engine_columns import EVENT_TIME
-from operators.sql.dialect import Tree
+from operators.sql.dialect import parse_spark
 from operators.sql.names import column_sql, free_name
 from operators.windows import AnyWindow
 
@@ -301,15 +300,15 @@ def select(base: Relation, items: Sequence[Item], where: str | None = None, arri
 
 def _inline_columns(sql: str, below: dict[str, Item]) -> str:
     """An expression over the columns of a selection, rewritten over the columns of the relation below it."""
-    tree: Tree = sqlglot.parse_one(sql, dialect="spark")
+    tree = parse_spark(sql)
 
     def replace_column(node: Any) -> Any:
         if not isinstance(node, exp.Column) or node.name not in below:
             return node
-        inner = sqlglot.parse_one(below[node.name].sql, dialect="spark")
+        inner = parse_spark(below[node.name].sql)
         return inner if isinstance(inner, exp.Column | exp.Literal | exp.Func) else exp.Paren(this=inner)
 
-    return tree.transform(replace_column).sql(dialect="spark")
+    return tree.transform(replace_column, copy=False).sql(dialect="spark", copy=False)
 
 
 def walk(relation: Relation) -> Iterator[Relation]:

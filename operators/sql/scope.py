@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
 from operators.errors import did_you_mean
 from operators.interval_join import IntervalJoin
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
-from operators.sql.dialect import Tree, spark_sql
+from operators.sql.dialect import Tree, parse_spark, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.names import find_name
 from operators.sql.relations import Apply, Item, Relation
@@ -114,7 +113,7 @@ class Scope:
             item = self._coalesced_item(node) or (self.resolve(node) if isinstance(node, exp.Column) else None)
             if item is None:
                 return node
-            parsed: Tree = sqlglot.parse_one(item.sql, dialect="spark")
+            parsed = parse_spark(item.sql)
             return parsed if isinstance(parsed, exp.Column) else exp.Paren(this=parsed)
 
         return replace_outermost(tree, replace_column)
@@ -143,9 +142,18 @@ def replace_outermost(tree: Tree, replace_node: Callable[[Tree], Tree]) -> Tree:
     if replacement is not tree:
         return replacement
     copied = tree.copy()
-    for copied_child, child in zip([*copied.iter_expressions()], [*tree.iter_expressions()], strict=True):
-        copied_child.replace(replace_outermost(child, replace_node))
+    _replace_below(tree, copied, replace_node)
     return copied
+
+
+def _replace_below(tree: Tree, copied: Tree, replace_node: Callable[[Tree], Tree]) -> None:
+    """Replace nodes below the root of a copied tree by the replacements of the original nodes."""
+    for copied_child, child in zip([*copied.iter_expressions()], [*tree.iter_expressions()], strict=True):
+        replacement = replace_node(child)
+        if replacement is child:
+            _replace_below(child, copied_child, replace_node)
+        else:
+            copied_child.replace(replacement)
 
 
 def check_row_by_row(tree: Tree) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
 from assets.contracts import DerivedAsset, Preparation, Shape
@@ -16,6 +15,7 @@ from operators.contract import Operator
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.interval_join import IntervalJoin
+from operators.sql.dialect import parse_spark
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql, find_name
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
@@ -270,9 +270,13 @@ def _item_sql(item: Item, own_columns: set[str], upstream: Relation) -> str:
 def _with_engine_time(sql: str, own_columns: set[str], upstream: Relation) -> str:
     """An expression that reads the engine's `event_time` in place of an event time that is no column of the input."""
     times = {*upstream.times} - own_columns
+    if not times:
+        return sql
 
     def replace_time(node: Any) -> Any:
         return exp.column(EVENT_TIME) if isinstance(node, exp.Column) and node.name in times else node
 
-    tree: Any = sqlglot.parse_one(sql, dialect="spark")
-    return tree.transform(replace_time).sql(dialect="spark") if any(column.name in times for column in tree.find_all(exp.Column)) else sql
+    tree = parse_spark(sql)
+    if not any(column.name in times for column in tree.find_all(exp.Column)):
+        return sql
+    return tree.transform(replace_time, copy=False).sql(dialect="spark", copy=False)

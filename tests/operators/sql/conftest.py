@@ -8,6 +8,6 @@ import pytest
 
 @pytest.fixture
 def database() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        connection.sql("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
+    with duckdb.connect(config={"threads": 1}) as connection:  # tables of a few rows
+        connection.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
         yield connection

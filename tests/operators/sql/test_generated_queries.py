@@ -33,7 +33,7 @@ def fill(database: duckdb.DuckDBPyConnection, rng: random.Random) -> None:
         rows = [
             f"({number * 100 + n}, {k}, {rng.randrange(5)}, epoch_ms({t * 1000}))" for n, (t, k) in enumerate(zip(times, keys, strict=True))
         ]
-        database.sql(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM (VALUES {', '.join(rows)}) AS {name} (id, k, v, t)")
+        database.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM (VALUES {', '.join(rows)}) AS {name} (id, k, v, t)")
 
 
 def shifted(rng: random.Random, column: str, seconds: int) -> str:
@@ -223,7 +223,7 @@ def compare_plans(
         text, in_duckdb = make(rng)
         relation = plan(text, TABLES).plans[0].relation
         operators.update(type(part.operator).__name__ for part in walk(relation) if isinstance(part, Apply))
-        of_query, of_plan = (Counter(map(str, database.sql(sql).fetchall())) for sql in (in_duckdb, sql_of(relation)))
+        of_query, of_plan = (Counter(map(str, database.execute(sql).fetchall())) for sql in (in_duckdb, sql_of(relation)))
         assert of_plan == of_query, f"{text}\n{relation}"
         rows_compared += of_query.total()
     assert operators.total() >= cases
