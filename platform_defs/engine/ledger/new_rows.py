@@ -43,6 +43,7 @@ COLUMN_TYPES = {
 _INACTIVE, _SILENT, _SUMMARY = (arrow_scalar(kind, pa.string()) for kind in ("inactive", "silent", "summary"))
 ACTIVE, IDLE_FIRST_RULE, IDLE_SECOND_RULE, IDLE = range(4)
 """Whether a batch records a source as active, or by which rule as idle (see `watermarks.table_idleness`). New batches use `IDLE`."""
+_IDLE_RULES = [arrow_scalar(rule, pa.int32()) for rule in (ACTIVE, IDLE_FIRST_RULE, IDLE_SECOND_RULE, IDLE)]
 _UNCHANGED, _ZERO = arrow_scalar(None, pa.int32()), arrow_scalar(0, _INT)
 _SETS_WATERMARK = arrow_array(["watermark", "drain"], pa.string())
 _KEEPS_IDLE_RULE = arrow_array(["retry", "summary"], pa.string())
@@ -116,7 +117,7 @@ def _columns_of_source(rows: pa.Table) -> NewSourceRows:
 
 
 def _idle_rule(rows: pa.Table) -> pa.ChunkedArray:
-    first, second, present, active = (arrow_scalar(n, pa.int32()) for n in (IDLE_FIRST_RULE, IDLE_SECOND_RULE, IDLE, ACTIVE))
+    active, first, second, present = _IDLE_RULES
     earlier = pc.if_else(pc.equal(rows["kind"], _SILENT), second, first)
     rule = pc.if_else(rows["idle"].cast(_BOOL), pc.if_else(pc.equal(rows["kind"], _INACTIVE), present, earlier), active)
     return pc.if_else(pc.is_in(rows["kind"], value_set=_KEEPS_IDLE_RULE), _UNCHANGED, rule)

@@ -1,7 +1,7 @@
 """A ledger's rows: one for each batch and source, as an object and as a table."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -107,7 +107,7 @@ def as_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 def table_of(entries: Iterable[Entry]) -> pa.Table:
     """Batches, with the table's schema."""
-    return as_table([asdict(row) for entry in entries for row in entry])
+    return as_table([vars(row) for entry in entries for row in entry])
 
 
 def as_ints(rows: pa.Table) -> pa.Table:

@@ -129,6 +129,8 @@ class DeltaLedgerStore:
     _read_upto: int = field(default=0, init=False)
     _last: tuple[DeltaTable, Version] | None = field(default=None, init=False)
     """The opened table, and the version that `refresh` returned for it; cached, since the table rarely has a new version."""
+    _log: tuple[DeltaTable, int, Any] | None = field(default=None, init=False)
+    """The opened table, its version, and what its log records of each file."""
 
     @property
     def name(self) -> str:
@@ -151,7 +153,8 @@ class DeltaLedgerStore:
                 return self._last[1]
             self._incarnation = self.lake.incarnation(TABLE, number)
             self._check_format(self._delta)
-            self._last = self._delta, Version(str(self._delta.metadata().id), number, _count_rows(self._delta))
+            rows = sum(rows for [rows] in self._actions(self._delta, "num_records"))
+            self._last = self._delta, Version(str(self._delta.metadata().id), number, rows)
             return self._last[1]
         except (DeltaError, OSError, UnreadableLogError) as error:
             self._delta = None
@@ -168,25 +171,39 @@ class DeltaLedgerStore:
         self._read_upto = max(0, after)
         if self._delta is None:
             return
-        delta, schema = self._delta, pa.schema([IN_MS.field(c) for c in columns])
+        delta, in_ms, as_ints = self._delta, *(pa.schema([schema.field(c) for c in columns]) for schema in (IN_MS, AS_INTS))
         for path in self._files(delta, after, upto):
             try:
                 for part in self._parts(delta, path, columns):
                     if (matching_rows := rows_in_range(part, after, upto)).num_rows:
-                        yield matching_rows.cast(schema).cast(pa.schema([AS_INTS.field(c) for c in columns]))
+                        yield matching_rows.cast(in_ms).cast(as_ints)
             except (OSError, pa.ArrowException, DeltaError) as error:
                 raise LedgerError.unreadable(max(0, after), self.name, path, _one_line(error)) from error
 
     def _files(self, delta: DeltaTable, after: int, upto: int | None) -> list[str]:
         """The files that can contain rows of a range of batches, ordered by their first batch."""
-        bounds = _actions(delta, "path", "min.seq", "max.seq")
+        bounds = self._actions(delta, "path", "min.seq", "max.seq")
         paths = [(low or 0, path) for path, low, high in bounds if not (high is not None and high <= after) and not is_above(low, upto)]
         return [path for _, path in sorted(paths)]
+
+    def _actions(self, delta: DeltaTable, *names: str) -> list[tuple[Any, ...]]:
+        """Values of the table's log for each file; None if one is not recorded. `pyarrow.table` would load pandas here.
+
+        The log is read once for each version. Another thread may bring the opened table up to date after its version was looked up: then
+        the log is read again next time.
+        """
+        version, log = delta.version(), self._log
+        if log is None or log[0] is not delta or log[1] != version:
+            log = self._log = delta, version, delta.get_add_actions(flatten=True)
+        actions = log[2]
+        columns = [actions[name].to_pylist() if name in actions.column_names else [None] * actions.num_rows for name in names]
+        return [*zip(*columns, strict=True)]
 
     def _parts(self, delta: DeltaTable, path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """A file's rows in small parts, so that a large file takes little memory. A column that the file lacks is null."""
         with pq.ParquetFile(self._open(delta, path), pre_buffer=False, buffer_size=1 << 15) as file:
-            stored_columns = [c for c in columns if c in file.schema_arrow.names]
+            names = file.schema_arrow.names
+            stored_columns = [c for c in columns if c in names]
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=stored_columns, use_threads=False):
                 part = pa.Table.from_batches([batch])
                 for column in columns:
@@ -239,7 +256,7 @@ class DeltaLedgerStore:
     def _compact_many(self) -> None:
         """Compact if there are many small files: one file for each commit would make a long ledger slow to open."""
         self.refresh()
-        if self._delta is not None and sum(size < FULL_BYTES for [size] in _actions(self._delta, "size_bytes")) >= MANY_FILES:
+        if self._delta is not None and sum(size < FULL_BYTES for [size] in self._actions(self._delta, "size_bytes")) >= MANY_FILES:
             self.compact()
 
     def compact(self) -> None:
@@ -275,21 +292,6 @@ def _description(number: int = FORMAT) -> str:
 def _format_of(delta: DeltaTable) -> int:
     match = re.search(r"format (\d+)", delta.metadata().description or "")
     return 1 if match is None else int(match[1])
-
-
-def _actions(delta: DeltaTable, *names: str) -> list[tuple[Any, ...]]:
-    """Values of the table's log for each file; None if one is not recorded. `pyarrow.table` would load pandas here.
-
-    The log is read once: another thread may bring the opened table up to date in the meantime.
-    """
-    actions = delta.get_add_actions(flatten=True)
-    columns = [actions[name].to_pylist() if name in actions.column_names else [None] * actions.num_rows for name in names]
-    return [*zip(*columns, strict=True)]
-
-
-def _count_rows(delta: DeltaTable) -> int:
-    """The table's number of rows, from its log."""
-    return sum(rows for [rows] in _actions(delta, "num_records"))
 
 
 def _one_line(error: Exception) -> str:

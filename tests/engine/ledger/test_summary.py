@@ -86,9 +86,9 @@ def timelines(ledger: Ledger) -> dict[str, Timeline]:
     return found | {"both": watermarks.of_operator([found["l"], found["r"]], known)}
 
 
-def late(ledger: Ledger, upto: int | None = None) -> list[LateResults]:
-    """The late results of a table of source `l`, for a reader of it and source `r`."""
-    history, found = ledger.history, timelines(ledger)
+def late(ledger: Ledger, found: dict[str, Timeline], upto: int | None = None) -> list[LateResults]:
+    """The late results of a table of source `l`, for a reader of it and source `r`, given the watermarks."""
+    history = ledger.history
     idle = watermarks.table_idleness([history.source("l")], ledger.head, history.summarized)
     since = watermarks.idle_since([history.source("l")])
     if since is None:
@@ -98,9 +98,9 @@ def late(ledger: Ledger, upto: int | None = None) -> list[LateResults]:
     return watermarks.late_results(upstream, found["both"], 0, max(since, history.summarized), [LateResults(*of) for of in known], upto)
 
 
-def past(ledger: Ledger, upto: int) -> list[int | None]:
+def past(ledger: Ledger, found: dict[str, Timeline], upto: int) -> list[int | None]:
     """The watermarks up to which the reader may close, if the table has closed the results up to its watermark after a batch, or later."""
-    found, since = timelines(ledger), watermarks.idle_since([ledger.history.source("l")])
+    since = watermarks.idle_since([ledger.history.source("l")])
     if since is None:
         return []
     watermark = found["l"].after[upto]
@@ -110,8 +110,9 @@ def past(ledger: Ledger, upto: int) -> list[int | None]:
 
 def summarize(ledger: Ledger, upto: int) -> bool:
     """Replace the batches up to one by a summary, as maintenance does; returns whether the summary has fewer rows than they have."""
-    ranges = tuple((of.after, of.upto, of.watermark) for of in late(ledger, upto))
-    entry = summary_of(ledger, upto, {"l r": timelines(ledger)["both"].after[upto]}, {"late": ranges})
+    found = timelines(ledger)
+    ranges = tuple((of.after, of.upto, of.watermark) for of in late(ledger, found, upto))
+    entry = summary_of(ledger, upto, {"l r": found["both"].after[upto]}, {"late": ranges})
     is_shorter = len(entry) < ledger.history.rows_upto(upto)
     if is_shorter:
         ledger.summarize(ledger.version, entry)
@@ -159,8 +160,8 @@ def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
         "passed_on": list(watermarks.table_idleness([history.source(n) for n in "lr"], head, history.summarized))[upto:],
         "processing": ledger.processing_times(head, upto)[1].to_pylist(),
         "set_back": ledger.was_clock_set_back(upto, head),
-        "late": late(ledger),
-        "past": past(ledger, upto),
+        "late": late(ledger, found),
+        "past": past(ledger, found, upto),
         "may be late": watermarks.possibly_late_batches(history.source("l"), found["both"], upto, head),
     }
 

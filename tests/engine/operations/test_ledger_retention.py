@@ -1,5 +1,6 @@
 """The ledger's old batches are replaced by a summary, if nothing reads them any more. No test starts Spark."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,10 +49,20 @@ SOURCES = [source(name, retention="1 day") for name in ("l", "r", "other")]
 NO_ROWS = pa.table({"event_time": pa.array([], pa.timestamp("us", "UTC"))})
 
 
+@pytest.fixture(scope="module")
+def lake_of_six_days(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A lake, which the tests copy, and the time after its last day."""
+    folder, clock = tmp_path_factory.mktemp("six_days"), Clock()
+    return Path(made(bare_engine(folder, clock, SOURCES, [PAIRS, COUNTS]), clock).lake.root), clock()
+
+
 @pytest.fixture
-def engine(tmp_path: Path, clock: Clock) -> Engine:
+def engine(tmp_path: Path, clock: Clock, lake_of_six_days: tuple[Path, int]) -> Engine:
     """Six batches on six days, all handled; the rows of the first four have left the logs."""
-    return made(bare_engine(tmp_path, clock, SOURCES, [PAIRS, COUNTS]), clock)
+    lake, now = lake_of_six_days
+    shutil.copytree(lake, tmp_path / "lake")
+    clock.pass_ms(now - clock())
+    return bare_engine(tmp_path, clock, SOURCES, [PAIRS, COUNTS])
 
 
 def made(engine: Engine, clock: Clock) -> Engine:
