@@ -1,7 +1,9 @@
 """The rows of the simulated shop match its expected counts, in any number of parts."""
 
+import gc
 import json
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import accumulate
@@ -86,6 +88,16 @@ def _ingested(shop: Shop, parts: int) -> _Ingest:
 
 
 _day = cache(simulate)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collect_no_garbage() -> Iterator[None]:
+    """Switch the garbage collector off, which would visit the cached days again and again, and release them at the end."""
+    gc.disable()
+    yield
+    _day.cache_clear()
+    _ingested.cache_clear()
+    gc.enable()
 
 
 @pytest.mark.parametrize(
