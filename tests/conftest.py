@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -77,11 +78,19 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the JVM that pytest's processes share, unless no test needs Spark."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background job: tests interrupt processes that they start
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        _exit_without_freeing_objects()
+    else:
         _keep_temporary_files_in_memory()
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput") and not WITHOUT_SPARK.match(config.option.markexpr):
         stack = config.stash[SHARED] = ExitStack()
         stack.enter_context(shared_jvm(Path(stack.enter_context(TemporaryDirectory()))))
+
+
+def _exit_without_freeing_objects() -> None:
+    """Let this process end after its exit handlers: freeing what it has imported and collected takes seconds."""
+    atexit.register(os._exit, 0)  # handlers run in reverse order
+    atexit.register(weakref.finalize._exitfunc)  # removes temporary folders; it was registered before, and runs once
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
