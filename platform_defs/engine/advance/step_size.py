@@ -71,12 +71,18 @@ class _Distribution:
     last: pa.ChunkedArray
     rows: pa.ChunkedArray
 
+    @cached_property
+    def _intervals(self) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray]:
+        """The millisecond before each interval, and its length and number of rows as floats."""
+        before = pc.subtract(self.first, 1)
+        return before, pc.cast(pc.subtract(self.last, before), pa.float64()), pc.cast(self.rows, pa.float64())
+
     def rows_within(self, after: int, upto: int) -> float:
         """The estimated number of rows with `after < event_time <= upto`."""
-        low, high = pc.max_element_wise(pc.subtract(self.first, 1), after), pc.min_element_wise(self.last, upto)
-        length = pc.cast(pc.add(pc.subtract(self.last, self.first), 1), pa.float64())
+        before, length, rows = self._intervals
+        low, high = pc.max_element_wise(before, after), pc.min_element_wise(self.last, upto)
         share = pc.divide(pc.cast(pc.max_element_wise(pc.subtract(high, low), 0), pa.float64()), length)
-        return pc.sum(pc.multiply(pc.cast(self.rows, pa.float64()), share)).as_py() or 0.0
+        return pc.sum(pc.multiply(rows, share)).as_py() or 0.0
 
     def last_time_with(self, after: int, max_rows: float, low: int, high: int) -> int:
         """The last time in `low <= time < high` up to which at most `max_rows` rows come after `after`; `low` if there is none."""

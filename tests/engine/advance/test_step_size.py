@@ -14,15 +14,10 @@ from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Entry
 from tests.engine.entries import source_entry
 from tests.support.example_operators import Spread
-from tests.support.memory_ledger import memory_ledger
 from tests.support.small_sources import join
 
 ASSET = join(lower=-3, upper=4)
 LOOKBACK = max(ASSET.operator.reads.lookback) if isinstance(ASSET.operator.reads, ByTimeRange) else 0
-
-
-def _history(entries: list[Entry]) -> History:
-    return memory_ledger(entries).history
 
 
 def _batch(seq: int, rows: int, first: int, length: int, source: str = "l") -> Entry:
@@ -54,14 +49,14 @@ def test_a_step_by_time_progresses_and_never_exceeds_its_limit(
     entries: list[Entry], after: int | None, distance: int, max_step: int
 ) -> None:
     upto = (-600 if after is None else after) + distance
-    cut = cut_time(_history(entries), ASSET, after, upto, len(entries), max_step)
+    cut = cut_time(History.of(entries), ASSET, after, upto, len(entries), max_step)
     assert cut <= upto
     assert after is None or cut > after
 
 
 @given(_entries(50), st.integers(1, 300))
 def test_steps_by_time_reach_the_end(entries: list[Entry], max_step: int) -> None:
-    ledger, after, upto = _history(entries), None, 90
+    ledger, after, upto = History.of(entries), None, 90
     for _ in range(151):
         after = cut_time(ledger, ASSET, after, upto, len(entries), max_step)
         if after == upto:
@@ -73,7 +68,7 @@ def test_steps_by_time_reach_the_end(entries: list[Entry], max_step: int) -> Non
 def test_a_step_by_batches_progresses_and_never_exceeds_its_limit(entries: list[Entry], data: st.DataObject, max_step: int) -> None:
     head = data.draw(st.integers(0, len(entries)))
     after = data.draw(st.integers(0, head))
-    cut = cut_batches(_history(entries), ASSET, after, head, max_step)
+    cut = cut_batches(History.of(entries), ASSET, after, head, max_step)
     assert cut == head if after == head else after < cut <= head
     rows = [sum(s.accepted for s in e if s.source in ASSET.inputs) for e in entries]
     read = sum(rows[after:cut])
@@ -84,18 +79,18 @@ def test_a_step_by_batches_progresses_and_never_exceeds_its_limit(entries: list[
 @pytest.mark.parametrize(("ttl", "rows", "expected"), [(None, 0, False), (None, 1, True), (5, 0, True)])
 def test_batches_without_rows_change_nothing_without_a_ttl(ttl: int | None, rows: int, expected: bool) -> None:
     asset = DerivedAsset(name="spread", inputs=("l",), operator=_SpreadWithTtl(ttl=ttl))
-    assert can_change_rows(_history([_batch(1, 5, 0, 9, "x"), _batch(2, rows, 0, 9)]), asset, 0, 2) is expected
-    assert not can_change_rows(_history([]), asset, 0, 0)
+    assert can_change_rows(History.of([_batch(1, 5, 0, 9, "x"), _batch(2, rows, 0, 9)]), asset, 0, 2) is expected
+    assert not can_change_rows(History.of([]), asset, 0, 0)
 
 
 def test_every_batch_moves_the_clock_of_key_expiry() -> None:
     asset = DerivedAsset(name="spread", inputs=("l",), operator=_SpreadWithTtl(ttl=5, by="processing"))
-    assert can_change_rows(_history([_batch(1, 0, 0, 9, "x")]), asset, 0, 1)
-    assert not can_change_rows(_history([]), asset, 0, 0)
+    assert can_change_rows(History.of([_batch(1, 0, 0, 9, "x")]), asset, 0, 1)
+    assert not can_change_rows(History.of([]), asset, 0, 0)
 
 
 def _steps(entries: list[Entry], upto: int, max_step: int, after: int | None = None) -> list[int]:
-    ledger, cuts = _history(entries), list[int]()
+    ledger, cuts = History.of(entries), list[int]()
     while after is None or after < upto:
         after = cut_time(ledger, ASSET, after, upto, len(entries), max_step)
         cuts.append(after)
@@ -139,13 +134,13 @@ def test_a_lookback_with_more_than_max_step_rows_is_advanced_in_the_smallest_ste
     ],
 )
 def test_edges_of_a_step_by_time(entries: list[Entry], after: int | None, upto: int, cut: int) -> None:
-    assert cut_time(_history(entries), ASSET, after, upto, len(entries), 10) == cut
+    assert cut_time(History.of(entries), ASSET, after, upto, len(entries), 10) == cut
 
 
 def test_batches_after_the_snapshot_do_not_count() -> None:
     entries = [_batch(1, 5, 0, 9), _batch(2, 5_000, 0, 9)]
-    assert cut_time(_history(entries), ASSET, None, 9, 1, 10) == 9
-    assert cut_batches(_history(entries), ASSET, 0, 1, 10) == 1
+    assert cut_time(History.of(entries), ASSET, None, 9, 1, 10) == 9
+    assert cut_batches(History.of(entries), ASSET, 0, 1, 10) == 1
 
 
 @pytest.mark.parametrize(
@@ -161,7 +156,7 @@ def test_batches_after_the_snapshot_do_not_count() -> None:
 )
 def test_edges_of_a_step_by_batches(rows: list[int], after: int, cut: int) -> None:
     entries = [_batch(seq, n, 0, 9) for seq, n in enumerate(rows, 1)]
-    assert cut_batches(_history(entries), ASSET, after, len(rows), 10) == cut
+    assert cut_batches(History.of(entries), ASSET, after, len(rows), 10) == cut
 
 
 YEAR = 365 * 86_400_000
