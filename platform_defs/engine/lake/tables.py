@@ -45,6 +45,9 @@ class LakeSnapshot(Lake):
     _opened: dict[str, DeltaTable | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     _newest: dict[tuple[str, str], Commit | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        """The root is that of the lake, which is canonical already."""
+
     @classmethod
     def of(cls, lake: Lake) -> Lake:
         """A snapshot of a lake; a snapshot is returned unchanged."""

@@ -1,7 +1,7 @@
 """A ledger's rows: one for each batch and source, as an object and as a table."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -130,5 +130,5 @@ def entries_of(rows: pa.Table) -> list[Entry]:
 def next_row(row: SourceEntry, **changes: Any) -> SourceEntry:
     """A source's row in the next batch: state is carried over, counts and offsets are reset, then `changes` are applied."""
     carried = {"watermark": row.watermark, "max_event_time": row.max_event_time, "idle": row.idle, "partitions": row.partitions}
-    blank = SourceEntry(seq=row.seq, kind=row.kind, ingested_at=row.ingested_at, source=row.source)
-    return replace(blank, **{**carried, **changes})
+    batch: dict[str, Any] = {"seq": row.seq, "kind": row.kind, "ingested_at": row.ingested_at, "source": row.source}
+    return SourceEntry(**{**batch, **carried, **changes})
