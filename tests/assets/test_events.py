@@ -1,8 +1,10 @@
 """The event logs as assets: every ingested source is materialized, even if some files cannot be read."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
+import pytest
 
 from assets.factories.event_log import event_logs
 from platform_defs.engine.formats.files import File
@@ -27,24 +29,29 @@ class _Engine:
         return [ENTRY]
 
 
-def _run(failed: Exception | None = None) -> tuple[bool, dict[str, Any]]:
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as in_memory:
+        yield in_memory
+
+
+def _run(instance: dg.DagsterInstance, failed: Exception | None = None) -> tuple[bool, dict[str, Any]]:
     """Materialize the event logs; returns whether the run succeeded, and the accepted rows of each materialized source."""
     resources = {"engine": dg.ResourceDefinition.hardcoded_resource(_Engine(failed))}
-    with dg.instance_for_test() as instance:
-        done = dg.materialize([event_logs([source("l"), source("r")])], resources=resources, raise_on_error=False, instance=instance)
-        accepted: dict[str, Any] = {}
-        for event in done.get_asset_materialization_events():
-            materialization = event.step_materialization_data.materialization
-            accepted[materialization.asset_key.path[-1]] = materialization.metadata["accepted"].value
+    done = dg.materialize([event_logs([source("l"), source("r")])], resources=resources, raise_on_error=False, instance=instance)
+    accepted: dict[str, Any] = {}
+    for event in done.get_asset_materialization_events():
+        materialization = event.step_materialization_data.materialization
+        accepted[materialization.asset_key.path[-1]] = materialization.metadata["accepted"].value
     return done.success, accepted
 
 
-def test_every_ingested_source_is_materialized() -> None:
-    assert _run() == (True, {"l": 2, "r": 0})
+def test_every_ingested_source_is_materialized(instance: dg.DagsterInstance) -> None:
+    assert _run(instance) == (True, {"l": 2, "r": 0})
 
 
-def test_unreadable_files_fail_the_run_after_the_ingested_sources_are_materialized() -> None:
+def test_unreadable_files_fail_the_run_after_the_ingested_sources_are_materialized(instance: dg.DagsterInstance) -> None:
     unread = [Unread(File(1, "file:/in/r/1.jsonl", 3, "r"), "the store is away")]
-    assert _run(UnreadError(unread, [ENTRY])) == (False, {"l": 2, "r": 0})
-    assert _run(UnreadError(unread, [])) == (False, {})
-    assert _run(OSError("the store is away")) == (False, {})
+    assert _run(instance, UnreadError(unread, [ENTRY])) == (False, {"l": 2, "r": 0})
+    assert _run(instance, UnreadError(unread, [])) == (False, {})
+    assert _run(instance, OSError("the store is away")) == (False, {})
