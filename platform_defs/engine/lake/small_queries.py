@@ -7,16 +7,19 @@ and with one shuffle partition. Its rows can be fetched as Arrow, so that Spark 
 
 import json
 from collections.abc import Sequence
-from threading import Lock
+from threading import Lock, local
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.serializers import BatchedSerializer, CPickleSerializer
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
+from pyspark.util import _load_from_socket
 
 from operators.column_types import types_within
 from platform_defs.engine.formats.values import COMMON_TYPES
@@ -56,6 +59,8 @@ _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 _ROWS: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
 """The rows of the frames that were made from Arrow, so that no query fetches them again."""
 _ONE_AT_A_TIME = Lock()
+_THREAD = local()
+"""For each thread of Python, the Spark context in which its jobs have a name."""
 
 
 def small_session(spark: SparkSession) -> SparkSession:
@@ -89,7 +94,12 @@ def plan_if_small(frame: DataFrame) -> DataFrame:
 
 def collect(frame: DataFrame) -> list[Row]:
     """The rows of a frame, which must be few."""
-    return plan_if_small(frame).collect()
+    small = plan_if_small(frame)
+    jdf: Any = getattr(small, "_jdf", None)
+    if jdf is None:
+        return small.collect()
+    _name_jobs(small.sparkSession.sparkContext)  # PySpark's own `collect` would name the job by the line of Python that calls it
+    return list(_load_from_socket(jdf.collectToPython(), BatchedSerializer(CPickleSerializer())))
 
 
 def fetch_arrow(frame: DataFrame) -> pa.Table | None:
@@ -232,7 +242,16 @@ def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
     return _frame_of(copy, plan)
 
 
+def _name_jobs(context: SparkContext) -> None:
+    """Name the jobs of this thread. Spark would name a job by its caller, for which it walks the stack at each operator of a plan."""
+    if getattr(_THREAD, "context", None) is not context:
+        for form in ("callSite.short", "callSite.long"):
+            context.setLocalProperty(form, "tidemark")
+        _THREAD.context = context
+
+
 def _frame_of(session: SparkSession, plan: Any) -> DataFrame:
     """The frame of an analyzed plan."""
+    _name_jobs(session.sparkContext)
     j_frame = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(cast(Any, session)._jsparkSession, plan)
     return DataFrame(j_frame, session)

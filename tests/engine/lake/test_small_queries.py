@@ -1,6 +1,7 @@
 """Small queries: they are one Spark job, and a table has the same rows whether Arrow or Spark writes them."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import combinations
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.util import inheritable_thread_target
 
 from platform_defs.engine.lake import plan_inputs, small_queries
 from platform_defs.engine.lake.small_queries import (
@@ -94,6 +96,22 @@ def test_a_query_over_small_files_is_one_job(spark: SparkSession, files: DataFra
     assert len(jobs) == 1
     assert sorted(tuple(row) for row in rows) == [(7, 3), (8, 3), (9, 4)]
     assert count(files) == 10
+
+
+def test_jobs_of_small_queries_have_a_name_in_each_thread(spark: SparkSession, files: DataFrame) -> None:
+    """Without it, Spark names a job by its own caller, for which it walks the stack."""
+
+    def job() -> int:
+        with jobs_of(spark) as jobs:
+            assert count(files) == 10
+        [number] = jobs
+        return number
+
+    with ThreadPoolExecutor(1) as pool:
+        numbers = [job(), pool.submit(inheritable_thread_target(spark)(job)).result()]
+    context: Any = spark._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    assert [context.statusStore().job(number).name() for number in numbers] == ["tidemark"] * 2
 
 
 def test_tables_and_rows_in_memory_are_joined_without_a_shuffle(spark: SparkSession, files: DataFrame) -> None:
