@@ -30,12 +30,12 @@ class DayAccount:
     """The rows of one side with event times on one day.
 
     Args:
-        side: the source.
+        side: the input.
         day: the day, UTC.
-        accepted: rows in the log.
-        matched: rows in at least one emitted pair; for windows, rows whose windows are all closed.
+        accepted: rows in the log; of an input table, its rows.
+        matched: rows in at least one emitted pair; for windows, rows whose windows are all closed; for upserted tables, handled rows.
         unmatched: finalized rows in no pair; for windows, rows in no window.
-        pending: rows that may still be matched, or are in an open window.
+        pending: rows that may still be matched, or are in an open window; for upserted tables, rows that no step has handled yet.
         late: rows that arrived after the watermark had passed them.
         filtered: rows that the asset's preparation of the input leaves out.
         missing: results of this side and day that the table lacks.
@@ -141,9 +141,9 @@ def missing_and_extra() -> dict[str, Column]:
 
 
 def row_hash(frame: DataFrame) -> Column:
-    """A row's hash. Spark's hash ignores nulls, so (1, null) and (null, 1) would be equal; therefore null flags are hashed too."""
+    """A row's hash, as `row_hash`. Spark's hash ignores nulls, so (1, null) and (null, 1) would be equal: null flags are hashed too."""
     fields = frame.schema.fields
     plain = [f"`{f.name}`" for f in fields if not has_map(f.dataType)]
     maps = [as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in fields if has_map(f.dataType)]  # Spark cannot hash a map
     without_maps = F.expr(f"xxhash64({', '.join([*plain, *[f'isnull(`{f.name}`)' for f in fields]])})")
-    return (F.xxhash64(without_maps, *maps) if maps else without_maps).alias("print")
+    return (F.xxhash64(without_maps, *maps) if maps else without_maps).alias("row_hash")

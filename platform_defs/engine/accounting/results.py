@@ -77,5 +77,5 @@ def of_days(results: Sequence[DataFrame], days: Sequence[date]) -> list[DataFram
 
 def _hash_by_day(frame: DataFrame) -> DataFrame:
     rows = frame.select(day_of(F.col(FINAL_AT)), row_hash(frame))
-    hash_sums = F.count("*"), F.sum(F.shiftrightunsigned("print", 32)), F.sum(F.col("print").bitwiseAND(0xFFFFFFFF))
+    hash_sums = F.count("*"), F.sum(F.shiftrightunsigned("row_hash", 32)), F.sum(F.col("row_hash").bitwiseAND(0xFFFFFFFF))
     return rows.groupBy("day").agg(*[hash_sum.alias(name) for hash_sum, name in zip(hash_sums, _COMPARED, strict=True)])

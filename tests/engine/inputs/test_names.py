@@ -18,6 +18,7 @@ from tests.support.small_sources import MINUTE, ROW, START, Event, iso, join, la
 INTERNAL = (
     *("run", "t", "place", "count", "copies", "change", "step", "side", "day", "print", "said", "source", "value", "row", "c", "session"),
     *("which", "taken", "key", "kind", "time", "o", "n", "f", "k", "s", "r", "name", "path", "late", "accepted", "seqs"),
+    "row_hash",
 )
 UNUSUAL = ("order-id", "@timestamp", "$type", "a:b", "1st", "größe", "कीमत", "select", "Mixed")
 """Legal names that SQL accepts only in backticks."""
