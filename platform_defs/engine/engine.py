@@ -54,8 +54,8 @@ def wall_clock() -> int:
 class Engine:
     """Event logs, a ledger, and the tables computed from them, in one lake.
 
-    The methods of this class change the lake. Its parts do the rest: `ingestion` (files, watermarks, quarantine), `pending` (the
-    progress of assets), `accounts` (the accounting of rows) and `views` (the tables that users read).
+    The methods of this class change the lake, except `snapshot`. Its parts do the rest, such as `ingestion` (files, watermarks,
+    quarantine), `pending` (the progress of assets), `accounts` (the accounting of rows) and `views` (the tables that users read).
 
     Args:
         lake: the lake.
@@ -183,6 +183,9 @@ class Engine:
         Args:
             assets: the tables whose sources have ended; None for all sources. A source has one watermark for all tables that read it, so
                 rows of these sources that arrive later are late in every table.
+
+        Returns:
+            The batch; None if no source has rows, or if the watermarks need not be raised; see `Signals.drain`.
 
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.

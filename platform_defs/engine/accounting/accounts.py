@@ -99,7 +99,7 @@ class Accounts:
         return accounts
 
     def pairs(self, asset: str) -> int | None:
-        """The number of results with a row of every input; None if results do not name rows of every input, all of them sources."""
+        """The number of results with a row of every input; None unless all inputs are sources, and results name the rows of each."""
         with self.naming_lost_files():
             advance = self.snapshot(asset)
             return pairs(advance) if names_every_row(advance) else None

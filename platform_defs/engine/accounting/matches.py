@@ -59,8 +59,8 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
         days: the first and last day of the rows' event times; None for all.
 
     Returns:
-        The counts of each side and day with such rows; none while an input has no table yet. Versions of tables, which need not be
-        used, are not counted, nor are days whose rows retention has removed.
+        The counts of each side and day with such rows; none while an input has no table yet. Versions, which need not be used,
+        are not counted, nor are days whose rows retention has removed.
 
     Raises:
         OperatorError: the operator does not report which rows match.

@@ -32,7 +32,7 @@ class RecordedDay:
     """The newest account of one side and day.
 
     Args:
-        side: the source.
+        side: the input.
         day: the day, as text: YYYY-MM-DD.
         at: when it was computed, in epoch ms of the wall clock.
         holds: whether the conservation law held.

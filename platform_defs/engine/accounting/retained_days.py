@@ -41,10 +41,10 @@ def retained_accounts(advance: Advance, kept: KeptDays, days: tuple[date, date] 
     if totals is not None or upserts:  # a table of results that was made later has none for these days
         add_terms(sums, later_rows(advance, kept.first, 0 if totals is None else totals.upto, start_of(advance, kept)))
     chosen_sums = {side_and_day: terms for side_and_day, terms in sums.items() if days is None or days[0] <= side_and_day[1] <= days[1]}
-    return accounts_of(chosen_sums)
+    return _accounts_of_sums(chosen_sums)
 
 
-def accounts_of(sums: Sums) -> list[DayAccount]:
+def _accounts_of_sums(sums: Sums) -> list[DayAccount]:
     """Accounts in the order of their days."""
     accounts = [
         DayAccount(side, day, **{term: terms[term] for term in TERMS}) for (side, day), terms in sums.items() if any(terms.values())
@@ -83,8 +83,8 @@ def start_of(advance: Advance, kept: KeptDays | None) -> int | None:
 def later_rows(advance: Advance, before: int, since: int, start: int | None) -> list[tuple[tuple[str, date], Mapping[str, int]]]:
     """The terms of the rows of batches after `since` with event times in `start <= event_time < before`, by side and day.
 
-    A row that is neither late nor filtered is handled by an upserted table; a table of closed ranges has no such row, so it is only
-    accepted, which breaks the law.
+    In an upserted table, a row that is neither late nor filtered is matched or pending. For a table of closed ranges there should be no
+    such row; if there is one, it counts only as accepted, which breaks the law.
     """
     upserts = not advance.asset.operator.reads.closes_ranges
     handled = progress(advance.reading.lake, advance.asset).seq

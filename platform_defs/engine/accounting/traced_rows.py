@@ -101,7 +101,7 @@ def _flag_log_rows(advance: Advance, scope: Scope, index: int) -> DataFrame:
 
 
 def _rows_in_results(advance: Advance, scope: Scope, index: int) -> Iterator[DataFrame]:
-    """A side's rows as the results name them, once for each result; and as the pairs name them that are not in the table."""
+    """A side's rows as the results name them, once for each result; and as recomputed pairs name them, if the table lacks their names."""
     operator = tracing_operator(advance)
     seq_columns = operator.traced(SEQ)
     traced_results = [(operator, stored_results(advance, scope.results))] if seq_columns[index] is not None else []

@@ -20,7 +20,7 @@ from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.ledger.columns import pc
 
 MANY_VERSIONS = 20_000
-"""The kept versions are written if they lack this many versions of the log. So a step reads fewer of these, and those of its range."""
+"""The kept versions are written if they lack this many versions of the log. So a step reads fewer older versions than this from the log."""
 _UPTO, _FROM = "upto", "from"
 
 

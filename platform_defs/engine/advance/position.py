@@ -180,7 +180,7 @@ def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, table: Derived
 
 
 def _changed_times(reading: Reading, table: DerivedAsset, last_read: int, upto: int) -> tuple[EventTimeRange, ...]:
-    """The event times of the changes of an upserted table in the steps `read < step <= upto`, from the statistics of its changelog."""
+    """The event times of the changes of an upserted table in the steps `last_read < step <= upto`, from the statistics of its changelog."""
     ends = reading.lake.time_extent(table.changelog, EVENT_TIME, {STEP: (last_read + 1, upto)}) if last_read < upto else None
     if ends is None:
         return ()

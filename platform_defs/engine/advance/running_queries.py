@@ -208,13 +208,16 @@ class RunningQueries:
             self.stop()
 
     def query_at_step(self, table: str, step: str | None) -> RunningQuery | None:
-        """The running query of a table, if it was fed all steps up to one, given by its id, and no later step; None also if it is old."""
+        """The running query of a table, if it was fed all steps up to the one with this id, and no later step.
+
+        None also for a table without a step, and if the query was fed `MOST_STEPS` steps.
+        """
         with self._lock:
             fed_step, query = self._running.get(table, (None, None))
         return query if query is not None and fed_step == step is not None and query.steps < MOST_STEPS else None
 
     def put(self, table: str, step: str | None, query: RunningQuery) -> None:
-        """Remember that a query was fed up to a step."""
+        """Remember that a query was fed up to the step with this id; None while it is fed a step that is not committed yet."""
         with self._lock:
             self._running[table] = step, query
 

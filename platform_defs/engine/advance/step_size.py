@@ -1,4 +1,4 @@
-"""Limit the size of a step, so that memory stays bounded however long the backlog is."""
+"""Limit how many rows of sources a step reads, so that memory stays bounded however long the backlog is."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -96,7 +96,8 @@ def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int,
     """The watermark up to which a step closes results, so that it reads about `max_step` rows; at least 1 ms after `after`.
 
     For each batch the ledger records the number of rows, their time range, and for a long range quantiles of the event time. The estimate
-    assumes that rows are spread evenly between two of these times. Derived inputs are not counted: the sources bound their rows.
+    assumes that rows are spread evenly between two of these times. Rows of derived inputs are not counted, so an asset that reads only
+    tables closes everything in one step.
     """
     lookback = asset.operator.reads.longest_lookback
     rows = _distribution(ledger, asset, None if after is None else after - lookback, head)

@@ -1,7 +1,7 @@
 """Write an upserted table: commit a step's changes to the changelog with its progress, then apply them to the current table.
 
 The commit to the changelog is the commit point. The current table's own commit records the last step of the changelog that was applied.
-So a step after a kill can apply the changes again without effect.
+So a step after a kill finds out which changes it still has to apply.
 """
 
 from dataclasses import dataclass, replace

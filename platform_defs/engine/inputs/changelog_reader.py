@@ -16,7 +16,7 @@ from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.tables import LakeSnapshot
 
 APPLIED = "folded"
-"""The metadata key of an upserted table's commits: the last `step` of its changelog that was applied, and that step's `seq`."""
+"""The metadata key of an upserted table's commits: the last `step` of its changelog that was applied, its `seq` and its `generation`."""
 
 
 def require_upserts(asset: DerivedAsset) -> Emits:

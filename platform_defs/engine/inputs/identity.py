@@ -38,7 +38,7 @@ def _shape(asset: DerivedAsset) -> Any:
 def differences(stored: str, asset: DerivedAsset) -> list[str]:
     """The differences between a table's stored identity and the asset's, as text; empty if they are equal."""
     stored_identity, present_identity = _read_stored(stored, asset), json.loads(identity_of(asset))
-    present_identity = (
+    present_identity = (  # an identity of an earlier version may have no inputs and no shape; then they are not compared
         {key: value for key, value in present_identity.items() if key in stored_identity or key not in ("inputs", "shape")}
         if "inputs" not in stored_identity
         else present_identity

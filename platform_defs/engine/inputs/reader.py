@@ -116,7 +116,7 @@ class Reading:
         snapshot.require_rows(asset, now)
 
     def require_rows(self, asset: DerivedAsset, now: Progress) -> None:
-        """Raise unless the logs have the rows that an asset has not handled.
+        """Raise unless the logs still have all rows that an asset has not handled.
 
         Raises:
             ProgressError: retention has removed some of them.
@@ -149,7 +149,7 @@ class Reading:
     def _cached_timeline(self, key: str, extend: Callable[[Timeline, History], Timeline], asset: DerivedAsset | None = None) -> Timeline:
         """A cached timeline, extended to the ledger's head.
 
-        It is computed again if the ledger is shorter than the cache, or begins with another summary. A timeline has no values before that.
+        It is computed again if the ledger is shorter, or begins with another summary. Before the end of a summary it has no values.
         """
         history = self.ledger.history
         summarized, timeline = self._timelines.get(key, (-1, NOTHING))
@@ -178,9 +178,9 @@ class Reading:
             after: the batch after which to read.
 
         Returns:
-            The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, with
-            `result_time` renamed to `event_time`. If the asset prepares the input, the columns that it selects in place of the input's
-            own, and only the rows that satisfy the condition.
+            The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, with `result_time` renamed to
+            `event_time`. If the asset prepares the input, the columns that it selects in place of the input's own, and only the rows that
+            satisfy the condition. Also `WATERMARK`, `SESSION` or `BATCH_TIME`, if the operator reads that.
         """
         name = asset.inputs[index]
         if asset.preparation(index) is not None or not self.input_named(name).is_source:
@@ -279,7 +279,7 @@ class Reading:
     def log(self, source: str, head: int, span: Span = EVER, after: int = 0, *, with_raw_time: bool = True) -> DataFrame:
         """The rows of a source's event log in a span of event times, after a batch and up to another.
 
-        Rows of batches that the ledger does not record for the source are left out.
+        Rows after the newest batch with rows of the source are uncommitted, and left out.
         """
         contract, seq = self.sources[source], F.col(SEQ)
         head = last_with_rows(self.ledger, source, head)

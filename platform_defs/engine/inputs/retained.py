@@ -32,7 +32,7 @@ class RetainedDay:
     """The rows of one side and day that a table has accounted for before retention removed them.
 
     Args:
-        side: the source.
+        side: the input.
         day: the day, as text: YYYY-MM-DD.
         terms: the rows by term (`accepted`, `matched` and so on).
     """
@@ -68,7 +68,7 @@ class Cut:
         before: the rows with earlier event times were removed, in epoch ms.
         upto: only rows of batches up to this one were removed.
         rows: the number of rows.
-        batches: the number of removed rows of each batch that has later rows too.
+        batches: the number of removed rows of each batch of which some rows were kept, because they are not before that time.
         tables: the totals of the tables that read the source, by name.
     """
 
@@ -126,6 +126,8 @@ def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
 
 @dataclass(frozen=True)
 class _Root:
+    """The root of a lake with the options of its store, as a key of a cache."""
+
     root: str
     options: tuple[tuple[str, str], ...]
 
@@ -154,7 +156,7 @@ def write_totals(lake: Lake, contract: SourceContract, cut: Cut) -> None:
 
 
 def delete_old_totals(lake: Lake, contract: SourceContract, number: int) -> None:
-    """Delete the totals of an old cut, which no reader needs any more."""
+    """Delete the totals of the cut that is `_KEPT_FILES` before cut `number`, which no reader needs any more."""
     if number > _KEPT_FILES:
         files, path = filesystem(lake.root, lake.storage_options), _path(contract.name, number - _KEPT_FILES)
         try:

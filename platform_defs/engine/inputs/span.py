@@ -1,4 +1,4 @@
-"""A span of event times."""
+"""A span of times."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from operators.timing import instant
 
 @dataclass(frozen=True)
 class Span:
-    """Event times to read: `first <= event_time <= last`, in epoch ms; None for no end."""
+    """The times `first <= time <= last` of rows to read, in epoch ms: their event times, or their `final_at`. None for no end."""
 
     first: int | None = None
     last: int | None = None
