@@ -224,7 +224,7 @@ class Engine:
         return list(self.steps(asset, until))
 
     def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
-        """Recompute the finalized results of days, by default all, and correct those that differ; an upserted table is recomputed whole."""
+        """Recompute and repair the finalized results of days (None: all), as `backfill --rebuild` does; of an upserted table all rows."""
         with naming_step_errors(asset), self._naming_lost_files():
             rebuilt = rebuild(self._advance(asset), first or date.min, last or date.max)
         if rebuilt.missing or rebuilt.extra:
@@ -232,7 +232,7 @@ class Engine:
         return rebuilt
 
     def remake(self, names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> Generator[tuple[str, Step]]:
-        """Rebuild whole tables from the event logs with their present settings; see `remake` of `operations.rebuild`."""
+        """Empty tables and compute them from the event logs, as `tidemark rebuild` does; see `remake` of `operations.rebuild`."""
         with self._naming_lost_files():
             emptied = remake({name: self._advance(name) for name in self.assets}, names, downstream=downstream, from_kept=from_kept)
         for name in emptied:
