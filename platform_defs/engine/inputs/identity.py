@@ -16,12 +16,21 @@ from operators.errors import DurationError
 from operators.timing import Duration, duration_ms
 
 _OPERATOR, _PARAMETERS, _TYPE, _MAPPING = "operator", "parameters", "type", "mapping"
+_IDENTITY = "_identity"
+"""The attribute with which an asset keeps its identity. It is no field, so that equality and copies with changes do not see it."""
 _DURATIONS = (Duration, Duration | None)
 _NAMES = (str | Sequence[str], str | Sequence[str] | None, str | tuple[str, ...])
 
 
 def identity_of(asset: DerivedAsset) -> str:
-    """An asset's identity as text."""
+    """An asset's identity as text. It is computed once for an asset, which does not change."""
+    attributes = vars(asset)
+    if _IDENTITY not in attributes:
+        attributes[_IDENTITY] = _computed_identity(asset)
+    return attributes[_IDENTITY]
+
+
+def _computed_identity(asset: DerivedAsset) -> str:
     fields = _canonical_form(asset.operator)
     operator = {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields, "inputs": [*asset.inputs]}
     hidden = {"version": asset.version} if asset.version else {}
@@ -37,6 +46,8 @@ def _shape(asset: DerivedAsset) -> Any:
 
 def differences(stored: str, asset: DerivedAsset) -> list[str]:
     """The differences between a table's stored identity and the asset's, as text; empty if they are equal."""
+    if stored == identity_of(asset):
+        return []
     stored_identity, present_identity = _read_stored(stored, asset), json.loads(identity_of(asset))
     present_identity = (  # an identity of an earlier version may have no inputs and no shape; then they are not compared
         {key: value for key, value in present_identity.items() if key in stored_identity or key not in ("inputs", "shape")}
