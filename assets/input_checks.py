@@ -36,7 +36,8 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
             legal = f"tables of windows: {kind} reads the results of a windowed operator, and {name!r} {problem}"
             raise _illegal(table, name, f"{legal}; give {kind} a window of its own")
     _check_versions(table, tables)
-    if isinstance(table.operator, DecidesLateness) and table.operator.reads.recorded and 0 < len(upstream_tables) < len(table.inputs):
+    reads_both = 0 < len(upstream_tables) < len(table.inputs)
+    if reads_both and isinstance(table.operator, DecidesLateness) and table.operator.reads.recorded:
         names = ", ".join(upstream.name for upstream in upstream_tables)
         reason = f"sessions decide for each batch which rows are late, and rows of {names} belong to no batch"
         way_out = "read a table that is computed from the source instead of the source"

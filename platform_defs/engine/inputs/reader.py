@@ -144,7 +144,8 @@ class Reading:
 
     def on_one_ledger(self) -> "Reading":
         """This reading on a snapshot of the ledger: a summary that maintenance commits during a computation has no effect on it."""
-        return replace(self, ledger=LedgerSnapshot.of(self.ledger))
+        ledger = LedgerSnapshot.of(self.ledger)
+        return self if ledger is self.ledger else replace(self, ledger=ledger)
 
     def _cached_timeline(self, key: str, extend: Callable[[Timeline, History], Timeline], asset: DerivedAsset | None = None) -> Timeline:
         """A cached timeline, extended to the ledger's head.

@@ -28,6 +28,7 @@ class SourceHistory:
         spread: for each batch with recorded quantiles of event times: its number, and the quantiles.
         active_in: the newest batch that read rows, or that set a watermark; None if there is none.
         rejected_in: the newest batch with quarantined rows; None if there is none.
+        accepted_in: the newest batch with accepted rows; None if there is none.
         oldest: the oldest event time of all of its rows.
         before: the summary of its oldest batches; None if the ledger has all of them.
     """
@@ -36,6 +37,7 @@ class SourceHistory:
     spread: tuple[Column, Column] = field(default_factory=lambda: (Column(pa.int32()), Column(pa.list_(_INT))))
     active_in: int | None = None
     rejected_in: int | None = None
+    accepted_in: int | None = None
     oldest: int | None = None
     before: SourceSummary | None = None
 
@@ -88,15 +90,25 @@ class SourceHistory:
         oldest = [t for t in (self.oldest, pc.min(new_rows.columns["first_event_time"]).as_py()) if t is not None]
         spreads = seq.with_values(new_rows.spread["seq"]), spread.with_values(new_rows.spread["spread"])
         active_in, rejected_in = newest(self.active_in, new_rows.active_in), newest(self.rejected_in, new_rows.rejected_in)
-        return SourceHistory(columns, spreads, active_in, rejected_in, min(oldest, default=None), self.before)
+        accepted_in = newest(self.accepted_in, new_rows.accepted_in)
+        return SourceHistory(columns, spreads, active_in, rejected_in, accepted_in, min(oldest, default=None), self.before)
 
     def with_summary(self, summary: SourceSummary) -> "SourceHistory":
         """This history with the state that a summary records for the batches that it replaces."""
         rule = self.columns["idle_rule"].between(1)
         rules = Column(pa.int32(), [arrow_array([summary.idle_rule], pa.int32()), *rule.chunks])
         active_in, rejected_in = newest(self.active_in, summary.active_in), newest(self.rejected_in, summary.rejected_in)
+        accepted_in = newest(self.accepted_in, summary.accepted_in)
         columns = {**self.columns, "idle_rule": rules}
-        return replace(self, columns=columns, active_in=active_in, rejected_in=rejected_in, before=summary)
+        return replace(self, columns=columns, active_in=active_in, rejected_in=rejected_in, accepted_in=accepted_in, before=summary)
+
+    def accepted_upto(self, seq: int) -> int | None:
+        """The newest batch with accepted rows up to a batch; None if there is none."""
+        if self.accepted_in is None or self.accepted_in <= seq:
+            return self.accepted_in
+        rows = self.table(["seq", "accepted"], 0, seq)
+        accepted_in = pc.max(rows["seq"].filter(pc.greater(rows["accepted"], _ZERO))).as_py()
+        return accepted_in if accepted_in is not None or self.before is None else self.before.accepted_in
 
 
 @dataclass(frozen=True)

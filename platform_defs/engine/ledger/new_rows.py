@@ -57,6 +57,7 @@ class NewSourceRows:
     spread: pa.Table
     active_in: int | None
     rejected_in: int | None
+    accepted_in: int | None
 
 
 @dataclass(frozen=True)
@@ -107,13 +108,17 @@ def _batches(part: pa.Table) -> pa.Table:
 
 def _columns_of_source(rows: pa.Table) -> NewSourceRows:
     computed = {"idle_rule": _idle_rule, "accepted": _accepted_rows}
-    columns = {name: (computed[name](rows) if name in computed else rows[name]).cast(kind) for name, kind in COLUMN_TYPES.items()}
+    columns = {name: _cast(computed[name](rows) if name in computed else rows[name], kind) for name, kind in COLUMN_TYPES.items()}
     spread = rows.select(["seq", "spread"]).filter(pc.list_value_length(rows["spread"]).cast(_BOOL))
     is_active = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_SETS_WATERMARK))
     is_batch = pc.not_equal(rows["kind"], _SUMMARY)
-    masks = [pc.and_(is_batch, mask) for mask in (is_active, rows["quarantined"].cast(_BOOL))]
-    active_in, rejected_in = (pc.max(rows["seq"].filter(mask)).as_py() for mask in masks)
-    return NewSourceRows(columns, spread.set_column(0, "seq", spread["seq"].cast(pa.int32())), active_in, rejected_in)
+    masks = [pc.and_(is_batch, mask) for mask in (is_active, rows["quarantined"].cast(_BOOL), rows["accepted"].cast(_BOOL))]
+    newest_batches = [pc.max(rows["seq"].filter(mask)).as_py() for mask in masks]
+    return NewSourceRows(columns, spread.set_column(0, "seq", spread["seq"].cast(pa.int32())), *newest_batches)
+
+
+def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return values if values.type == kind else values.cast(kind)
 
 
 def _idle_rule(rows: pa.Table) -> pa.ChunkedArray:
@@ -137,7 +142,8 @@ def _join_parts(parts: Sequence[NewSourceRows]) -> NewSourceRows:
         column = pa.chunked_array([chunk for part in parts for chunk in part.columns.pop(name).chunks])
         columns[name] = column if order is None else column.take(order)
     spread = _order_by_seq(pa.concat_tables([part.spread for part in parts]))
-    return NewSourceRows(columns, spread, newest(*[p.active_in for p in parts]), newest(*[p.rejected_in for p in parts]))
+    newest_batches = (newest(*batches) for batches in zip(*[(p.active_in, p.rejected_in, p.accepted_in) for p in parts], strict=True))
+    return NewSourceRows(columns, spread, *newest_batches)
 
 
 def newest(*seqs: int | None) -> int | None:

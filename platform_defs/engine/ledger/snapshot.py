@@ -1,9 +1,5 @@
 """A snapshot of the ledger at one batch, from which a step, an account and a status are computed."""
 
-import pyarrow as pa
-
-from platform_defs.engine.ledger.arrow_values import arrow_scalar
-from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
 
@@ -45,6 +41,4 @@ def last_with_rows(ledger: Ledger, source: str, head: int | None = None) -> int:
     before the source is removed from the pipeline for a while.
     """
     history = ledger.source(source)
-    rows = history.table(["seq", "accepted"], 0, head)
-    newest = pc.max(rows["seq"].filter(pc.greater(rows["accepted"], arrow_scalar(0, pa.int64())))).as_py()
-    return newest or (0 if history.before is None else history.before.accepted_in or 0)
+    return (history.accepted_in if head is None else history.accepted_upto(head)) or 0
