@@ -53,6 +53,7 @@ class Process:
         calls: the calls to the store in the present operation.
         taken: the leases that other processes took while this one was paused.
         seen: the newest version of each table that it read or wrote, by the table's identity.
+        occurred: the faults that have occurred in any operation.
         met_fault: whether a fault other than a kill or a pause has occurred in the present operation.
         thread: the thread of an operation that can be paused, until the operation has ended; else None.
     """
@@ -65,6 +66,7 @@ class Process:
     calls: int = 0
     taken: set[str] = field(default_factory=set)
     seen: dict[str, int] = field(default_factory=dict)
+    occurred: set[Fault] = field(default_factory=set)
     met_fault: bool = False
     thread: "PausableThread | None" = None
 
@@ -85,6 +87,7 @@ class Process:
             self.counts[on] += 1
         for fault in self.faults:
             if (fault.on == "any" or fault.on == on) and self.counts[fault.on] == fault.nth:
+                self.occurred.add(fault)
                 if fault.kind == "kill":
                     raise Killed("killed")
                 if fault.kind == "pause":

@@ -74,6 +74,7 @@ def test_random_histories_equal_the_model() -> None:
 
 @pytest.mark.parametrize("change", [_join_with_lateness, pytest.param(_as_of_join, marks=pytest.mark.soak), _as_of_join_with_lateness])
 def test_histories_with_another_join_equal_the_model(monkeypatch: pytest.MonkeyPatch, change: Callable[[SimJoin], Operator]) -> None:
+    """Histories without a join run in the test above: here each of them would be the same again."""
     recipes = {window: {name: _changed(asset, change) for name, asset in recipe.items()} for window, recipe in RECIPES.items()}
     for module in (history, model, world):
         monkeypatch.setattr(module, "RECIPES", recipes)
@@ -86,7 +87,8 @@ def test_histories_with_another_join_equal_the_model(monkeypatch: pytest.MonkeyP
         return correct(self, *args)
 
     monkeypatch.setattr(Advance, "correct", counted)
-    found = {seed: finding for seed in _seeds_of_all_kinds() if (finding := simulate(generate(seed))) is not None}
+    histories = [one for one in map(generate, _seeds_of_all_kinds()) if "pairs" in one.setup.assets]
+    found = {one.seed: finding for one in histories if (finding := simulate(one)) is not None}
     assert not found
     assert change is _as_of_join or corrected["pairs"] > len(_seeds_of_all_kinds()) // 10
 
