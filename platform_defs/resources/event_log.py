@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from alembic.runtime.migration import MigrationContext
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError
 
 _MOST_OPEN = 16
 """The most databases that stay open. There is one for each run, and one for all runs."""
@@ -51,6 +53,14 @@ class EventLogStorage(SqliteEventLogStorage):
             if is_changed and shard != INDEX_SHARD_NAME:
                 with suppress(OSError):  # the event is stored; the UI then shows it when it loads the page again
                     os.utime(self.path_for_shard(shard))  # the UI watches this file, and SQLite writes to its write-ahead log only
+
+    def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:
+        """Create the tables of a database. If it has them, Dagster does nothing either, but first loads its scripts of migrations."""
+        has_tables = False
+        with suppress(DatabaseError), engine.connect() as connection:  # Dagster tries again while another process creates them
+            has_tables = MigrationContext.configure(connection).get_current_revision() is not None
+        if not has_tables:
+            super()._initdb(engine, for_index_shard)
 
     def _engine(self, shard: str) -> Engine:
         if self._process != os.getpid():  # a forked process must not use its parent's connections
