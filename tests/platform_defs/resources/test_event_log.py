@@ -15,11 +15,7 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 from platform_defs.dagster_home import prepare
 from platform_defs.resources import event_log
 from platform_defs.resources.event_log import EventLogStorage
-
-
-@dg.asset(check_specs=[dg.AssetCheckSpec("is_counted", asset="numbers")])
-def numbers() -> dg.MaterializeResult:
-    return dg.MaterializeResult(metadata={"rows": 3}, check_results=[dg.AssetCheckResult(check_name="is_counted", passed=True)])
+from tests.platform_defs.resources.numbers import materialize_numbers, numbers
 
 
 @pytest.fixture
@@ -81,16 +77,10 @@ def test_an_event_modifies_the_file_that_the_ui_watches_and_reading_it_does_not(
         instance.event_log_storage.dispose()
 
 
-def _materialize(home: str, is_ready) -> None:
-    with dg.DagsterInstance.from_config(home) as instance:
-        is_ready.set()
-        assert dg.materialize([numbers], instance=instance).success
-
-
 def test_two_processes_store_events_at_the_same_time(instance):
     spawn, made = multiprocessing.get_context("spawn"), 0
     is_ready = spawn.Event()
-    other = spawn.Process(target=_materialize, args=(instance.root_directory, is_ready))
+    other = spawn.Process(target=materialize_numbers, args=(instance.root_directory, is_ready))
     other.start()
     assert is_ready.wait(60)
     while other.is_alive() or made == 0:
