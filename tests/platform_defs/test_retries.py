@@ -23,6 +23,7 @@ from platform_defs.schedules import nightly
 from platform_defs.sensors import lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
 from tests.support.clock import Clock
+from tests.support.runs import added_run
 from tests.support.small_sources import DAY, HOUR, START
 
 FIRST, LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -50,7 +51,7 @@ class Daemon:
             if known:
                 return "skipped by the daemon"
             tags = {**request.tags, "dagster/run_key": request.run_key or ""}
-            self.run = self.instance.create_run_for_job(self.repository.get_job(str(sensor.job_name)), tags=tags)
+            self.run = added_run(self.instance, self.repository.get_job(str(sensor.job_name)), tags)
             return "requested"
         return result.skip_message or ""
 

@@ -27,6 +27,7 @@ from platform_defs.stream_runs import STARTS_S, SUPERVISOR, TAG, reason_of_end, 
 from platform_defs.stream_supervisor import stream_supervisor
 from tests.platform_defs.test_retries import _commit, _land
 from tests.support.clock import Clock
+from tests.support.runs import added_run
 from tests.support.small_sources import DAY, START
 
 S = 1_000
@@ -55,7 +56,7 @@ class Daemon:
         return "requested"
 
     def launch(self, tags: dict[str, str], job: str = "stream") -> None:
-        self.run = self.instance.create_run_for_job(self.repository.get_job(job), tags=tags, status=dg.DagsterRunStatus.STARTED)
+        self.run = added_run(self.instance, self.repository.get_job(job), tags, dg.DagsterRunStatus.STARTED)
         self.report(dg.DagsterEventType.PIPELINE_START)
         [record] = self.instance.get_run_records(dg.RunsFilter(run_ids=[self.run.run_id]))
         self.clock.now = int(record.update_timestamp.timestamp() * S) + 1
