@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -59,7 +59,7 @@ class Progress:
         Args:
             before: the progress that the step started from.
         """
-        fields = asdict(self) | {"id": before.id}
+        fields = vars(self) | {"id": before.id}
         if self.complete_from is None:  # as earlier versions wrote it, and can read it
             del fields["complete_from"]
         identity = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
