@@ -1,7 +1,7 @@
 """The engine's own classes on an in-memory lake. Only Spark's computations on rows are replaced, by functions of tuples."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
@@ -51,6 +51,8 @@ from tests.hunt.process import StoreFault
 from tests.hunt.store import Conflict, Event, Version
 
 POSITION_BITS = 42
+_CHECKED: dict[tuple[int, ...], tuple[tuple[Any, ...], Mapping[str, DerivedAsset]]] = {}
+"""Assets as the engine has checked and ordered them, with their definitions, by the `id` of each definition."""
 
 
 def _unlock(*classes: type) -> None:
@@ -417,9 +419,17 @@ class SimFailures(Failures):
 
 @dataclass(frozen=True)
 class SimEngine(Engine):
-    """The engine, made from the classes above."""
+    """The engine, made from the classes above. Its configuration is checked once, and not by each process of each history."""
 
     lake: SimLake
+
+    def __post_init__(self) -> None:
+        definitions = *self.sources.values(), *self.assets.values()
+        key = tuple(map(id, definitions))
+        if key not in _CHECKED:
+            super().__post_init__()
+            _CHECKED[key] = definitions, self.assets  # a definition in the cache keeps its `id`
+        object.__setattr__(self, "assets", _CHECKED[key][1])
 
     @property
     def failures(self) -> Failures:
