@@ -74,13 +74,16 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
     `commit_version` (bigint) and `committed_at` (timestamp); removed rows precede added ones. The source's contract must have the column
     `change`, which an operator reads as the change kind. A second call lands only newer versions.
 
+    The modification times of the files increase with the versions, even if the clock steps back: ingest orders files by them.
+
     Args:
         table: the table, a path or a URI.
         folder: the source's folder of input files, on this machine.
         first: the first version to land.
         storage_options: deltalake's options for the table's store.
 
-    The modification times of the files increase with the versions, even if the clock steps back: ingest orders files by them.
+    Returns:
+        The landed versions; a version that changed no row is left out, and no file is written for it.
 
     Raises:
         ChangeFeedError: the table has no change data feed, has a column with one of these names, or is not the table whose changes the

@@ -165,7 +165,7 @@ class FileRecords:
         return any(state.is_read for state in self._recorded_states(file).values())
 
     def with_fault(self, file: File) -> File:
-        """The file; with a fault if it is empty, or if its rows were read before it changed, since then none may be read."""
+        """The file with its number of retries, and with a fault if it must not be read: it is empty, or it changed after it was read."""
         states = self._recorded_states(file)
         file = replace(file, retries=states.get((file.modified, file.length), Recorded()).retries)
         if any(state.is_read for state in states.values()):

@@ -76,7 +76,7 @@ def _login(jaas: str) -> dict[str, str]:
 
 
 def _authorities(options: dict[str, str]) -> dict[str, str]:
-    """The option for the certificates of authorities, as PEM. Its counterparts are removed from `options`."""
+    """The option for CA certificates in the format PEM. The Java options that it replaces are removed from `options`."""
     if options.get("ssl.truststore.type", "").upper() != "PEM":
         return {}
     del options["ssl.truststore.type"]
@@ -88,7 +88,7 @@ def topic_offsets(topics: Topics) -> dict[Partition, tuple[int, int]]:
     """By partition, the earliest offset and the offset after the newest record; a topic that does not exist is left out.
 
     Raises:
-        TopicLookError: the broker cannot be reached, or the options work only with the Java client.
+        TopicLookError: the broker cannot be reached, the options work only with the Java client, or Confluent's client is not installed.
     """
     try:
         from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition  # an optional dependency

@@ -1,8 +1,9 @@
-"""Watermark alignment: a source that is too far ahead of its group waits, so that it is ingested no faster than a given drift.
+"""Watermark alignment: a source whose watermark is too far ahead of its group waits for the other sources.
 
-A source is ahead if its watermark is more than its `max_drift` above the lowest watermark of the sources of its group that are not idle. It
-is not read while it is ahead; its files and records wait for a later batch. The lowest one never waits, and if it sends nothing, its idle
-timeout ends the wait, so no source waits for ever. A source of a group is read file by file, so that it overshoots by one file at most.
+A source is ahead if its watermark is more than its `max_drift` above the lowest watermark of the sources of its group that are not idle, or
+if one of these has no watermark yet. It is not read while it is ahead; its files and records wait for a later batch. The lowest one never
+waits, and if it sends nothing, its idle timeout ends the wait, so no source waits for ever. A source of a group is read file by file, so
+that it overshoots by one file at most.
 """
 
 from collections.abc import Iterable, Mapping

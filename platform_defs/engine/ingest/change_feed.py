@@ -9,7 +9,7 @@ from platform_defs.engine.formats.files import is_local
 
 
 def check_feed(source: SourceContract, assets: Iterable[DerivedAsset], folder: str) -> None:
-    """Raise unless a source has the change kind as a column, and every asset that reads it interprets that column.
+    """Raise unless a source has the change kind as a column and no key, and every asset that reads it interprets that column.
 
     Args:
         source: the source that is to ingest the changes.
@@ -17,7 +17,7 @@ def check_feed(source: SourceContract, assets: Iterable[DerivedAsset], folder: s
         folder: the source's landing folder.
 
     Raises:
-        ChangeFeedError: the source or an asset does not, or the folder is not local.
+        ChangeFeedError: the source lacks the column or has a `unique_key`, an asset ignores the column, or the folder is not local.
     """
     if CHANGE not in source.struct.fieldNames() or source.unique_key:
         raise ChangeFeedError(

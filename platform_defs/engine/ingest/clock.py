@@ -13,7 +13,8 @@ from platform_defs.engine.inputs.input import Input, TableInput, input_named
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, next_row
 
 MOST_STEPS, LONGEST_STEP = 60, 3_600_000
-"""While results are pending, the clock is moved after this share of the longest time for which they may be pending, at most an hour."""
+"""While results are pending, the clock is moved each time a 60th of the longest time for which they may be pending has passed, and at least
+once an hour (in ms)."""
 
 
 @dataclass(frozen=True)

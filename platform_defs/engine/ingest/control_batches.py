@@ -33,6 +33,9 @@ class Signals(LedgerWriter):
 
         Returns:
             The batch; None if every source has reached its value and none is idle.
+
+        Raises:
+            IngestError: no source has one of the names.
         """
         return self._write("watermark", marks)
 
@@ -49,6 +52,9 @@ class Signals(LedgerWriter):
         Returns:
             The batch; None if the sources have no events, or if each has reached that watermark and none is idle. A source with processing
             time need not reach it if no result of its tables can be pending, however far the clock has moved on.
+
+        Raises:
+            IngestError: no source has one of the names.
         """
         ending = self.contracts if sources is None else sources
         last = self.ledger.newest_rows()

@@ -89,7 +89,8 @@ class Ingest(LedgerWriter):
             The batch; None if no file was new.
 
         Raises:
-            IngestError: rows violate a rule with the action `fail`.
+            IngestError: rows violate a rule with the action `fail`, a file has a new column that the contract refuses, or a watermark
+                generator failed.
             UnreadError: files could not be read now; all others were ingested.
         """
         with self.lake.writer("ledger", self.purpose, PATIENCE_S):

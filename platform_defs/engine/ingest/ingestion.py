@@ -98,7 +98,7 @@ class Ingestion:
 
     @property
     def stream(self) -> Stream:
-        """Ingests new files in the sources' folders."""
+        """Ingests new files in the sources' folders, and new records of their topics."""
         folders = self.folders, self.max_files, self.landings
         ranges = topic_ranges(self.topics, self.ledger, self.at_once)
         return Stream(self.connect(), self.lake, self.batches, *folders, self.signals.idle, ranges=ranges, failing=self.failing)
@@ -110,7 +110,7 @@ class Ingestion:
         on_quiet: OnQuiet = lambda: None,
         on_start: OnQuiet = lambda: None,
     ) -> list[Entry]:
-        """Ingest the files that have landed, and record the sources that have become idle; see `Stream.run`."""
+        """Ingest new files and new records, and record the sources that have become idle; see `Stream.run`."""
         try:
             entries = self.stream.run(every, on_entry, on_quiet, on_start)
         except UnreadError:  # an unreadable file does not keep other sources from being recorded as idle
@@ -120,7 +120,10 @@ class Ingestion:
         return [*entries, idle_entry] if idle_entry else entries
 
     def new_files(self, source: str) -> list[File]:
-        """The files in a source's folder that the ledger does not record in their present state. Needs no session."""
+        """The files in a source's folder that the ledger does not record in their present state. Needs no session.
+
+        None are returned for a folder that only Spark can list: one behind a URI of another store than S3.
+        """
         return self.landings[source].new() if source in self.landings else []
 
     @property

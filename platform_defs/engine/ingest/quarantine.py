@@ -44,10 +44,11 @@ class Quarantine(LedgerWriter):
             names: the files, by path, URI, or the end of one; empty for all.
 
         Returns:
-            The files.
+            The files that are to be read again.
 
         Raises:
-            QuarantineError: a name matches no quarantined file, or a file whose rows were read before it changed.
+            QuarantineError: a name matches no quarantined file, or one that would be refused again: it is empty, or it changed after its
+                rows were read.
             LedgerError: the source's log, its quarantine or the ledger has lost commits.
         """
         with self._writing(source):

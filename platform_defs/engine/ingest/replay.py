@@ -36,6 +36,7 @@ class Replay(LedgerWriter):
 
         Raises:
             IngestError: a row violates its contract, or belongs to none of the batches. No batch is committed.
+            LakeError: another writer has committed a batch, or rows of one, since the replay began. No batch is committed.
         """
         with self.lake.writer("ledger"):
             batch = self._begin()

@@ -1,6 +1,6 @@
-"""The stream: ingests new files in the sources' folders as micro-batches, each of which is one batch of the ledger.
+"""The stream: ingests new files in the sources' folders and new records of their topics as micro-batches, each one batch of the ledger.
 
-The ledger records which files were ingested, so the stream needs no checkpoint of its own.
+The ledger records which files and offsets were ingested, so the stream needs no checkpoint of its own.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stream:
-    """Ingests from folders.
+    """Ingests from folders and topics.
 
     Args:
         spark: the session.
@@ -76,16 +76,16 @@ class Stream:
         on_quiet: OnQuiet = lambda: None,
         on_start: OnQuiet = lambda: None,
     ) -> list[Entry]:
-        """Ingest the present files and return, or ingest continuously at an interval.
+        """Ingest the present files and records and return, or ingest continuously at an interval.
 
         Args:
-            every: the interval, such as `'30 seconds'`; None to return when all present files are ingested.
+            every: the interval, such as `'30 seconds'`; None to return when all that is present is ingested.
             on_entry: called after each batch is committed.
             on_quiet: called at each interval without a new batch, if the stream is continuous.
             on_start: called when this is the only stream over the folders, before the first batch.
 
         Returns:
-            The new batches; for a continuous stream, the newest of them.
+            The new batches. A continuous stream does not return: an exception, such as an interrupt, ends it.
 
         Raises:
             IngestError: rows violate a rule with the action `fail`, a file has a new column that the contract refuses, or a folder

@@ -183,10 +183,10 @@ class ChangedTables(WrittenTables):
             frame: the rows. They may be computed from the table's own.
             table: the table.
             condition: which rows to replace, in the SQL of Spark.
-            number: it exceeds that of earlier replacements, or nothing is written.
+            number: it must exceed that of earlier replacements.
 
         Raises:
-            LakeError: another writer has committed.
+            LakeError: the table has a replacement with this number or a later one, or another writer has committed; nothing was written.
         """
         self.check_leases()
         version, commit_id, spark = self.version(table), uuid.uuid4().hex, frame.sparkSession

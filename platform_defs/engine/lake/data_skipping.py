@@ -132,7 +132,8 @@ def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArra
     """The values of a column in the files that can match, read without Spark.
 
     Returns:
-        The values; None if the files are large, or one cannot be read. The caller then reads them by Spark, whose error names the file.
+        The values; None if only Delta can read the table, the files are large, or one cannot be read. The caller then reads them by Spark,
+        whose error names the file.
     """
     if not is_plain(delta):
         return None

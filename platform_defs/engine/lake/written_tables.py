@@ -64,7 +64,7 @@ class WrittenTables(ReadTables, MaintainedTables):
             frame: the rows.
             table: the table; the first append creates it.
             metadata: the commit's metadata, with one key.
-            after: the expected newest value under that key; None if the table must have no such value. By default it is not checked.
+            after: the expected newest value under that key; None if the table must not exist yet. By default it is not checked.
             number: the step's number; see `commits.commit_files`.
             pruned_by: the columns for data skipping; a new table has statistics of only these.
             widen: whether new columns are added to the table; its older rows have null in them.

@@ -9,7 +9,10 @@ _WAY_OUT = (
 
 
 class LedgerError(TidemarkError, RuntimeError):
-    """The ledger or an event log is damaged; nothing is read or written until it is restored."""
+    """The ledger, an event log or a quarantine is corrupted; nothing is read or written until it is restored.
+
+    It is also raised for a batch that a summary has replaced, and for a commit of batches that do not follow the newest one.
+    """
 
     @classmethod
     def corrupted(cls, seq: int, fault: str, table: str, file: str) -> "LedgerError":

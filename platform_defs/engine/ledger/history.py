@@ -70,7 +70,10 @@ class SourceHistory:
         return batches.filter(pc.and_(pc.greater(batches["accepted"], _ZERO), pc.is_valid(batches["first_event_time"])))
 
     def oldest_since(self, since: int) -> int | None:
-        """The oldest known event time at or after `since`; None if there is none. A batch that begins before counts with its newest."""
+        """The oldest known event time at or after `since`; None if there is none.
+
+        A batch that also has rows before `since` counts with its newest event time.
+        """
         rows = self.batches_with_rows(0)
         start = arrow_scalar(since, _INT)
         rows = rows.filter(pc.greater_equal(rows["last_event_time"], start))

@@ -52,7 +52,7 @@ class Version:
 class LedgerStore(Protocol):
     """Stores a ledger's rows, one for each batch and source.
 
-    `rows`, `append` and `fence` use the version that `refresh` last returned.
+    All other methods, except `compact`, use the version that `refresh` last returned.
     """
 
     @property

@@ -71,9 +71,9 @@ class Maintained:
 
     Args:
         table: the table.
-        before: its data files before.
-        after: its data files after.
-        removed: files deleted that no version within the retention needs.
+        before: the number of its data files before.
+        after: the number of its data files after.
+        removed: the number of deleted files, which no version within the retention needs.
         left: why the table was skipped until the next run; None if it was not.
         failed: why the table cannot be maintained; None if it can.
         rows_removed: the number of rows that retention has removed now.
@@ -151,7 +151,7 @@ class Maintenance:
 
         Raises:
             LedgerError: the ledger is incomplete, or a log has lost rows. Maintenance could then delete files that a restore needs.
-            LakeError: a later version of the project made the lake, or another maintains it.
+            LakeError: a later version of Tidemark created the lake, or another process maintains it.
         """
         require_logs(self.lake, self.ledger, self.sources)
         with self.lake.writer("maintenance", "maintenance"):

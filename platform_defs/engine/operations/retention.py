@@ -39,12 +39,12 @@ class Removal:
 
     Args:
         rows: the number of rows that it removes.
-        kept_from: the first day of which all rows are kept (of a changelog the first step, of the ledger the first batch), as text; None
-            if no row was ever removed.
+        kept_from: the first day of which all rows are kept (of a changelog the first step, of the ledger or of recorded lateness decisions
+            the first batch), as text; None if no row was ever removed.
         held_back: why rows are kept that the setting would remove; None if there are none.
         cut: the cut that is to be made in an event log.
         number: of a quarantine, the first day (since 1970) whose rows are kept; of a changelog, the last step that is to be replaced; of
-            the ledger, the last batch.
+            the ledger or of recorded lateness decisions, the last batch.
     """
 
     rows: int = 0
@@ -96,7 +96,7 @@ class _Limit:
     Args:
         first: the first ms of the first day that is kept.
         upto: the last batch of which rows may be removed.
-        why: what keeps older rows than the setting asks for; None if nothing does.
+        reason: what keeps older rows than the setting asks for; None if nothing does.
     """
 
     first: int
