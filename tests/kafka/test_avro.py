@@ -48,7 +48,7 @@ def test_avro_values_of_several_schemas_of_a_registry_are_read(lakes: Lakes, kaf
         "malformed: the record has no value (a tombstone)",
     ]
     send(kafka, topic, [_encoded(V1, LEFT[6], 1)])
-    with pytest.raises(UnreadError, match=r"1 range of offsets could not be read: .*the registry of schemas cannot be asked"):
+    with pytest.raises(UnreadError, match=r"1 range of offsets could not be read: .*the schema registry cannot be used"):
         lakes.engine([source("l")], l=of_registry).ingest()
     with registry({1: V1}) as url:
         again = replace(of_registry["avro"], registry=Registry(config={"url": url} | AT_ONCE))

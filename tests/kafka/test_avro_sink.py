@@ -1,4 +1,4 @@
-"""Tables that are published as Avro with a registry of schemas, with a real broker."""
+"""Tables that are published as Avro with a schema registry, with a real broker."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -82,5 +82,5 @@ def test_a_new_column_is_compatible_and_a_schema_that_the_registry_refuses_is_an
         assert _with_sink(engine, kafka, topic, url).views.publish_to_topic("top").records == 1
     replay(engine, [{"l": [Event("a", 3, 1)]}])
     engine.advance("top")
-    with pytest.raises(RegistryError, match="the registry of schemas cannot be asked"):
+    with pytest.raises(RegistryError, match="the schema registry cannot be used"):
         _with_sink(engine, kafka, topic, url).views.publish_to_topic("top")

@@ -131,7 +131,7 @@ def test_a_broker_that_is_killed_is_not_blamed_on_the_records_and_has_them_on_it
     kafka.broker.kill()
     try:
         with pytest.raises(
-            UnreadError, match=rf"kafka:{topic} cannot be listed: Timeout.*nothing is recorded of it: the next ingest tries"
+            UnreadError, match=rf"kafka:{topic} cannot be listed: Timeout.*the ledger does not record it: the next ingest tries"
         ):
             engine.ingest()
     finally:

@@ -96,8 +96,8 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
         versions = [_land(delta, version, folder) for version in range(max([first, *[v + 1 for v in landed]]), delta.version() + 1)]
     except (DeltaError, pa.ArrowException, OSError) as error:
         raise ChangeFeedError(
-            f"the changes of {table} cannot be read: {error}. It needs delta.enableChangeDataFeed from the first version read on, and the "
-            "files of these versions, which VACUUM removes; start with a later version, or load the table itself"
+            f"the changes of {table} cannot be read: {error}. The table needs delta.enableChangeDataFeed from the first version read on, "
+            "and the files of these versions, which VACUUM removes; start with a later version, or load the table itself"
         ) from error
     return [landed for landed in versions if landed.rows]
 

@@ -13,7 +13,7 @@ HEADER = "headers."
 
 @dataclass(frozen=True, kw_only=True)
 class Registry:
-    """A registry of schemas with the interface of Confluent's.
+    """A schema registry with the interface of Confluent's.
 
     Args:
         config: the configuration of Confluent's client, such as `url`; may contain secrets.
@@ -24,7 +24,7 @@ class Registry:
 
 @dataclass(frozen=True, kw_only=True)
 class Avro:
-    """How Avro values are written: with one schema, or in Confluent's wire format with the ids of schemas in a registry.
+    """How Avro values are written: with one schema, or in Confluent's wire format with the ids of schemas in a schema registry.
 
     Args:
         schema: the schema as JSON; None with a registry.

@@ -1,4 +1,4 @@
-"""Finds and registers schemas in a registry with Confluent's interface, by Confluent's own client."""
+"""Finds and registers schemas in a schema registry, by Confluent's own client."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -16,21 +16,21 @@ class RegistryError(TidemarkError, RuntimeError):
 
     @classmethod
     def unreachable(cls, reason: object) -> "RegistryError":
-        """The registry does not answer, or refuses the request."""
-        return cls(f"the registry of schemas cannot be asked: {_cause(reason)}")
+        """The registry does not answer or refuses the request, or the client's configuration is not valid."""
+        return cls(f"the schema registry cannot be used: {_cause(reason)}")
 
     @classmethod
     def refused(cls, subject: str, reason: object) -> "RegistryError":
         """The registry does not accept a schema, for example because it is incompatible with the subject's earlier schemas."""
         return cls(
-            f"the registry of schemas refuses the schema of the subject {subject!r}: {_cause(reason)}. Nothing was written with it. Legal: "
+            f"the schema registry refuses the schema of the subject {subject!r}: {_cause(reason)}. Nothing was written with it. Legal: "
             "a schema that the subject's compatibility allows. Publish to a new topic, or change the compatibility of the subject"
         )
 
     @classmethod
     def no_client(cls) -> "RegistryError":
         """Confluent's client is not installed."""
-        return cls("the registry of schemas needs Confluent's client, which is not installed; install Tidemark with the extra `kafka`")
+        return cls("the schema registry needs Confluent's client, which is not installed; install Tidemark with the extra `kafka`")
 
 
 def schema_reader(registry: Registry) -> Callable[[int], str | None]:

@@ -21,7 +21,7 @@ _OF_SECURITY = ("sasl.", "ssl.", "security.")
 _LOGIN = re.compile(r"\s*[\w.]+\.(?:Plain|Scram)LoginModule\s+required\b(.*);\s*", re.DOTALL)
 _PART = re.compile(r'(username|password)\s*=\s*"([^"\\]*)"')
 _LIKE_JAVA = str.maketrans("+/", "-_")
-_WAY_OUT = "Run the stream, or schedule the job `ingest`, to read them"
+_WAY_OUT = "To read the records, run the stream, or schedule the job `ingest`"
 
 
 class TopicLookError(TidemarkError, RuntimeError):

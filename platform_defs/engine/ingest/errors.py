@@ -62,7 +62,7 @@ class IngestError(TidemarkError, RuntimeError):
         return cls(
             f"the folder {folder} of source {source!r} cannot be used: Spark has no file system for it ({reason}). Nothing was ingested. "
             "Legal: a folder on this machine, an s3a:// URI once `make setup-s3` has fetched its JARs, or another store whose JARs "
-            "TIDEMARK_CONNECTIONS lists (not tried); set TIDEMARK_LANDING"
+            "TIDEMARK_CONNECTIONS lists (not tested); set TIDEMARK_LANDING"
         )
 
     @classmethod
@@ -122,8 +122,8 @@ class UnreadError(IngestError):
         way_out = of_broker if is_of_topics else ", or remove the file from the folder"
         pronoun = "it" if len(self.unread) + len(self.unlisted) == 1 else "them"
         return (
-            f"{files}. The cause is the machine, the store or the network, not the content, so nothing is recorded of {pronoun}: the next "
-            "ingest tries again, and all other input was ingested. Legal: input that this process can read to its end. "
+            f"{files}. The cause is the machine, the store or the network, not the content, so the ledger does not record {pronoun}: the "
+            "next ingest tries again, and all other input was ingested. Legal: input that this process can read to its end. "
             f"Fix the cause and run the ingest again{way_out}"
         )
 

@@ -34,9 +34,9 @@ class QuarantineError(TidemarkError, RuntimeError):
 
     @classmethod
     def holds_avro(cls, source: str, path: str) -> "QuarantineError":
-        """A record of a topic is no readable Avro, so that it cannot be written to a file of JSON objects."""
+        """A record of a topic is not readable Avro, so it cannot be written to a file of JSON objects."""
         return cls(
-            f"source {source!r}: records of {path} are no readable Avro, so they cannot be released to a file of JSON objects; release "
+            f"source {source!r}: records of {path} are not readable Avro, so they cannot be released to a file of JSON objects; release "
             "the rows with other reasons (--reason), and send these records again to the topic"
         )
 

@@ -50,11 +50,11 @@ class TopicError(IngestError):
         )
 
     @classmethod
-    def shortened(cls, source: str, partition: Partition, count: int, latest: int) -> "TopicError":
+    def shortened(cls, source: str, partition: Partition, end: int, latest: int) -> "TopicError":
         """The partition has fewer records than were read."""
         return cls(
-            f"source {source!r}: partition {partition.number} of the topic {partition.topic} ends at offset {latest}, and {count} offsets "
-            "of it were read: Kafka has lost records, and new ones would have offsets that the ledger has already. Send them to a new "
+            f"source {source!r}: partition {partition.number} of the topic {partition.topic} ends at offset {latest}, but was read up to "
+            f"offset {end}: Kafka has lost records, and new ones would have offsets that the ledger has already. Send them to a new "
             "topic, and let the source read that one too (option `subscribe`)"
         )
 

@@ -56,7 +56,7 @@ class MaintenanceError(TidemarkError, RuntimeError):
     def of(cls, failed: Mapping[str, str]) -> "MaintenanceError":
         """The tables, and why each could not be maintained."""
         each = "; ".join(f"{table}: {reason}" for table, reason in failed.items())
-        return cls(f"{len(failed)} of the lake's tables could not be maintained, and are unchanged; all others were maintained. {each}")
+        return cls(f"{len(failed)} of the lake's tables could not be maintained, or only in part; all others were maintained. {each}")
 
     @classmethod
     def check(cls, done: Iterable["Maintained"]) -> None:

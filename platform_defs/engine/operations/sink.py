@@ -20,8 +20,10 @@ class SinkError(TidemarkError, RuntimeError):
     @classmethod
     def no_topic(cls, topic: str) -> "SinkError":
         """The topic does not exist."""
-        way_out = "create it, with `cleanup.policy=compact` for an upserted table; or set the sink's `partitions`, with which it is created"
-        return cls(f"there is no topic {topic!r}; legal: an existing topic. {way_out[0].upper()}{way_out[1:]}")
+        return cls(
+            f"there is no topic {topic!r}; legal: an existing topic. Create it, with `cleanup.policy=compact` for an upserted table; or "
+            "set the sink's `partitions`, with which it is created"
+        )
 
     @classmethod
     def foreign(cls, topic: str, partition: int, header: str) -> "SinkError":

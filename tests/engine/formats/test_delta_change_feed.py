@@ -58,7 +58,7 @@ def test_each_version_lands_once_with_removals_first(stock: DeltaTable, tmp_path
 
 def test_a_table_without_a_change_feed_is_refused_with_the_fix(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "no_feed"), _rows(("a", 1)))
-    with pytest.raises(ChangeFeedError, match=re.escape("It needs delta.enableChangeDataFeed from the first version read on")):
+    with pytest.raises(ChangeFeedError, match=re.escape("The table needs delta.enableChangeDataFeed from the first version read on")):
         land_changes(str(tmp_path / "no_feed"), tmp_path / "landing")
     write_deltalake(str(tmp_path / "named"), _rows(("a", 1)).append_column("change", pa.array(["x"])), configuration=CONFIG)
     with pytest.raises(ChangeFeedError, match="the table has a column 'change', a name that the landed changes use; rename it"):

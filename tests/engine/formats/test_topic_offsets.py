@@ -41,7 +41,7 @@ def test_options_of_java_have_their_counterparts(given: dict[str, str], expected
 )
 def test_an_option_of_security_without_a_counterpart_is_named_without_its_value(given: dict[str, str]) -> None:
     [name] = given
-    expected = f"`kafka.{name}` can only be used by Java's client. Run the stream, or schedule the job `ingest`, to read them"
+    expected = f"`kafka.{name}` can only be used by Java's client. To read the records, run the stream, or schedule the job `ingest`"
     with pytest.raises(TopicLookError, match=f"^{re.escape(expected)}$"):
         python_options(given)
 

@@ -136,7 +136,7 @@ def test_a_folder_in_a_store_without_its_jars_is_refused(make_engine: MakeEngine
         "the folder gs://bucket/l of source 'l' cannot be used: Spark has no file system for it "
         "(org.apache.hadoop.fs.UnsupportedFileSystemException). Nothing was ingested. "
         "Legal: a folder on this machine, an s3a:// URI once `make setup-s3` has fetched its JARs, or another store whose JARs "
-        "TIDEMARK_CONNECTIONS lists (not tried); set TIDEMARK_LANDING"
+        "TIDEMARK_CONNECTIONS lists (not tested); set TIDEMARK_LANDING"
     )
 
 

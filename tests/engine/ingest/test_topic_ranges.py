@@ -146,7 +146,7 @@ def test_deleted_records_are_refused_unless_the_option_allows_it(caplog: pytest.
 
 def test_a_partition_that_lost_records_which_were_read_is_refused():
     assert re.search(
-        r"ends at offset 3, and 5 offsets of it were read", refusal(ranges(FakeBroker({ORDERS[0]: (0, 3)}), {ORDERS[0].path: 5}))
+        r"ends at offset 3, but was read up to offset 5", refusal(ranges(FakeBroker({ORDERS[0]: (0, 3)}), {ORDERS[0].path: 5}))
     )
 
 

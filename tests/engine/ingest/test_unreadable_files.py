@@ -65,7 +65,7 @@ def test_an_unreadable_file_is_skipped_and_named_by_every_run_until_it_can_be_re
     (Path(engine.folders["l"]) / "torn.jsonl.gz").write_bytes(TORN)
     message = (
         r"^source 'l': 1 file could not be read: file:.*/l/b\.jsonl \(ChecksumException: .*\); source 'r': 1 file could not be read: "
-        r"file:.*/r/only\.jsonl .*so nothing is recorded of them: the next ingest tries again, .* or remove the file from the folder$"
+        r"file:.*/r/only\.jsonl .*so the ledger does not record them: the next ingest tries again, .* or remove the file from the folder$"
     )
     with pytest.raises(UnreadError, match=message) as raised:
         engine.ingest()
