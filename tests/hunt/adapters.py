@@ -160,7 +160,7 @@ class SimIngest(Ingest):
         return [work(name) for name in names]
 
     def _ingest_source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
-        return _Done(self._source(batch, contract, files, last), [])
+        return _Done(self._ingest_once(batch, contract, files, last), [])
 
     def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[Any, dict[str, Any]]:
         validated = self.lake.process.call(lambda _: Validated(_validated_rows(self.lake, contract, files, self.ledger.wall_clock())))

@@ -16,9 +16,11 @@ from platform_defs.engine.lake.small_queries import is_small, materialize_and_co
 _TIME, _POSITION, _RUN, _COUNT = temporary("time"), temporary("position"), temporary("run"), temporary("count")
 _INGESTED, _ROW = temporary("ingested"), temporary("row")
 _LOGGED = -1
+"""The position of the rows of the log: before all new rows."""
 OLDER = "older than the rows that retention keeps, so a duplicate could not be recognized"
 """Why a row of a source with a key is quarantined: retention may have removed the row that it duplicates."""
 _BROADCAST = 1_000_000
+"""The most new rows whose keys are broadcast."""
 
 
 def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int, count: int) -> tuple[DataFrame, int] | None:
@@ -88,8 +90,8 @@ def _repeated_keys(new_rows: DataFrame, logged_rows: DataFrame, key: Sequence[st
 def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
     """Each key's rows with their run, which ends at a gap longer than the horizon. A row is never a duplicate of a row of another run."""
     by_time = Window.partitionBy(*key).orderBy(_TIME)
-    cut = F.when(F.col(_TIME) - F.lag(_TIME).over(by_time) > horizon, 1).otherwise(0)
-    return rows.withColumn(_RUN, cut).withColumn(_RUN, F.sum(_RUN).over(by_time))
+    starts_run = F.when(F.col(_TIME) - F.lag(_TIME).over(by_time) > horizon, 1).otherwise(0)
+    return rows.withColumn(_RUN, starts_run).withColumn(_RUN, F.sum(_RUN).over(by_time))
 
 
 def _ingested_rows(horizon: int) -> Column:

@@ -150,7 +150,7 @@ class Ingest(LedgerWriter):
                 for column in refused_columns(self.spark, contract, files):
                     raise IngestError.refused(contract.name, column)
                 applied_contract = with_new_columns(self.spark, self.lake, contract, files)
-                entry = self._source(batch, applied_contract, files, last)
+                entry = self._ingest_once(batch, applied_contract, files, last)
                 if not (changed := changed_ranges(self.spark, files)):
                     return _Done(entry, unread)
                 checked = CheckedFiles([f for f in files if f not in [c.file for c in changed]], changed)
@@ -166,7 +166,8 @@ class Ingest(LedgerWriter):
             clear_uncommitted(self.spark, self.lake, batch, {contract.name: contract})
         return _Done(None, unread)
 
-    def _source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
+    def _ingest_once(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
+        """Write the rows of a source's files to its log and quarantine; returns the source's ledger row. A file that fails is an error."""
         validated, measured = self._computed_once(contract, files, batch.now)
         try:
             of_topics = any(f.is_range for f in files)

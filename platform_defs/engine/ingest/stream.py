@@ -262,4 +262,4 @@ def _in_turn(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
     for file in sorted(files):
         by_source.setdefault(file.source, []).append(file)
     for first in range(0, max(map(len, by_source.values()), default=0), at_once):
-        yield [file for mine in by_source.values() for file in mine[first : first + at_once]]
+        yield [file for files_of_source in by_source.values() for file in files_of_source[first : first + at_once]]

@@ -105,8 +105,7 @@ class WrittenTables(ReadTables, MaintainedTables):
     def _check_follows(self, table: str, delta: DeltaTable, metadata: dict[str, Any], after: Any) -> None:
         """Raise `LakeError` unless the newest value under the metadata's key is the expected one."""
         [key] = metadata
-        newest = None if after is ANY else newest_commit(delta, table, key)
-        if after is not ANY and (None if newest is None else newest.value) != _as_stored(after):
+        if after is not ANY and newest_commit(delta, table, key).value != _as_stored(after):
             raise LakeError.overtaken(table, key)
 
     def overwrite(

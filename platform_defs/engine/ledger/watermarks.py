@@ -12,7 +12,9 @@ from platform_defs.engine.ledger.history import SourceHistory
 from platform_defs.engine.ledger.new_rows import IDLE, IDLE_FIRST_RULE
 
 _INT, _BOOL = pa.int64(), pa.bool_()
-_BEFORE_ALL, _AFTER_ALL = (arrow_scalar(bound, _INT) for bound in (-(1 << 63), (1 << 63) - 1))
+_BEFORE_ALL = -(1 << 63)
+"""A number below all watermarks, in place of None."""
+_MINUS_INFINITY, _INFINITY = (arrow_scalar(bound, _INT) for bound in (_BEFORE_ALL, (1 << 63) - 1))
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def late_results(
     before, watermark = _values(upstream.after, _INT, first, end), _values(reader.after, _INT, first, end)
     reached = _values(upstream.after, _INT, first + 1, min(length, end + 1))
     reached = _concat(reached, arrow_array([None][: len(before) - len(reached)], _INT))
-    low, high = pc.coalesce(before, _BEFORE_ALL), pc.coalesce(reached, _BEFORE_ALL)
+    low, high = pc.coalesce(before, _MINUS_INFINITY), pc.coalesce(reached, _MINUS_INFINITY)
     is_last = pc.equal(arrow_array(range(first + 1, end + 1), _INT), arrow_scalar(length, _INT))
     is_ahead = pc.greater(pc.add(watermark, arrow_scalar(delay, _INT)), low)
     is_late = pc.and_(pc.or_(pc.greater(high, low), is_last), is_ahead)
@@ -158,10 +160,8 @@ def watermark_past(upstream: Timeline, reader: Timeline, closed_to: int | None, 
     Returns:
         The watermark; None if there is none, or if results that become final in that batch are never late.
     """
-    reached = _BEFORE_ALL.as_py() if closed_to is None else closed_to
-    final_in = bisect_right(
-        range(head + 1), reached, key=lambda seq: _BEFORE_ALL.as_py() if (watermark := upstream.after[seq]) is None else watermark
-    )
+    reached = or_before_all(closed_to)
+    final_in = bisect_right(range(head + 1), reached, key=lambda seq: or_before_all(upstream.after[seq]))
     return reader.after[final_in - 1] if final_in > since and final_in else None
 
 
@@ -183,10 +183,10 @@ def of_operator(inputs: Sequence[Timeline], earlier: Timeline = NOTHING) -> Time
     if end <= first:
         return earlier
     idle = [_values(timeline.idle, _BOOL, first, end) for timeline in inputs]
-    watermarks = [pc.coalesce(_values(timeline.after, _INT, first, end), _BEFORE_ALL) for timeline in inputs]
-    watermarks = [pc.if_else(is_idle, _AFTER_ALL, watermark) for is_idle, watermark in zip(idle, watermarks, strict=True)]
+    watermarks = [pc.coalesce(_values(timeline.after, _INT, first, end), _MINUS_INFINITY) for timeline in inputs]
+    watermarks = [pc.if_else(is_idle, _INFINITY, watermark) for is_idle, watermark in zip(idle, watermarks, strict=True)]
     least = pc.min_element_wise(*watermarks)
-    is_held_back = pc.or_(pc.equal(least, _AFTER_ALL), pc.equal(least, _BEFORE_ALL))
+    is_held_back = pc.or_(pc.equal(least, _INFINITY), pc.equal(least, _MINUS_INFINITY))
     after = _running_maximum(earlier.after[-1] if first else None, pc.if_else(is_held_back, arrow_scalar(None, _INT), least))
     all_idle = idle[0]
     for is_idle in idle[1:]:
@@ -228,6 +228,11 @@ def _as_array(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array
 
 def _concat(first: pa.Array, second: pa.Array) -> pa.Array:
     return pa.concat_arrays([first, second])
+
+
+def or_before_all(watermark: int | None) -> int:
+    """A watermark, or for None a number below all watermarks."""
+    return _BEFORE_ALL if watermark is None else watermark
 
 
 def possibly_late_batches(

@@ -21,8 +21,7 @@ from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.progress import Progress, progress_at, stored_progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.ledger.clocks import time_of_batch
-
-_BEFORE_ALL = -(1 << 63)
+from platform_defs.engine.ledger.watermarks import or_before_all
 
 
 @dataclass(frozen=True)
@@ -83,19 +82,19 @@ class Freshness:
         """The first batch that the table does not reflect but an advance of it would; None if there is none."""
         if table.operator.reads.closes_ranges:
             position = position_of(self.reading, table, now)
-            closed_to = _BEFORE_ALL if now.closed_to is None else now.closed_to
+            closed_to = or_before_all(now.closed_to)
             can_close = position.watermark is not None and position.watermark > closed_to
             seqs = [self._seq_above(table, closed_to)] if can_close else []
-            unread = [self._seq_of_step(table.name, name, now.read) for name in position.tables] if unread_corrections(position) else []
+            unread = [self._seq_of_step(name, now.read) for name in position.tables] if unread_corrections(position) else []
         else:
             seqs = self._seqs_with_rows(table, now.seq)
-            unread = [self._seq_of_step(table.name, upstream_table.name, now.read) for upstream_table in self.reading.tables_of(table)]
+            unread = [self._seq_of_step(upstream_table.name, now.read) for upstream_table in self.reading.tables_of(table)]
         return min([seq for seq in [*seqs, *unread] if seq is not None], default=None)
 
     def _seq_above(self, table: DerivedAsset, closed_to: int) -> int:
         """The first batch after which the operator's watermark is above `closed_to`."""
         after = self.reading.operator_timeline(table).after
-        return bisect_right(range(len(after)), closed_to, key=lambda seq: _or_before_all(after[seq]))
+        return bisect_right(range(len(after)), closed_to, key=lambda seq: or_before_all(after[seq]))
 
     def _seqs_with_rows(self, table: DerivedAsset, after: int) -> list[int]:
         """The first batch of each source that changes an upserted table, of those after a batch."""
@@ -105,7 +104,7 @@ class Freshness:
         seqs_by_source = [ledger.source(name).batches_with_rows(after)["seq"] for name in table.inputs if name in self.reading.sources]
         return [seqs[0].as_py() for seqs in seqs_by_source if len(seqs)] or [after + 1]  # keys whose TTL ends need no rows
 
-    def _seq_of_step(self, table: str, upstream: str, read: Mapping[str, int]) -> int | None:
+    def _seq_of_step(self, upstream: str, read: Mapping[str, int]) -> int | None:
         """The newest batch that the first unread step of an upstream table has handled; None if all steps are read."""
         upstream_table, step = self.reading.assets[upstream], read.get(upstream, 0) + 1
         newest = stored_progress(self.reading.lake, upstream_table)
@@ -120,7 +119,7 @@ class Freshness:
         if holder is None:
             return []
         after, ledger = self.reading.operator_timeline(table).after, self.reading.ledger
-        moved_in = bisect_left(range(len(after)), _or_before_all(after[-1]), key=lambda seq: _or_before_all(after[seq]))
+        moved_in = bisect_left(range(len(after)), or_before_all(after[-1]), key=lambda seq: or_before_all(after[seq]))
         sources = self.reading.input_named(table.name).sources
         since = {name: ledger.source(name).batches_with_rows(moved_in)["seq"] for name in sources}
         firsts = [seqs[0].as_py() for seqs in since.values() if len(seqs)]
@@ -131,8 +130,3 @@ class Freshness:
     def _time(self, seq: int) -> int:
         ledger = self.reading.ledger
         return time_of_batch(ledger.history.clocks, seq, ledger.wall_clock())
-
-
-def _or_before_all(watermark: int | None) -> int:
-    """A watermark, or for None a number below all watermarks."""
-    return _BEFORE_ALL if watermark is None else watermark

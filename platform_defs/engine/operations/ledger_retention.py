@@ -30,9 +30,8 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.summarize import summary_of
 from platform_defs.engine.ledger.summary import LateRange
+from platform_defs.engine.ledger.watermarks import or_before_all
 from platform_defs.engine.operations.retention import Removal
-
-_BEFORE_ALL = -(1 << 63)
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,8 @@ class LedgerRetention:
         if now.seq < old and can_change_rows(self.reading.ledger.history, asset, now.seq, old):
             yield now.seq, f"{name} has not handled the batches after {now.seq} yet"
         if operator.reads.closes_ranges:
-            after, closed_to = self.reading.operator_timeline(asset).after, _or_before_all(now.closed_to)
-            closed = bisect_right(range(old + 1), closed_to, key=lambda seq: _or_before_all(after[seq])) - 1
+            after, closed_to = self.reading.operator_timeline(asset).after, or_before_all(now.closed_to)
+            closed = bisect_right(range(old + 1), closed_to, key=lambda seq: or_before_all(after[seq])) - 1
             yield closed, f"{name} has not closed the results of batch {closed + 1} yet"
         yield from self._unread_steps(asset, now)
         is_read = any(name in reader.inputs for reader in self.reading.assets.values())
@@ -149,8 +148,3 @@ class LedgerRetention:
             if newest.step >= step:
                 first = progress_at(lake, upstream_table, step) or newest
                 yield first.seq - 1, f"{asset.name} has not read all steps of {upstream_table.name} yet"
-
-
-def _or_before_all(watermark: int | None) -> int:
-    """A watermark, or for None a number below all watermarks."""
-    return _BEFORE_ALL if watermark is None else watermark
