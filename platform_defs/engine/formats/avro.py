@@ -23,7 +23,9 @@ from platform_defs.engine.formats.typed_rows import TypedRows
 
 _PARSED, _ENCODED, _ID = temporary("parsed"), temporary("encoded"), temporary("schema_id")
 _HEAD_BYTES = 5
+"""The length of the zero byte and the id of a schema before a value."""
 _MOST_SCHEMAS = 200
+"""The most schemas with which one batch is decoded, the most frequent ones: damaged records may have any id."""
 _NO_HEADER = "not Confluent's wire format: no zero byte and id of a schema before the value"
 
 

@@ -24,6 +24,7 @@ frame, as a shorter file. It reads a `.snappy` or `.lz4` in another framing than
 TOPIC = "kafka:"
 """The prefix of the path of a range of offsets of a Kafka topic; see `topics`."""
 UNREAD, RETRY = "unread", "retry"
+"""The marks of a ledger offset: no row of the file could be read; or a user requests that it is read again."""
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PLAIN = frozenset("/:@&=+$,;_-!.~'()*")

@@ -9,6 +9,7 @@ from platform_defs.engine.formats.kafka_client import client_options
 METADATA = ("key", "topic", "partition", "offset", "timestamp")
 """The parts of a record, besides its value and headers, that a column of a source can contain."""
 HEADER = "headers."
+"""The prefix of the part of a record that is one of its headers: the header's name follows."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ class Pending:
     _tries: dict[str, _Try] = field(default_factory=dict)
 
     def __contains__(self, file: File) -> bool:
+        """Whether a file in this state waits for a retry. A range of offsets is left to its finder as soon as its wait has ended."""
         tried = self._tries.get(file.path)
         return tried is not None and tried.unread.file == file and not (file.is_range and tried.next_at <= self.clock())
 

@@ -140,4 +140,5 @@ def _files_in_quarantine(offsets: Sequence[tuple[int, str]], source: str, folder
 
 
 def _one_slash(path: str) -> str:
+    """A path with one slash after `file:`, as a `File` has it."""
     return File(0, path, 0, "").path

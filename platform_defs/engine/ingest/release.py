@@ -172,7 +172,7 @@ class Release:
         for part in _parts(files, hidden):
             _, target = hadoop_file(self.writer.spark, f"{one_path(self.folder)}/{name}")
             _, checksum = hadoop_file(self.writer.spark, f"{self._hidden(name)}/.{part.getName()}.crc")
-            files.delete(checksum, False)  # or the file could not be read after a manual edit
+            files.delete(checksum, False)  # otherwise the file could not be read after a manual edit
             if not files.rename(part, target):
                 raise QuarantineError.not_renamed(self.contract.name, name)
         files.delete(hidden, True)

@@ -20,6 +20,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry, next_row
 
 ENTRY = "_entry"
+"""The column with the index of a row's batch, from 0."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Replay(LedgerWriter):
         """Append batches. A batch either has rows, or sets watermarks.
 
         Args:
-            rows: by source, the result of `reader.read` with `_entry` (int), the index of the row's batch, from 0. Every row must satisfy
+            rows: by source, the result of `reader.read` with `_entry` (int), the index of the row's batch. Every row must satisfy
                 its contract. Duplicates are not checked, as the rows were ingested before.
             watermarks: for each batch, the watermarks that it sets (epoch ms), by source; empty for a batch with rows.
 

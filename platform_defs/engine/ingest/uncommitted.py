@@ -20,7 +20,7 @@ from platform_defs.faults import point
 ATTEMPT = "attempt"
 """The metadata key of the commits of logs and quarantines: the batch and a hash of its input (see `attempts`)."""
 REMOVED = "orphans removed"
-"""The `input` of a commit that removed uncommitted rows."""
+"""The `input` of a commit that removed uncommitted rows. Lakes contain this text, so it must not change."""
 REPLAY = "replay"
 """The `input` of an attempt with several batches."""
 

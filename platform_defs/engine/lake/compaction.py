@@ -67,7 +67,7 @@ class MaintainedTables(LakeRoot):
     def vacuum(self, spark: SparkSession, table: str, hours: int | None) -> None:
         """Delete the files that `count_unneeded_files` counts, and on a disk the folders that are empty then.
 
-        Spark does it for a table with deletion vectors, which deltalake would delete.
+        For a table with deletion vectors Spark does it: deltalake would delete the files of the vectors.
 
         A full vacuum deletes every file below the folder that the table's log does not list, even the log of a table in a subfolder. If
         there is such a table, only files in the table's own log are deleted, and none for a table with deletion vectors.

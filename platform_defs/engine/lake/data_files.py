@@ -73,7 +73,10 @@ def filesystem(path: str, options: dict[str, str] | None = None) -> pa_fs.FileSy
 
 
 def replace_file(root: str, path: str, content: bytes, options: dict[str, str] | None = None) -> None:
-    """Replace a file below a root; a reader sees the old or the new content. deltalake's streams accept only what Arrow has buffered."""
+    """Replace a file below a root; a reader sees the old or the new content.
+
+    Arrow buffers all of the content: deltalake's stream accepts `bytes`, and Arrow passes on an unbuffered write as a `Buffer`.
+    """
     with _store_of_folder(root, options).open_output_stream(path, buffer_size=len(content) + 1) as file:
         file.write(content)
 

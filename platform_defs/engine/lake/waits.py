@@ -17,19 +17,19 @@ from platform_defs.engine.lake.interrupts import is_stopped
 
 Purpose = Literal["write", "maintenance", "stream"]
 PATIENCE_S = 4 * 3600.0
-"""How long a writer waits for maintenance, which ends within this time for any table size expected here."""
+"""How long a writer waits for maintenance, in seconds. Maintenance ends within this time for any table size expected here."""
 STREAM_PATIENCE_S = 1800.0
-"""How long others wait for a stream, which releases a table after its present step."""
+"""How long others wait for a stream, in seconds. It releases a table after its present step."""
 REPORT_S = 60.0
 """How often a waiting process logs the holder of the lock, in seconds."""
 POLL_S = 0.2
-"""How long a waiting process sleeps before it tries a lock again."""
+"""How long a waiting process sleeps before it tries a lock again, in seconds."""
 POLL_OF_STORE_S = 1.0
 """The longest sleep between two tries for a lease in an object store, where each try costs requests. The first sleeps are shorter: they
 begin with `POLL_S`, and each is twice as long as the one before."""
 _GRACE_S = 0.3
-"""How long a lock is tried again for each holder that refuses it: the holder may not have written its name and purpose yet, or may be
-another process that waited for the same stream and needs the lock for a moment."""
+"""How long a lock is tried again for each holder that refuses it, in seconds: the holder may not have written its name and purpose yet,
+or may be another process that waited for the same stream and needs the lock for a moment."""
 _log = logging.getLogger(__name__)
 
 

@@ -35,6 +35,7 @@ SCHEMA = pa.schema(
 )
 IN_MS = pa.schema([f.with_type(pa.timestamp("ms", tz="UTC")) if f.type == _TIME else f for f in SCHEMA])
 AS_INTS = pa.schema([f.with_type(pa.int64()) if f.type == _TIME else f for f in SCHEMA])
+"""`SCHEMA` with times as timestamps in ms, and as numbers of ms since the epoch."""
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
 
 SHARES = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)

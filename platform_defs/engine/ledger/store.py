@@ -24,6 +24,7 @@ from platform_defs.faults import point
 
 TABLE = "ledger"
 MANY_FILES = 64
+"""After an append, a ledger with this many small files is compacted."""
 FULL_BYTES = 1024 * 1024
 """A file of this size is not compacted again, so that a compaction costs the same at any age of the ledger."""
 FORMAT = 3  # of the lake, recorded in the ledger's description; increment it for a change that older versions would misread

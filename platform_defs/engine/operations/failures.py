@@ -130,6 +130,7 @@ class Failures:
             raise
 
     def _newest(self, path: str, position: Callable[[], str]) -> Failure | None:
+        """The recorded failure; None if its position is not the present one. `str` stands for no position: it returns an empty text."""
         try:
             lake = self.reading.lake
             with filesystem(lake.root, lake.storage_options).open_input_stream(path) as file:
