@@ -114,14 +114,13 @@ MORE = [
     _asset("of_near", Aggregate(by="k", aggregates={"n": "count(*)", "spread": "max(right_v) - min(right_v)"}), "near"),
     _asset("n_of_top", Aggregate(by="rank", aggregates={"n": "sum(n)"}), "top_windows"),
     _asset("top_n_of_top", TopN(order_by="n", rank_end=1, rank_start=1, unique_key="rank_of", change="kind"), "n_renamed"),
-    _asset("n_renamed", Aggregate(by="rank_of", aggregates={"n": "max(n)"}), "n_of_top"),
+    _asset(
+        "n_renamed",
+        Aggregate(by="rank_of", aggregates={"n": "max(n)"}),
+        "n_of_top",
+        prepare={"n_of_top": Preparation(select="rank AS rank_of, n")},
+    ),
 ]
-MORE[-1] = _asset(
-    "n_renamed",
-    Aggregate(by="rank_of", aggregates={"n": "max(n)"}),
-    "n_of_top",
-    prepare={"n_of_top": Preparation(select="rank AS rank_of, n")},
-)
 CASES, CASES_WITH_NULLS = 1_000, 20
 """The cases of a run; the first of them have null keys too, which belong to no case."""
 CORRECTED = ["windows", "pairs", "sums", "pair_windows"]

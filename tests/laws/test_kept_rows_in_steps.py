@@ -165,9 +165,8 @@ def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: Ma
             for name in engine.assets:
                 found = counted.during(lambda name=name: engine.advance(name))
                 read[name] += [found] if last == age else []
-    print({name: [dict(rows) for rows in found] for name, found in read.items()})
     for name, found in read.items():
-        assert max(sum(rows.values()) for rows in found) <= 2 * sum(found[0].values()), name
+        assert max(sum(rows.values()) for rows in found) <= 2 * sum(found[0].values()), (name, found)
     _check(engine)
     assert engine.lake.read(engine.spark, "kept_rows/replaced").count() <= 18, "one row of each key"
     lasting, mark = engine.lake.read(engine.spark, "kept_rows/sums"), engine.reading.operator_timeline(engine.assets["sums"]).after[-1]

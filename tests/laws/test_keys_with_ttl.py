@@ -87,7 +87,7 @@ def test_without_rows_the_watermark_removes_expired_keys(make_engine: MakeEngine
     for name in engine.assets:
         engine.advance(name)
     clock.pass_ms(30 * MINUTE)
-    engine.ingestion.signals.watermark({"l": 1_772_323_200_000 + 80 * MINUTE})
+    engine.ingestion.signals.watermark({"l": START + 80 * MINUTE})
     assert engine.pending.upserted_tables() == ["removed", "last"]
     for name in ("removed", "last"):
         engine.advance(name)

@@ -55,6 +55,7 @@ def test_a_broken_promise_stops_the_step_and_names_table_keys_and_way_out(make_e
 
 
 def _without_a_check(query: TopNQuery, kept: DataFrame, new: DataFrame) -> DataFrame:
+    """The kept rows whose key is not that of a new row, as an earlier version computed them."""
     return kept.join(new, [*query.key], "left_anti").select(kept.columns)
 
 
@@ -69,9 +70,7 @@ def test_the_account_finds_a_ranking_that_an_earlier_version_got_wrong(make_engi
     engine.advance("newest")
     replay(engine, [{"l": MOVED_BACK}])
     with monkeypatch.context() as patched:
-        patched.setattr(
-            top_n_execution, "rows_not_replaced", lambda query, kept, new: kept.join(new, [*query.key], "left_anti").select(kept.columns)
-        )
+        patched.setattr(top_n_execution, "rows_not_replaced", _without_a_check)
         engine.advance("newest")
     assert rows_of(engine.views.table("newest"), "k", "v", "rank") != BEST
     assert sum(account.missing for account in engine.accounts.days("newest")) > 0

@@ -177,7 +177,6 @@ def _upstream(asset: DerivedAsset, progress: Progress, read: int = 0) -> Upstrea
     return Upstream.of_results(asset, progress, read)
 
 
-NOTHING_CLOSED = _upstream(CLOSING, Progress())
 READS_TABLES = [
     Case(
         "a derived input limits the watermark, less its output watermark delay",

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from assets.contracts import DerivedAsset
 from operators import Aggregate, Tumbling, WindowedAggregate
 from tests.conftest import MakeEngine
@@ -17,7 +15,6 @@ TABLES = [
 ]
 
 
-@pytest.mark.spark
 def test_descriptions_may_be_added_to_an_existing_lake(make_engine: MakeEngine) -> None:
     described = "k STRING COMMENT 'the key', v INT COMMENT 'the value', ts TIMESTAMP COMMENT 'the time'"
     before = make_engine([source("l"), source("r")], TABLES)

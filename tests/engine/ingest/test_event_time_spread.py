@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from platform_defs.engine.ingest.event_time_spread import aggregates, is_uneven, merge_ranges, quantiles, ranges
-from tests.conftest import MakeEngine
 
 DAY = 86_400_000
 
@@ -32,8 +32,7 @@ def test_uneven_times_are_detected_from_their_deviation(times: list[int], uneven
     assert is_uneven(len(times), min(times, default=None), max(times, default=None), mean, deviation) is uneven
 
 
-def test_quantiles_are_of_the_accepted_rows(make_engine: MakeEngine) -> None:
-    spark = make_engine([], []).spark
+def test_quantiles_are_of_the_accepted_rows(spark: SparkSession) -> None:
     rows = spark.range(1_000).select(
         F.timestamp_millis(F.when(F.col("id") == 0, -(10**12)).otherwise(F.col("id"))).alias("event_time"), "id"
     )
@@ -56,8 +55,7 @@ def test_joined_ranges_cover_the_given_ones_and_are_at_most_16(buckets: list[int
         assert all(any(a <= t <= b for a, b in found) for low, high in joint for t in range(low, high + 1))
 
 
-def test_ranges_exclude_gaps_of_years(make_engine: MakeEngine) -> None:
-    spark = make_engine([], []).spark
+def test_ranges_exclude_gaps_of_years(spark: SparkSession) -> None:
     times = [0, 50 * DAY, 50 * DAY + 5, 51 * DAY, 900 * DAY]
     rows = spark.createDataFrame([(t,) for t in times], "t bigint").select(F.timestamp_millis("t").alias("event_time"))
     found = ranges(rows, F.lit(True), 0, 900 * DAY, DAY // 4)

@@ -177,7 +177,7 @@ def test_a_correction_not_yet_read_downstream_does_not_violate_the_law(engine: E
     assert law_violations(engine, "top") == set()
 
 
-def test_swapped_inputs_are_refused_and_an_added_column_until_a_rebuild(make_engine: MakeEngine, tmp_path: Path) -> None:
+def test_swapped_inputs_are_refused_and_an_added_column_until_a_rebuild(make_engine: MakeEngine) -> None:
     sources = [source("l"), source("r")]
     engine = make_engine(sources, [join()])
     replay(engine, [{"l": [Event("a", 1, 0)], "r": [Event("a", 1, 1)]}, {"l": [Event("b", 1, DAY)], "r": [Event("b", 1, DAY)]}])

@@ -114,7 +114,7 @@ def test_jobs_of_small_queries_have_a_name_in_each_thread(spark: SparkSession, f
     assert [context.statusStore().job(number).name() for number in numbers] == ["tidemark"] * 2
 
 
-def test_tables_and_rows_in_memory_are_joined_without_a_shuffle(spark: SparkSession, files: DataFrame) -> None:
+def test_tables_and_rows_in_memory_are_joined_without_a_shuffle(files: DataFrame) -> None:
     groups = materialize(files.groupBy("g").agg(F.max("id").alias("most")))
     of_odd = files.join(groups.where("most > 7"), "g", "left_semi").unionByName(files.where("id = 0"))
     ranked = of_odd.join(groups, "g").select("*", F.row_number().over(Window.partitionBy("g").orderBy("id")).alias("rank"))

@@ -99,7 +99,7 @@ def reopened(engine: Engine) -> Engine:
     return replace(engine, earlier=None)
 
 
-def test_old_batches_are_replaced_and_the_ledger_goes_on(engine: Engine, clock: Clock) -> None:
+def test_old_batches_are_replaced_and_the_ledger_goes_on(engine: Engine) -> None:
     before = {name: engine.pending.describe_progress(name) for name in engine.assets}, engine.ledger.totals_by_source()
     planned = retention(engine).plan()
     assert planned is not None

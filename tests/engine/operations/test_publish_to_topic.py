@@ -289,7 +289,7 @@ def test_equal_rows_without_a_key_are_numbered(spark: SparkSession):
     assert found == [("+I", '{"k":"a"}', 1), ("+I", '{"k":"a"}', 2), ("+I", '{"k":"b"}', 1), ("-D", '{"k":"a"}', 1)]
 
 
-def test_avro_records_can_be_read_with_the_schema_of_the_table(engine: Engine, kafka: Kafka, tmp_path: Path):
+def test_avro_records_can_be_read_with_the_schema_of_the_table(engine: Engine, kafka: Kafka):
     from pyspark.sql.avro.functions import from_avro
 
     topic = kafka.create("avro", 1)
