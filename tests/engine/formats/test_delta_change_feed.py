@@ -4,21 +4,25 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from assets.contract_checks import ContractError
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from operators import Aggregate, TopN
+from platform_defs.engine import Engine
 from platform_defs.engine.formats.delta_change_feed import ChangeFeedError, Landed, land_changes
 from platform_defs.engine.ingest.change_feed import check_feed
 from tests.conftest import MakeEngine
+from tests.support.bare_lake import bare_engine
+from tests.support.clock import Clock
 from tests.support.file_walk import landed_files
 from tests.support.small_sources import rows_of
 
@@ -106,30 +110,36 @@ def test_landed_files_keep_the_order_of_versions_even_if_the_clock_steps_back(st
     assert {f.source for f in files} == {first.source}
 
 
-def test_a_source_that_cannot_represent_changes_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:
+def _without_session(root: Path, sources: list[SourceContract], assets: list[DerivedAsset]) -> Engine:
+    """An engine that cannot start a session, with a landing folder for each source."""
+    folders: Mapping[str, str] = {s.name: str(root / "landing" / s.name) for s in sources}
+    return replace(bare_engine(root, Clock(), sources, assets), folders=folders)
+
+
+def test_a_source_that_cannot_represent_changes_is_refused(tmp_path: Path, stock: DeltaTable) -> None:
     sources = [
         SourceContract(name="no_change", schema="item string", event_time="current_timestamp()"),
         SourceContract(name="keyed", schema="item string, change string", event_time="current_timestamp()", unique_key=("item",)),
     ]
-    engine = make_engine(sources, [])
+    engine = _without_session(tmp_path, sources, [])
     for name in ("no_change", "keyed"):
         with pytest.raises(ChangeFeedError, match=f"source '{name}' needs a column 'change', and no `unique_key`"):
             engine.ingestion.land_changes(stock.table_uri, name)
 
 
-def test_changes_land_in_a_local_folder_only(spark: SparkSession) -> None:
+def test_changes_land_in_a_local_folder_only() -> None:
     source = SourceContract(name="stock", schema="item string, change string", event_time="ingested_at")
     check_feed(source, [], "in/stock")
     with pytest.raises(ChangeFeedError, match="the folder of source 'stock' is 's3a://b/stock'; legal: a folder on this machine"):
         check_feed(source, [], "s3a://b/stock")
 
 
-def test_an_operator_that_would_count_removals_as_rows_is_refused(make_engine: MakeEngine, stock: DeltaTable) -> None:
+def test_an_operator_that_would_count_removals_as_rows_is_refused(tmp_path: Path, stock: DeltaTable) -> None:
     source = SourceContract(name="stock", schema="item string, change string", event_time="ingested_at")
     by_item, by_kind = (Aggregate(by=by, aggregates={"n": "count(*)"}) for by in ("item", ("item", "change")))
     with pytest.raises(ContractError, match="columns other than change, changed_at and step, which the changelog of 'by_kind' adds"):
-        make_engine([source], [DerivedAsset(name="by_kind", inputs=("stock",), operator=by_kind)])
-    engine = make_engine([source], [DerivedAsset(name="counts", inputs=("stock",), operator=by_item)])
+        _without_session(tmp_path, [source], [DerivedAsset(name="by_kind", inputs=("stock",), operator=by_kind)])
+    engine = _without_session(tmp_path, [source], [DerivedAsset(name="counts", inputs=("stock",), operator=by_item)])
     with pytest.raises(ChangeFeedError, match=re.escape("counts reads source 'stock', and Aggregate would treat a deleted row")):
         engine.ingestion.land_changes(stock.table_uri, "stock")
 

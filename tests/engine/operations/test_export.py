@@ -1,8 +1,6 @@
 """Views of a table: its present state, an earlier state, or with early results; and the Delta table that an export writes."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +12,7 @@ from platform_defs.cli.commands import app
 from platform_defs.engine.operations.export import View, ViewError, view_of
 from platform_defs.engine.operations.publish import PublishError
 from tests.conftest import MakeEngine
+from tests.support.bare_lake import bare_engine
 from tests.support.clock import NOON, Clock
 from tests.support.example_operators import RunningTotal
 from tests.support.small_sources import MINUTE, START, Event, replay, rows_of, source
@@ -80,12 +79,9 @@ def test_a_table_is_shown_and_exported_in_its_present_state_an_earlier_one_and_w
 @pytest.mark.parametrize("command", [["show"], ["export"]])
 @pytest.mark.parametrize(("table", "message"), [("totl", "`table` is 'totl'; legal: total, counts"), ("counts", "counts has no rows yet")])
 def test_a_command_refuses_a_table_without_rows_without_a_session(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: list[str], table: str, message: str
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: list[str], table: str, message: str
 ) -> None:
-    def fail() -> Any:
-        raise AssertionError("a session is started")
-
-    engine = replace(make_engine([source("l")], ASSETS), connect=fail)
+    engine = bare_engine(tmp_path, clock, [source("l")], ASSETS)
     monkeypatch.setattr(cli, "_engine", lambda: engine)
     with pytest.raises(ViewError, match=message):
         CliRunner().invoke(app, [*command, table, *[str(tmp_path / "out")] * (command == ["export"])], catch_exceptions=False)
