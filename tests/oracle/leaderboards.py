@@ -200,18 +200,18 @@ def _merged(current: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> D
 def compare_cases(spark: SparkSession, cases: Sequence[TopNCase]) -> list[CaseResult]:
     """Run cases, and compare their results after every micro-batch."""
     refused = {case.name: _refused(spark, case) for case in cases if case.error and "function" not in case.params}
-    groups: dict[str, list[TopNCase]] = {}
+    by_params: dict[str, list[TopNCase]] = {}
     for case in cases:
         if case.name not in refused:
-            groups.setdefault(json.dumps(case.params, sort_keys=True), []).append(case)
-    merged_cases, found = [Group(group) for group in groups.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
+            by_params.setdefault(json.dumps(case.params, sort_keys=True), []).append(case)
+    groups, found = [Group(alike) for alike in by_params.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
     for batch in range(1, BATCHES + 1):
-        computed = _computed(spark, {(n, name): frame for n, g in enumerate(merged_cases) for name, frame in g.plan(spark, batch).items()})
-        of_groups = [{name: frame for (number, name), frame in computed.items() if number == n} for n in range(len(merged_cases))]
-        frames = [f for group, made in zip(merged_cases, of_groups, strict=True) for f in _tagged(*group.proceed(made))]
+        computed = _computed(spark, {(n, name): frame for n, g in enumerate(groups) for name, frame in g.plan(spark, batch).items()})
+        of_groups = [{name: frame for (number, name), frame in computed.items() if number == n} for n in range(len(groups))]
+        frames = [f for group, made in zip(groups, of_groups, strict=True) for f in _tagged(*group.proceed(made))]
         for row in reduce(DataFrame.unionByName, frames).collect() if frames else ():
             found.setdefault((row.case_id, batch, row.is_change), []).append(json.loads(row.row))
-    by_name = {case.name: group for group in merged_cases for case in group.cases}
+    by_name = {case.name: group for group in groups for case in group.cases}
     return [refused[c.name] if c.name in refused else _result(c, by_name[c.name].top, found) for c in cases]
 
 

@@ -173,17 +173,17 @@ def parse(content: Mapping[str, Any]) -> WindowCase:
 def compare_cases(spark: SparkSession, cases: Sequence[WindowCase]) -> list[CaseResult]:
     """Run cases, and compare their results with Flink's final content."""
     found = run(spark, cases)
-    results: list[CaseResult] = []
-    for case in cases:
-        lacks, more = case.wanted - found[case.name], found[case.name] - case.wanted
-        why = [
-            f"{label} {rows.total()}, such as {next(iter(rows))}" for label, rows in (("lacks", lacks), ("has in addition", more)) if rows
-        ]
-        sent = len(case.expected)
-        rules = Counter({NOT_CORRECTED: sent} if not case.accepts_corrections else {REFIRED: sent - case.wanted.total()})
-        direct = case.wanted.total() - lacks.total() if case.accepts_corrections else 0
-        results.append(CaseResult(case.name, "failed" if why else "passed", tuple(why), sent, direct, 0, +rules, clean=not +rules))
-    return results
+    return [compare(case, found[case.name]) for case in cases]
+
+
+def compare(case: WindowCase, found: Counter[Row]) -> CaseResult:
+    """Compare the rows that were found for a case with Flink's final content."""
+    lacks, more = case.wanted - found, found - case.wanted
+    why = [f"{label} {rows.total()}, such as {next(iter(rows))}" for label, rows in (("lacks", lacks), ("has in addition", more)) if rows]
+    sent = len(case.expected)
+    rules = Counter({NOT_CORRECTED: sent} if not case.accepts_corrections else {REFIRED: sent - case.wanted.total()})
+    direct = case.wanted.total() - lacks.total() if case.accepts_corrections else 0
+    return CaseResult(case.name, "failed" if why else "passed", tuple(why), sent, direct, 0, +rules, clean=not +rules)
 
 
 def ids(row: Mapping[str, Any]) -> set[tuple[str, int]]:
