@@ -315,7 +315,7 @@ def test_a_partitioned_run_of_the_asset_checks_its_day(frame, spark):
     assert failing(evaluations["status_known"], "status") == ["1"]
 
 
-def test_only_critical_expectations_block(spark):
+def test_only_critical_expectations_block():
     checks = suite_checks(ORDER_LOG.key, ORDER_LOG.table, suites.orders(), blocking=True)
     blocking = {spec.name for spec in checks.check_specs if spec.blocking}
     assert blocking == {s.name for s in checks.check_specs} - {"customer_id_not_null", "status_known"}

@@ -1,19 +1,10 @@
 """A look at topics without Spark agrees with an ingest, with a real broker."""
 
-from pathlib import Path
 from uuid import uuid4
 
-import pytest
-from pyspark.sql import SparkSession
-
-from tests.kafka.test_source import Lakes
 from tests.support.kafka import Kafka, Record
 from tests.support.small_sources import Event, source
-
-
-@pytest.fixture
-def lakes(spark: SparkSession, tmp_path: Path, kafka: Kafka) -> Lakes:
-    return Lakes(spark, tmp_path, kafka.address)
+from tests.support.topics import Lakes
 
 
 def test_a_look_finds_records_until_an_ingest_has_read_them(lakes: Lakes, kafka: Kafka) -> None:

@@ -1,5 +1,6 @@
 """The writers of a lake in S3: one at a time, and none overwrites the commit of another."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -27,8 +28,6 @@ with Lake(sys.argv[1], 2.0, storage_options=json.loads(sys.stdin.readline())).wr
 
 
 def test_a_second_writer_is_refused_until_the_first_one_is_dead_for_the_duration_of_its_lease(lake: Lake, server: S3Server) -> None:
-    import json
-
     holder = subprocess.Popen([sys.executable, "-c", HOLD, lake.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdin is not None
     assert holder.stdout is not None

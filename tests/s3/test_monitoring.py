@@ -11,6 +11,8 @@ from tests.support.bare_lake import bare_engine_on, commit_batch, commit_step
 from tests.support.clock import Clock
 from tests.support.small_sources import HOUR, START, join, source
 
+pytestmark = pytest.mark.s3
+
 
 @pytest.fixture
 def engine(lake: Lake) -> Engine:
