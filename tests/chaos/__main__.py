@@ -51,7 +51,7 @@ class Chaos:
         return planner
 
     def _lane(self, lane: int, planner: Planner, expected: Content) -> None:
-        """Run one trial after the other; the lake of every second one has a URI."""
+        """Run one trial after the other; the lake of every second one has a URI. The step is odd, so that each lane has both kinds."""
         number = lane
         while not planner.done and not self.failed:
             trial = Trial(self.work / f"trial-{number}", self.seed, self.parts, number % 2 == 0, self.work / "classes.jsa", self.log)

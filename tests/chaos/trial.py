@@ -25,6 +25,8 @@ PROCESS_S = 900
 
 
 Finish = Callable[[int], dict[str, Any]]
+GOOD = {"law": [], "count_differences": "{}", "changelog_equal": True}
+"""The last check of a lake in which everything is right."""
 
 
 class TrialError(RuntimeError):
@@ -37,7 +39,7 @@ class Trial:
 
     Args:
         home: its folder.
-        stream: the seed of its stream.
+        seed: the seed of its stream.
         parts: how many parts the stream lands in.
         remote: whether the lake has a URI, so that writers take leases.
         archive: the class data archive; None for none.
@@ -45,7 +47,7 @@ class Trial:
     """
 
     home: Path
-    stream: int
+    seed: int
     parts: int
     remote: bool
     archive: Path | None
@@ -92,7 +94,7 @@ class Trial:
         self.checked_content(expected)
 
     def _instructions(self, start: int, kills: dict[str, Kill]) -> Instructions:
-        return Instructions(str(self.home), self.lake, self.stream, self.parts, start, kills, str(self.archive or ""))
+        return Instructions(str(self.home), self.lake, self.seed, self.parts, start, kills, str(self.archive or ""))
 
     def checked_content(self, expected: Content | None) -> Content:
         """Check the lake and return its content.
@@ -100,7 +102,7 @@ class Trial:
         Raises:
             TrialError: the law does not hold, or the content is not the expected one.
         """
-        if self.last_check != {"law": [], "count_differences": "{}", "changelog_equal": True}:
+        if self.last_check != GOOD:
             raise TrialError(f"{self.home}: the law does not hold: {self.last_check}")
         found = content(self.lake, self.home)
         wrong = differences(expected, found) if expected is not None else []

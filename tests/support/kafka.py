@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from benchmarks.live.topics import create_topics
 from platform_defs.setup.broker import Broker
@@ -84,9 +84,6 @@ class Kafka:
             wanted = range(len(self.offsets(topic)))
             self.produce(topic, [Record(b"close%d" % n, b"", p, headers=dict.fromkeys(headers, b"0")) for p in wanted])
             time.sleep(0.3)
-
-    def add_partitions(self, topic: str, total: int) -> None:
-        self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(_WAIT_S)
 
     def produce(self, topic: str, records: Iterable[Record]) -> None:
         """Write records, and wait until the broker has them."""
