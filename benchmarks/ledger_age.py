@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import watermarks
-from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
+from platform_defs.engine.ledger.ledger import Ledger, next_row
 from platform_defs.engine.ledger.rows import SCHEMA
 from platform_defs.engine.ledger.summarize import summary_of
 
@@ -60,11 +60,11 @@ def _file(seq: int, source: str) -> File:
 
 
 def measure(root: Path, batches: int) -> dict[str, float]:
-    """Measure a ledger in this process, which must be new: CPU seconds, and the MB of resident memory that opening it takes."""
+    """Measure a ledger in this process, which must be new: CPU seconds, and the MB by which opening it raises the peak memory."""
     ledger, costs = Ledger(Lake(str(root)), lambda: _START_MS + _INTERVAL_MS * (batches + 1)), dict[str, float]()
-    before = _resident_mb()
+    before = _peak_mb()
     costs["open"] = _cpu(lambda: ledger.head)
-    costs["open MB"] = round(_resident_mb() - before, 1)
+    costs["open MB"] = round(_peak_mb() - before, 1)
     timelines: list[watermarks.Timeline] = []
     positions = range(len(SOURCES))
 
@@ -86,11 +86,7 @@ def measure(root: Path, batches: int) -> dict[str, float]:
 
 def _commit(ledger: Ledger) -> None:
     seq, now = ledger.head + 1, ledger.now()
-    ledger.commit([tuple(next_row(s, seq=seq, ingested_at=now) for s in _last(ledger))])
-
-
-def _last(ledger: Ledger) -> Iterator[SourceEntry]:
-    yield from ledger.newest_rows().values()
+    ledger.commit([tuple(next_row(s, seq=seq, ingested_at=now) for s in ledger.newest_rows().values())])
 
 
 def _cpu(action: Callable[[], object]) -> float:
@@ -99,8 +95,8 @@ def _cpu(action: Callable[[], object]) -> float:
     return round(time.process_time() - start, 4)
 
 
-def _resident_mb() -> float:
-    """The peak resident memory of this process in MB."""
+def _peak_mb() -> float:
+    """The peak resident memory of this process, in MiB."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from pathlib import Path
+from time import time
 
 from benchmarks import tidemark
 from benchmarks.contenders import Job
@@ -107,8 +108,6 @@ def run(work: Path, rows: int, partitions: int, cores: int, heap: str) -> dict[s
         cores: the cores of this run.
         heap: the driver's heap.
     """
-    from time import time
-
     data, scratch, log = prepare(Shape(rows), work / "data"), work / f"scaling-{partitions}", work / f"scaling-log-{partitions}"
     log.mkdir(parents=True)
     job = Job(data, scratch, rows, cores=cores, heap=heap)

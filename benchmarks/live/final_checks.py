@@ -31,7 +31,7 @@ def problems(engine: Engine, acked: int) -> list[str]:
     accounts = {table: engine.accounts.days(table) for table in (WINDOWS, TOTALS)}
     late = sum(account.late for account in accounts[WINDOWS])
     counts = {**_counts(engine, acked), "late events": (late, 0)}
-    found = [f"{name}: {found} instead of {wanted}" for name, (found, wanted) in counts.items() if found != wanted]
+    found = [f"{name}: {number} instead of {wanted}" for name, (number, wanted) in counts.items() if number != wanted]
     for table in (WINDOWS, TOTALS):
         found += [f"the conservation law: {account}" for account in accounts[table] if not account.holds]
         if differences := engine.accounts.count_differences(table):

@@ -18,7 +18,6 @@ from benchmarks.live.world import World, streaming
 from benchmarks.results import machine
 from platform_defs.setup.broker import running_broker
 
-ENGINES = ("tidemark", "spark")
 _EXCLUDED_S = 10.0
 """The first seconds of each rate, which do not count."""
 
@@ -53,7 +52,7 @@ def run(latency: Latency, engines: Sequence[str], note: Callable[[str], None]) -
 
     Args:
         latency: what to run.
-        engines: of `ENGINES`.
+        engines: `tidemark`, `spark`, or both.
         note: receives a line now and then.
     """
     file, found = latency.work / "latency.json", dict[str, Any]()
