@@ -27,7 +27,7 @@ def test_a_point_is_named_by_a_literal() -> None:
     assert [line for line in calls if not CALL.search(line) and not line.startswith("def point(")] == []
 
 
-def test_every_write_has_a_point_on_both_sides() -> None:
+def test_each_point_is_before_or_after_a_write_and_is_described() -> None:
     """A point before a write is named differently from a point after it."""
     sides = {name: name.partition(".")[2].partition("_")[0] for name in faults.POINTS}
     assert set(sides.values()) == {"before", "after"}

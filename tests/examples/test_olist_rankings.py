@@ -61,11 +61,11 @@ def test_the_rankings_equal_those_of_duckdb(make_engine: MakeEngine, tmp_path: P
     for asset in ASSETS:
         engine.advance(asset.name)
     sold = SOLD.format(olist=OLIST)
-    wanted = {
+    rankings = {
         "best_categories": ("day", "category", "sold DESC, revenue DESC, category NULLS FIRST", 10),
         "best_sellers": ("week", "seller_id", "revenue DESC, seller_id", 3),
     }
-    for table, (window, by, order, k) in wanted.items():
+    for table, (window, by, order, k) in rankings.items():
         found = engine.views.table(table).selectExpr("unix_millis(window_start)", "rank", by, "sold", "revenue").collect()
         wanted = duckdb.sql(BEST.format(sold=sold, window=window, by=by, order=order, k=k)).fetchall()
         assert sorted(map(tuple, found)) == wanted

@@ -63,7 +63,7 @@ class Model:
                 self.arrivals[str(event.k)].append(Arrival(side, event.v, event.k, event.at, watermark, event.v))
 
     def advance(self, watermark: int, clock: int) -> None:
-        """Show the results that are not final if the trigger fires; otherwise keep those that were shown. None stays that is final."""
+        """Show the results that are not final if the trigger fires; otherwise keep those that were shown. Final results are removed."""
         self.shown = self.pairs_after(watermark) if self._fires(START + watermark, clock) else self.shown
         self.shown = Counter({pair: n for pair, n in self.shown.items() if pair[-1] + 1 > watermark})
         self.times = START + watermark, clock

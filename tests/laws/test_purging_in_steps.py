@@ -106,7 +106,7 @@ OF_TWO_INPUTS: dict[str, CoGroup | WindowJoin] = {
 
 
 def _firings_of_two_inputs(engine: Engine, name: str) -> list[tuple[Any, ...]]:
-    """The window, number, time, left and right values of each simulated firing, for each key; a null key is one of its own on each side."""
+    """The key, window, number, time, left and right values of each simulated firing. On each side, a null key is a separate key."""
     operator, marks = OF_TWO_INPUTS[name], engine.reading.operator_timeline(engine.assets[name]).after
     arrived = list[tuple[int, int, int, str | None, Row]]()
     for side, log in enumerate("lr"):
@@ -122,7 +122,7 @@ def _firings_of_two_inputs(engine: Engine, name: str) -> list[tuple[Any, ...]]:
 
 
 def _groups(engine: Engine, table: str) -> list[tuple[Any, ...]]:
-    """The same of a table of groups."""
+    """The same columns of a table of groups."""
     times = ["unix_millis(window_start)", "unix_millis(window_end)", "firing", "unix_millis(final_at)"]
     rows = engine.views.table(table).selectExpr("k", *times, "sort_array(left.v)", "sort_array(right.v)").collect()
     return sorted(((*row[:5], tuple(row[5]), tuple(row[6])) for row in rows), key=repr)

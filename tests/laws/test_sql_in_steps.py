@@ -84,7 +84,7 @@ BEHIND_OTHERS = {
           SELECT 1 FROM payments p WHERE p.order_id = o.id AND paid_at BETWEEN ordered_at - INTERVAL '1' MINUTE AND ordered_at)
     """,
 }
-"""Queries behind other operators, and of kinds that `QUERIES` has not."""
+"""Queries behind other operators, and of kinds that `QUERIES` does not have."""
 QUERIES = {
     "paid": """
         SELECT o.id, item, price, amount FROM orders o FULL OUTER JOIN payments p

@@ -166,7 +166,7 @@ def test_the_column_order_of_the_later_table_does_not_matter(spark: SparkSession
     assert bag_difference(before, after).collect() == []
 
 
-def test_a_table_without_a_unique_key_is_refused(spark: SparkSession):
+def test_illegal_keys_and_frames_are_refused(spark: SparkSession):
     rows = frame(spark, [], KEYED)
     with pytest.raises(ColumnError, match="`key` names the column 'nope', which the frame does not have; its columns: case_id, k, v, w"):
         difference(rows, rows, key=["nope"])

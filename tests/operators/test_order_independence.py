@@ -70,7 +70,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def test_sparks_own_sum_of_doubles_depends_on_the_order_of_its_rows(spark: SparkSession) -> None:
-    """What this is for: of the same three rows, Spark's sum is 0 or 1; the operator's is 1 in each order."""
+    """Why Spark's own sum is not used: of the same three rows it is 0 or 1, and the operator's is 1 in each order."""
     orders = [(1e16, 1.0, -1e16), (1e16, -1e16, 1.0)]
     frames = [frame(spark, [(1, x, None, 0, 0) for x in order], SCHEMA).coalesce(1) for order in orders]
     assert [one.selectExpr("sum(x)").collect()[0][0] for one in frames] == [0.0, 1.0]

@@ -102,7 +102,7 @@ def test_the_example(spark: SparkSession, example: Example) -> None:
 
 SLIDING = Sliding(size=10, slide=4, offset=1)
 SCHEMA = pa.schema({name: pa.int64() for name in ("case_id", "t", "seq", "arrival", "id", "mark")})
-DIFFERENCES = """
+WITH_ID_BEFORE = """
     transform(elements, (e, i) -> named_struct("id", e.id, "at", i, "of", size(elements), "after", get(elements, i - 1).id))
 """
 
@@ -124,7 +124,7 @@ def test_1000_cases_equal_the_model(spark: SparkSession, evictor: CountEvictor |
     columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
     frame = spark.createDataFrame(pa.table(columns, schema=SCHEMA))
     times = F.timestamp_millis("t").alias("event_time"), F.timestamp_millis("mark").alias(WATERMARK)
-    process = ProcessWindow(by="case_id", window=SLIDING, rows=DIFFERENCES, evictor=evictor)
+    process = ProcessWindow(by="case_id", window=SLIDING, rows=WITH_ID_BEFORE, evictor=evictor)
     bounds = [F.unix_millis(c) for c in ("window_start", "window_end")]
     found = process(frame.select("case_id", "seq", "arrival", "id", *times)).select("case_id", *bounds, "id", "at", "of", "after")
     assert sorted(map(tuple, found.collect()), key=repr) == sorted(wanted, key=repr)

@@ -95,7 +95,7 @@ def _frames(spark: SparkSession, cases: list[list[Side]]) -> list[DataFrame]:
 
 
 def _firings(case: list[Side], window: Aligned, trigger: Any, lateness: int) -> Iterator[tuple[str | None, Firing, list[int], list[int]]]:
-    """Each firing with its key, and the ids of its left and right rows. A null key is a key of its own on each side."""
+    """Each firing with its key, and the ids of its left and right rows. On each side, the null key is a separate key."""
     sides = {of.row.id: of.side for of in case}
     groups: list[list[Side]] = [
         [of for of in case if of.k is not None],
@@ -145,8 +145,8 @@ def _joined(how: How, k: str | None, left: list[int], right: list[int]) -> list[
     only_left, only_right = ([i for i in ids if k is None or not others] for ids, others in ((left, right), (right, left)))
     if how in ("semi", "anti"):
         return [(i, None) for i in (only_left if how == "anti" else [i for i in left if i not in only_left])]
-    padded = [(i, None) for i in only_left if how in ("left", "full")]
-    return [*pairs, *padded, *[(None, i) for i in only_right if how in ("right", "full")]]
+    unmatched_left = [(i, None) for i in only_left if how in ("left", "full")]
+    return [*pairs, *unmatched_left, *[(None, i) for i in only_right if how in ("right", "full")]]
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

@@ -38,7 +38,7 @@ def _rows() -> list[Row]:
     ]
 
 
-def _living(rows: list[Row]) -> list[Row]:
+def _within_ttl(rows: list[Row]) -> list[Row]:
     """The rows since the last gap of more than the TTL, in the order of their arrival."""
     period: list[Row] = []
     for row in sorted(rows, key=lambda r: r["event_time"]):
@@ -72,13 +72,13 @@ def test_generated_rows_give_the_result_of_the_model(spark: SparkSession, name: 
     by_key: dict[Any, list[Row]] = {}
     for row in rows:
         by_key.setdefault((row["case_id"], row["k"]), []).append(row)
-    model = {"merged": _merged, "not merged": _not_merged}.get(name) or (lambda living: _kept(name, living))
-    wanted = {key: model(_living(of_key)) for key, of_key in by_key.items()}
+    model = {"merged": _merged, "not merged": _not_merged}.get(name) or (lambda rows: _kept(name, rows))
+    wanted = {key: model(_within_ttl(of_key)) for key, of_key in by_key.items()}
     frame = spark.createDataFrame(pa.Table.from_pylist(random.Random(1).sample(rows, len(rows)), SCHEMA)).repartition(3)
     result = operator(frame)
     columns = result.columns[2:] if isinstance(operator, Aggregate) else ["v", "arrival"]
     assert {(row["case_id"], row["k"]): tuple(row[c] for c in columns) for row in result.collect()} == wanted
-    assert sum(len(_living(of_key)) < len(of_key) for of_key in by_key.values()) > CASES / 2
+    assert sum(len(_within_ttl(of_key)) < len(of_key) for of_key in by_key.values()) > CASES / 2
 
 
 @pytest.mark.parametrize(

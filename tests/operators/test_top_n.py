@@ -210,7 +210,7 @@ def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark
         found = {name: [json.loads(row) for row in rows] for name, rows in json_rows_of(frames).items()}
         kept = [{**dict.fromkeys(SCHEMA.names), **row} for row in found.pop("needed", [])]
         ranked = [(*[row[c] for c in columns if c != "rank"], rank) for model in models for row, rank in model.ranks()]
-        wanted = _table([_in_order(row, columns) for row in ranked], columns, key)
+        wanted = _table([_table_values(row, columns) for row in ranked], columns, key)
         for name, rows in found.items():
             assert _table([tuple(row[c] for c in columns) for row in rows], columns, key) == wanted, name
         sizes[str(number)] = size_of_difference(before, wanted)
@@ -223,8 +223,8 @@ def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark
     assert (0 < len(kept) < len(all_rows)) == (operator.strategy_used == "retract")
 
 
-def _in_order(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
-    """The values of a row; the rank, which is last, is removed if it is not a column."""
+def _table_values(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
+    """The values of a ranked row in the table: without its rank, which is last, if the table has no such column."""
     return row if "rank" in columns else row[:-1]
 
 

@@ -24,13 +24,13 @@ Pair = tuple[int | None, int | None, Span]
 
 
 def _rows(window: Aligned, seed: int) -> list[TimedRow]:
-    rng, times = random.Random(seed), window.longest
+    rng, longest = random.Random(seed), window.longest
     return [
         TimedRow(
             rng.choice(["a", "b", None]),
-            rng.randrange(-2 * times, 2 * times),
+            rng.randrange(-2 * longest, 2 * longest),
             rng.randrange(5),
-            rng.choice([None, None, 0, times // 2, 3 * times]),
+            rng.choice([None, None, 0, longest // 2, 3 * longest]),
         )
         for _ in range(60)
     ]

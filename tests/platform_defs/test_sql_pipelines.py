@@ -12,6 +12,7 @@ from assets.contracts import BoundedOutOfOrderness, Preparation, RowRule, Shape
 from assets.pipeline import Pipeline
 from operators import Aggregate, AsOfJoin, IntervalJoin, SqlError, TopK, TopN, Tumbling, WindowedAggregate
 from operators.errors import OperatorError, TidemarkError
+from operators.sql.plan import plan
 from platform_defs.cli.new import TEMPLATE
 from platform_defs.cli.sql import kafka_part
 from platform_defs.declared.pipeline import DeclaredError
@@ -266,8 +267,6 @@ INSERT INTO n SELECT k, COUNT(*) AS n FROM clicks GROUP BY k;
 
 
 def test_kafka_options_are_a_part_of_the_connections():
-    from operators.sql.plan import plan
-
     [source] = read_sql(KAFKA.format("")).sources
     assert (source.name, source.event_time) == ("clicks", "sent_at")
     assert kafka_part(sources_of(plan(KAFKA.format(""))), {}) == {

@@ -107,8 +107,8 @@ class IntervalJoinModel:
         rows = [Joined(left, right, max(left.ts, right.ts)) for left, right in pairs]
         for row in on_time:
             if row.step not in matched and self.how in ("full", "left" if row.side == "L" else "right"):
-                padded = (row, None) if row.side == "L" else (None, row)
-                rows.append(Joined(*padded, row.ts + self.wait(row.side)))
+                sides = (row, None) if row.side == "L" else (None, row)
+                rows.append(Joined(*sides, row.ts + self.wait(row.side)))
         return Answer(rows, late)
 
 

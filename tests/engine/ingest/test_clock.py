@@ -174,7 +174,7 @@ def test_a_result_waits_for_the_sum_of_the_waits_on_its_way() -> None:
     assert waits_of({"c": source("c")}, tables) == {}
 
 
-def test_rows_of_a_joined_source_wait_for_the_clock_too(engine: Engine, clock: Clock) -> None:
+def test_rows_of_a_joined_source_wait_for_the_clock_too(engine: Engine) -> None:
     commit_batch(engine, {"s": {"watermark": NOON, "max_event_time": NOON}})
     assert engine.pending.idle() == ["c"], "the clock has not been recorded yet"
     assert _signals(engine).idle() is not None
@@ -205,30 +205,30 @@ def test_a_drain_raises_processing_time_to_the_clock_only(engine: Engine, clock:
 
 def test_a_repeated_drain_writes_a_batch_only_while_a_result_may_be_pending(engine: Engine, clock: Clock) -> None:
     last, signals = _rows_of_clock(engine), _signals(engine)
-    assert signals.drain(_REACH) is not None
+    assert signals.drain(_LOOKBACK) is not None
     clock.pass_ms(MINUTE)
-    assert signals.drain(_REACH) is not None, "the join's row waits for 10 minutes"
+    assert signals.drain(_LOOKBACK) is not None, "the join's row waits for 10 minutes"
     assert _watermark(engine) == engine.ledger.newest_rows()["c"].ingested_at - 1
     clock.pass_ms(10 * MINUTE)
-    assert signals.drain(_REACH) is not None
+    assert signals.drain(_LOOKBACK) is not None
     assert (_watermark(engine) or 0) >= last + 10 * MINUTE
     for _ in range(2):
         clock.pass_ms(1_000)
-        assert signals.drain(_REACH) is None
+        assert signals.drain(_LOOKBACK) is None
     _rows_of_clock(engine)
-    assert signals.drain(_REACH) is not None
+    assert signals.drain(_LOOKBACK) is not None
 
 
 def test_a_drain_of_tables_raises_their_own_sources_only(engine: Engine) -> None:
     commit_batch(engine, {name: {"watermark": START, "max_event_time": START + at} for name, at in {"s": HOUR, "l": 1, "r": 2}.items()})
     drained = {row.source: row.watermark for row in _drain(engine, ["others"]) or () if row.kind == "drain"}
-    assert drained == dict.fromkeys(("l", "r"), START + 2 + _REACH + 1), "past the newest event of these sources"
+    assert drained == dict.fromkeys(("l", "r"), START + 2 + _LOOKBACK + 1), "past the newest event of these sources"
     assert _watermark(engine, "s") == START
     assert _drain(engine, ["others"]) is None
     assert {row.source for row in _drain(engine, None) or () if row.kind == "drain"} == {"c", "s", "l", "r"}
 
 
-_REACH = sum(t.operator.reads.longest_lookback + t.operator.reads.watermark_delay for t in TABLES)
+_LOOKBACK = sum(t.operator.reads.longest_lookback + t.operator.reads.watermark_delay for t in TABLES)
 
 
 def _drain(engine: Engine, tables: list[str] | None) -> Any:
@@ -269,13 +269,13 @@ def _check_actions(folder: Path, actions: list[tuple[str, int]]) -> None:
             newest = max(clock.now, _watermark(engine, "s") or 0)
             commit_batch(engine, {"s": {"watermark": newest, "max_event_time": newest + HOUR}})
         else:
-            _ = _signals(engine).drain(_REACH) if action == "drain" else _signals(engine).idle()
+            _ = _signals(engine).drain(_LOOKBACK) if action == "drain" else _signals(engine).idle()
         watermarks.append(_watermark(engine) or -1)
     assert watermarks == sorted(watermarks)
 
 
-def test_a_row_carries_state_over(engine: Engine) -> None:
-    """A row of the clock keeps the newest event time and the partitions of the source."""
+def test_a_row_of_the_clock_carries_state_over() -> None:
+    """It keeps the newest event time and the partitions of the source."""
     row = SourceEntry(seq=1, kind="rows", ingested_at=5, source="c", watermark=4, max_event_time=5, partitions=("kafka://t/0|5|5",))
     [found] = clock_rows({"c": row}, {"c": _contract()}, 2, 9)
     assert found == next_row(row, seq=2, kind="clock", ingested_at=9, watermark=8)

@@ -64,26 +64,26 @@ def test_replayed_batches_have_increasing_processing_times(engine: Engine) -> No
 def test_windows_close_and_joins_keep_unmatched_rows_as_the_clock_goes_on(make_engine: MakeEngine, clock: Clock) -> None:
     """Nothing arrives after the first batch. Advancing after each batch of the clock and advancing once give the same tables."""
     counts = [DerivedAsset(name=name, inputs=("l",), operator=COUNT) for name in ("counts", "counts_at_once")]
-    pads = [join(name, ("l", "r"), lower="0 minutes", upper="2 minutes", how="left") for name in ("pads", "pads_at_once")]
+    joins = [join(name, ("l", "r"), lower="0 minutes", upper="2 minutes", how="left") for name in ("joined", "joined_at_once")]
     timed = [source(name, event_time="ingested_at", watermark=BoundedOutOfOrderness("0 ms")) for name in ("l", "r")]
-    engine = make_engine(timed, [*counts, *pads])
+    engine = make_engine(timed, [*counts, *joins])
     land(engine, "l", "1.jsonl", [Event("a", 1, 0).line, Event("b", 2, 0).line])
     engine.ingest()
     seen: list[tuple[int, int]] = []
     for _ in range(6):
         clock.pass_ms(30_000)
         engine.ingest()
-        seen.append((sum(s.rows for s in engine.advance("counts")), sum(s.rows for s in engine.advance("pads"))))
+        seen.append((sum(s.rows for s in engine.advance("counts")), sum(s.rows for s in engine.advance("joined"))))
     assert seen == [(0, 0), (2, 0), (0, 0), (0, 0), (0, 2), (0, 0)]
     assert rows_of(engine.views.table("counts"), "k", "n") == [("a", 1), ("b", 1)]
-    assert rows_of(engine.views.table("pads"), "k", "left_v", "right_v") == [("a", 1, None), ("b", 2, None)]
+    assert rows_of(engine.views.table("joined"), "k", "left_v", "right_v") == [("a", 1, None), ("b", 2, None)]
     clock.pass_ms(60 * MINUTE)
     assert engine.ingest() == [], "no result waits any more"
     land(engine, "r", "1.jsonl", [Event("a", 3, 0).line])
     engine.ingest()
     for name in engine.assets:
         engine.advance(name)
-    for name in ("counts", "pads"):
+    for name in ("counts", "joined"):
         assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_at_once"))
         assert law_violations(engine, name) == set()
         assert engine.rebuild(name).days == ()

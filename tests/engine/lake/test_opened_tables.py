@@ -110,7 +110,7 @@ def test_a_snapshot_of_a_table_that_was_created_again_cannot_be_written_to(lake:
         snapshot.delta("t")
 
 
-def test_at_most_256_tables_stay_open(lake: Lake, opens: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tables_that_were_used_last_stay_open(lake: Lake, opens: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform_defs.engine.lake.opened_tables._MOST_TABLES", 2)
     for name in ("a", "b", "c"):
         write_deltalake(lake.path(name), pa.table({"v": [1]}))

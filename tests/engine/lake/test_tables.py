@@ -175,7 +175,7 @@ def test_a_recreated_table_is_recognized_even_with_reused_inodes(lake: Lake) -> 
 
 
 def test_an_update_of_an_outdated_version_fails(lake: Lake) -> None:
-    """The search for the newest attempt skips such commits. Quotes in values are escaped."""
+    """The search for the newest attempt skips the commits of updates. Quotes in values are escaped."""
     reasons = ["it's", "a\\", "\\'", "%_", "ü\n漢", "--", "{}$1?"]
     rows = pa.table({"seq": [1] * len(reasons), "reason": reasons, "raw": ["r"] * len(reasons), "path": reasons})
     lake.append_small(rows.append_column("released", pa.nulls(len(reasons), pa.string())), "t", {"attempt": {"seq": 1}})

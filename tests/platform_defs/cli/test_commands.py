@@ -231,7 +231,7 @@ def test_the_status_after_maintenance_and_a_rebuild_equals_the_report_of_the_dem
     assert tidemark("status", "--recount", "--json").json == demo["status"]
 
 
-def test_a_second_ingest_and_advance_do_nothing(demo):
+def test_a_second_advance_does_nothing(demo):
     assert tidemark("advance", "--json").json == {"steps": []}
     assert "every table is at its watermark." in tidemark("advance").out
 

@@ -175,7 +175,7 @@ def test_errors_contain_no_terminal_control_characters(monkeypatch: pytest.Monke
     assert err == "error: row \\x1b]0;title\\x07 [bold]x[/bold] \\u202e http://***@host/\n"
 
 
-def test_json_output_contains_no_control_characters(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_contains_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"a": "\x1b[31m\x7f\x9b\u202e"}
     cli.render.show(True, row, lambda _: None)
     out = capsys.readouterr().out

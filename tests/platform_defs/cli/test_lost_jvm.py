@@ -68,7 +68,7 @@ BROKEN = Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedEr
     [
         ("import os; os.kill(os.getpid(), 9)", KILLED + "; if it happens again, free memory, or lower TIDEMARK_DRIVER_MEMORY or"),
         (
-            "import os, signal; signal.signal(15, signal.SIG_DFL); os.kill(os.getpid(), 15)",
+            f"import os, signal; {UNHANDLED}; os.kill(os.getpid(), 15)",
             f"error: the JVM of this command was ended by SIGTERM. {SAFE}\n",
         ),
         ("raise SystemExit(52)", "has ended because its heap was full. " + SAFE + " with more TIDEMARK_DRIVER_MEMORY, or a lower TIDEMARK"),
