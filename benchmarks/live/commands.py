@@ -58,6 +58,8 @@ def latency(
 
     The figures are in latency.json; `report-live` writes them into the docs.
     """
+    if unknown := sorted({*only} - {*ENGINES}):
+        raise typer.BadParameter(f"{', '.join(unknown)} is no engine; the engines are {', '.join(ENGINES)}")
     from benchmarks.live.latency import Latency, run
 
     found = run(Latency(work=work / "latency", rates=rates, seconds=seconds, heap=heap, cores=cores), only, print)

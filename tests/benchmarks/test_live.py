@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.live import topics
+from benchmarks.live.commands import latency
 from benchmarks.live.observed import Input, Seen, commits, of_upserts, of_windows
 from benchmarks.live.report import write_latency, write_samples, write_soak
 from benchmarks.live.topics import create_topics
@@ -55,6 +57,11 @@ def test_rows_that_a_compaction_moves_are_not_new(tmp_path: Path) -> None:
         deltalake.write_deltalake(str(tmp_path), pa.table({"n": [n]}), mode="append")
     deltalake.DeltaTable(str(tmp_path)).optimize.compact()
     assert [[row["n"] for row in rows] for _, rows in commits(tmp_path, ["n"])] == [[0], [1], [2], []]
+
+
+def test_an_unknown_engine_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match=r"^sprk is no engine; the engines are tidemark, spark$"):
+        latency(only=["spark", "sprk"], work=tmp_path)
 
 
 MACHINE = {"cores": 2, "cpu": "a CPU", "memory_gib": 8, "commit": "abc", "versions": {"pyspark": "4.1.3"}}
