@@ -32,11 +32,14 @@ def test_the_settings_of_the_shop_are_those_that_its_pipeline_reads() -> None:
 
 
 def test_every_command_has_a_section_with_its_options() -> None:
-    text = hooks.commands()
-    for name, command in typer.main.get_command(app).commands.items():  # pyright: ignore[reportAttributeAccessIssue]
-        assert f"## {name}" in text
-        for option in [o for p in command.params for o in p.opts if o.startswith("--")]:
-            assert f"`{option}`" in text
+    sections = {name: text for name, _, text in (part.partition("\n") for part in f"\n{hooks.commands()}".split("\n## ")[1:])}
+    commands = {}
+    for name, found in typer.main.get_command(app).commands.items():  # pyright: ignore[reportAttributeAccessIssue]
+        parts = getattr(found, "commands", None)
+        commands |= {f"{name} {part}": command for part, command in parts.items()} if parts else {name: found}
+    assert sections.keys() == commands.keys()
+    for name, command in commands.items():
+        assert [o for p in command.params for o in p.opts if o.startswith("--") and f"`{o}`" not in sections[name]] == [], name
 
 
 def test_every_column_of_the_ledger_is_described() -> None:
