@@ -108,7 +108,7 @@ class SimLedgerStore:
         try:
             self.lake.commit(TABLE, lambda _: replaced, {}, written=rows.num_rows, seen=seen.version())
         except Conflict as conflict:
-            raise LakeError.lost(TABLE, "unknown") from conflict
+            raise LakeError.overtaken(TABLE, "version") from conflict
 
     def fence(self) -> None:
         make_empty_commit(self.lake, self._seen, [])

@@ -216,7 +216,7 @@ class SimLake(SimTables):
         try:
             self.commit(table, lambda held: held + new, metadata or {}, written=len(new), seen=-1 if before is None else before)
         except Conflict as conflict:
-            raise LakeError.lost(table, "unknown") from conflict
+            raise LakeError.overtaken(table, "version") from conflict
 
     def folders(self, below: str = "") -> list[str]:
         self.process.call(lambda _: None)

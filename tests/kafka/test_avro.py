@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import struct
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from platform_defs.engine.formats import avro
 from platform_defs.engine.formats.kafka_options import Avro, Registry
 from platform_defs.engine.ingest.errors import UnreadError
 from tests.support.kafka import Kafka
@@ -55,6 +57,21 @@ def test_avro_values_of_several_schemas_of_a_registry_are_read(lakes: Lakes, kaf
         engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": again})
         engine.ingest()
     assert accepted(engine) == [1, 2, 6]
+
+
+def test_records_of_rarer_schemas_are_not_called_unknown_and_can_be_sent_again(lakes: Lakes, kafka: Kafka, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(avro, "_MOST_SCHEMAS", 1)
+    topic = new_topic(kafka, 1)
+    send(kafka, topic, [_encoded(V1, LEFT[1], 1), _encoded(V1, LEFT[2], 1), _encoded(V2, LEFT[3], 2, v="3")])
+    with registry({1: V1, 2: V2}) as url:
+        of_registry = {"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url} | AT_ONCE))}
+        engine = lakes.engine([source("l")], l=of_registry)
+        engine.ingest()
+        [(reason,)] = rows(engine, "quarantine/l", "reason")
+        assert re.fullmatch(r"malformed: too many Avro schemas: .* send this record again, whose schema id is 2", reason)
+        send(kafka, topic, [_encoded(V2, LEFT[3], 2, v="3")])
+        engine.ingest()
+    assert accepted(engine) == [1, 2, 3]
 
 
 def test_avro_values_of_one_schema_are_read(lakes: Lakes, kafka: Kafka):

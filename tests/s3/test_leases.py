@@ -85,7 +85,7 @@ def test_of_two_commits_on_one_version_the_store_refuses_the_second(lake: Lake) 
     lake.append_small(ROWS, "t", {"step": 1})
     one, other = lake.delta("t"), lake.delta("t")
     lake.append_small(ROWS, "t", {"step": 2}, expected=one)
-    with pytest.raises(LakeError, match="t has another writer now"):
+    with pytest.raises(LakeError, match="t has a newer version than this process started from"):
         lake.append_small(ROWS, "t", {"step": 2}, expected=other)
     newest = lake.newest_commit("t", "step")
     assert newest is not None

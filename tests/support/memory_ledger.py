@@ -50,13 +50,13 @@ class MemoryLedgerStore:
     def append(self, rows: pa.Table) -> None:
         with self.memory.mutex:
             if self.seen != len(self.memory.commits):
-                raise LakeError.lost("ledger", "unknown")
+                raise LakeError.overtaken("ledger", "version")
             self.memory.commits.append(as_ints(rows))
 
     def replace(self, rows: pa.Table, upto: int) -> None:
         with self.memory.mutex:
             if self.seen != len(self.memory.commits):
-                raise LakeError.lost("ledger", "unknown")
+                raise LakeError.overtaken("ledger", "version")
             later = [commit.filter(pc.greater(commit["seq"], upto)) for commit in self.memory.commits]
             self.memory.commits[:] = [*later, as_ints(rows)]
 

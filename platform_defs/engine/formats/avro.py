@@ -26,6 +26,9 @@ _HEAD_BYTES = 5
 """The length of the zero byte and the id of a schema before a value."""
 _MOST_SCHEMAS = 200
 """The most schemas with which one batch is decoded, the most frequent ones: damaged records may have any id."""
+_MANY_SCHEMAS = (
+    f"too many Avro schemas: only the {_MOST_SCHEMAS} most frequent ones of a batch are read; send this record again, whose schema id is "
+)
 _NO_HEADER = "not Confluent's wire format: no zero byte and id of a schema before the value"
 
 
@@ -62,11 +65,10 @@ def avro_rows(records: DataFrame, contract: SourceContract, avro: Avro, columns_
         )
         for schema_id, text in schemas.items()
     ]
-    reason = F.coalesce(
-        fault,
-        F.when(F.col(_ID).isNull(), F.lit(_NO_HEADER)),
-        F.concat(F.lit("no Avro schema with the id "), F.col(_ID).cast("string"), F.lit(" in the registry")),
-    )
+    unknown = F.concat(F.lit("no Avro schema with the id "), F.col(_ID).cast("string"), F.lit(" in the registry"))
+    if len(schemas_by_id) == _MOST_SCHEMAS:
+        unknown = F.when(F.col(_ID).isin(*schemas_by_id), unknown).otherwise(F.concat(F.lit(_MANY_SCHEMAS), F.col(_ID).cast("string")))
+    reason = F.coalesce(fault, F.when(F.col(_ID).isNull(), F.lit(_NO_HEADER)), unknown)
     undecoded = rows.where(F.col(_ID).isNull() | ~F.col(_ID).isin(*schemas)) if schemas else rows
     return reduce(union, [*decoded, _rejected_records(undecoded, contract, reason)])
 

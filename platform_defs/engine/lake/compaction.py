@@ -82,9 +82,13 @@ class MaintainedTables(LakeRoot):
             _delete_empty_folders(Path(self.path(table)))
 
     def _run_vacuum(self, spark: SparkSession, table: str, hours: int | None, suffix: str = "") -> DataFrame:
+        before = spark.conf.get(_RETENTION_CONF, None)
         spark.conf.set(_RETENTION_CONF, str(hours is None).lower())
         retain = "" if hours is None else f" RETAIN {hours} HOURS"
-        return spark.sql(f"VACUUM delta.`{self.path(table).replace('`', '``')}`{retain}{suffix}")
+        try:
+            return spark.sql(f"VACUUM delta.`{self.path(table).replace('`', '``')}`{retain}{suffix}")
+        finally:
+            spark.conf.unset(_RETENTION_CONF) if before is None else spark.conf.set(_RETENTION_CONF, before)
 
 
 def _delete_empty_folders(table: Path) -> None:

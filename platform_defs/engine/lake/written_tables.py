@@ -249,7 +249,7 @@ class WrittenTables(ReadTables, MaintainedTables):
             is_overtaken = expected is None or isinstance(error, CommitFailedError)
             if not is_overtaken or self.version(table) == before:  # no other commit: the store itself failed
                 raise
-            raise LakeError.lost(table, "unknown") from error
+            raise LakeError.overtaken(table, "version") from error
 
     def _is_committed(self, table: str, after: int | None, commit_id: str) -> bool:
         """Whether a commit after the version `after` has the id `commit_id`; False if the store cannot be reached."""

@@ -97,7 +97,7 @@ def test_a_commit_on_an_outdated_version_is_refused(lake: Lake) -> None:
     lake.append_small(ROWS, "t")
     seen = lake.delta("t")
     lake.append_small(ROWS, "t")
-    with pytest.raises(LakeError, match="t has another writer now"):
+    with pytest.raises(LakeError, match="t has a newer version than this process started from"):
         lake.append_small(ROWS, "t", expected=seen)
     assert lake.version("t") == 1
 

@@ -26,7 +26,7 @@ from tests.support.memory_ledger import Memory, MemoryLedgerStore
 from tests.support.small_sources import join, source
 
 NO_SESSION: Any = None
-REFUSED = "ledger has (a newer batch than this process started from|another writer now)"
+REFUSED = "ledger has a newer (batch|version) than this process started from"
 TwoLedgers = tuple[Ledger, Ledger]
 
 

@@ -30,7 +30,7 @@ def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None
         assert ledger.head == 1
     one.commit([(source_entry("l", 2, watermark=3),)])
     assert other._history.head == 1
-    with pytest.raises(LakeError, match="ledger has another writer now"):
+    with pytest.raises(LakeError, match="ledger has a newer version than this process started from"):
         other._store.append(one._store.memory.commits[-1])  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(LakeError, match="ledger has a newer batch than this process started from"):
         other.commit([(source_entry("l", 2),)])

@@ -38,6 +38,7 @@ KEYS = {
     "total": APPLIED,
 }
 TABLES = [*KEYS, "ledger"]
+RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
 SOURCES = [source("l", unique_key=("k", "v")), source("r")]
@@ -87,7 +88,9 @@ def cut_history(engine: Engine) -> None:
 
 def test_maintenance_compacts_files_and_changes_no_row_and_a_second_one_does_nothing(engine: Engine, make_engine: MakeEngine) -> None:
     before, known = content(engine), commit_metadata(engine)
+    engine.spark.conf.set(RETENTION_CHECK, "true")
     done = {m.table: m for m in engine.maintain(small_files=2, retention_hours=0)}
+    assert engine.spark.conf.get(RETENTION_CHECK) == "true", "a setting of the session is as before"
     assert set(done) == {*TABLES, "quarantine/l"}
     assert {t: (m.after, m.left) for t, m in done.items()} == dict.fromkeys(done, (1, None))
     assert {t for t, m in done.items() if m.before > 1} >= {"events/l", "events/r", "quarantine/l", "ledger", TOTAL.changelog}
