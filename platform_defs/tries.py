@@ -65,7 +65,7 @@ class Tries:
         if not self.records:
             return None
         newest = self.records[0]
-        run, age_s = newest.dagster_run, self.now_s - _ended_s(newest)
+        run, age_s = newest.dagster_run, self.now_s - ended_s(newest)
         if not run.is_finished and age_s < _UNFINISHED_S:
             return f"run {run.run_id} has not ended yet"
         failures = len([*takewhile(lambda r: not self.is_success(r), self.records)])
@@ -106,6 +106,6 @@ def hash_of_work(lake: str, subject: str) -> str:
     return hashlib.sha256(f"{lake}:{subject}".encode()).hexdigest()[:16]
 
 
-def _ended_s(record: RunRecord) -> float:
+def ended_s(record: RunRecord) -> float:
     """When a run ended, in epoch s; if it has not ended, when it was last updated."""
     return record.end_time or record.update_timestamp.timestamp()

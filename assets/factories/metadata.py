@@ -1,12 +1,12 @@
 """Converts values to Dagster metadata."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
 import dagster as dg
 from pyspark.sql.types import StructField, StructType
 
+from assets import days
 from assets.contract_checks import EVENT_TIME_RAW
 from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START
@@ -28,15 +28,12 @@ COLUMN_DESCRIPTIONS = {
 }
 """The columns that the engine and the operators add, with the descriptions that Dagster and the docs show."""
 
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the first and the last millisecond of Python's datetime
-
 
 def moment(epoch_ms: int | None) -> dg.MetadataValue:
     """An instant as a Dagster timestamp; the text `none yet` for None. It is limited to the years 1 to 9999 of Python's datetime."""
     if epoch_ms is None:
         return dg.MetadataValue.text("none yet")
-    limited_ms = min(max(epoch_ms, _FIRST_MS), _LAST_MS)
-    return dg.MetadataValue.timestamp(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=limited_ms))
+    return dg.MetadataValue.timestamp(days.moment(epoch_ms))
 
 
 def table_schema(struct: StructType, described: Mapping[str, str] = MappingProxyType({})) -> dg.TableSchema:

@@ -1,7 +1,6 @@
 """The windows of an operator with one input: assigned by event time, or read from the rows' own columns."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -18,39 +17,6 @@ from operators.windows import AnyWindow, Session
 
 SOURCE_WINDOW = {name: f"source_{name}" for name in (WINDOW_START, WINDOW_END)}
 """The result's names of the input's window columns, for a result that has windows of its own."""
-
-
-class RowWindows(Protocol):
-    """The windows of an operator's rows, and the parts of the operator contract that depend on them."""
-
-    @property
-    def reads(self) -> ByTimeRange:
-        """What a step reads."""
-        ...
-
-    def late(self, event_time: Column, watermark: Column) -> Column:
-        """Whether all windows of a row had closed."""
-        ...
-
-    def late_before(self, watermark: int) -> int | None:
-        """The time before which all windows of a row had closed; None if there are gaps between windows."""
-        ...
-
-    def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
-        """Decide which rows of a batch are late for sessions (see `DecidesLateness`)."""
-        ...
-
-    def finalized_at(self, *frames: DataFrame) -> DataFrame:
-        """When the last window of a row is final; null if it is in none (see `ReportsFinality`)."""
-        ...
-
-    def times(self) -> dict[str, Column]:
-        """`result_time` and `final_at` of the results, from `window_end`."""
-        ...
-
-    def check(self, rows: DataFrame) -> None:
-        """Raise `ColumnError` unless the rows have the columns that decide their windows."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from operators.engine_columns import EVENT_TIME
 from operators.sql.dialect import Tree, spark_sql
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError
-from operators.sql.names import find_name
+from operators.sql.names import MIRRORED, find_name
 from operators.sql.relations import Item, Windowed, is_by_ingest
 from operators.sql.scope import Scope
 
-_MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.GT: exp.LT, exp.EQ: exp.EQ}
 PRESERVED: Mapping[str, tuple[int, ...]] = {"inner": (0, 1), "left": (0,), "right": (1,), "full": (), "semi": (0,), "anti": (0,)}
 """The sides of which every result has a row."""
 KEEPS: Mapping[str, tuple[int, ...]] = {"inner": (), "left": (0,), "right": (1,), "full": (0, 1), "semi": (), "anti": (0,)}
@@ -124,14 +123,14 @@ class Conditions:
 
     def _is_bound(self, tree: Tree) -> bool:
         """Whether a condition bounds the times: `right time - left time` is compared with a length."""
-        if type(tree) not in _MIRRORED or (self.are_windowed and self.windows):
+        if type(tree) not in MIRRORED or (self.are_windowed and self.windows):
             return False
         left, right = self._read_shifted_time(tree.this), self._read_shifted_time(tree.expression)
         if left is None or right is None or left[0] == right[0]:
             return False
         operation = cast(Any, type(tree))
         if left[0] == 0:
-            left, right, operation = right, left, _MIRRORED[operation]
+            left, right, operation = right, left, MIRRORED[operation]
         length = right[2] - left[2]
         times = (right[1], left[1])
         if self.times not in (None, times):

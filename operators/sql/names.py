@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, count
+from typing import Any
 
 from sqlglot import exp, tokens
 
@@ -11,6 +12,8 @@ from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
+MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.GT: exp.LT, exp.EQ: exp.EQ}
+"""For each comparison, the one that is equivalent when its sides are swapped."""
 
 
 def column_sql(name: str) -> str:
@@ -31,15 +34,15 @@ def find_name(name: str, candidates: Iterable[str]) -> str | None:
     return next((candidate for candidate in candidate_names if candidate.lower() == name.lower()), None)
 
 
-def require_name(name: str, candidates: Sequence[str], kind: str = "column") -> str:
-    """The known name that is equal to a name.
+def require_name(name: str, candidates: Sequence[str]) -> str:
+    """The known column that is equal to a name, or differs from it in case only.
 
     Raises:
         SqlError: there is none.
     """
     match = find_name(name, candidates)
     if match is None:
-        raise SqlError.unknown(kind, name, f"{', '.join(candidates)}{did_you_mean(name, candidates)}")
+        raise SqlError.unknown("column", name, f"{', '.join(candidates)}{did_you_mean(name, candidates)}")
     return match
 
 

@@ -14,7 +14,7 @@ from operators.engine_columns import EVENT_TIME
 from operators.errors import OperatorError
 from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
-from operators.sql.names import find_name
+from operators.sql.names import MIRRORED, find_name
 from operators.sql.relations import (
     WINDOW_TIME,
     Apply,
@@ -36,7 +36,6 @@ from operators.top_k import TopK
 from operators.top_n import TopN
 from operators.windows import Aligned, Session
 
-_MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.GT: exp.LT, exp.EQ: exp.EQ}
 _BOUNDS = (WINDOW_START, WINDOW_END)
 
 
@@ -97,10 +96,10 @@ def _rank_comparison(ranked: Ranked, tree: Tree) -> tuple[Any, int | str] | None
     """The comparison of a rank in a condition, and the bound; None if the condition does not read the rank."""
     if not any(c.name.lower() == ranked.name.lower() for c in tree.find_all(exp.Column)):
         return None
-    if type(tree) not in _MIRRORED:
+    if type(tree) not in MIRRORED:
         raise _no_bound(tree)
     is_left = isinstance(tree.this, exp.Column) and tree.this.name.lower() == ranked.name.lower()
-    operation = cast(Any, type(tree)) if is_left else _MIRRORED[type(tree)]
+    operation = cast(Any, type(tree)) if is_left else MIRRORED[type(tree)]
     bound = tree.expression if is_left else tree.this
     if isinstance(bound, exp.Literal) and not bound.is_string and bound.name.isdecimal():
         return operation, int(bound.name)

@@ -36,9 +36,9 @@ class Scope:
     coalesced: Mapping[frozenset[str], Item] = field(default_factory=dict[frozenset[str], Item])
 
     @classmethod
-    def of(cls, relation: Relation, alias: str, conditions: Sequence[Tree] = ()) -> "Scope":
+    def of(cls, relation: Relation, alias: str) -> "Scope":
         """The rows of one table."""
-        return cls(relation, {alias: {c: Item.of_column(c) for c in relation.columns}}, tuple(conditions))
+        return cls(relation, {alias: {c: Item.of_column(c) for c in relation.columns}})
 
     def visible(self, table: str = "") -> list[Item]:
         """The columns of `*`, or of `table.*`."""

@@ -66,7 +66,6 @@ class Query:
 
 Statement = CreateTable | CreateView | Insert | Explain | Query
 LEGAL = "CREATE TABLE, CREATE VIEW, INSERT INTO ... SELECT, EXPLAIN and SELECT"
-_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 
 
 _HINTS = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 import dagster as dg
-from dagster import DagsterInstance, RunRecord
+from dagster import DagsterInstance
 from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
@@ -17,6 +17,7 @@ from platform_defs.monitoring.fresh_checks import NAME as FRESH
 from platform_defs.run_errors import failed_steps, short_line
 from platform_defs.stream_runs import HEALTHY_S
 from platform_defs.stream_runs import JOB as STREAM
+from platform_defs.tries import ended_s
 
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _ENDED_CHECKS = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
@@ -64,8 +65,8 @@ def streaks(
     """
     names = {job.name for job in repository.get_all_jobs()}
     jobs = {_job(name): _of_job(instance, name, label, after) for name in sorted(names)}
-    if (living := _living_stream(instance, label, now_s)) is not None:
-        jobs[_job(STREAM)] = living
+    if (running := _running_stream(instance, label, now_s)) is not None:
+        jobs[_job(STREAM)] = running
     checks = _of_checks(instance, repository.asset_graph.asset_check_keys, after)
     return {subject: streak for subject, streak in {**jobs, **checks}.items() if streak is not None}
 
@@ -82,12 +83,12 @@ def _of_job(instance: DagsterInstance, job: str, label: str | None, after: int) 
     newest = records[0].dagster_run.run_id
     failures = [*takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, records)]
     if not failures:
-        return Streak(0, False, _ended_s(records[0]), newest)
+        return Streak(0, False, ended_s(records[0]), newest)
     is_failing = len(failures) >= after
-    return Streak(len(failures), is_failing, _ended_s(failures[-1]), newest, failed_steps(instance, newest) if is_failing else None)
+    return Streak(len(failures), is_failing, ended_s(failures[-1]), newest, failed_steps(instance, newest) if is_failing else None)
 
 
-def _living_stream(instance: DagsterInstance, label: str | None, now_s: float) -> Streak | None:
+def _running_stream(instance: DagsterInstance, label: str | None, now_s: float) -> Streak | None:
     """The success of a stream that is running and has lasted long enough; None if there is none."""
     tags = {} if label is None else {REPOSITORY_LABEL_TAG: label}
     records = instance.get_run_records(dg.RunsFilter(job_name=STREAM, tags=tags), limit=1)
@@ -96,10 +97,6 @@ def _living_stream(instance: DagsterInstance, label: str | None, now_s: float) -
         if record.dagster_run.status == dg.DagsterRunStatus.STARTED and lasts_since < now_s:
             return Streak(0, False, lasts_since, record.dagster_run.run_id)
     return None
-
-
-def _ended_s(record: RunRecord) -> float:
-    return record.end_time or record.update_timestamp.timestamp()
 
 
 def _of_checks(instance: DagsterInstance, keys: Iterable[dg.AssetCheckKey], after: int) -> Mapping[str, Streak | None]:

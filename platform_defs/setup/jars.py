@@ -123,11 +123,10 @@ def jar_paths(*sets: str) -> list[str]:
     return paths
 
 
-def fetch(folder: Path | None = None, jars: Sequence[Jar] | None = None, download: Download | None = None) -> list[Jar]:
-    """Fetch the JARs that the folder lacks. If the folder has all of them, neither network nor Java is needed.
+def fetch(jars: Sequence[Jar] | None = None, download: Download | None = None) -> list[Jar]:
+    """Fetch the JARs that the folder of the settings lacks. If the folder has all of them, neither network nor Java is needed.
 
     Args:
-        folder: the target folder; by default `settings().jars`.
         jars: the JARs; by default those of the set `spark`.
         download: how to download them; by default with PySpark's Ivy.
 
@@ -138,7 +137,7 @@ def fetch(folder: Path | None = None, jars: Sequence[Jar] | None = None, downloa
         JarError: a JAR could not be fetched, or a fetched file is not the pinned one and was deleted.
         JavaNotFound: a JAR is missing, and no Java was found to fetch it with.
     """
-    folder = folder or jars_folder()
+    folder = jars_folder()
     absent = _absent(pinned_jars() if jars is None else jars, folder)
     if absent:
         folder.mkdir(parents=True, exist_ok=True)
