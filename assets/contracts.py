@@ -77,6 +77,9 @@ class RowRule:
         condition: SQL over the source's columns; a row violates the rule if it is false (null does not).
         action: what happens to a row that violates the rule: `warn` counts and ingests it, `quarantine` quarantines it with the reason,
             `fail` stops the ingest before anything of the micro-batch is committed.
+
+    Raises:
+        OperatorError: a value is not legal; the text names the parameter and says what is legal.
     """
 
     name: str
@@ -125,6 +128,9 @@ class SourceContract:
             schema's columns.
         owners: the owners of the event log in Dagster: mail addresses, or `team:NAME`.
         tags: its tags in Dagster.
+
+    Raises:
+        OperatorError: a value is not legal; the text names the parameter and says what is legal.
     """
 
     name: str

@@ -50,6 +50,9 @@ class DerivedAsset:
             time. A query is refused for operators of which Spark would compute other results, and for inputs that are tables.
         owners: the owners of the asset in Dagster: mail addresses, or `team:NAME`.
         tags: its tags in Dagster.
+
+    Raises:
+        OperatorError: a value is not legal; the text names the parameter and says what is legal.
     """
 
     name: str
@@ -77,7 +80,7 @@ class DerivedAsset:
         self._check_preparations()
         for time, column in _times(self.operator):
             if column != EVENT_TIME:
-                legal = f"{EVENT_TIME!r}, which the engine reads and accounts for rows by; set the source's `event_time` to that column"
+                legal = f"{EVENT_TIME!r}, by which the engine reads and counts rows; set the source's `event_time` to that column"
                 raise ContractError.bad_value(time, column, legal)
         self._check_shape()
 

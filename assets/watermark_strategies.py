@@ -20,17 +20,20 @@ class BoundedOutOfOrderness:
 
     Args:
         bound: how far a row may be behind the newest one without being late, zero or more.
+
+    Raises:
+        OperatorError: a value is not legal; the text names the parameter and says what is legal.
     """
 
     bound: Duration
 
     def __post_init__(self) -> None:
-        check_length("out_of_orderness", self.bound)
+        check_length("bound", self.bound)
 
     @cached_property
     def bound_ms(self) -> int:
         """The bound in ms."""
-        return length_ms(self.bound, "out_of_orderness")
+        return length_ms(self.bound, "bound")
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,9 @@ class Punctuated:
         watermark: SQL for a row's watermark (a timestamp; null if the row has none).
         marker: SQL that is true for a row that only carries a watermark and is no event; such rows are counted as markers and are not
             written to the log.
+
+    Raises:
+        OperatorError: a value is not legal; the text names the parameter and says what is legal.
     """
 
     watermark: str
@@ -62,6 +68,9 @@ class BatchExpression:
     Args:
         watermark: SQL with aggregate functions, such as `max(event_time) - INTERVAL 10 MINUTES`: a timestamp, or null to leave the
             watermark as it is. It reads the source's columns, and `event_time`, of the accepted rows and duplicates of one batch.
+
+    Raises:
+        OperatorError: a value is not legal; the text names the parameter and says what is legal.
 
     >>> BatchExpression("max(event_time) - INTERVAL 10 MINUTES").watermark
     'max(event_time) - INTERVAL 10 MINUTES'
@@ -118,6 +127,9 @@ class Generated:
 
     Args:
         generator: the object, a `WatermarkGenerator`; or text that names it or its class, `package.module:name`.
+
+    Raises:
+        OperatorError: a value is not legal; the text names the parameter and says what is legal.
     """
 
     generator: WatermarkGenerator | str
@@ -150,6 +162,9 @@ class Alignment:
     Args:
         group: the group's name; sources with the same name are aligned with each other.
         max_drift: how far the source's watermark may be ahead of the lowest one of the group.
+
+    Raises:
+        OperatorError: a value is not legal; the text names the parameter and says what is legal.
     """
 
     group: str
@@ -168,7 +183,7 @@ class Alignment:
 
 
 def _may_aggregate(expression: str) -> bool:
-    """Whether an expression may aggregate: it calls a function, or the parser does not understand it, which is left to Spark."""
+    """Whether an expression may aggregate: it calls an aggregate function, or a function or syntax that only Spark may know."""
     try:
         tree = sqlglot.parse_one(expression, dialect="spark")
     except SqlglotError:

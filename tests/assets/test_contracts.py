@@ -122,7 +122,7 @@ def test_illegal_rules_watermarks_and_assets_are_refused() -> None:
         RowRule("x", "k > 1", "drop")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ContractError, match="`marker` is ''"):
         Punctuated("w", "")
-    with pytest.raises(OperatorError, match="`out_of_orderness` is '-1 s'"):
+    with pytest.raises(OperatorError, match="`bound` is '-1 s'"):
         BoundedOutOfOrderness("-1 s")
     with pytest.raises(ContractError, match="`name` is 'events'"):
         DerivedAsset(name="events", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
