@@ -37,8 +37,8 @@ class Pipeline:
             are checked there too.
         completeness: by the name of a join, the least share of matched rows among those of each day and side that are finalized or
             late. A number is a share below which a day is a warning; a `Completeness` has shares by side and severity. One value for
-            all tables holds for interval and as-of joins of sources; by default 0.5. Other joins only report their shares, unless they
-            are named.
+            all tables holds for interval joins of sources except `anti`, and for the left side of as-of joins of sources; by default
+            0.5. Other joins only report their shares, unless they are named.
         freshness: how long a table may take to reflect rows of its sources, such as `"10 minutes"`, from the time at which an advance could
             show them; a table that takes longer fails its check `fresh`. One limit for all tables, or limits by the name of a table; None
             for no limit, which a table without a name in the mapping has too.
@@ -47,7 +47,7 @@ class Pipeline:
             such an event can become final. Runs of Dagster finalize no later results. None for partitions up to the current day.
 
     Raises:
-        ContractError: a name is used twice or is unknown, tables read each other in a circle, or an operator does not accept the columns
+        ContractError: a name is used twice or is unknown, tables read each other in a cycle, or an operator does not accept the columns
             of its inputs.
 
     Example:
@@ -190,7 +190,7 @@ class Pipeline:
 
     @property
     def final_after_ms(self) -> int:
-        """How far a result's `final_at` may be after its events, in ms: the sum of the lookbacks of operators that read each other."""
+        """How far a result's `final_at` may be after its events, in ms: the largest sum of lookbacks along a chain of tables."""
         after_event: dict[str, int] = {}
         for table in self.tables:
             before = max(after_event.get(name, 0) for name in table.inputs)

@@ -28,7 +28,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         tables: the tables, by name, in any order.
 
     Raises:
-        ContractError: two of them have the same name, an input does not exist, tables read each other in a circle, a table prepares
+        ContractError: two of them have the same name, an input does not exist, tables read each other in a cycle, a table prepares
             a name that is not an input, an operator cannot read the kind of one of its inputs, reads rows of any age of a source with a
             `retention`, does not accept their columns or reads a column that they do not have, a table describes a column that it does
             not have, or a result has a column that its changelog adds.
@@ -86,16 +86,14 @@ def in_order(sources: Mapping[str, SourceContract], assets: Mapping[str, Derived
     """The assets, each after those that it reads, and otherwise in the given order.
 
     Raises:
-        ContractError: an input does not exist, or there is a circle.
+        ContractError: an input does not exist, or there is a cycle.
     """
     ordered: dict[str, DerivedAsset] = {}
 
     def visit(name: str, readers: Sequence[str]) -> None:
         if name in readers:
-            circle = " -> ".join([*readers[readers.index(name) :], name])
-            raise ContractError.bad_value(
-                "inputs", circle, "assets that do not read each other in a circle; let one of these read a source"
-            )
+            cycle = " -> ".join([*readers[readers.index(name) :], name])
+            raise ContractError.bad_value("inputs", cycle, "assets that do not read each other in a cycle; let one of these read a source")
         if name in ordered or name in sources:
             return
         if name not in assets:

@@ -46,9 +46,9 @@ def test_a_missing_input_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_asset_that_reads_itself_is_refused(tmp_path: Path) -> None:
-    circle = [asset("a", BEST, "b"), asset("b", BEST, "c"), asset("c", BEST, "a")]
-    with pytest.raises(ContractError, match="`inputs` is 'a -> b -> c -> a'; legal: assets that do not read each other in a circle"):
-        engine(tmp_path, [L], circle)
+    cycle = [asset("a", BEST, "b"), asset("b", BEST, "c"), asset("c", BEST, "a")]
+    with pytest.raises(ContractError, match="`inputs` is 'a -> b -> c -> a'; legal: assets that do not read each other in a cycle"):
+        engine(tmp_path, [L], cycle)
 
 
 @pytest.mark.parametrize("name", ["l", "L"])
