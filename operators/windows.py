@@ -7,8 +7,8 @@ many windows overlap there, and panes are then assigned to windows.
 
 `Tumbling`, `Sliding` and `Cumulative` windows do not depend on the rows. Each has, in milliseconds, the length of its `longest`
 window, the length of its `pane`, an `origin` at which a pane starts, and the `period` between the starts of its longest windows.
-`of_pane` gives the windows that contain a pane, as an array of `start` and `end` (bigint) in rising order, and `last_end` the largest of
-their ends, or null if no window contains the pane. The `result_time` and `final_at` of such a window are its last millisecond,
+`windows_of_pane` gives the windows that contain a pane, as an array of `start` and `end` (bigint) in rising order, and `last_end` the
+largest of their ends, or null if no window contains the pane. The `result_time` and `final_at` of such a window are its last millisecond,
 `end - 1 ms`, as in Flink.
 
 A `Session` depends on the rows of a key, has no panes, and is final at its `end`.

@@ -1,4 +1,4 @@
-"""The Dagster jobs that every pipeline has, except `advance`: ingest, maintain the lake, export a table, land another table's changes."""
+"""The Dagster jobs of every pipeline except `advance` and `stream`: ingest, maintain the lake, export a table, land a table's changes."""
 
 from collections.abc import Mapping
 
@@ -40,7 +40,7 @@ def maintain(context: dg.OpExecutionContext) -> None:
     by_table = {outcome.table: outcome.failed or outcome.left or _outcome_text(outcome) for outcome in outcomes}
     try:
         MaintenanceError.check(outcomes)
-    except MaintenanceError as error:  # a failed op has no output to hang metadata on
+    except MaintenanceError as error:  # a failed op has no output that could have metadata
         raise dg.Failure(str(error), metadata=by_table, allow_retries=False) from error
     context.add_output_metadata(by_table)
 

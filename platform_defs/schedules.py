@@ -14,7 +14,7 @@ from platform_defs.stream_runs import reason_not_to_ingest
     description="Advances the tables that the sensors did not advance during the day.",
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """Requests an advance every night at 02:30 UTC. It skips if a stream advances the tables, or a user must act first; see `ingesting`."""
+    """Requests an advance every night at 02:30 UTC. It skips if `reason_not_to_ingest` gives a reason, such as a running stream."""
     if busy := reason_not_to_ingest(context.instance, engine):
         return dg.SkipReason(busy)
     days = partition_days(_repository(context))

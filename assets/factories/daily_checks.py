@@ -16,7 +16,7 @@ def log_days(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, day
     without partitions, as it does in a run whose last asset has none. So the failing days are logged last; and if the run fails, but
     no day does, no day is logged.
 
-    A run over more than a month logs only the failing days; the result of the run covers the others.
+    A run over more than 31 days logs only the failing days, the newest 31 of them; the result of the run covers the others.
 
     Args:
         context: the step.

@@ -138,7 +138,7 @@ def _stream(engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Ent
         engine: the engine.
         interval_texts: the interval, as the user wrote it and as the engine reads it.
         tick: called with each batch.
-        address: the host and the port of the metrics; None for no metrics.
+        address: the host and the port of the metrics; the port is None for no metrics.
     """
     from platform_defs.monitoring.stream_metrics import metrics_of_stream  # here, since the import takes time, and only this needs it
 

@@ -56,6 +56,7 @@ class Failures:
     Args:
         assets: all derived assets, by name.
         describe: describes an error of Spark without its text, which may quote rows.
+        reasons: why each failed asset failed, by its name.
     """
 
     assets: Mapping[str, DerivedAsset]

@@ -40,7 +40,7 @@ class SqlTables:
         views: the relation of each view.
         assets: the assets, by name.
         versions: for each source whose rows are versions, the columns of their key. Several rows of such a source have the same key.
-        timed: the tables of INSERT INTO that have a computed event time as a column of their kept rows.
+        timed: the tables that have a computed event time as a column of their rows.
     """
 
     stored: Mapping[str, Sequence[str]]

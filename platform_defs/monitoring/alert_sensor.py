@@ -57,7 +57,8 @@ class Delivery:
 
     Args:
         hooks: the hooks, by name.
-        known: for each failing subject, the hooks that have delivered its alert, since when it has failed, and how often. It is updated.
+        alerts_sent: for each failing subject, the hooks that have delivered its alert, and since when and how often it has failed. `send`
+            updates it.
         ui: the base URL of Dagster's UI; None if it is not set.
     """
 

@@ -1,7 +1,7 @@
-"""Simulates a shop: orders, items, payments and clicks of a little more than a day, with late, duplicate and invalid rows.
+"""Simulates a shop for a day and some hours: orders, their items, payments and updates, and clicks.
 
-Equal `Shop` values always give equal lines. Times are whole milliseconds since the epoch. `arrival` is the time at which a line
-reaches the platform; it only decides which file the line is in.
+Some rows are late, duplicate or invalid. Equal `Shop` values always give equal lines. Times are whole milliseconds since the epoch.
+`arrival` is the time at which a line reaches the platform; it only decides which file the line is in.
 """
 
 from platform_defs.simulator.day import drop, land, simulate

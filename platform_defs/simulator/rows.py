@@ -19,7 +19,7 @@ class Row:
         time: its event time, in epoch ms.
         fields: its values, by name.
         kind: whether it is clean, late, a duplicate or invalid.
-        order: for a payment, the order that it pays; None if that order does not exist.
+        order: the order that a payment, an item or an update belongs to; None if there is none.
         measure: the name of the field that must not be negative.
     """
 
