@@ -37,7 +37,7 @@ class Aggregate:
     first. Sums, averages and statistics of doubles are computed as in `WindowedAggregate`. A single `sum` of doubles is refused, because
     a rounded sum cannot be merged: sum decimals, or write a longer expression, such as `round(sum(v), 4)`.
 
-    With `ttl`, a key without a new row for longer than that expires, and its next row starts it anew: older rows no longer count. Its
+    With `ttl`, a key without a new row for longer than that expires: when it gets a row again, its older rows no longer count. Its
     result stays until its next row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry.
 
     The semantics are those of Flink SQL's `GROUP BY` on a stream, and of its `table.exec.state.ttl`. A step reads its new rows and the
@@ -177,7 +177,7 @@ class Aggregate:
         >>> Aggregate(by="k", aggregates={"n": "count(*)"}).why_never_moves_back("n", (), is_descending=True, nulls_first=False)
         'count(*) never falls'
         """
-        expression = None if self._ttl else self._aggregates.expressions.get(column)  # an expired key starts anew
+        expression = None if self._ttl else self._aggregates.expressions.get(column)  # the older rows of an expired key no longer count
         return (
             ""
             if expression is None

@@ -33,7 +33,7 @@ class Deduplicate:
     row is final when the watermark reaches it, so a row with `event_time <= watermark` is late and is ignored. Last rows, and rows by
     arrival, are never late.
 
-    With `ttl`, a key without a new row for longer than that expires, and its next row starts it anew: older rows no longer count. A row
+    With `ttl`, a key without a new row for longer than that expires: when it gets a row again, its older rows no longer count. A row
     that is dropped as a duplicate counts as new too, and so postpones the expiry. The row of an expired key stays until the key's next
     row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry. Over a source, the engine keeps
     one row of each key beside the table until no new row can be within `ttl` of it, and a step reads its new rows and those. A row

@@ -48,7 +48,7 @@ class TopN:
       the oldest row that is equal in every column except `event_time` (and `commit_version` and `committed_at`, which describe the
       commit of a change data feed). If there is no such row, it is ignored.
 
-    With `ttl`, a partition without a new row for longer than that expires, and its next row starts it anew: older rows no longer count.
+    With `ttl`, a partition without a new row for longer than that expires: when it gets a row again, its older rows no longer count.
     `after_ttl` decides what happens to the rows of an expired partition: they stay until its next row, or the engine removes them with
     the first step after the expiry. `ttl` is not available if the input is an upserted table of the engine; over a table of final
     results, a step reads every row of the partitions of its new rows.

@@ -96,7 +96,7 @@ class WindowJoin(WindowedOperator):
 
     @property
     def _added_columns(self) -> tuple[str, ...]:
-        """The columns that the result has beside those of its rows."""
+        """The columns that the result has in addition to those of its rows."""
         return (*self.bounds, RESULT_TIME, FINAL_AT)
 
     @cached_property

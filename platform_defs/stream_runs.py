@@ -52,7 +52,7 @@ def is_starting(record: RunRecord, now_s: float) -> bool:
 def run_lock(engine: Engine) -> AbstractContextManager[None]:
     """Hold the lock of a run while the block runs.
 
-    The lock of the ingest would not do: a run does not hold it while it starts a JVM or accounts for rows.
+    The lock of the ingest is not enough: a run does not hold it while it starts a JVM or accounts for rows.
     """
     return engine.lake.writer(_lock(engine))
 

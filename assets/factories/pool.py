@@ -1,4 +1,4 @@
-"""The Dagster concurrency pool of the steps that use Spark. The step of the job `stream` is not in it, since it would hold it for ever."""
+"""The Dagster concurrency pool of the steps that use Spark. The step of the job `stream` is not in the pool: it would never leave it."""
 
 SPARK = "spark"
 """The name of the pool. Each run has a Spark session of its own, and the `dagster.yaml` that Tidemark writes allows one run in the pool."""

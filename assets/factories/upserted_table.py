@@ -25,8 +25,8 @@ HANDLED = "Every accepted row was handled or is pending, and the table equals th
 def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Worker) -> dg.AssetsDefinition:
     """Make an upserted table an asset without partitions.
 
-    Materialising it handles the rows that arrived since, and reports its metrics: partitions, rows, changes for each input row, and
-    partitions without a usable rank end. The asset has the conservation law as a blocking check, which recomputes the whole table.
+    Materialising it handles the rows that arrived since the last step, and reports its metrics: partitions, rows, changes for each input
+    row, and partitions without a usable rank end. The asset has the conservation law as a blocking check, which recomputes the whole table.
 
     Args:
         derived: the asset's definition.
@@ -76,7 +76,7 @@ def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
         check_name=PROMISE,
         passed=not keys,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{count(keys, 'key')} of {table!r} moved back or were deleted: {way_out}" if keys else "no row has moved back",
+        description=f"rows of {count(keys, 'key')} of {table!r} moved back or were deleted: {way_out}" if keys else "no row has moved back",
         metadata={MOVED_BACK: keys},
     )
 

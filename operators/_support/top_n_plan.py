@@ -95,7 +95,7 @@ class TopNQuery:
             return None
         parameter = "`ttl`" if self.ttl is not None else "the column `rank_end`"
         if self.change and not self.key:
-            return f"{parameter} needs rows that were deleted, which only a `unique_key` tells from equal rows"
+            return f"{parameter} needs rows that were deleted, which only a `unique_key` distinguishes from equal rows"
         if self.ttl is not None and self.key and not {*self.partition} <= {*self.key}:
             reason = "with a `ttl`, a step needs rows that left their partition, even those that were forgotten"
             return f"{reason}; put the columns of `by` into `unique_key`"

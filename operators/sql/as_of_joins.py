@@ -104,7 +104,7 @@ def _check(conditions: Conditions, how: str) -> None:
     if conditions.lower is not None or conditions.upper is not None:
         reason = "the version is that of the left row's time, however old it is"
         way_out = "leave them out, or declare the table with 'tidemark.max-age' in WITH"
-        raise SqlError.refused("bounds of the times beside FOR SYSTEM_TIME AS OF", reason, way_out)
+        raise SqlError.refused("bounds of the times in addition to FOR SYSTEM_TIME AS OF", reason, way_out)
     if how != "inner" and (conditions.others or conditions.of_side[0] or conditions.of_side[1]):
         extra = [*conditions.others, *conditions.of_side[0], *conditions.of_side[1]][0]
         reason = "an outer join with a version has equalities only"

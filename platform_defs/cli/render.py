@@ -30,6 +30,7 @@ COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warne
 USUAL = ("rows_read", "accepted")
 """The counts that a table of batches always shows; another count is shown if it is not 0 in a batch."""
 RARE = ("markers", "warned")
+"""The counts that a table of sources shows only if one of them is not 0."""
 LONGEST_CELL = 200
 """The longest value in a table, in characters; JSON shows all of it."""
 _ANY_WIDTH = 10_000

@@ -10,7 +10,7 @@ EDITABLE = "editable"
 class EditableOnly(BuildHookInterface):
     """Refuse every build of a wheel except the one of an editable installation.
 
-    A wheel would install packages named `assets`, `operators` and `expectations` beside those of all other projects, and would look
+    A wheel would install packages named `assets`, `operators` and `expectations` next to those of all other projects, and would look
     for the lake and the JARs inside site-packages.
     """
 

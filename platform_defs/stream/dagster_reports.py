@@ -160,16 +160,16 @@ class DagsterReports:
             return
         logged[asset] = failure.is_busy
         if failure.is_busy:
-            self._tell("info", f"{asset} is skipped until it is free: {reason(failure.error)}. Other tables continue")
+            self._log_line("info", f"{asset} is skipped until it is free: {reason(failure.error)}. Other tables continue")
         else:
-            self._tell("warning", f"{asset} {what_fails}: {reason(failure.error)}. It is tried again; other tables continue")
+            self._log_line("warning", f"{asset} {what_fails}: {reason(failure.error)}. It is tried again; other tables continue")
 
     def report_unaccounted(self, asset: str, error: Exception) -> None:
         """Log that a table could not be accounted for, unless this was logged before."""
         if asset in self._unaccounted:
             return
         self._unaccounted.add(asset)
-        self._tell("warning", f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
+        self._log_line("warning", f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
 
     def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """Log the collected reports if the last time is long enough ago, and the tables that no longer wait."""
@@ -186,7 +186,7 @@ class DagsterReports:
     def _log_free(self, logged: dict[str, bool], waiting: Mapping[str, Failed], works: str) -> None:
         """Log and forget the tables that were logged as waiting and no longer wait."""
         if no_longer_waiting := sorted(logged.keys() - waiting.keys()):
-            self._tell("info", f"{', '.join(no_longer_waiting)}: {works}")
+            self._log_line("info", f"{', '.join(no_longer_waiting)}: {works}")
         for name in no_longer_waiting:
             del logged[name]
 
@@ -274,7 +274,7 @@ class DagsterReports:
         clauses += [f"not published: {', '.join(sorted(self._unpublished))}"] if self._unpublished else []
         self._context.log.info("; ".join(clauses))
 
-    def _tell(self, level: Literal["info", "warning"], text: str) -> None:
+    def _log_line(self, level: Literal["info", "warning"], text: str) -> None:
         """Log a line; a line that cannot be stored is in the log of the process."""
         try:
             getattr(self._context.log, level)(text)

@@ -18,7 +18,7 @@ from platform_defs.stream_trigger import StreamTrigger, TriggerError
 
 DESCRIPTION = (
     "Ingests files at an interval, advances all tables after each batch, publishes those with a sink, and accounts for them, until it is "
-    "cancelled. It is outside the pool `spark`, so that other runs go on beside it."
+    "cancelled. It is outside the pool `spark`, so other runs can run at the same time."
 )
 
 

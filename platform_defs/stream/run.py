@@ -92,7 +92,7 @@ class StreamRun:
             JvmLostError: the JVM has ended.
             IngestError: rows violate a rule with the action `fail`, or a folder cannot be used.
             StreamError: all present files are ingested, but a table could not be advanced, or not be published.
-            UnreadError: all present files are ingested, but some, which could not be read.
+            UnreadError: all present files are ingested, except some that could not be read.
         """
         try:
             with self._engine.queries.enable() if trigger.every is not None else nullcontext():

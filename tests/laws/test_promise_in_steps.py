@@ -111,7 +111,8 @@ def test_the_check_names_the_table_the_keys_and_the_way_out(keys: int) -> None:
     assert result.passed is (keys == 0)
     if keys:
         assert result.description == (
-            "2 keys of 'newest' moved back or were deleted: set `strategy=\"retract\"` for 'newest', which needs no promise and no rebuild"
+            "rows of 2 keys of 'newest' moved back or were deleted: "
+            "set `strategy=\"retract\"` for 'newest', which needs no promise and no rebuild"
         )
 
 
