@@ -101,7 +101,7 @@ class SourceContract:
     Args:
         name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake. Letters a to z,
             digits and `_`, the first a letter; the lake's own names (`events`, `ledger` and the like) are refused.
-        schema: the columns, a `StructType` or DDL text, of which a few forms, such as `a: int`, need a Spark session. Columns that are
+        schema: the columns, a `StructType` or DDL text. A few forms of DDL, such as `a: int`, need a Spark session. Columns that are
             not nullable must have a value. At most 1,000 columns, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with
             `_`; no two may differ in case alone, and none may be `seq`, `arrival`, `event_time`
             or `event_time_raw` in any case.

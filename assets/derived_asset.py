@@ -47,7 +47,7 @@ class DerivedAsset:
             another version is refused until it is rebuilt.
         streams_as: how a stream computes the table's steps. With `ranges` a step reads the rows that it needs from the event logs; with
             `query` a Structured Streaming query keeps them in Spark's own state. The table is the same, so this can be changed at any
-            time. A query is refused for operators of which Spark would compute other results, and for inputs that are tables.
+            time. A query is refused for operators for which Spark would compute other results, and for inputs that are tables.
         owners: the owners of the asset in Dagster: mail addresses, or `team:NAME`.
         tags: its tags in Dagster.
 

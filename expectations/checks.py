@@ -86,7 +86,7 @@ class Findings:
     Args:
         by_check: the findings, by check name.
         schema: the table's schema.
-        log: the event log, of which new rows were checked.
+        log: the event log whose new rows were checked; None for a table.
         starts: by name of each check of new rows, the batch after which rows were checked.
     """
 

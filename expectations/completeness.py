@@ -53,7 +53,7 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
 
     Args:
         column: a column of the other side that is null in unmatched rows only, such as `payment_seq`.
-        side_column: a column of the side itself that is null in unmatched rows of the other side only; None if the table has none of those.
+        side_column: a column of the side itself that is null in unmatched rows of the other side only; None if the table has no such rows.
         day_column: the timestamp by whose UTC day rows are counted.
         mostly: the least share of rows with a partner, on each day, from 0 to 1.
         side: the input of a table of Tidemark whose late rows count as rows without a partner, on the day of their event time; None to

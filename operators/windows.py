@@ -98,7 +98,7 @@ class Tumbling(_Shifted):
 
 @dataclass(frozen=True, kw_only=True)
 class Sliding(_Shifted):
-    """Windows of one size, of which one starts every `slide`: a row is in each window `[s, s + size)` with `s <= t < s + size`.
+    """Windows of one size; one starts every `slide`: a row is in each window `[s, s + size)` with `s <= t < s + size`.
 
     If `slide` is longer than `size`, there are gaps between the windows, and a row in a gap is in no window.
 

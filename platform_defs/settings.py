@@ -141,7 +141,7 @@ class Settings(ShopSettings):
     ledger_retention: PositiveDuration | None = Field(
         default=None,
         description="how long the ledger keeps its batches; then maintenance replaces them by a summary, once their rows have left the "
-        "event logs and all tables have handled them. For ever when unset. Versions of Tidemark before summaries refuse such a lake",
+        "event logs and all tables have handled them. For ever when unset. Versions of Tidemark without this setting refuse such a lake",
     )
     stream_trigger: StreamTriggerName = Field(
         default="processingTime=30 seconds",

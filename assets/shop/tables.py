@@ -85,7 +85,7 @@ def item_clicks(window: Sliding, allowed_lateness: str) -> DerivedAsset:
 def item_conversion(window: Sliding) -> DerivedAsset:
     """Clicks joined with sales of the same window.
 
-    The join's tumbling windows are as long as the slide of the inputs' windows, so each contains the `result_time` of one of these.
+    The join's tumbling windows are as long as the slide of the inputs' windows, so each contains the `result_time` of one input window.
     """
     join = WindowJoin(
         on=_ITEM, window=Tumbling(size=window.slide, offset=window.offset), how="full", left_prefix="click_", right_prefix="sale_"

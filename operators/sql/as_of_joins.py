@@ -102,7 +102,7 @@ def _check(conditions: Conditions, how: str) -> None:
     if any(isinstance(side.relation, Windowed) for side in conditions.sides):
         raise SqlError.refused("FOR SYSTEM_TIME AS OF with windows", "versions have no windows", "aggregate the windows of the result")
     if conditions.lower is not None or conditions.upper is not None:
-        reason = "the version is that of the left row's time, however old it is"
+        reason = "the version at the left row's time is used, however old it is"
         way_out = "leave them out, or declare the table with 'tidemark.max-age' in WITH"
         raise SqlError.refused("bounds of the times in addition to FOR SYSTEM_TIME AS OF", reason, way_out)
     if how != "inner" and (conditions.others or conditions.of_side[0] or conditions.of_side[1]):

@@ -16,7 +16,7 @@ from operators.sql.relations import Item, Windowed, is_by_ingest
 from operators.sql.scope import Scope
 
 PRESERVED: Mapping[str, tuple[int, ...]] = {"inner": (0, 1), "left": (0,), "right": (1,), "full": (), "semi": (0,), "anti": (0,)}
-"""The sides of which every result has a row."""
+"""The sides that have a row in every result."""
 KEEPS: Mapping[str, tuple[int, ...]] = {"inner": (), "left": (0,), "right": (1,), "full": (0, 1), "semi": (), "anti": (0,)}
 """The sides whose rows can be in the result without a match."""
 _LOWER, _UPPER = (exp.GTE, exp.GT, exp.EQ), (exp.LTE, exp.LT, exp.EQ)
@@ -143,7 +143,7 @@ class Conditions:
         return True
 
     def _side_by_ingest(self, column: Tree) -> int | None:
-        """The side of which a `PROCTIME()` column is the event time; None for any other column."""
+        """The side whose event time a `PROCTIME()` column is; None for any other column."""
         sides = [
             index
             for index, side in enumerate(self.sides)

@@ -20,7 +20,7 @@ class JoinNames:
 
     Args:
         sides: the left and the right rows.
-        preserved: the sides of which every result has a row.
+        preserved: the sides that have a row in every result.
         reserved: names that no column may have.
         keys: the names of the key columns.
         values: for each side, its columns before the join: the value by name.
@@ -52,7 +52,7 @@ class JoinNames:
             how: which rows are kept.
             columns: the columns that the query reads; None for all.
             names: for columns of the SELECT list, the names that it gives them.
-            preserved: the sides of which every result has a row.
+            preserved: the sides that have a row in every result.
             reserved: names that no column may have.
             key_names: by the number of a key, the name that the SELECT list gives to COALESCE of its two sides.
         """

@@ -78,7 +78,7 @@ def columns_read_later(conditions: Conditions, how: How, read: ReadColumns) -> R
 
 
 def _key_of(conditions: Conditions, tree: Tree) -> int | str | None:
-    """The number of the key of which a COALESCE has both sides, or the column of the window; None for anything else."""
+    """The number of the key, or the column of the window, if an expression is COALESCE of its two sides; None for anything else."""
     columns = [tree.this, *tree.expressions]
     if not all(any(side.has(c) for side in conditions.sides) for c in columns) or conditions.sides_of(tree) != {0, 1}:
         return None

@@ -199,7 +199,9 @@ def _rank_window_rows(ranked: Ranked, windowed: Windowed, by: tuple[str, ...], r
     window = cast(Aligned, windowed.window)
     order = _time_order(ranked)
     if order and order[1] == "arrival":
-        raise SqlError.refused("a window's rows in order of arrival", "a window's result is that of event time", "ORDER BY the event time")
+        raise SqlError.refused(
+            "a window's rows in order of arrival", "the rows of a window are ordered by event time", "ORDER BY the event time"
+        )
     if ranks == Ranks(1, 1) and by and order:
         operator = Deduplicate(by=by, keep=order[0], window=window, time=windowed.time)
         return Apply(operator, (windowed.child,), (*windowed.child.columns, *added_columns), (RESULT_TIME,), window)

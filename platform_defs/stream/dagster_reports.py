@@ -125,7 +125,7 @@ class DagsterReports:
         self._collected, self._events = _Collected(), deque[Callable[[], None]]()
 
     def report_batch(self, batch: Entry) -> None:
-        """Collect a batch; sources of which it has no rows are not reported."""
+        """Collect a batch; sources without rows in it are not reported."""
         self._collected.batches += 1
         for row in batch:
             if row.kind == "rows":
