@@ -29,6 +29,21 @@ def check_expression(parameter: str, expression: str, columns: Sequence[str], ow
         raise _no_column(parameter, expression, unknown, columns, owner)
 
 
+def check_bare_names(parameter: str, expression: str, columns: Iterable[str]) -> None:
+    """Raise `ContractError` if a name in an expression over rows is no column, but a function that Spark calls without parentheses.
+
+    Args:
+        parameter: the parameter that has the expression, for the error.
+        expression: SQL.
+        columns: the columns that the expression can read.
+    """
+    folded_columns = {fold_case(column) for column in columns}
+    for name in _names_in(expression):
+        if name.lower() in WITHOUT_PARENTHESES and fold_case(name) not in folded_columns:
+            legal = "an expression whose value depends on the rows alone"
+            raise ContractError.bad_value(parameter, expression, f"{legal}; {name} is no column, but Spark's function of the same name")
+
+
 def check_columns_exist(
     parameter: str, names: Iterable[str], columns: Sequence[str], owner: str, engine_columns: Sequence[str] = ()
 ) -> None:
@@ -53,14 +68,18 @@ def unknown_column(expression: str, columns: Sequence[str]) -> str | None:
     return next((name for name in columns_read(expression) if fold_case(name) not in folded_columns), None)
 
 
-@lru_cache(maxsize=1024)  # each tick of a sensor makes an engine, which checks the pipeline
 def columns_read(expression: str) -> tuple[str, ...]:
     """The names in an expression that can only be columns; none if the parser does not understand it, or it has a subquery."""
+    return tuple(name for name in _names_in(expression) if name.lower() not in WITHOUT_PARENTHESES)
+
+
+@lru_cache(maxsize=1024)  # each tick of a sensor makes an engine, which checks the pipeline
+def _names_in(expression: str) -> tuple[str, ...]:
+    """The names in an expression that no parentheses follow; none if the parser does not understand it, or it has a subquery."""
     try:
         tree = sqlglot.parse_one(expression, dialect="spark")
     except SqlglotError:
         return ()
     if tree is None or tree.find(exp.Query) is not None:  # a subquery has columns of its own
         return ()
-    names = [column.parts[0].name for column in tree.find_all(exp.Column)]
-    return tuple(name for name in names if name.lower() not in WITHOUT_PARENTHESES and name != "*")
+    return tuple(name for column in tree.find_all(exp.Column) if (name := column.parts[0].name) != "*")

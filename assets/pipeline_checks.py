@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
-from assets.expressions import check_columns_exist, check_expression
+from assets.expressions import check_bare_names, check_columns_exist, check_expression
 from assets.input_checks import check_inputs
 from assets.known_order import with_known_order
 from assets.names import first_twice, fold_case
@@ -162,10 +162,11 @@ def _check_expressions(table: DerivedAsset, tables: Mapping[str, DerivedAsset], 
     by, order = getattr(operator, "by", ()), getattr(operator, "order", ())
     check_columns_exist("by", [by] if isinstance(by, str) else by, columns, owner, engine_columns)
     check_columns_exist("order_by", [] if isinstance(order, str) else [o.column for o in order], columns, owner, engine_columns)
-    for expression in getattr(operator, "aggregates", {}).values():
-        check_expression("aggregates", expression, columns, owner, engine_columns)
-    if (condition := getattr(operator, "ends_with", None)) is not None:
-        check_expression("ends_with", condition, columns, owner, engine_columns)
+    expressions = [("aggregates", sql) for sql in getattr(operator, "aggregates", {}).values()]
+    expressions += [("ends_with", sql) for sql in filter(None, [getattr(operator, "ends_with", None)])]
+    for parameter, expression in expressions:
+        check_expression(parameter, expression, columns, owner, engine_columns)
+        check_bare_names(parameter, expression, [*columns, *engine_columns])
 
 
 def _check_types(table: DerivedAsset, sources: Mapping[str, SourceContract]) -> None:

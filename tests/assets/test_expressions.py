@@ -119,6 +119,10 @@ def test_a_contract_names_the_parameter_and_the_columns(changes, message):
             r"^table 'made': `aggregates` is 'sum\(fair\)'; legal: 'fair' is no column of 'rides'; .*; did you mean 'fare'\?$",
         ),
         (Aggregate(by="zone", aggregates={"total": "sum(fair)"}), r"`aggregates` is 'sum\(fair\)'; legal: 'fair' is no column of 'rides'"),
+        (
+            Aggregate(by="zone", aggregates={"newest": "max(localtimestamp)"}),
+            r"`aggregates` is 'max\(localtimestamp\)'; legal: an expression .* on the rows alone; localtimestamp is no column",
+        ),
         (TopN(by="area", order_by="fare DESC", rank_end=3), r"`by` is 'area'; legal: the columns of 'rides' are"),
         (TopN(by="zone", order_by="fair DESC", rank_end=3), r"`order_by` is 'fair'; legal: the columns of 'rides' are"),
     ],
@@ -127,6 +131,12 @@ def test_a_pipeline_names_the_parameter_and_the_input(operator, message):
     table = DerivedAsset(name="made", inputs=("rides",), operator=operator)
     with pytest.raises(ContractError, match=message):
         Pipeline(sources=[SourceContract(**RIDES)], tables=[table])
+
+
+def test_a_column_with_the_name_of_a_function_can_be_aggregated():
+    rides = SourceContract(name="rides", schema="zone STRING, at TIMESTAMP, User STRING", event_time="at")
+    table = DerivedAsset(name="made", inputs=("rides",), operator=Aggregate(by="zone", aggregates={"last_user": "max(user)"}))
+    assert Pipeline(sources=[rides], tables=[table]).tables == (table,)
 
 
 def test_a_join_names_the_table_and_the_most_similar_column():

@@ -54,7 +54,7 @@ def test_loaded_settings_give_no_warning(monkeypatch: pytest.MonkeyPatch, capsys
     assert "warning" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["new", "rides"], ["demo", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["status", "--help"], ["new", "rides"], ["demo", "--help"], ["spark-config"]])
 def test_commands_that_use_no_pipeline_give_no_warning(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
