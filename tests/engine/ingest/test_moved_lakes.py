@@ -135,7 +135,7 @@ def test_event_times_of_the_years_1_and_9999_are_ingested(make_engine: MakeEngin
     engine.advance("pairs")
     land(engine, "r", "2.jsonl", [json.dumps({"k": "b", "v": 1, "ts": times["r"]})])
     engine.ingest()
-    assert engine.pending.all_days() is None or engine.pending.all_days()
+    assert engine.pending.all_days() is None
     assert engine.drain() is not None
     assert status_report.recounted_status(engine, ["pairs"])["sources"]["r"]["watermark"] == "9999-12-31 23:59:59.999Z"
     assert engine.pending.all_days() is not None
