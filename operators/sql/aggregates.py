@@ -13,9 +13,10 @@ from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.grouping import GROUPING, grouping, groups_of
 from operators.sql.names import find_name, free_name
-from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, select, windows_of, with_result_time
+from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, windows_of
 from operators.sql.scope import Scope, over_error, replace_outermost
 from operators.sql.select_list import Selected, name_expressions, with_distinct_names
+from operators.sql.selections import select, with_result_time
 from operators.sql.windowing import check_condition
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import AnyWindow, Session, Tumbling

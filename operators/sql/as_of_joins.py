@@ -15,8 +15,9 @@ from operators.sql.errors import SqlError
 from operators.sql.join_conditions import PRESERVED, Conditions
 from operators.sql.join_names import JoinNames
 from operators.sql.joins import ReadColumns, check_key, columns_read_later
-from operators.sql.relations import Apply, Item, Named, Relation, Select, Windowed, select, upserts
+from operators.sql.relations import Apply, Item, Named, Relation, Select, Windowed, upserts
 from operators.sql.scope import Scope
+from operators.sql.selections import select
 
 _RESERVED = (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME)
 _FILTERED = "right"

@@ -10,8 +10,9 @@ from operators.engine_columns import EVENT_TIME
 from operators.sql.dialect import Tree
 from operators.sql.join_conditions import KEEPS, Conditions
 from operators.sql.names import find_name, free_name
-from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Item, Relation, Windowed, select
+from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Item, Relation, Windowed
 from operators.sql.scope import Scope
+from operators.sql.selections import select
 
 
 @dataclass

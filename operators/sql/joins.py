@@ -16,8 +16,9 @@ from operators.sql.durations import words
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import KEEPS, PRESERVED, Bound, Conditions
 from operators.sql.join_names import JoinNames
-from operators.sql.relations import WINDOW_COLUMNS, Apply, Item, Relation, Windowed, is_by_ingest, windows_of, with_result_time
+from operators.sql.relations import WINDOW_COLUMNS, Apply, Item, Relation, Windowed, is_by_ingest, windows_of
 from operators.sql.scope import Scope, texts_of_coalesce
+from operators.sql.selections import with_result_time
 from operators.window_join import WindowJoin
 from operators.windows import Session
 

@@ -10,8 +10,9 @@ from operators.sql.errors import SqlError
 from operators.sql.names import find_name, require_name
 from operators.sql.planner import Planner
 from operators.sql.ranking import ranks_of
-from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, applied_operator, select, upserts, walk
+from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, applied_operator, upserts, walk
 from operators.sql.script import CreateView, Explain, Insert, Query, read_script
+from operators.sql.selections import select
 from operators.sql.tables import CreateTable
 
 

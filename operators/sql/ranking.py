@@ -25,13 +25,13 @@ from operators.sql.relations import (
     Select,
     Windowed,
     applied_operator,
-    select,
     upserts,
     walk,
     windows_of,
 )
 from operators.sql.scope import Scope
 from operators.sql.select_list import ARRIVAL_TIME
+from operators.sql.selections import select
 from operators.top_k import TopK
 from operators.top_n import TopN
 from operators.windows import Aligned, Session

@@ -9,8 +9,9 @@ from operators.engine_columns import EVENT_TIME
 from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.names import free_name
-from operators.sql.relations import WINDOW_COLUMNS, Item, Ranked, Relation, Windowed, select
+from operators.sql.relations import WINDOW_COLUMNS, Item, Ranked, Relation, Windowed
 from operators.sql.scope import Scope, over_error
+from operators.sql.selections import select
 from operators.sql.windowing import check_condition
 
 _RANKS = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}

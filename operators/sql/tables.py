@@ -10,7 +10,8 @@ from operators.sql.dialect import Tree, parse_query, parse_type, spark_sql
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError, shorten_text
 from operators.sql.names import require_name
-from operators.sql.relations import Input, Item, Relation, select
+from operators.sql.relations import Input, Item, Relation
+from operators.sql.selections import select
 
 _OPEN, _CLOSE = ("(", "<", "["), (")", ">", "]")
 _AFTER_TYPE = ("NOT", "NULL", "COMMENT", "METADATA", "PRIMARY", "CONSTRAINT")

@@ -10,16 +10,12 @@ each step the stream checks the second lock, and releases its own if a process h
 """
 
 import json
-import os
-import socket
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +25,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from filelock import FileLock, Timeout
 
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, take_or_wait
+from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, describe_process, take_or_wait
 from platform_defs.faults import point
 
 NEXT = ".next"
@@ -39,13 +35,6 @@ _SHORT_LOG = {"delta.logRetentionDuration": "interval 10 seconds"}
 """The log retention of a lease: its log is cleaned up after each checkpoint, since only the newest commit counts."""
 _LEASE_SCHEMA = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
 """The schema of a lease, which never has rows."""
-
-
-def describe_process(purpose: Purpose) -> str:
-    """A description of this process, for the messages of processes that wait for it."""
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
-    activity = command if purpose == "write" else f"{command}, {purpose}"
-    return f"process {os.getpid()} ({activity}) on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @contextmanager

@@ -6,9 +6,14 @@ A stream does not wait, since its other tables would wait too. In all other case
 
 import logging
 import math
+import os
+import socket
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from operators.errors import TidemarkError
@@ -31,6 +36,13 @@ _GRACE_S = 0.3
 """How long a lock is tried again for each holder that refuses it, in seconds: the holder may not have written its name and purpose yet,
 or may be another process that waited for the same stream and needs the lock for a moment."""
 _log = logging.getLogger(__name__)
+
+
+def describe_process(purpose: Purpose) -> str:
+    """A description of this process, for the messages of processes that wait for it."""
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
+    activity = command if purpose == "write" else f"{command}, {purpose}"
+    return f"process {os.getpid()} ({activity}) on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 class Busy(TidemarkError):
