@@ -127,7 +127,7 @@ class Settings(ShopSettings):
         default=5_000_000,
         ge=1,
         le=10**12,
-        description="approximate number of rows that a step reads; bounds the memory, of up to four steps at once",
+        description="approximate number of rows of sources that a step reads; bounds the memory, of up to four steps at once",
     )
     max_files: int = Field(default=64, ge=1, le=1_000_000, description="files in one micro-batch, at most, for each source")
     changelog_retention: PositiveDuration | None = Field(

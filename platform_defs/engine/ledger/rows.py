@@ -67,7 +67,7 @@ class SourceEntry:
         idle: whether the source no longer holds the watermark back.
         offsets: one `path|modified|length` for each file, with the path relative to the source's folder (`./`); with the suffix `|unread`
             or `|unread|n` if no row of it could be read, `|retry|n` if it is to be read again.
-        clock: the wall clock if it had stepped back behind `ingested_at`; null if the two are equal.
+        clock: the wall clock if it was more than a minute behind `ingested_at`, because it had stepped back; else null.
         spread: quantiles of the event times of the batch's rows, at the shares 0, 0.001, 0.01, 0.05, 0.25, 0.5 and so on to 1; empty if
             they were not recorded.
         partitions: for a source that reads from Kafka, `path|newest event time|time of the newest batch with rows` of each partition, with

@@ -204,11 +204,11 @@ class LogRetention:
         )
         if not counts:
             return None
-        remaining_by_batch = dict[int, int]()
+        removed_by_batch = dict[int, int]()
         for seq, rows, _, last in batches:
             rows_in_ledger = cut_so_far.remaining_rows(seq, rows, last)
             if last >= before:
-                remaining_by_batch[seq] = rows - rows_in_ledger + counts.get(seq, 0)
+                removed_by_batch[seq] = rows - rows_in_ledger + counts.get(seq, 0)
             elif rows_in_ledger != counts.get(seq, 0):
                 difference = f"{rows_in_ledger:,} rows of batch {seq} in the ledger, {counts.get(seq, 0):,} in the log"
                 raise _HeldBackError(f"ledger and log of {self.contract.name} differ: {difference}")
@@ -218,7 +218,7 @@ class LogRetention:
             before,
             limit.upto,
             cut_so_far.rows + rows,
-            {seq: rows_left for seq, rows_left in remaining_by_batch.items() if rows_left},
+            {seq: removed for seq, removed in removed_by_batch.items() if removed},
             tables,
         )
         kept_from = str(day_of(max([limit.first, *[table.first for table in tables.values()]])))
