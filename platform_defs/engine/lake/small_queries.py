@@ -7,7 +7,7 @@ and with one shuffle partition. Its rows can be fetched as Arrow, so that Spark 
 
 import json
 from collections.abc import Sequence
-from threading import Lock, local
+from threading import Lock
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -59,8 +59,6 @@ _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 _ROWS: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
 """The rows of the frames that were made from Arrow, so that no query fetches them again."""
 _ONE_AT_A_TIME = Lock()
-_THREAD = local()
-"""For each thread of Python, the Spark context in which its jobs have a name."""
 
 
 def small_session(spark: SparkSession) -> SparkSession:
@@ -98,7 +96,7 @@ def collect(frame: DataFrame) -> list[Row]:
     jdf: Any = getattr(small, "_jdf", None)
     if jdf is None:
         return small.collect()
-    _name_jobs(small.sparkSession.sparkContext)  # PySpark's own `collect` would name the job by the line of Python that calls it
+    # PySpark's own `collect` would name the job by the line of Python that calls it
     return list(_load_from_socket(jdf.collectToPython(), BatchedSerializer(CPickleSerializer())))
 
 
@@ -243,11 +241,9 @@ def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
 
 
 def _name_jobs(context: SparkContext) -> None:
-    """Name the jobs of this thread. Spark would name a job by its caller, for which it walks the stack at each operator of a plan."""
-    if getattr(_THREAD, "context", None) is not context:
-        for form in ("callSite.short", "callSite.long"):
-            context.setLocalProperty(form, "tidemark")
-        _THREAD.context = context
+    """Name the next jobs of this thread. Spark would name a job by its caller, for which it walks the stack at each operator of a plan."""
+    for form in ("callSite.short", "callSite.long"):  # PySpark's own `collect` removes the first
+        context.setLocalProperty(form, "tidemark")
 
 
 def _frame_of(session: SparkSession, plan: Any) -> DataFrame:
