@@ -71,5 +71,5 @@ def test_sessions_over_tables_have_no_late_rows(make_engine: MakeEngine) -> None
     ],
 )
 def test_an_asset_uses_the_event_time_of_the_engine(operator: Operator, time: str) -> None:
-    with pytest.raises(OperatorError, match=f"`{time}` is 'ts'; legal: 'event_time', which .*; set the source's"):
+    with pytest.raises(OperatorError, match=f"`{time}` is 'ts'; legal: 'event_time', by which .*; set the source's"):
         DerivedAsset(name="x", inputs=("l", "r")[: len(operator.inputs)], operator=operator)
