@@ -159,6 +159,8 @@ NESTED = [
     Nested("huge exponent", "array<decimal(10,2)>", pa.array([["1e-600000000"]]), "type: w is no array<decimal(10,2)> but array<string>"),
     Nested("not null", "struct<a:int not null>", A_INT, (1,)),
     Nested("not null, JSON", "struct<a:int not null>", '{"a": 1}', (1,)),
+    Nested("null in place of not null", "struct<a:int not null>", pa.array([{"a": None}], A_INT.type), (None,)),
+    Nested("null in place of not null, JSON", "struct<a:int not null>", '{"a": null}', (None,)),
     Nested("JSON", STRUCT, '{"b": 2, "a": 1, "c": 3}', (1, 2)),
     Nested("JSON null", STRUCT, "null", None),
     Nested("JSON text", STRUCT, '"x"', f"type: w is no {STRUCT}"),
