@@ -37,11 +37,15 @@ def check_bare_names(parameter: str, expression: str, columns: Iterable[str]) ->
         expression: SQL.
         columns: the columns that the expression can read.
     """
-    folded_columns = {fold_case(column) for column in columns}
-    for name in _names_in(expression):
-        if name.lower() in WITHOUT_PARENTHESES and fold_case(name) not in folded_columns:
-            legal = "an expression whose value depends on the rows alone"
-            raise ContractError.bad_value(parameter, expression, f"{legal}; {name} is no column, but Spark's function of the same name")
+    if (name := bare_function(_names_in(expression), columns)) is not None:
+        legal = "an expression whose value depends on the rows alone"
+        raise ContractError.bad_value(parameter, expression, f"{legal}; {name} is no column, but Spark's function of the same name")
+
+
+def bare_function(names: Iterable[str], columns: Iterable[str]) -> str | None:
+    """The first name that is no column, but a function that Spark calls without parentheses; None if there is none."""
+    functions = WITHOUT_PARENTHESES - {fold_case(column) for column in columns}
+    return next((name for name in names if fold_case(name) in functions), None)
 
 
 def check_columns_exist(

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
-from assets.expressions import WITHOUT_PARENTHESES, check_columns_exist, check_expression, columns_read
+from assets.expressions import bare_function, check_columns_exist, check_expression, columns_read
 from assets.names import column_fault, first_twice, fold_case
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 
@@ -208,10 +208,8 @@ def _check_row_by_row(parameter: str, sql: str, tree: exp.Expr) -> None:
 
 def _check_bare_names(parameter: str, sql: str, tree: exp.Expr, columns: Sequence[str]) -> None:
     """Raise if a name is no column, but a function that Spark calls without parentheses."""
-    folded_columns = {fold_case(column) for column in columns}
-    for column in tree.find_all(exp.Column):
-        if fold_case(column.name) in WITHOUT_PARENTHESES - folded_columns:
-            raise ContractError.bad_value(parameter, sql, _DETERMINISTIC)
+    if bare_function((column.name for column in tree.find_all(exp.Column)), columns) is not None:
+        raise ContractError.bad_value(parameter, sql, _DETERMINISTIC)
 
 
 def _is_nondeterministic(node: exp.Expr) -> bool:
