@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from platform_defs.engine.inputs.reader import Reading
-
-_BEFORE_ALL = -(1 << 63)
+from platform_defs.engine.ledger.watermarks import BEFORE_ALL, or_before_all
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def find_holding_source(reading: Reading, asset: str) -> HoldingSource | None:
         return None
     source = min(watermarks, key=lambda name: watermarks[name])
     next_watermark = min(watermark for name, watermark in watermarks.items() if name != source)
-    return HoldingSource(source, None if watermarks[source] == _BEFORE_ALL else next_watermark - watermarks[source])
+    return HoldingSource(source, None if watermarks[source] == BEFORE_ALL else next_watermark - watermarks[source])
 
 
 def _watermark_by_source(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
@@ -58,10 +57,10 @@ def _watermark_by_source(reading: Reading, asset: str, *, even_if_idle: bool) ->
             }
         elif even_if_idle or not timeline.idle[head]:
             watermark = timeline.after[head]
-            watermarks_through_input = {upstream.name: _BEFORE_ALL if watermark is None else watermark}
+            watermarks_through_input = {upstream.name: or_before_all(watermark)}
         else:
             watermarks_through_input = {}
         watermark_by_source |= {
             name: min(watermark, watermark_by_source.get(name, watermark)) for name, watermark in watermarks_through_input.items()
         }
-    return {name: max(watermark, _BEFORE_ALL) for name, watermark in watermark_by_source.items()}
+    return {name: max(watermark, BEFORE_ALL) for name, watermark in watermark_by_source.items()}

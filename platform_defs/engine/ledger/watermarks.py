@@ -12,9 +12,9 @@ from platform_defs.engine.ledger.history import SourceHistory
 from platform_defs.engine.ledger.new_rows import IDLE, IDLE_FIRST_RULE
 
 _INT, _BOOL = pa.int64(), pa.bool_()
-_BEFORE_ALL = -(1 << 63)
+BEFORE_ALL = -(1 << 63)
 """A number below all watermarks, in place of None."""
-_MINUS_INFINITY, _INFINITY = (arrow_scalar(bound, _INT) for bound in (_BEFORE_ALL, (1 << 63) - 1))
+_MINUS_INFINITY, _INFINITY = (arrow_scalar(bound, _INT) for bound in (BEFORE_ALL, (1 << 63) - 1))
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def _concat(first: pa.Array, second: pa.Array) -> pa.Array:
 
 def or_before_all(watermark: int | None) -> int:
     """A watermark, or for None a number below all watermarks."""
-    return _BEFORE_ALL if watermark is None else watermark
+    return BEFORE_ALL if watermark is None else watermark
 
 
 def possibly_late_batches(
