@@ -14,6 +14,8 @@ from operators.sql.errors import SqlError
 
 Tree = Any
 """A node of sqlglot's tree, whose children are not typed."""
+MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.GT: exp.LT, exp.EQ: exp.EQ}
+"""For each comparison, the one that is equivalent when its sides are swapped."""
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 TABLE, DESCRIPTOR = "TABLE", "DESCRIPTOR"
 _OF_SPARK_TOO = ("TIMESTAMPDIFF", "TIMESTAMPADD")

@@ -8,10 +8,10 @@ from sqlglot import exp
 
 from operators.columns import WINDOW_END, WINDOW_START
 from operators.engine_columns import EVENT_TIME
-from operators.sql.dialect import Tree, spark_sql
+from operators.sql.dialect import MIRRORED, Tree, spark_sql
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError
-from operators.sql.names import MIRRORED, find_name
+from operators.sql.names import find_name
 from operators.sql.relations import Item, Windowed, is_by_ingest
 from operators.sql.scope import Scope
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, count
-from typing import Any
 
 from sqlglot import exp, tokens
 
@@ -12,8 +11,6 @@ from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
-MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.GT: exp.LT, exp.EQ: exp.EQ}
-"""For each comparison, the one that is equivalent when its sides are swapped."""
 
 
 def column_sql(name: str) -> str:

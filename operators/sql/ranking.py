@@ -12,9 +12,9 @@ from operators.consecutive import Consecutive
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.errors import OperatorError
-from operators.sql.dialect import Tree, spark_sql
+from operators.sql.dialect import MIRRORED, Tree, spark_sql
 from operators.sql.errors import SqlError
-from operators.sql.names import MIRRORED, find_name
+from operators.sql.names import find_name
 from operators.sql.relations import (
     WINDOW_TIME,
     Apply,
