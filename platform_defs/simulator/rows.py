@@ -32,7 +32,7 @@ class Row:
 
 def iso(time: int) -> str:
     """An instant as text, in UTC."""
-    return f"{(EPOCH + timedelta(milliseconds=time)).isoformat(timespec='milliseconds')[:-6]}Z"
+    return f"{(EPOCH + timedelta(milliseconds=time)).isoformat(timespec='milliseconds').removesuffix('+00:00')}Z"
 
 
 def money(cents: int) -> str:
