@@ -93,11 +93,12 @@ class KeptTable:
         lake, table, ahead = self.reading.lake.live, self.asset.kept, (self._newest_metadata() or {}).get(_AHEAD, 0)
         metadata, number = self._metadata(upto, ahead), number + ahead
         changes = difference(before, rows.select(*before.columns), key=_ID, change=OWN_CHANGE)
-        changes = materialize(changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE))
+        changes = changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
         point("kept.before_commit")
         if not lake.upsert(table, changes, _ID, is_deleted=f"c.`{OWN_CHANGE}` = '{DELETE}'", metadata=metadata, number=number):
             is_same_row = (F.col(f"t.{SEQ}") == F.col(f"c.{SEQ}")) & (F.col(f"t.{ARRIVAL}") == F.col(f"c.{ARRIVAL}"))
             is_deleted, is_large = F.col(f"c.{OWN_CHANGE}") == DELETE, lake.is_large(table)
+            changes = materialize(changes)
             lake.merge(table, changes, is_same_row, is_deleted=is_deleted, metadata=metadata, number=number, deletion_vectors=is_large)
         point("kept.after_commit")
 

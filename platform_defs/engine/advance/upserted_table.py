@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StringType
@@ -20,7 +21,7 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, require_
 from platform_defs.engine.inputs.progress import Progress, commit_step, progress, require_same_columns
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.small_queries import collect, is_small
+from platform_defs.engine.lake.small_queries import collect, is_small, rows_in_memory, with_rows
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point
 
@@ -50,7 +51,7 @@ class UpsertedTable:
             lake, self.asset, rows, after, [*dict.fromkeys([STEP, *require_upserts(self.asset).key, *_event_time_columns(rows)])]
         )
         point("advance.after_changelog")
-        replace(self, reading=replace(self.reading, lake=lake.live))._apply()
+        replace(self, reading=replace(self.reading, lake=lake.live))._apply(after.step, rows)
         return row_count
 
     def current(self, like: DataFrame) -> DataFrame:
@@ -83,8 +84,13 @@ class UpsertedTable:
         elif (applied := self.reading.lake.newest_commit(self.asset.name, APPLIED)) is not None:
             raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])
 
-    def _apply(self) -> None:
-        """Apply the steps of the changelog that the current table lacks. Idempotent: the table's own commit records the last one."""
+    def _apply(self, step: int = 0, changes: DataFrame | None = None) -> None:
+        """Apply the steps of the changelog that the current table lacks. Idempotent: the table's own commit records the last one.
+
+        Args:
+            step: the step that this process has just committed; 0 for none.
+            changes: its rows of the changelog. If they are in memory, they are not read again.
+        """
         lake, key = self.reading.lake, require_upserts(self.asset).key
         now, applied = progress(lake, self.asset), lake.newest_commit(self.asset.name, APPLIED)
         metadata = {APPLIED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
@@ -108,6 +114,9 @@ class UpsertedTable:
             point("advance.after_create")
         else:
             unapplied, is_same_row = self._unapplied(applied.value["step"], now.step), are_rows_equal("t", "c", key)
+            known_rows = rows_in_memory(changes) if changes is not None and applied.value["step"] + 1 == now.step == step else None
+            if known_rows is not None:
+                with_rows(unapplied, known_rows.filter(pc.field(CHANGE) != UPDATE_BEFORE).select(unapplied.columns))
             point("advance.before_apply")
             if lake.upsert(self.asset.name, unapplied, key, is_deleted=f"c.`{CHANGE}` = '{DELETE}'", metadata=metadata, number=now.step):
                 point("advance.after_apply")

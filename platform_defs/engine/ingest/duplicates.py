@@ -14,7 +14,7 @@ from platform_defs.engine.inputs.retained import Cut
 from platform_defs.engine.lake.small_queries import is_small, materialize_and_count
 
 _TIME, _POSITION, _RUN, _COUNT = temporary("time"), temporary("position"), temporary("run"), temporary("count")
-_INGESTED, _ROW = temporary("ingested"), temporary("row")
+_INGESTED, _DUPLICATES = temporary("ingested"), temporary("duplicates")
 _LOGGED = -1
 """The position of the rows of the log: before all new rows."""
 OLDER = "older than the rows that retention keeps, so a duplicate could not be recognized"
@@ -40,20 +40,16 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         `arrival` of each duplicate, and the number of duplicates; None if there is none.
     """
     new_rows, logged_rows = _rows_with_key(rows, key, F.col(ARRIVAL)), _rows_with_key(log, key, F.lit(_LOGGED).cast("bigint"))
-    keys, number = materialize_and_count(_repeated_keys(new_rows, logged_rows, key, count))
-    if not number:
-        return None
-    suspects = new_rows.unionByName(logged_rows).join(keys, list(key), "left_semi")
-    ingested = (
-        _runs(suspects, key, horizon)
-        .groupBy(*key, _RUN)
-        .agg(_ingested_rows(horizon).alias(_INGESTED))
-        .select(F.explode(_INGESTED).alias(_ROW))
-        .select(f"{_ROW}.{_POSITION}")
-    )
-    repeated = suspects.where(F.col(_POSITION) != _LOGGED).join(ingested, _POSITION, "left_anti")
-    rows, number = materialize_and_count(repeated.select(F.col(_POSITION).alias(ARRIVAL)))
-    return (rows, number) if number else None
+    if is_small(new_rows) and is_small(logged_rows):  # finding the repeated keys first would be a second job
+        suspects = new_rows.unionByName(logged_rows.join(new_rows, list(key), "left_semi"))
+    else:
+        keys, number = materialize_and_count(_repeated_keys(new_rows, logged_rows, key, count))
+        if not number:
+            return None
+        suspects = new_rows.unionByName(logged_rows).join(keys, list(key), "left_semi")
+    positions = _runs(suspects, key, horizon).groupBy(*key, _RUN).agg(_duplicates_of_run(horizon).alias(_DUPLICATES))
+    found, number = materialize_and_count(positions.select(F.explode(_DUPLICATES).alias(ARRIVAL)))
+    return (found, number) if number else None
 
 
 def quarantine_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut: Cut | None) -> DataFrame:
@@ -94,13 +90,17 @@ def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
     return rows.withColumn(_RUN, starts_run).withColumn(_RUN, F.sum(_RUN).over(by_time))
 
 
-def _ingested_rows(horizon: int) -> Column:
-    """The ingested rows of a run: those of the log; then, in order of arrival, each new row without an ingested row within the horizon."""
-    rows = F.array_sort(F.collect_list(F.struct(_POSITION, _TIME)))
+def _duplicates_of_run(horizon: int) -> Column:
+    """The positions of a run's duplicates: in order of arrival, each new row within the horizon of an ingested row before it.
 
-    def take(ingested: Column, row: Column) -> Column:
-        is_near = F.exists(ingested, lambda other_row: F.abs(other_row[_TIME] - row[_TIME]) <= horizon)
-        return F.when((row[_POSITION] == _LOGGED) | ~is_near, F.array_append(ingested, row)).otherwise(ingested)
-
-    no_rows = F.array().cast(f"array<struct<{_POSITION}:bigint,{_TIME}:bigint>>")
-    return F.aggregate(rows, no_rows, take)
+    The rows of the log come first, and all of them are ingested. A new row that is no duplicate is ingested too.
+    """
+    found = f"named_struct('{_INGESTED}', cast(array() AS array<bigint>), '{_DUPLICATES}', cast(array() AS array<bigint>))"
+    is_duplicate = f"row.{_POSITION} != {_LOGGED} AND exists(found.{_INGESTED}, time -> abs(time - row.{_TIME}) <= {horizon})"
+    with_row = (
+        f"IF({is_duplicate}, "
+        f"named_struct('{_INGESTED}', found.{_INGESTED}, '{_DUPLICATES}', array_append(found.{_DUPLICATES}, row.{_POSITION})), "
+        f"named_struct('{_INGESTED}', array_append(found.{_INGESTED}, row.{_TIME}), '{_DUPLICATES}', found.{_DUPLICATES}))"
+    )
+    rows = f"array_sort(collect_list(struct({_POSITION}, {_TIME})))"
+    return F.expr(f"aggregate({rows}, {found}, (found, row) -> {with_row}, found -> found.{_DUPLICATES})")

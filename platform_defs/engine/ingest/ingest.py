@@ -15,18 +15,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from assets.contracts import EVENT_TIME_RAW, SourceContract
+from assets.contracts import SourceContract
 from operators.columns import parameter
-from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
-from operators.timing import length_ms, timestamp
+from operators.engine_columns import EVENT_TIME, SEQ
+from operators.timing import length_ms
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.formats.raw_rows import record_of
 from platform_defs.engine.formats.read_errors import may_pass
-from platform_defs.engine.formats.reader import PATH, RAW, is_columnar, read
+from platform_defs.engine.formats.reader import is_columnar, read
 from platform_defs.engine.formats.schema_registry import RegistryError
-from platform_defs.engine.formats.topics import Partition, offset_of
+from platform_defs.engine.formats.topics import Partition
 from platform_defs.engine.formats.unreadable_files import CheckedFiles, Patience, Unread, isolate_unreadable
 from platform_defs.engine.ingest import event_time_spread
+from platform_defs.engine.ingest.appended_rows import log_rows, quarantine_rows
 from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
 from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_good, measures, ranged_key
 from platform_defs.engine.ingest.batch_watermark import watermark_after
@@ -46,7 +46,7 @@ from platform_defs.engine.ingest.uncommitted import (
     require_logs,
     take_over,
 )
-from platform_defs.engine.ingest.validate import REASON, classify
+from platform_defs.engine.ingest.validate import classify
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.inputs.retained import cut_of
 from platform_defs.engine.inputs.schemas import log_schema
@@ -242,26 +242,13 @@ class Ingest(LedgerWriter):
         has_offsets: bool,
     ) -> int:
         """Append the rows to the log and the quarantine; returns the number of the batch's rows in the log."""
-        good = validated.where(is_good())
-        events = good if repeated is None else good.join(repeated[0], ARRIVAL, "left_anti")
-        seq = parameter(batch.seq, F.col(ARRIVAL)).alias(SEQ)
-        log = events.select(seq, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
         to_append = counts.good if repeated is None else counts.good - repeated[1]
+        log = log_rows(validated, None if repeated is None else repeated[0], contract, batch.seq)
         appended = self._append(contract, batch, attempt, log, contract.log, to_append, [SEQ, EVENT_TIME, *contract.unique_key[:1]])
         if appended != to_append:
             raise IngestError.miscounted(contract.name, to_append, appended)
         point("ingest.after_log")
-        rejected = validated.where(F.col(REASON).isNotNull())
-        quarantined = rejected.select(
-            seq,
-            ARRIVAL,
-            F.col(REASON).alias("reason"),
-            F.col(RAW).alias("raw"),
-            F.col(PATH).alias("path"),
-            timestamp(parameter(batch.now, F.col(ARRIVAL))).alias("ingested_at"),
-            *([offset_of(PATH, ARRIVAL).alias("offset")] if has_offsets else []),
-            *[part.alias("record") for part in record_of(validated)],
-        )
+        quarantined = quarantine_rows(validated, batch.seq, batch.now, has_offsets=has_offsets)
         appended_rejects = self._append(contract, batch, attempt, quarantined, contract.quarantine, counts.quarantined, [SEQ])
         if appended_rejects != counts.quarantined:
             raise IngestError.miscounted(contract.name, counts.quarantined, appended_rejects)

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.serializers import BatchedSerializer, CPickleSerializer
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 from pyspark.util import _load_from_socket
 
@@ -57,7 +58,7 @@ _OF_ONE_COMMIT = [
 _MEASURES = "measures"
 _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 _ROWS: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
-"""The rows of the frames that were made from Arrow, so that no query fetches them again."""
+"""The rows of frames that were made from Arrow, were fetched, or have known rows, so that no query fetches them again."""
 _ONE_AT_A_TIME = Lock()
 
 
@@ -101,12 +102,22 @@ def collect(frame: DataFrame) -> list[Row]:
 
 
 def fetch_arrow(frame: DataFrame) -> pa.Table | None:
-    """The rows of a small query as Arrow. None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes."""
+    """The rows of a small query as Arrow. None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes.
+
+    Few rows are kept as long as the frame, and not fetched again.
+    """
     cached_rows = _ROWS.get(frame)
-    if cached_rows is not None and cached_rows.nbytes <= SMALL_INPUT_BYTES and cached_rows.num_rows < MOST_FETCHED_ROWS:
+    if cached_rows is not None and _are_few(cached_rows):
         return cached_rows
     small = _limited_small_frame(frame)
-    return None if small is None else _fetch_if_few(small)
+    rows = None if small is None else _fetch_if_few(small)
+    if rows is not None and _are_few(rows):
+        _ROWS[frame] = rows
+    return rows
+
+
+def _are_few(rows: pa.Table) -> bool:
+    return rows.nbytes <= SMALL_INPUT_BYTES and rows.num_rows < MOST_FETCHED_ROWS
 
 
 def _limited_small_frame(frame: DataFrame) -> DataFrame | None:
@@ -173,6 +184,22 @@ def in_memory(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFr
     """A frame of rows in memory, fewer than `MOST_FETCHED_ROWS`, with the columns of a schema."""
     frame = spark.createDataFrame(rows, schema)
     _ROWS[frame] = rows
+    return frame
+
+
+def rows_in_memory(frame: DataFrame) -> pa.Table | None:
+    """The rows of a frame that was made from Arrow, was fetched, or whose rows are known otherwise; None for any other frame."""
+    return _ROWS.get(frame)
+
+
+def with_rows(frame: DataFrame, rows: pa.Table) -> DataFrame:
+    """The frame, with the rows that a query of it would return, so that none is run to fetch them.
+
+    Args:
+        frame: the frame.
+        rows: its rows, with the names of its columns; the types may differ in the unit of a timestamp.
+    """
+    _ROWS[frame] = rows.cast(to_arrow_schema(all_nullable(frame)))
     return frame
 
 

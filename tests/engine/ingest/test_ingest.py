@@ -96,7 +96,11 @@ REPEATS = [
 ]
 
 
-def test_a_duplicate_within_the_horizon_is_counted_and_dropped(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize("limit", [small_queries.SMALL_INPUT_BYTES, -1], ids=["small batch", "large batch"])
+def test_a_duplicate_within_the_horizon_is_counted_and_dropped(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", limit)
     contract = source("l", unique_key=("k",), duplicate_horizon="7 minutes", rules=(RowRule("fine", "v != 99"),))
     engine = make_engine([contract], [])
     entries = []

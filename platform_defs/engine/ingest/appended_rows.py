@@ -1,0 +1,85 @@
+"""The rows that a batch appends to a source's event log and to its quarantine.
+
+The rows of a small batch are in memory as Arrow. Then both are selected there: a Spark job for each would take longer than everything else
+that is done with them.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from assets.contracts import EVENT_TIME_RAW, SourceContract
+from operators.columns import parameter
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
+from operators.timing import timestamp
+from platform_defs.engine.formats.raw_rows import RECORD, record_of
+from platform_defs.engine.formats.reader import PATH, RAW
+from platform_defs.engine.formats.topics import offset_of
+from platform_defs.engine.ingest.batch_counts import is_good
+from platform_defs.engine.ingest.validate import IS_MARKER, REASON
+from platform_defs.engine.lake.small_queries import rows_in_memory, with_rows
+
+_QUARANTINED = {"reason": REASON, "raw": RAW, "path": PATH, "record": RECORD}
+"""The column of the validated rows for each copied column of the quarantine."""
+
+
+def log_rows(validated: DataFrame, duplicates: DataFrame | None, contract: SourceContract, seq: int) -> DataFrame:
+    """The good rows of a batch that are no duplicates, with the columns of the event log.
+
+    Args:
+        validated: the result of `validate.classify`.
+        duplicates: `arrival` of each duplicate; None if there are none.
+        contract: the source's contract.
+        seq: the batch's number.
+    """
+    good = validated.where(is_good())
+    events = good if duplicates is None else good.join(duplicates, ARRIVAL, "left_anti")
+    log = events.select(_number(seq).alias(SEQ), ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
+    rows, repeated = rows_in_memory(validated), None if duplicates is None else rows_in_memory(duplicates)
+    if rows is None or (duplicates is not None and repeated is None):
+        return log
+    is_appended = pc.field(REASON).is_null() & ~pc.field(IS_MARKER)
+    if repeated is not None:
+        is_appended &= ~pc.field(ARRIVAL).isin(repeated[ARRIVAL].to_pylist())
+    return _computed(log, rows.filter(is_appended), {SEQ: pa.scalar(seq, pa.int64())}, {})
+
+
+def quarantine_rows(validated: DataFrame, seq: int, now: int, *, has_offsets: bool) -> DataFrame:
+    """The rows of a batch that have a reason for rejection, with the columns of the quarantine.
+
+    Args:
+        validated: the result of `validate.classify`.
+        seq: the batch's number.
+        now: when the batch is ingested, in epoch ms.
+        has_offsets: whether rows of the batch are records of topics.
+    """
+    quarantined = validated.where(F.col(REASON).isNotNull()).select(
+        _number(seq).alias(SEQ),
+        ARRIVAL,
+        F.col(REASON).alias("reason"),
+        F.col(RAW).alias("raw"),
+        F.col(PATH).alias("path"),
+        timestamp(_number(now)).alias("ingested_at"),
+        *([offset_of(PATH, ARRIVAL).alias("offset")] if has_offsets else []),
+        *[part.alias("record") for part in record_of(validated)],
+    )
+    rows = rows_in_memory(validated)
+    if rows is None or has_offsets:
+        return quarantined
+    constants = {SEQ: pa.scalar(seq, pa.int64()), "ingested_at": pa.scalar(now, pa.timestamp("ms", "UTC"))}
+    return _computed(quarantined, rows.filter(pc.field(REASON).is_valid()), constants, _QUARANTINED)
+
+
+def _number(value: int) -> Column:
+    return parameter(value, F.col(ARRIVAL))
+
+
+def _computed(frame: DataFrame, rows: pa.Table, constants: Mapping[str, pa.Scalar], renamed: Mapping[str, str]) -> DataFrame:
+    """A frame whose rows are known: columns of `rows`, some under another name, and constants."""
+    columns = {
+        name: pa.repeat(constants[name], rows.num_rows) if name in constants else rows[renamed.get(name, name)] for name in frame.columns
+    }
+    return with_rows(frame, pa.table(columns))

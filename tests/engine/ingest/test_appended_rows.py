@@ -1,0 +1,90 @@
+"""The rows of a small batch, which are selected in memory, are those that Spark selects."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from assets.contracts import SourceContract
+from operators.engine_columns import ARRIVAL, SEQ
+from platform_defs.engine.ingest.appended_rows import log_rows, quarantine_rows
+from platform_defs.engine.ingest.ingest import Ingest
+from platform_defs.engine.lake import small_queries
+from platform_defs.engine.lake.arrow_rows import arrow_rows
+from platform_defs.engine.lake.small_queries import fetch_arrow, materialize, rows_in_memory
+from tests.conftest import MakeEngine
+from tests.support.small_sources import MINUTE, Event, join, land, source
+from tests.support.spark_jobs import jobs_of
+
+NOW = 1_772_452_800_123
+NESTED = "k string, n bigint, tags array<string>, place struct<x: double, at: timestamp>"
+
+
+def _validated(spark: SparkSession) -> DataFrame:
+    """Random validated rows: good ones, markers, and rejected ones of both kinds."""
+    values = random.Random(8)
+    return spark.range(200).selectExpr(
+        "id AS arrival",
+        "timestamp_micros(id * 1000000) AS event_time",
+        "timestamp_micros(id * 1000001) AS event_time_raw",
+        "IF(id % 7 = 0, NULL, concat('é\\u0000', id % 5)) AS k",
+        "IF(id % 3 = 0, NULL, id) AS n",
+        "IF(id % 4 = 0, NULL, array('a', NULL)) AS tags",
+        "IF(id % 5 = 0, NULL, named_struct('x', double(id), 'at', timestamp_micros(id))) AS place",
+        "concat('raw ', id) AS _raw",
+        "'file.jsonl' AS _path",
+        f"element_at(array({', '.join(values.choice(['NULL', 'NULL', repr('missing: k'), repr('')]) for _ in range(200))}), int(id + 1)) "
+        "AS _reason",
+        f"element_at(array({', '.join(values.choice(['true', 'false', 'false']) for _ in range(200))}), int(id + 1)) AS _is_marker",
+    )
+
+
+def _by_arrival(rows: DataFrame, *, computed: bool) -> tuple[Sequence[object], object]:
+    """A frame's rows, computed by a query, or as they are in memory; and their types."""
+    found = arrow_rows(rows) if computed else rows_in_memory(rows)
+    assert found is not None
+    return found.sort_by(ARRIVAL).to_pylist(), found.schema
+
+
+@pytest.mark.parametrize("has_duplicates", [False, True])
+def test_rows_selected_in_memory_are_those_of_the_query(spark: SparkSession, has_duplicates: bool) -> None:
+    contract = SourceContract(name="s", schema=NESTED, event_time="timestamp_millis(n)")
+    in_memory = materialize(_validated(spark))
+    duplicates = materialize(spark.range(0, 200, 3).withColumnRenamed("id", ARRIVAL)) if has_duplicates else None
+    log, quarantine = log_rows(in_memory, duplicates, contract, 41), quarantine_rows(in_memory, 41, NOW, has_offsets=False)
+    for rows in (log, quarantine):
+        known = _by_arrival(rows, computed=False)
+        assert known == _by_arrival(rows, computed=True)
+        assert len(known[0]) > 20
+    with jobs_of(spark) as jobs:
+        assert fetch_arrow(log) is not None
+    assert jobs == []
+
+
+def test_rows_of_topics_and_of_large_batches_are_left_to_spark(spark: SparkSession) -> None:
+    contract, large = SourceContract(name="s", schema=NESTED, event_time="timestamp_millis(n)"), _validated(spark)
+    assert rows_in_memory(log_rows(large, None, contract, 1)) is None
+    assert rows_in_memory(quarantine_rows(large, 1, NOW, has_offsets=False)) is None
+    few, many = materialize(large), spark.range(3).withColumnRenamed("id", ARRIVAL)
+    assert rows_in_memory(log_rows(few, many, contract, 1)) is None, "the duplicates are not in memory"
+    with_offsets = quarantine_rows(few, 1, NOW, has_offsets=True)
+    assert rows_in_memory(with_offsets) is None, "offsets are computed by Spark"
+    assert with_offsets.columns == [SEQ, ARRIVAL, "reason", "raw", "path", "ingested_at", "offset"]
+
+
+def test_a_batch_is_two_jobs_or_one_without_a_key(make_engine: MakeEngine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One job reads, validates and counts the rows of a source, and one finds duplicates."""
+    monkeypatch.setattr(Ingest, "_in_parallel", lambda _, work, names: [work(name) for name in names])  # jobs are counted by thread
+    engine = make_engine([source("l", unique_key=("k",)), source("r")], [join()])
+    for batch in range(3):
+        lines = [Event(f"{batch}{n}", n, batch * MINUTE).line for n in range(4)]
+        for name in ("l", "r"):
+            land(engine, name, f"{batch}.jsonl", [*lines, lines[0], Event("x", 7, MINUTE).line, '{"k": "without a time"}'])
+        with jobs_of(spark) as jobs:
+            [entry] = engine.ingest()
+        repeated = 1 if batch == 0 else 2
+        counts = {row.source: (row.accepted, row.duplicate, row.quarantined) for row in entry}
+        assert counts == {"l": (6 - repeated, repeated, 1), "r": (6, 0, 1)}
+        assert len(jobs) == 3
+    assert small_queries.count(engine.reading.log("l", 3)) == 5 + 4 + 4
