@@ -41,7 +41,7 @@ def parameter(value: int, column: Column) -> Column:
         value: the number.
         column: a bigint column of the rows that it is used with; the parameter is null where the column is.
     """
-    return F.get(F.array(F.lit(value).cast("bigint")), column.bitwiseAND(0).cast("int"))
+    return F.get(F.expr(f"array({value}L)"), column.bitwiseAND(0).cast("int"))
 
 
 def lookup(values: Mapping[int, int], column: str) -> Column:

@@ -26,7 +26,6 @@ PERIOD_START, PERIOD_END = temporary("period_start"), temporary("period_end")
 did not expire between the two. Null for a new row."""
 PARTIAL = temporary("partial")
 """In the frames of an `Aggregate` with a TTL: of a kept row, the result of the rows that it stands for (struct); null for any other row."""
-_ADDED = (WATERMARK, SESSION, NEW, BATCH_TIME, PERIOD_START, PERIOD_END, PARTIAL)
 WHICH = temporary("which")
 """The index of the input that contains a row."""
 FINALIZED_AT = temporary("finalized_at")
@@ -34,9 +33,13 @@ MATCHED = temporary("matched")
 """In the frame of `ReportsMatches.matches`: whether a row is in a result with a row of another input."""
 
 
+_ADDED = {WATERMARK, SESSION, NEW, BATCH_TIME, PERIOD_START, PERIOD_END, PARTIAL}
+
+
 def drop_engine_columns(frame: DataFrame) -> DataFrame:
     """A frame without the columns that the engine adds for an operator."""
-    return frame.drop(*_ADDED) if {*_ADDED} & {*frame.columns} else frame
+    added = [c for c in frame.columns if c in _ADDED]
+    return frame.drop(*added) if added else frame  # each operation of a frame takes Spark some time
 
 
 def tie_breakers(rows: DataFrame) -> list[Column]:

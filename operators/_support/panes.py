@@ -23,9 +23,12 @@ def assign_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness
     `CLOSED` is the watermark before the row's batch less the allowed lateness, in epoch ms. It is null if every window of the row
     accepted it, and for rows without `WATERMARK`. Rows with a null time are dropped.
     """
-    rows_with_pane = rows.where(F.col(time).isNotNull()).withColumn(PANE, pane_of(window, millis(F.col(time))))
-    closed_up_to = lateness.closed_up_to(millis(F.col(WATERMARK))) if WATERMARK in rows.columns else F.lit(None).cast("bigint")
-    return rows_with_pane.withColumn(CLOSED, F.when(closed_up_to >= F.col(PANE) + window.pane - 1, closed_up_to)).drop(WATERMARK)
+    pane, closed = pane_of(window, millis(F.col(time))), F.lit(None).cast("bigint")
+    if WATERMARK in rows.columns:
+        closed_up_to = lateness.closed_up_to(millis(F.col(WATERMARK)))
+        closed = F.when(closed_up_to >= pane + window.pane - 1, closed_up_to)
+    columns = [F.col(f"`{c}`") for c in rows.columns if c != WATERMARK]
+    return rows.where(F.col(time).isNotNull()).select(*columns, pane.alias(PANE), closed.alias(CLOSED))
 
 
 def expand_to_windows(paned: DataFrame, window: Aligned) -> DataFrame:
