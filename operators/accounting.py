@@ -4,7 +4,7 @@ from typing import Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame
 
-from operators.contract import Operator
+from operators.contract import Operator, belongs_to
 
 
 @runtime_checkable
@@ -23,6 +23,25 @@ class ReportsFinality(Operator, Protocol):
             row).
         """
         ...
+
+
+@runtime_checkable
+class FinalizesByTime(ReportsFinality, Protocol):
+    """An operator that may tell from the event time of a row when it is finalized, so that the engine counts rows in one pass over them."""
+
+    def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
+        """What `finalized_at` returns as `FINALIZED_AT` for a row of input `which`; None if that depends on more than its event time."""
+        ...
+
+
+def finalized_by_time(operator: Operator, which: int, event_time: Column) -> Column | None:
+    """When a row of an input is finalized, as an expression over its event time; None if the operator gives none (see `FinalizesByTime`).
+
+    If a subclass overrides `finalized_at` but not `finalized_by_time`, the inherited expression does not belong to it: the result is None.
+    """
+    if not isinstance(operator, FinalizesByTime) or not belongs_to(operator, "finalized_by_time", "finalized_at"):
+        return None
+    return operator.finalized_by_time(which, event_time)
 
 
 @runtime_checkable

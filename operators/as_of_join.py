@@ -151,6 +151,10 @@ class AsOfJoin:
         """When a row is final: 1 ms after its time. From then on each left row can find a version (see `ReportsFinality`)."""
         return finality(frames, (self.left_time, self.right_time), self.finalized_at_if_unmatched)
 
+    def finalized_by_time(self, which: int, event_time: Column) -> Column:
+        """The `final_at` of the row if unmatched (see `FinalizesByTime`)."""
+        return self.finalized_at_if_unmatched(which, event_time)
+
     def matches(self, *frames: DataFrame) -> DataFrame:
         """Which left rows have a valid version, and which versions a left row uses (see `ReportsMatches`)."""
         rows = with_ids(frames)

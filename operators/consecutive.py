@@ -5,7 +5,7 @@ from typing import cast
 
 from pyspark.sql import Column, DataFrame
 
-from operators.accounting import ReportsFinality
+from operators.accounting import ReportsFinality, finalized_by_time
 from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import Operator, late_before
 from operators.engine_columns import EVENT_TIME
@@ -90,3 +90,7 @@ class Consecutive:
         if not isinstance(self.of, ReportsFinality):
             raise OperatorError(f"{type(self.of).__name__} does not report when its rows are finalized")
         return self.of.finalized_at(*frames)
+
+    def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
+        """The same for a row with an event time (see `FinalizesByTime`); None if the first operator cannot tell it."""
+        return finalized_by_time(self.of, which, event_time)

@@ -101,10 +101,15 @@ def late_before(operator: Operator, watermark: int) -> int | None:
 
     If a subclass overrides `late` but not `late_before`, the inherited bound does not belong to its `late`, so the result is None.
     """
-    if not isinstance(operator, BoundsLateness):
+    if not isinstance(operator, BoundsLateness) or not belongs_to(operator, "late_before", "late"):
         return None
-    members = next(vars(c) for c in type(operator).__mro__ if "late" in vars(c) or "late_before" in vars(c))
-    return operator.late_before(watermark) if "late_before" in members else None
+    return operator.late_before(watermark)
+
+
+def belongs_to(operator: Operator, derived: str, method: str) -> bool:
+    """Whether no subclass overrides a method of an operator without the method that is derived from it."""
+    members = next(vars(c) for c in type(operator).__mro__ if method in vars(c) or derived in vars(c))
+    return derived in members
 
 
 @runtime_checkable

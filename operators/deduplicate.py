@@ -180,6 +180,10 @@ class Deduplicate:
         """With a window, when the last window of a row is final (see `ReportsFinality`); else never."""
         return self._scope.finalized_at(*frames)
 
+    def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
+        """The same for a row with an event time (see `FinalizesByTime`); None for sessions."""
+        return self._scope.finalized_by_time(which, event_time)
+
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The row of each key, from the current rows and the rows of new batches."""
         [rows] = frames

@@ -175,6 +175,10 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         """When a row is final: at its `final_at` if unmatched. No pair of the row has a later `final_at` (see `ReportsFinality`)."""
         return finality(frames, (self.left_time, self.right_time), self.finalized_at_if_unmatched)
 
+    def finalized_by_time(self, which: int, event_time: Column) -> Column:
+        """The `final_at` of the row if unmatched (see `FinalizesByTime`)."""
+        return self.finalized_at_if_unmatched(which, event_time)
+
     def matches(self, *frames: DataFrame) -> DataFrame:
         """Which rows are in a pair (see `ReportsMatches`)."""
         rows = with_ids(frames)

@@ -177,6 +177,10 @@ class TopK:
         """When the last window of a row is final (see `ReportsFinality`); without `window`, the row's own window."""
         return self._windows.finalized_at(*frames)
 
+    def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
+        """The same for a row with an event time (see `FinalizesByTime`); None for sessions."""
+        return self._windows.finalized_by_time(which, event_time)
+
     def _assign_windows(self, rows: DataFrame) -> DataFrame:
         """Each row in its windows; a window that the rows had before gets another name."""
         if isinstance(self._windows, ResultWindows):

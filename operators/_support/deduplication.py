@@ -102,6 +102,10 @@ class StreamDeduplication:
         [rows] = frames
         return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, F.lit(None).cast("timestamp").alias(FINALIZED_AT))
 
+    def finalized_by_time(self, which: int, event_time: Column) -> Column:
+        """Null, as `finalized_at`."""
+        return F.lit(None).cast("timestamp")
+
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key."""
         return self.choice.select(self.ttl.current_rows(self.key, rows) if self.ttl else rows, self.key)
@@ -163,6 +167,10 @@ class WindowDeduplication:
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final; null in a gap between windows."""
         return self.windows.finalized_at(*frames)
+
+    def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
+        """The same for a row with an event time; None for sessions."""
+        return self.windows.finalized_by_time(which, event_time)
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:
         """The row of each key and window, with the window and its times."""

@@ -89,6 +89,10 @@ class ResultWindows:
         [rows] = frames
         return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, F.col(EVENT_TIME).alias(FINALIZED_AT))
 
+    def finalized_by_time(self, which: int, event_time: Column) -> Column:
+        """The result's own time."""
+        return event_time
+
     def times(self) -> dict[str, Column]:
         """The last millisecond of the window."""
         return times_of_end()

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from operators._support.firings import FIRING, Purging, firing_reads, reach_time
 from operators._support.lateness import Lateness
+from operators._support.matched_rows import finality
 from operators._support.panes import WINDOW
 from operators._support.session_lateness import lateness_decisions
 from operators._support.session_windows import TIME
@@ -112,8 +113,15 @@ class WindowedOperator:
         """
         return self._finality(frames)
 
+    def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
+        """When the last window of a row is final (see `FinalizesByTime`); None for sessions, and with `purging`."""
+        return None if isinstance(self.window, Session) or self.purging is not None else last_final_at(self.window, event_time)
+
     def _finality(self, frames: Sequence[DataFrame], *columns: str) -> DataFrame:
         """When the last window of a row is final, as `finalized_at`; with some of the frames' columns."""
+        if self.purging is None and not isinstance(self.window, Session):
+            window, times = self.window, [self.group_and_time(frame, index)[1] for index, frame in enumerate(frames)]
+            return finality(frames, times, lambda _, time: last_final_at(window, time), *columns)
         watermarks = [[WATERMARK] if self.purging is not None and WATERMARK in frame.columns else [] for frame in frames]
         inputs = [self._grouping_columns(f, index, EVENT_TIME, *columns, *watermarks[index]) for index, f in enumerate(frames)]
         if isinstance(self.window, Session):
@@ -121,9 +129,8 @@ class WindowedOperator:
             rows_in_windows = assign_shared_windows(inputs, self.window, self.lateness, group)
             return rows_in_windows.select(WHICH, EVENT_TIME, timestamp(F.col(WINDOW)[END]).alias(FINALIZED_AT), *columns)
         rows, final_at = union_inputs(inputs), last_final_at(self.window, F.col(TIME))
-        if self.purging is not None:
-            final_at = F.when(final_at.isNotNull(), F.greatest(final_at, timestamp(reach_time(rows, F.col(TIME)))))
-        return rows.select(WHICH, EVENT_TIME, final_at.alias(FINALIZED_AT), *columns)
+        reached_at = F.when(final_at.isNotNull(), F.greatest(final_at, timestamp(reach_time(rows, F.col(TIME)))))
+        return rows.select(WHICH, EVENT_TIME, reached_at.alias(FINALIZED_AT), *columns)
 
     def _grouping_columns(self, frame: DataFrame, index: int, *columns: Column | str) -> DataFrame:
         """The columns that decide a row's windows: its group, its time, and the session that it was assigned to before."""

@@ -1,0 +1,73 @@
+"""The expression for when a row is finalized equals what the operator reports of the row, for every operator that gives one."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators import (
+    AsOfJoin,
+    CoGroup,
+    Consecutive,
+    Cumulative,
+    Deduplicate,
+    IntervalJoin,
+    Session,
+    Sliding,
+    TopK,
+    Tumbling,
+    WindowedAggregate,
+    WindowJoin,
+)
+from operators.accounting import ReportsFinality, finalized_by_time
+from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH
+from operators.timing import timestamp
+
+GAPS = Sliding(size=4, slide=10)
+COUNT = WindowedAggregate(by="k", window=Tumbling(size=7, offset=-3), aggregates={"n": "count(*)"})
+OPERATORS: dict[str, Any] = {
+    "interval join": IntervalJoin(on="k", lower=-5, upper=8, how="full"),
+    "as-of join": AsOfJoin(on="k", how="left"),
+    "tumbling": COUNT,
+    "with gaps": WindowJoin(on="k", window=GAPS),
+    "cumulative": WindowedAggregate(by="k", window=Cumulative(size=9, step=3, offset=2), aggregates={"n": "count(*)"}),
+    "coGroup": CoGroup(on="k", window=Sliding(size=10, slide=4, offset=1)),
+    "top k": TopK(k=1, by="k", order_by=["v"], window=Tumbling(size=5)),
+    "top k of results": TopK(k=1, order_by=["v"]),
+    "last row": Deduplicate(by="k", keep="last"),
+    "first row of a window": Deduplicate(by="k", window=Tumbling(size=5)),
+    "consecutive": Consecutive(of=COUNT, then=TopK(k=1, order_by=["n"])),
+}
+
+
+def _rows(spark: SparkSession) -> DataFrame:
+    time = F.when(F.col("id") < 40, timestamp(F.col("id"))).alias(EVENT_TIME)
+    return spark.range(-40, 42).select(F.lit("a").alias("k"), F.lit(1).alias("v"), time)
+
+
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+def test_the_expression_is_what_the_operator_reports(spark: SparkSession, operator: Any) -> None:
+    rows, sides = _rows(spark), range(len(operator.inputs))
+    found: Counter[tuple[Any, ...]] = Counter()
+    for which in sides:
+        final_at = finalized_by_time(operator, which, F.col(EVENT_TIME))
+        assert final_at is not None
+        found.update(map(tuple, rows.select(F.lit(which), EVENT_TIME, final_at).collect()))
+    reported = operator.finalized_at(*[rows for _ in sides]).select(WHICH, EVENT_TIME, FINALIZED_AT)
+    assert found == Counter(map(tuple, reported.collect()))
+
+
+@dataclass(frozen=True)
+class _OtherFinality(IntervalJoin):
+    def finalized_at(self, *frames: DataFrame) -> DataFrame:
+        return super().finalized_at(*frames).withColumn(FINALIZED_AT, F.lit(None).cast("timestamp"))
+
+
+def test_there_is_no_expression_if_finality_depends_on_more_than_the_time(spark: SparkSession) -> None:
+    sessions = WindowedAggregate(by="k", window=Session(gap=5), aggregates={"n": "count(*)"})
+    operators: list[Any] = [sessions, TopK(k=1, order_by=["v"], window=Session(gap=5)), _OtherFinality(on="k", lower=0, upper=1)]
+    assert [finalized_by_time(operator, 0, F.col(EVENT_TIME)) for operator in operators] == [None] * len(operators)
+    assert all(isinstance(operator, ReportsFinality) for operator in operators)
