@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from assets.days import day_of, day_start
 from operators.timing import DAY_MS
-from platform_defs.engine.accounting.counted_rows import counted_difference, counted_terms
+from platform_defs.engine.accounting.counted_rows import counted_difference, counted_rows, counted_terms
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, inputs_can_be_read, scope_of
-from platform_defs.engine.accounting.results import IS_HELD, compared_results, differing_days, hashes_by_day, of_days, stored_results
+from platform_defs.engine.accounting.results import compared_results, stored_results
 from platform_defs.engine.accounting.retained_days import retained_accounts
-from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
+from platform_defs.engine.accounting.row_counts import count_rows, differing_days, terms_by_day
+from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_rows, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.lake.small_queries import collect, count
@@ -59,14 +60,15 @@ def _account_for_recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
     """The accounts of the days whose results can be computed again."""
     if not advance.asset.operator.reads.closes_ranges:
         return upserted_account(advance, scope)
-    terms, difference = (traced_terms, traced_difference) if names_rows(advance) else (counted_terms, counted_difference)
-    term_counts, results_to_compare = terms(advance, scope), compared_results(advance, scope)
-    if results_to_compare is None:
-        return accounts_of(advance.asset.inputs, collect(term_counts))
-    rows = collect(term_counts.unionByName(hashes_by_day(*results_to_compare), allowMissingColumns=True))  # one query for both
-    days_to_compare = differing_days([row for row in rows if row[IS_HELD] is not None])
-    wrong_rows = collect(difference(advance, scope, *of_days(results_to_compare, days_to_compare))) if days_to_compare else []
-    return accounts_of(advance.asset.inputs, [*[row for row in rows if row[IS_HELD] is None], *wrong_rows])
+    if names_rows(advance):
+        rows, terms, difference = traced_rows(advance, scope), traced_terms(tracing_operator(advance)), traced_difference
+    else:
+        rows, terms, difference = counted_rows(advance, scope), counted_terms, counted_difference
+    compared = compared_results(advance, scope)
+    counts = count_rows([*rows, *([] if compared is None else compared.hashed())])
+    days = differing_days(counts)
+    wrong_rows = collect(difference(advance, scope, compared.of_days(days), compared.columns)) if compared and days else []
+    return accounts_of(advance.asset.inputs, [*terms_by_day(counts, terms), *wrong_rows])
 
 
 def pairs(advance: Advance) -> int:

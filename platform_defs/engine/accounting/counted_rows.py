@@ -4,65 +4,109 @@ Accepted, late and filtered rows are counted from the logs. Matched, pending and
 operator reports them as finalized.
 """
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Iterator, Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from operators.accounting import ReportsFinality
+from operators.accounting import ReportsFinality, finalized_by_time
 from operators.changelog import bag_difference
 from operators.columns import FINAL_AT
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH
 from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, row_hash
+from platform_defs.engine.accounting.row_counts import Fact, facts_of, rows_of_side
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
+from platform_defs.engine.inputs.prepared_rows import ClassifiedRows
+from platform_defs.engine.inputs.reader import Span
+
+_TERMS = {
+    Fact.ACCEPTED: "accepted",
+    Fact.LATE: "late",
+    Fact.FILTERED: "filtered",
+    Fact.MATCHED: "matched",
+    Fact.PENDING: "pending",
+    Fact.UNMATCHED: "unmatched",
+}
 
 
-def counted_terms(advance: Advance, scope: Scope) -> DataFrame:
-    """The terms by side and day: accepted, late and filtered rows from the logs, and all other terms as the operator reports them.
+def counted_terms(side: int, facts: Fact) -> Iterator[str]:
+    """The terms in which a row counts, by its facts."""
+    return (term for fact, term in _TERMS.items() if fact in facts)
+
+
+def counted_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
+    """The rows of the inputs as the logs record them and as the operator reports them, for `count_rows`.
 
     Raises:
         OperatorError: the operator does not report when a row is finalized.
     """
-    inputs = input_rows(advance, scope)
-    return _not_reported(inputs, scope).unionByName(_finality(advance, scope, inputs), allowMissingColumns=True).na.fill(0)
+    final_times = _final_times(advance)
+    if all(final_at is not None for final_at in final_times):  # one pass, in which each row counts once
+        sides = _classified_inputs(advance, scope.span)
+        return [_logged_rows(index, side, scope, final_at) for index, (side, final_at) in enumerate(zip(sides, final_times, strict=True))]
+    inputs = _classified_inputs(advance, _wide_span(advance, scope))
+    return [*[_logged_rows(index, side, scope) for index, side in enumerate(inputs)], _reported_rows(advance, scope, inputs)]
+
+
+def _final_times(advance: Advance) -> list[Column | None]:
+    """When a row of each input is finalized, as an expression over its event time; None if it depends on more than that."""
+    return [finalized_by_time(advance.asset.operator, index, F.col(EVENT_TIME)) for index in range(len(advance.asset.inputs))]
 
 
 def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
     """Each input's rows with `LATE` and `FILTERED`, including rows outside the days that may share a window with rows of the days."""
-    reading, asset, span = advance.reading, advance.asset, scope.span
-    wait = longest_wait(advance.asset)
-    wide = Span(None if span.first is None else span.first - wait, None if span.last is None else span.last + wait)
-    return [reading.with_lateness(asset, index, reading.ledger.head, wide) for index in range(len(asset.inputs))]
+    reading, asset, span = advance.reading, advance.asset, _wide_span(advance, scope)
+    return [reading.with_lateness(asset, index, reading.ledger.head, span) for index in range(len(asset.inputs))]
 
 
-def _not_reported(inputs: Sequence[DataFrame], scope: Scope) -> DataFrame:
-    """The terms that are counted without the operator: accepted, late and filtered rows."""
-    sides = [frame.select(F.lit(index).alias("side"), EVENT_TIME, LATE, FILTERED) for index, frame in enumerate(inputs)]
-    rows = reduce(DataFrame.unionByName, sides).where(scope.span.holds(F.col(EVENT_TIME)))
-    counts = [F.count("*").alias("accepted"), F.count_if(LATE).alias("late"), F.count_if(FILTERED).alias("filtered")]
-    return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(*counts)
+def _classified_inputs(advance: Advance, span: Span) -> list[ClassifiedRows]:
+    reading, asset = advance.reading, advance.asset
+    return [reading.classified(asset, index, reading.ledger.head, span) for index in range(len(asset.inputs))]
 
 
-def _finality(advance: Advance, scope: Scope, inputs: Sequence[DataFrame]) -> DataFrame:
-    """Matched rows (only in closed windows), pending rows (in an open window), and unmatched rows (in no window)."""
+def _wide_span(advance: Advance, scope: Scope) -> Span:
+    """The event times of rows that may share a window with rows of the days."""
+    span, wait = scope.span, longest_wait(advance.asset)
+    return Span(None if span.first is None else span.first - wait, None if span.last is None else span.last + wait)
+
+
+def _logged_rows(index: int, side: ClassifiedRows, scope: Scope, final_at: Column | None = None) -> DataFrame:
+    """A side's rows: whether they are accepted, late or filtered; and with `final_at` what `_reported_facts` says of the other rows."""
+    facts = facts_of({Fact.LATE: side.late, Fact.FILTERED: side.filtered}, always=Fact.ACCEPTED)
+    if final_at is not None:
+        facts = facts.bitwiseOR(F.when(side.excluded, 0).otherwise(_reported_facts(scope, final_at)))
+    return scope.span.rows_of(side.rows, EVENT_TIME).select(*rows_of_side(index, EVENT_TIME, facts))
+
+
+def _reported_rows(advance: Advance, scope: Scope, inputs: Sequence[ClassifiedRows]) -> DataFrame:
+    """The rows that the operator reads, with what it reports of them; see `_reported_facts`."""
     operator = advance.asset.operator
     if not isinstance(operator, ReportsFinality):
         raise OperatorError(f"{type(operator).__name__} does not report when its rows are final, so they cannot be accounted for")
-    rows = operator.finalized_at(*[frame.where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED) for frame in inputs])
-    finalized_at = F.col(FINALIZED_AT)
+    rows = operator.finalized_at(*[side.on_time() for side in inputs])
+    facts = _reported_facts(scope, F.col(FINALIZED_AT))
+    return scope.span.rows_of(rows, EVENT_TIME).select(*rows_of_side(WHICH, EVENT_TIME, facts))
+
+
+def _reported_facts(scope: Scope, finalized_at: Column) -> Column:
+    """Whether a row is matched (only in closed windows), pending (in an open window), or unmatched (in no window)."""
     closed = F.lit(False) if scope.closed_to is None else finalized_at <= instant(scope.closed_to, finalized_at)
-    counts = {"matched": closed, "pending": ~closed, "unmatched": finalized_at.isNull()}
-    by_day = rows.where(scope.span.holds(F.col(EVENT_TIME))).groupBy(F.col(WHICH).alias("side"), day_of(F.col(EVENT_TIME)))
-    return by_day.agg(*[F.count_if(flag).alias(term) for term, flag in counts.items()])
+    return facts_of({Fact.MATCHED: closed, Fact.PENDING: ~closed, Fact.UNMATCHED: finalized_at.isNull()})
 
 
-def counted_difference(advance: Advance, scope: Scope, stored: DataFrame, recomputed: DataFrame) -> DataFrame:
-    """Missing and extra results by the day of their `final_at`, reported on every side."""
-    copies = bag_difference(stored.select(FINAL_AT, row_hash(stored)), recomputed.select(FINAL_AT, row_hash(recomputed)))
+def counted_difference(advance: Advance, scope: Scope, results: Sequence[DataFrame], columns: StructType) -> DataFrame:
+    """Missing and extra results by the day of their `final_at`, reported on every side.
+
+    Args:
+        advance: the asset.
+        scope: the rows that the account covers.
+        results: the stored and the recomputed results.
+        columns: their columns.
+    """
+    stored, recomputed = (frame.select(FINAL_AT, row_hash(columns)) for frame in results)
     side = F.explode(F.array(*[F.lit(index) for index in range(len(advance.asset.inputs))])).alias("side")
-    by_day = copies.select(side, FINAL_AT, "copies").groupBy("side", day_of(F.col(FINAL_AT)))
+    by_day = bag_difference(stored, recomputed).select(side, FINAL_AT, "copies").groupBy("side", day_of(F.col(FINAL_AT)))
     return by_day.agg(*[F.sum(copies_column).cast("bigint").alias(term) for term, copies_column in missing_and_extra().items()])

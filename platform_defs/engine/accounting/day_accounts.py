@@ -1,12 +1,14 @@
 """The account of a side and day: its terms, the rows that it covers, and the expressions that all ways of counting share."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from assets.contracts import DerivedAsset
 from assets.days import day_end, day_start
@@ -115,7 +117,7 @@ def longest_wait(asset: DerivedAsset, index: int | None = None) -> int:
     return reads.watermark_delay + reads.longest_lookback if index is None else reads.wait_of(index)
 
 
-def accounts_of(inputs: Sequence[str], rows: Iterable[Row]) -> list[DayAccount]:
+def accounts_of(inputs: Sequence[str], rows: Iterable[Row | Mapping[str, Any]]) -> list[DayAccount]:
     """Sum rows of terms to one account for each side and day.
 
     Args:
@@ -140,9 +142,9 @@ def missing_and_extra() -> dict[str, Column]:
     return {"missing": F.greatest(copies, F.lit(0)), "extra": F.greatest(-copies, F.lit(0))}
 
 
-def row_hash(frame: DataFrame) -> Column:
-    """A row's hash, as `row_hash`. Spark's hash ignores nulls, so (1, null) and (null, 1) would be equal: null flags are hashed too."""
-    fields = frame.schema.fields
+def row_hash(columns: StructType) -> Column:
+    """A row's hash, as `row_hash`. Spark's hash ignores nulls: (1, null) and (null, 1) would be equal. So null flags are hashed too."""
+    fields = columns.fields
     plain = [f"`{f.name}`" for f in fields if not has_map(f.dataType)]
     maps = [as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in fields if has_map(f.dataType)]  # Spark cannot hash a map
     without_maps = F.expr(f"xxhash64({', '.join([*plain, *[f'isnull(`{f.name}`)' for f in fields]])})")

@@ -21,7 +21,8 @@ from platform_defs.engine.accounting.counted_rows import input_rows
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, inputs_can_be_read, scope_of, share_matched
 from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
+from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
+from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.lake.small_queries import collect
 
 _TERMS = ("matched", "unmatched", "late")

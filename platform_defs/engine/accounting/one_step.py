@@ -21,7 +21,8 @@ from operators.timing import ClosedRange, instant
 from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, longest_wait
 from platform_defs.engine.accounting.traced_rows import IS_PAIR, trace_rows, tracing_operator
 from platform_defs.engine.advance.advance import Advance, Step
-from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
+from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
+from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.lake.small_queries import collect
 
 _SHOWN = 5

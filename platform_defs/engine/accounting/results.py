@@ -1,14 +1,17 @@
 """The results of closed ranges: those in the table and those recomputed from the log, for the days on which they differ."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from operators.columns import FINAL_AT
 from operators.timing import ClosedRange
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, row_hash
+from platform_defs.engine.accounting.row_counts import RECOMPUTED, STORED, results
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
@@ -17,19 +20,48 @@ from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import EVER, Span
 from platform_defs.engine.lake.table_columns import differing_columns
 
-IS_HELD = "is_held"
-_COMPARED = ("rows", "upper_halves", "lower_halves")
+
+@dataclass(frozen=True)
+class Compared:
+    """The results in a table and the recomputed ones, with the same columns, possibly in another order.
+
+    Args:
+        stored: the results in the table.
+        recomputed: the results computed again.
+        columns: their columns.
+        time: the column by whose day they are compared; None to compare all rows at once.
+    """
+
+    stored: DataFrame
+    recomputed: DataFrame
+    columns: StructType
+    time: str | None = None
+
+    def hashed(self) -> list[DataFrame]:
+        """Both, as `count_rows` reads them: with a day, and a hash of each result."""
+        columns = row_hash(self.columns)
+        return [frame.select(*results(side, self.time, columns)) for side, frame in self._by_side.items()]
+
+    def of_days(self, days: Sequence[date]) -> list[DataFrame]:
+        """Both, of the results that are final on given days."""
+        return [frame.where(day_of(F.col(FINAL_AT)).isin(list(days))) for frame in self._by_side.values()]
+
+    @property
+    def _by_side(self) -> dict[int, DataFrame]:
+        return {STORED: self.stored, RECOMPUTED: self.recomputed}
 
 
 def stored_results(advance: Advance, span: Span = EVER) -> DataFrame:
     """The rows of an asset's table with `final_at` in a span; none if there is no table yet."""
     reading, asset = advance.reading, advance.asset
-    if reading.lake.exists(asset.name):
-        return reading.table(asset.name, FINAL_AT, span)
+    return reading.table(asset.name, FINAL_AT, span) if reading.lake.exists(asset.name) else _no_results(advance)
+
+
+def _no_results(advance: Advance) -> DataFrame:
     return advance.final_results(ClosedRange(None, 0), 0).limit(0)
 
 
-def compared_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFrame] | None:
+def compared_results(advance: Advance, scope: Scope) -> Compared | None:
     """The results in the table and those recomputed from the log; None if none is closed.
 
     Results that the next correction will recompute are left out.
@@ -42,40 +74,19 @@ def compared_results(advance: Advance, scope: Scope) -> tuple[DataFrame, DataFra
         return None
     reading, asset = advance.reading, advance.asset
     now = progress(reading.lake, asset)
-    recomputed = advance.final_results(closing, now.seq)
-    table = stored_results(advance, Span(closing.after, closing.upto))
-    if differing := differing_columns(table.schema, recomputed.schema):
+    recomputed, stored = advance.final_results(closing, now.seq), _results_within(advance, closing)
+    columns = recomputed.schema
+    if differing := differing_columns(stored.schema, columns):
         raise ProgressError.other_columns(asset.name, differing)
-    stored = table.where(closing.holds(F.col(FINAL_AT))).select(*recomputed.columns)
     for later in unread_corrections(position_of(reading, asset, now)):  # the next step recomputes these: they are not wrong yet
         stored, recomputed = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (stored, recomputed))
-    return stored, recomputed
+    return Compared(stored, recomputed, columns, FINAL_AT)
 
 
-def hashes_by_day(stored: DataFrame, recomputed: DataFrame) -> DataFrame:
-    """The hashes of the results in the table (`is_held`), and of the recomputed results, by the day of `final_at`; see `differing_days`.
-
-    Returns:
-        `is_held`, `day`, the number of rows, and the sums of the upper and lower halves of their hashes: sums of halves cannot overflow.
-    """
-    sides = [_hash_by_day(frame).select(F.lit(is_held).alias(IS_HELD), "*") for is_held, frame in ((True, stored), (False, recomputed))]
-    return sides[0].union(sides[1])
-
-
-def differing_days(hashes: Sequence[Row]) -> list[date]:
-    """The days on which the rows of `hashes_by_day` differ."""
-    stored, recomputed = (
-        {row["day"]: [row[column] for column in _COMPARED] for row in hashes if row[IS_HELD] is is_held} for is_held in (True, False)
-    )
-    return sorted(day for day in stored.keys() | recomputed.keys() if stored.get(day) != recomputed.get(day))
-
-
-def of_days(results: Sequence[DataFrame], days: Sequence[date]) -> list[DataFrame]:
-    """The results that are final on given days."""
-    return [frame.where(day_of(F.col(FINAL_AT)).isin(list(days))) for frame in results]
-
-
-def _hash_by_day(frame: DataFrame) -> DataFrame:
-    rows = frame.select(day_of(F.col(FINAL_AT)), row_hash(frame))
-    hash_sums = F.count("*"), F.sum(F.shiftrightunsigned("row_hash", 32)), F.sum(F.col("row_hash").bitwiseAND(0xFFFFFFFF))
-    return rows.groupBy("day").agg(*[hash_sum.alias(name) for hash_sum, name in zip(hash_sums, _COMPARED, strict=True)])
+def _results_within(advance: Advance, closing: ClosedRange) -> DataFrame:
+    """The rows of an asset's table in a closed range."""
+    lake, name = advance.reading.lake, advance.asset.name
+    if not lake.exists(name):
+        return _no_results(advance)
+    rows = lake.read(advance.reading.spark, name, within={FINAL_AT: (closing.after, closing.upto)})
+    return rows.where(closing.holds(F.col(FINAL_AT)))

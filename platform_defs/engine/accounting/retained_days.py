@@ -17,8 +17,9 @@ from assets.ports import TERMS
 from operators.engine_columns import EVENT_TIME, SEQ
 from platform_defs.engine.accounting.day_accounts import DayAccount, day_of
 from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
 from platform_defs.engine.inputs.progress import progress
-from platform_defs.engine.inputs.reader import FILTERED, LATE, Span
+from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.inputs.retained import KeptDays, RetainedDay
 from platform_defs.engine.lake.small_queries import collect
 

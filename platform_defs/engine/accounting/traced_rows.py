@@ -1,18 +1,18 @@
 """The terms of an asset whose results name the source rows from which they were computed, by `seq` and `arrival`.
 
 For each row, the log and the ledger record whether it is accepted, late or filtered, and the results whether it is matched or kept as
-unmatched. These facts are combined as bits, one set for each row: a row of the log that is in no result is unmatched or pending. A version
-(see `ByTimeRange.versions`) counts as matched once the watermark has passed it, whether a result names it or not. Results of a semi or an
-anti join name no row of the right side: its pairs are computed again, and name the rows that are matched.
+unmatched. These facts are combined as bits, one number for each row: a row of the log that is in no result is unmatched or pending. A
+version (see `ByTimeRange.versions`) counts as matched once the watermark has passed it, whether a result names it or not. Results of a semi
+or an anti join name no row of the right side: its pairs are computed again, and name the rows that are matched.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import chain
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from assets.ports import TERMS
 from operators.accounting import FindsPairs, TracesInputs
@@ -23,12 +23,12 @@ from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_and_extra, row_hash
 from platform_defs.engine.accounting.results import stored_results
+from platform_defs.engine.accounting.row_counts import FACTS, Fact, Terms, facts_of, rows_of_side
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
-from platform_defs.engine.inputs.reader import FILTERED, LATE
+from platform_defs.engine.inputs.reader import EVER
 
 IS_PAIR = "is_pair"
-_BITS = {"logged": 1, "late": 2, "expired": 4, "paired": 8, "padded": 16, "filtered": 32}
 
 
 def names_rows(advance: Advance) -> bool:
@@ -59,8 +59,11 @@ def tracing_operator(advance: Advance) -> TracesInputs:
 
 def trace_rows(operator: TracesInputs, index: int, results: DataFrame) -> DataFrame:
     """The rows of input `index` that results name, once for each result: `seq`, `arrival`, `event_time`, `is_pair`."""
-    row_columns = [F.col(_name(operator, column, index)).alias(column) for column in (SEQ, ARRIVAL, EVENT_TIME)]
-    return results.select(*row_columns, is_pair(operator).alias(IS_PAIR)).where(F.col(SEQ).isNotNull())
+    return results.select(*_row_columns(operator, index), is_pair(operator).alias(IS_PAIR)).where(F.col(SEQ).isNotNull())
+
+
+def _row_columns(operator: TracesInputs, index: int) -> list[Column]:
+    return [F.col(_name(operator, column, index)).alias(column) for column in (SEQ, ARRIVAL, EVENT_TIME)]
 
 
 def _name(operator: TracesInputs, column: str, index: int) -> str:
@@ -77,39 +80,71 @@ def is_pair(operator: TracesInputs) -> Column:
     return reduce(lambda a, b: a & b, [F.col(name).isNotNull() for name in seq_columns if name is not None])
 
 
-def traced_terms(advance: Advance, scope: Scope) -> DataFrame:
-    """The terms by side and day."""
+def traced_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
+    """The rows of the inputs, for `count_rows`. If log and results have different times for a row, it is two rows, which breaks the law."""
     inputs = range(len(advance.asset.inputs))
-    flagged_rows = [_flag_log_rows(advance, scope, index) for index in inputs]
-    traced_inputs = [index for index in inputs if not advance.asset.operator.reads.is_versioned(index)]
-    flagged_rows += chain.from_iterable(_rows_in_results(advance, scope, index) for index in traced_inputs)
-    return _count_terms(advance, reduce(DataFrame.unionByName, flagged_rows))
+    rows = reduce(DataFrame.union, [*[_logged_rows(advance, scope, index) for index in inputs], *_rows_in_results(advance, scope)])
+    facts_by_row = rows.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or(FACTS).alias(FACTS))
+    return [facts_by_row.select(*rows_of_side("side", EVENT_TIME, F.col(FACTS)))]
 
 
-def _flag_log_rows(advance: Advance, scope: Scope, index: int) -> DataFrame:
-    """A side's rows as the log and the ledger record them."""
-    rows = advance.reading.with_lateness(advance.asset, index, advance.reading.ledger.head, scope.span)
-    final_at = tracing_operator(advance).finalized_at_if_unmatched(index, F.col(EVENT_TIME))
-    expired = F.lit(False) if scope.closed_to is None else final_at <= instant(scope.closed_to, final_at)
-    if scope.closed_to is not None and advance.asset.operator.reads.lateness:  # the next correction will read the rows of later batches
+def traced_terms(operator: TracesInputs) -> Terms:
+    """Returns the terms in which a row counts, by its facts."""
+
+    def terms(side: int, facts: Fact) -> Iterator[str]:
+        excluded = Fact.LATE | Fact.FILTERED | Fact.MATCHED | Fact.UNMATCHED
+        remains = Fact.ACCEPTED in facts and not facts & excluded
+        is_unmatched = Fact.UNMATCHED in facts if operator.keeps_unmatched(side) else remains and Fact.FINALIZED in facts
+        counts = {
+            "accepted": Fact.ACCEPTED in facts,
+            "matched": Fact.MATCHED in facts,
+            "unmatched": is_unmatched,
+            "pending": remains and Fact.FINALIZED not in facts,
+            "late": Fact.LATE in facts,
+            "filtered": Fact.FILTERED in facts,
+        }
+        return (term for term, is_counted in counts.items() if is_counted)
+
+    return terms
+
+
+def _logged_rows(advance: Advance, scope: Scope, index: int) -> DataFrame:
+    """A side's rows with the facts that the log and the ledger record."""
+    side = advance.reading.classified(advance.asset, index, advance.reading.ledger.head, scope.span)
+    operator, closed_to = tracing_operator(advance), scope.closed_to
+    final_at, reads = operator.finalized_at_if_unmatched(index, F.col(EVENT_TIME)), operator.reads
+    finalized = None if closed_to is None else final_at <= instant(closed_to, final_at)
+    if finalized is not None and reads.lateness:  # the next correction will read the rows of later batches
         handled = progress(advance.reading.lake, advance.asset).seq
-        expired &= F.col(SEQ) <= parameter(handled, F.col(SEQ))
-    flags = {"logged": F.lit(True), "late": F.col(LATE), "filtered": F.col(FILTERED), "expired": expired}
-    if advance.asset.operator.reads.is_versioned(index):
-        flags["paired"] = expired & ~F.col(LATE) & ~F.col(FILTERED)
-    return _flag_rows(rows, index, **flags)
+        finalized &= F.col(SEQ) <= parameter(handled, F.col(SEQ))
+    facts = {Fact.LATE: side.late, Fact.FILTERED: side.filtered, Fact.FINALIZED: finalized}
+    if reads.is_versioned(index) and finalized is not None:
+        facts[Fact.MATCHED] = finalized & ~side.excluded
+    row_facts = facts_of(facts, always=Fact.ACCEPTED)
+    return side.rows.select(F.lit(index).alias("side"), SEQ, ARRIVAL, EVENT_TIME, row_facts)
 
 
-def _rows_in_results(advance: Advance, scope: Scope, index: int) -> Iterator[DataFrame]:
-    """A side's rows as the results name them, once for each result; and as recomputed pairs name them, if the table lacks their names."""
-    operator = tracing_operator(advance)
+def _rows_in_results(advance: Advance, scope: Scope) -> Iterator[DataFrame]:
+    """The rows that results name, once for each result; and those that recomputed pairs name, of the sides that results do not name."""
+    operator, reads = tracing_operator(advance), advance.asset.operator.reads
     seq_columns = operator.traced(SEQ)
-    traced_results = [(operator, stored_results(advance, scope.results))] if seq_columns[index] is not None else []
-    if None in seq_columns and (seq_columns[index] is None or operator.keeps_unmatched(index)):
-        traced_results += _pairs(advance, operator, scope)
-    for tracing, results in traced_results:
-        rows = trace_rows(tracing, index, results).where(scope.span.holds(F.col(EVENT_TIME)))
-        yield _flag_rows(rows, index, paired=F.col(IS_PAIR), padded=~F.col(IS_PAIR))
+    sides = [index for index in range(len(seq_columns)) if not reads.is_versioned(index)]
+    named = [index for index in sides if seq_columns[index] is not None]
+    yield from [_named_rows(operator, named, stored_results(advance, scope.results), scope)] if named else []
+    if None in seq_columns:
+        unnamed = [index for index in sides if seq_columns[index] is None or operator.keeps_unmatched(index)]
+        for pairs_operator, pairs in _pairs(advance, operator, scope) if unnamed else []:
+            yield _named_rows(pairs_operator, unnamed, pairs, scope)
+
+
+def _named_rows(operator: TracesInputs, sides: Sequence[int], results: DataFrame, scope: Scope) -> DataFrame:
+    """The rows of some sides that results name, with the fact whether they are in a pair, once for each result."""
+    is_in_pair = is_pair(operator)
+    facts = facts_of({Fact.MATCHED: is_in_pair, Fact.UNMATCHED: ~is_in_pair})
+    rows = [F.struct(F.lit(index).alias("side"), *_row_columns(operator, index), facts) for index in sides]
+    is_named = F.col(SEQ).isNotNull()
+    is_counted = is_named if scope.span == EVER else is_named & scope.span.holds(F.col(EVENT_TIME))
+    return results.select(F.inline(F.array(*rows))).where(is_counted)
 
 
 def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple[TracesInputs, DataFrame]]:
@@ -128,38 +163,20 @@ def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple
     return [(operator.pairs, replace(advance, asset=asset).final_results(scope.recount, handled))]
 
 
-def _flag_rows(rows: DataFrame, index: int, **flags: Column) -> DataFrame:
-    """A side's rows with `flags`, a bitmap of the facts that one table records; a flag that is not given is false."""
-    bits = [F.when(flag, _BITS[name]).otherwise(0) for name, flag in flags.items()]
-    bitmap = reduce(lambda a, b: a.bitwiseOR(b), bits).alias("flags")
-    return rows.select(F.lit(index).alias("side"), SEQ, ARRIVAL, EVENT_TIME, bitmap)
+def traced_difference(advance: Advance, scope: Scope, results: Sequence[DataFrame], columns: StructType) -> DataFrame:
+    """Missing and extra results by side and day of the rows that they name.
 
-
-def _count_terms(advance: Advance, flagged: DataFrame) -> DataFrame:
-    """The terms by side and day. If log and results have different event times for a row, it counts as two rows, which breaks the law."""
-    operator = tracing_operator(advance)
-    rows = flagged.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or("flags").alias("flags"))
-    logged, late, expired, paired, padded, filtered = (F.col("flags").bitwiseAND(bit) != 0 for bit in _BITS.values())
-    remaining = logged & ~late & ~filtered & ~paired & ~padded
-    keeps_unmatched = F.col("side").isin([index for index in range(len(advance.asset.inputs)) if operator.keeps_unmatched(index)])
-    counts = {
-        "accepted": logged,
-        "matched": paired,
-        "unmatched": F.when(keeps_unmatched, padded).otherwise(remaining & expired),
-        "pending": remaining & ~expired,
-        "late": late,
-        "filtered": filtered,
-    }
-    return rows.groupBy("side", day_of(F.col(EVENT_TIME))).agg(*[F.count_if(counts.get(term, F.lit(False))).alias(term) for term in TERMS])
-
-
-def traced_difference(advance: Advance, scope: Scope, stored: DataFrame, recomputed: DataFrame) -> DataFrame:
-    """Missing and extra results by side and day of the rows that they name."""
+    Args:
+        advance: the asset.
+        scope: the rows that the account covers.
+        results: the stored and the recomputed results.
+        columns: their columns.
+    """
     times = {index: time for index, time in enumerate(tracing_operator(advance).traced(EVENT_TIME)) if time is not None}
-    time_columns = [*times.values()]
-    copies = bag_difference(stored.select(*time_columns, row_hash(stored)), recomputed.select(*time_columns, row_hash(recomputed)))
+    stored, recomputed = (frame.select(*times.values(), row_hash(columns)) for frame in results)
     by_input = F.array(*[F.struct(F.lit(index).alias("side"), F.col(time).alias(EVENT_TIME)) for index, time in times.items()])
-    copies_by_input = copies.select(F.explode(by_input).alias("s"), "copies").select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
+    copies = bag_difference(stored, recomputed).select(F.explode(by_input).alias("s"), "copies")
+    copies_by_input = copies.select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
     difference_terms = missing_and_extra()
     sums = [F.sum(difference_terms.get(term, F.lit(0))).cast("bigint").alias(term) for term in TERMS]
     return copies_by_input.where(scope.span.holds(F.col(EVENT_TIME))).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*sums)

@@ -1,10 +1,13 @@
 """The rows of an input as an operator reads them: with the columns that the asset selects, and without the rows that it filters."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, cast
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
@@ -15,9 +18,61 @@ from operators.errors import OperatorError
 LATE, FILTERED = temporary("late"), temporary("filtered")
 
 
+@dataclass(frozen=True)
+class ClassifiedRows:
+    """All rows of an input, with the conditions of the rows that the operator does not read.
+
+    Args:
+        rows: the rows, with `LATE` and `FILTERED` if the conditions are these columns.
+        late: the condition of late rows; None if no row is late.
+        filtered: the condition of the rows that the preparation leaves out; None if there are none.
+    """
+
+    rows: DataFrame
+    late: Column | None = None
+    filtered: Column | None = None
+
+    @property
+    def excluded(self) -> Column:
+        """The condition of the rows that the operator does not read."""
+        return reduce(or_, self._conditions or [F.lit(False)])
+
+    @property
+    def _conditions(self) -> list[Column]:
+        return [condition for condition in (self.late, self.filtered) if condition is not None]
+
+    def on_time(self) -> DataFrame:
+        """The rows that the operator reads, without `LATE` and `FILTERED`."""
+        rows = self.rows.where(~self.excluded) if self._conditions else self.rows
+        return rows.drop(LATE, FILTERED) if {LATE, FILTERED} & {*rows.columns} else rows
+
+    def with_columns(self) -> DataFrame:
+        """The rows with `LATE` and `FILTERED`."""
+        conditions = {LATE: self.late, FILTERED: self.filtered}
+        columns = [F.col(f"`{c}`") for c in self.rows.columns if c not in conditions]
+        return self.rows.select(*columns, *[(F.lit(False) if value is None else value).alias(c) for c, value in conditions.items()])
+
+
 def as_input(results: DataFrame) -> DataFrame:
     """Final results as their readers see them: `result_time` is the `event_time`, and `final_at` is left out."""
-    return results.drop(EVENT_TIME, FINAL_AT).withColumnRenamed(RESULT_TIME, EVENT_TIME)
+    names = [c for c in results.columns if c not in (EVENT_TIME, FINAL_AT)]
+    return results.select(*[F.col(f"`{c}`").alias(EVENT_TIME) if c == RESULT_TIME else F.col(f"`{c}`") for c in names])
+
+
+def classify(asset: DerivedAsset, index: int, rows: DataFrame, late: Column | None, columns: Sequence[str]) -> ClassifiedRows:
+    """Rows of an input as an asset prepares them.
+
+    Args:
+        asset: the asset that reads.
+        index: the input's index.
+        rows: its rows, with `LATE` if the condition is this column.
+        late: the condition of late rows; None if no row is late.
+        columns: the input's own columns; the others are the engine's, and stay.
+    """
+    if asset.preparation(index) is None:
+        return ClassifiedRows(rows, late)
+    is_late = F.lit(False) if late is None else late
+    return ClassifiedRows(prepare_rows(asset, index, rows.withColumn(LATE, is_late), columns), F.col(LATE), F.col(FILTERED))
 
 
 def prepare_table_rows(asset: DerivedAsset, index: int, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -45,8 +100,7 @@ def prepare_rows(asset: DerivedAsset, index: int, rows: DataFrame, columns: Sequ
         columns: the input's own columns; the others are the engine's, and stay.
     """
     preparation = asset.preparation(index)
-    if preparation is None:
-        return rows.withColumn(FILTERED, F.lit(False))
+    assert preparation is not None, "the asset reads the rows as they are"
     is_kept = F.lit(True) if preparation.where is None else F.when(F.expr(preparation.where), True).otherwise(False)
     is_late = (F.col(LATE) & is_kept).alias(LATE)
     engine_columns = [is_late if c == LATE else F.col(c) for c in rows.columns if c not in columns]

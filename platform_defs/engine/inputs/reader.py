@@ -16,7 +16,7 @@ from operators.engine_columns import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSI
 from operators.timing import ClosedRange, timestamp
 from platform_defs.engine.inputs.input import Input, input_named
 from platform_defs.engine.inputs.lateness_decisions import DECIDED, DECISION_SCHEMA, generation_of
-from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE, prepare_rows
+from platform_defs.engine.inputs.prepared_rows import LATE, ClassifiedRows, classify
 from platform_defs.engine.inputs.progress import Progress, readers_of, results_table, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.result_rows import result_rows
@@ -183,13 +183,8 @@ class Reading:
             `event_time`. If the asset prepares the input, the columns that it selects in place of the input's own, and only the rows that
             satisfy the condition. Also `WATERMARK`, `SESSION` or `BATCH_TIME`, if the operator reads that.
         """
-        name = asset.inputs[index]
-        if asset.preparation(index) is not None or not self.input_named(name).is_source:
-            rows = self.with_lateness(asset, index, head, span, after).where(~F.col(LATE) & ~F.col(FILTERED)).drop(LATE, FILTERED)
-        else:  # fewer operations: Spark analyzes each of them, and most steps read several sources
-            rows, late = self._source_rows(asset, index, head, span, after)
-            rows = rows if late is None else rows.where(~late).drop(LATE)
-        needs_batch_times = self.input_named(name).is_source and asset.operator.reads.ttl_by == "processing"
+        rows = self.classified(asset, index, head, span, after).on_time()
+        needs_batch_times = self.input_named(asset.inputs[index]).is_source and asset.operator.reads.ttl_by == "processing"
         return self._with_batch_times(rows, head, after) if needs_batch_times else rows
 
     def ends(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
@@ -211,13 +206,18 @@ class Reading:
         A row of a table is late only if the table was idle (see `result_rows`). A filtered row is never late, and the operator does not
         read it. The rows of a source also have `WATERMARK` or `SESSION`, if the operator reads those.
         """
+        return self.classified(asset, index, head, span, after).with_columns()
+
+    def classified(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> ClassifiedRows:
+        """The rows of `with_lateness`, with conditions in place of its columns: each operation of a frame takes Spark some time."""
         name = asset.inputs[index]
         if (table := self.input_named(name).table) is not None:
-            rows = result_rows(self, asset, table, span)
-            return prepare_rows(asset, index, rows, [column for column in rows.columns if column not in (EVENT_TIME, LATE, WATERMARK)])
-        rows, late = self._source_rows(asset, index, head, span, after)
-        rows = rows.withColumn(LATE, F.lit(False) if late is None else late)
-        return prepare_rows(asset, index, rows, self.sources[name].struct.fieldNames())
+            rows, late = result_rows(self, asset, table, span)
+            columns = [column for column in rows.columns if column not in (EVENT_TIME, LATE, WATERMARK)]
+        else:
+            rows, late = self._source_rows(asset, index, head, span, after)
+            columns = self.sources[name].struct.fieldNames()
+        return classify(asset, index, rows, late, columns)
 
     def _source_rows(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[DataFrame, Column | None]:
         """All rows of a source, up to a batch, and the condition of late rows; None in its place if no row is late.
@@ -266,7 +266,7 @@ class Reading:
 
     def table(self, name: str, column: str, span: Span) -> DataFrame:
         """The rows of an existing table whose time in a column lies in a span."""
-        return self.lake.read(self.spark, name, within={column: (span.first, span.last)}).where(span.holds(F.col(column)))
+        return span.rows_of(self.lake.read(self.spark, name, within={column: (span.first, span.last)}), column)
 
     def differing_days(self, table: str, closing: ClosedRange, recomputed: DataFrame) -> dict[date, tuple[int, int]]:
         """The days (of `final_at`) in a range on which a table differs from `recomputed`, with the numbers of missing and extra rows."""

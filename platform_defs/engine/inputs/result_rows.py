@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
@@ -62,8 +62,10 @@ class ReadsResults(Protocol):
         ...
 
 
-def result_rows(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, span: Span) -> DataFrame:
-    """The rows of a table with `event_time` (for final results, their `result_time`) in a span, and with `LATE`.
+def result_rows(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, span: Span) -> tuple[DataFrame, Column | None]:
+    """The rows of a table with `event_time` (for final results, their `result_time`) in a span, and the condition of late rows.
+
+    The condition is None if no row is late; otherwise it is the column `LATE`.
 
     A row is late if the reader's watermark had passed it before the batch in which it became final. This happens only if the table has
     been idle. The reader's allowed lateness does not apply: a new row of a table never corrects a closed result of the reader. Only a
@@ -78,10 +80,9 @@ def result_rows(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset,
     time = EVENT_TIME if table.operator.emits.upserts else RESULT_TIME
     rows = reading.table(table.name, time, span) if reading.lake.exists(table.name) else _no_rows(reading, table)
     if table.operator.emits.upserts:
-        return rows.withColumn(LATE, F.lit(False))
+        return rows, None
     late_ranges = _select_overlapping(late_results(reading, asset, table), span, table.operator.reads.watermark_delay)
-    rows_with_lateness = _with_lateness(reading, asset, rows, late_ranges) if late_ranges else rows.withColumn(LATE, F.lit(False))
-    return as_input(rows_with_lateness)
+    return (as_input(_with_lateness(reading, asset, rows, late_ranges)), F.col(LATE)) if late_ranges else (as_input(rows), None)
 
 
 def late_results(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, upto: int | None = None) -> list[LateResults]:

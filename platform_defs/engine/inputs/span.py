@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators.timing import instant
@@ -19,6 +19,10 @@ class Span:
         """Whether a time lies in the span."""
         condition = F.lit(True) if self.first is None else time >= instant(self.first, time)
         return condition if self.last is None else condition & (time <= instant(self.last, time))
+
+    def rows_of(self, frame: DataFrame, column: str) -> DataFrame:
+        """The rows of a frame whose time in a column lies in the span. Without ends these are all rows, also those without a time."""
+        return frame if self == EVER else frame.where(self.holds(F.col(column)))
 
 
 EVER = Span()

@@ -15,8 +15,9 @@ from operators.engine_columns import SEQ, drop_engine_columns
 from operators.timing import instant
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
 from platform_defs.engine.inputs.progress import PROGRESS, Progress
-from platform_defs.engine.inputs.reader import FILTERED, LATE, Reading
+from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.small_queries import plan_if_small
 from platform_defs.engine.lake.tables import LakeSnapshot
 from platform_defs.engine.ledger.snapshot import last_with_rows

@@ -50,9 +50,9 @@ def run_before_calls(monkeypatch: pytest.MonkeyPatch, owner: ModuleType, name: s
 
 
 FUNCTIONS = [
-    pytest.param("counts", counted_rows, "_finality", id="windows"),
+    pytest.param("counts", counted_rows, "_logged_rows", id="windows"),
     pytest.param("pairs", traced_rows, "_rows_in_results", id="a join"),
-    pytest.param("total", upserted_rows, "_terms_of_source", id="an upserted table"),
+    pytest.param("total", upserted_rows, "_rows_of_source", id="an upserted table"),
 ]
 
 
@@ -86,7 +86,7 @@ def test_a_status_reads_one_snapshot_of_the_ledger(engine: Engine, make_engine: 
         for name in other.assets:
             other.advance(name)
 
-    run_before_calls(monkeypatch, traced_rows, "_rows_in_results", act)
+    run_before_calls(monkeypatch, traced_rows, "_logged_rows", act)  # for each of the two sides
     status = status_report.recounted_status(engine, engine.assets)
     assert status["ledger_head"] == 2
     assert all(asset["law"]["holds"] for asset in status["assets"].values())
