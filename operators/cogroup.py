@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators._support.aggregate_expressions import check_depends_on_rows_only
 from operators._support.firings import Purging, check_purging
 from operators._support.matched_rows import ROW_ID, with_ids, with_matched
 from operators._support.ordered_rows import collect_in_order
@@ -28,6 +27,7 @@ from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, WHICH, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
 from operators.evictors import Evictor
+from operators.nondeterministic import check_deterministic
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import AnyWindow
@@ -89,7 +89,7 @@ class CoGroup(WindowedOperator):
         _ = self.lateness
         check_purging(self.purging, self.window, self.early)
         if self.rows is not None:
-            check_depends_on_rows_only("rows", self.rows)
+            check_deterministic("rows", self.rows)
         if not self.key:
             raise OperatorError.bad_value("on", self.on, "at least one column; without a key every row would be in one group")
         check_distinct([*self.key, *SIDES, *self.bounds, RESULT_TIME, FINAL_AT, *self.shown_columns])

@@ -229,13 +229,6 @@ def unmergeable_sum(sql: str) -> OperatorError:
     return OperatorError.bad_value("aggregates", sql, legal)
 
 
-def check_depends_on_rows_only(parameter: str, sql: str) -> None:
-    """Raise `OperatorError` if the value of SQL depends on random numbers, on files, on the session or on the clock."""
-    for word in _read_words([token for token in tokens_of(sql) if token.is_code]):
-        if reason := _other_dependence(word):
-            raise OperatorError.bad_value(parameter, sql, f"SQL that does not depend on {reason}")
-
-
 def _other_dependence(word: _Word) -> str | None:
     """What a word makes a value depend on in addition to the rows, and what to write instead; None if the word is harmless."""
     if word.name in CHANCE | FILES | SESSION and word.is_call:
@@ -258,7 +251,8 @@ def _is_one_pair_of_brackets(texts: Sequence[str]) -> bool:
 
 
 def _read_words(tokens: Sequence[Token]) -> Iterator[_Word]:
-    """The words in the order of the expression."""
-    for token, next_token in zip(tokens, [*tokens, None][1:], strict=True):
-        if token.kind == "word":
-            yield _Word(token.name, next_token is not None and next_token.text == "(")
+    """The words in the order of the expression, without the names of fields: `at` in `o.at`."""
+    texts = ["", *(token.text for token in tokens), ""]
+    for token, before, after in zip(tokens, texts, texts[2:], strict=False):
+        if token.kind == "word" and (before != "." or after == "("):
+            yield _Word(token.name, after == "(")

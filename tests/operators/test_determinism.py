@@ -46,6 +46,7 @@ def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(s
         "min_by(v, struct(event_time, seq, arrival))",
         "sort_array(collect_list(struct(seq, arrival)))",
         "size(collect_set(v))",
+        "max(o.current_date)",
         "array_sort(transform(collect_list(v), x -> x + 1))",
         "listagg(v, ',') WITHIN GROUP (ORDER BY v)",
         "listagg(DISTINCT v, ',') WITHIN GROUP (ORDER BY v DESC NULLS LAST)",

@@ -249,7 +249,9 @@ def test_an_approximation_that_depends_on_the_order_is_refused(sql: str, match: 
 
 
 def test_rows_of_a_cogroup_depend_on_the_rows_only() -> None:
-    with pytest.raises(OperatorError, match=r"`rows` is 'shuffle\(left\)'; legal: SQL that does not depend on more than the rows"):
+    legal = "an expression whose value depends on the rows alone, and not on random numbers, files, the session or the clock"
+    with pytest.raises(OperatorError, match=rf"`rows` is 'shuffle\(left\)'; legal: {legal}, as shuffle does"):
         CoGroup(on="k", window=Tumbling(size=1), rows="shuffle(left)")
     with pytest.raises(OperatorError, match="the clock, as now does"):
         CoGroup(on="k", window=Tumbling(size=1), rows="transform(left, l -> named_struct('at', now()))")
+    CoGroup(on="k", window=Tumbling(size=1), rows="transform(left, l -> named_struct('day', l.current_date))")
