@@ -13,12 +13,14 @@ from pyspark.sql import SparkSession
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.jars import SPARK, JarError, jar_paths
 from platform_defs.spark.served import serve, served_session
-from platform_defs.spark.session import own_session, session, spark_config
+from platform_defs.spark.session import JAVA_OPTIONS, own_session, session, spark_config
 
 _FILE = "TESTS_SESSION_FILE"
 _WAIT_S = 180
 _FEW_CACHED_TABLES = {"spark.databricks.delta.delta.log.cacheSize": "64"}
 """Delta's cache of tables is small: tests use thousands of them, and with all in the cache the JVM would only collect garbage."""
+_LARGE_YOUNG_GENERATION = " -Xms4g -Xmn2g"
+"""Tests leave almost only garbage, and a collection takes as long as what survives it: the fewer, the better."""
 
 
 @contextmanager
@@ -73,7 +75,8 @@ def _serve(file: str) -> None:
     """Keep a session until SIGTERM."""
     values, more = _configuration(file)
     config = spark_config(values) | more
-    serve(own_session(config), config, Path(file), ready=lambda: None)
+    own = own_session({**config, JAVA_OPTIONS: config[JAVA_OPTIONS] + _LARGE_YOUNG_GENERATION})
+    serve(own, config, Path(file), ready=lambda: None)
 
 
 if __name__ == "__main__":
