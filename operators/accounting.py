@@ -4,7 +4,7 @@ from typing import Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame
 
-from operators.contract import Operator, belongs_to
+from operators.contract import Operator, are_overridden_together
 
 
 @runtime_checkable
@@ -27,7 +27,7 @@ class ReportsFinality(Operator, Protocol):
 
 @runtime_checkable
 class FinalizesByTime(ReportsFinality, Protocol):
-    """An operator that may tell from the event time of a row when it is finalized, so that the engine counts rows in one pass over them."""
+    """An operator that computes from a row's event time alone when the row is finalized. The engine then counts its rows in one pass."""
 
     def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
         """What `finalized_at` returns as `FINALIZED_AT` for a row of input `which`; None if that depends on more than its event time."""
@@ -39,7 +39,7 @@ def finalized_by_time(operator: Operator, which: int, event_time: Column) -> Col
 
     If a subclass overrides `finalized_at` but not `finalized_by_time`, the inherited expression does not belong to it: the result is None.
     """
-    if not isinstance(operator, FinalizesByTime) or not belongs_to(operator, "finalized_by_time", "finalized_at"):
+    if not isinstance(operator, FinalizesByTime) or not are_overridden_together(operator, "finalized_by_time", "finalized_at"):
         return None
     return operator.finalized_by_time(which, event_time)
 

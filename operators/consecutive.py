@@ -92,5 +92,5 @@ class Consecutive:
         return self.of.finalized_at(*frames)
 
     def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
-        """The same for a row with an event time (see `FinalizesByTime`); None if the first operator cannot tell it."""
+        """When the first operator finalizes a row with an event time (see `FinalizesByTime`); None if it gives no expression."""
         return finalized_by_time(self.of, which, event_time)

@@ -101,13 +101,13 @@ def late_before(operator: Operator, watermark: int) -> int | None:
 
     If a subclass overrides `late` but not `late_before`, the inherited bound does not belong to its `late`, so the result is None.
     """
-    if not isinstance(operator, BoundsLateness) or not belongs_to(operator, "late_before", "late"):
+    if not isinstance(operator, BoundsLateness) or not are_overridden_together(operator, "late_before", "late"):
         return None
     return operator.late_before(watermark)
 
 
-def belongs_to(operator: Operator, derived: str, method: str) -> bool:
-    """Whether no subclass overrides a method of an operator without the method that is derived from it."""
+def are_overridden_together(operator: Operator, derived: str, method: str) -> bool:
+    """Whether the most derived class with one of the methods has both; if not, `derived` describes a method that is overridden."""
     members = next(vars(c) for c in type(operator).__mro__ if method in vars(c) or derived in vars(c))
     return derived in members
 

@@ -181,7 +181,7 @@ class Deduplicate:
         return self._scope.finalized_at(*frames)
 
     def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
-        """The same for a row with an event time (see `FinalizesByTime`); None for sessions."""
+        """When the last window of a row with an event time is final (see `FinalizesByTime`); None for sessions."""
         return self._scope.finalized_by_time(which, event_time)
 
     def fold(self, current: DataFrame, *frames: DataFrame) -> DataFrame:

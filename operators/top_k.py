@@ -178,7 +178,7 @@ class TopK:
         return self._windows.finalized_at(*frames)
 
     def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
-        """The same for a row with an event time (see `FinalizesByTime`); None for sessions."""
+        """When the last window of a row with an event time is final (see `FinalizesByTime`); None for sessions."""
         return self._windows.finalized_by_time(which, event_time)
 
     def _assign_windows(self, rows: DataFrame) -> DataFrame:

@@ -103,7 +103,7 @@ class StreamDeduplication:
         return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, F.lit(None).cast("timestamp").alias(FINALIZED_AT))
 
     def finalized_by_time(self, which: int, event_time: Column) -> Column:
-        """Null, as `finalized_at`."""
+        """Null: no row is ever finalized."""
         return F.lit(None).cast("timestamp")
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:
@@ -169,7 +169,7 @@ class WindowDeduplication:
         return self.windows.finalized_at(*frames)
 
     def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
-        """The same for a row with an event time; None for sessions."""
+        """When the last window of a row with an event time is final; None for sessions."""
         return self.windows.finalized_by_time(which, event_time)
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:

@@ -14,6 +14,7 @@ from operators import (
     Consecutive,
     Cumulative,
     Deduplicate,
+    EveryRows,
     IntervalJoin,
     Session,
     Sliding,
@@ -60,6 +61,29 @@ def test_the_expression_is_what_the_operator_reports(spark: SparkSession, operat
     assert found == Counter(map(tuple, reported.collect()))
 
 
+@pytest.mark.parametrize(
+    ("name", "which", "time", "final_at"),
+    [
+        ("interval join", 0, 10, 19),
+        ("interval join", 1, 10, 16),
+        ("as-of join", 0, 10, 11),
+        ("tumbling", 0, 0, 3),
+        ("tumbling", 0, -4, -4),
+        ("with gaps", 0, 3, 3),
+        ("with gaps", 1, 5, None),
+        ("coGroup", 1, 9, 18),
+        ("top k of results", 0, 10, 10),
+        ("last row", 0, 10, None),
+        ("consecutive", 0, 0, 3),
+    ],
+)
+def test_times_of_finality(spark: SparkSession, name: str, which: int, time: int, final_at: int | None) -> None:
+    """Times in ms. A row is final with its last window, at the window's last ms; a row between two windows never is."""
+    expression = finalized_by_time(OPERATORS[name], which, timestamp(F.lit(time)))
+    assert expression is not None
+    assert spark.range(1).select(F.unix_millis(expression)).collect() == [(final_at,)]
+
+
 @dataclass(frozen=True)
 class _OtherFinality(IntervalJoin):
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
@@ -68,6 +92,7 @@ class _OtherFinality(IntervalJoin):
 
 def test_there_is_no_expression_if_finality_depends_on_more_than_the_time(spark: SparkSession) -> None:
     sessions = WindowedAggregate(by="k", window=Session(gap=5), aggregates={"n": "count(*)"})
-    operators: list[Any] = [sessions, TopK(k=1, order_by=["v"], window=Session(gap=5)), _OtherFinality(on="k", lower=0, upper=1)]
+    purging = WindowedAggregate(by="k", window=Tumbling(size=5), aggregates={"n": "count(*)"}, purging=EveryRows(2))
+    operators: list[Any] = [sessions, purging, TopK(k=1, order_by=["v"], window=Session(gap=5)), _OtherFinality(on="k", lower=0, upper=1)]
     assert [finalized_by_time(operator, 0, F.col(EVENT_TIME)) for operator in operators] == [None] * len(operators)
     assert all(isinstance(operator, ReportsFinality) for operator in operators)

@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from assets.days import day_of, day_start
 from operators.timing import DAY_MS
-from platform_defs.engine.accounting.counted_rows import counted_difference, counted_rows, counted_terms
+from platform_defs.engine.accounting import counted_rows, traced_rows
+from platform_defs.engine.accounting.counted_rows import counted_difference, counted_terms
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, inputs_can_be_read, scope_of
 from platform_defs.engine.accounting.results import compared_results, stored_results
 from platform_defs.engine.accounting.retained_days import retained_accounts
 from platform_defs.engine.accounting.row_counts import count_rows, differing_days, terms_by_day
-from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_rows, traced_terms, tracing_operator
+from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.lake.small_queries import collect, count
@@ -61,11 +62,11 @@ def _account_for_recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
     if not advance.asset.operator.reads.closes_ranges:
         return upserted_account(advance, scope)
     if names_rows(advance):
-        rows, terms, difference = traced_rows(advance, scope), traced_terms(tracing_operator(advance)), traced_difference
+        rows, terms, difference = traced_rows.rows_to_count(advance, scope), traced_terms(tracing_operator(advance)), traced_difference
     else:
-        rows, terms, difference = counted_rows(advance, scope), counted_terms, counted_difference
+        rows, terms, difference = counted_rows.rows_to_count(advance, scope), counted_terms, counted_difference
     compared = compared_results(advance, scope)
-    counts = count_rows([*rows, *([] if compared is None else compared.hashed())])
+    counts = count_rows([*rows, *([] if compared is None else compared.hash_frames())])
     days = differing_days(counts)
     wrong_rows = collect(difference(advance, scope, compared.of_days(days), compared.columns)) if compared and days else []
     return accounts_of(advance.asset.inputs, [*terms_by_day(counts, terms), *wrong_rows])

@@ -17,7 +17,7 @@ from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH
 from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, row_hash
-from platform_defs.engine.accounting.row_counts import Fact, facts_of, rows_of_side
+from platform_defs.engine.accounting.row_counts import Fact, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import ClassifiedRows
 from platform_defs.engine.inputs.reader import Span
@@ -37,7 +37,7 @@ def counted_terms(side: int, facts: Fact) -> Iterator[str]:
     return (term for fact, term in _TERMS.items() if fact in facts)
 
 
-def counted_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
+def rows_to_count(advance: Advance, scope: Scope) -> list[DataFrame]:
     """The rows of the inputs as the logs record them and as the operator reports them, for `count_rows`.
 
     Raises:
@@ -74,11 +74,11 @@ def _wide_span(advance: Advance, scope: Scope) -> Span:
 
 
 def _logged_rows(index: int, side: ClassifiedRows, scope: Scope, final_at: Column | None = None) -> DataFrame:
-    """A side's rows: whether they are accepted, late or filtered; and with `final_at` what `_reported_facts` says of the other rows."""
+    """A side's rows: whether they are accepted, late or filtered. With `final_at`, those that the operator reads have `_reported_facts`."""
     facts = facts_of({Fact.LATE: side.late, Fact.FILTERED: side.filtered}, always=Fact.ACCEPTED)
     if final_at is not None:
-        facts = facts.bitwiseOR(F.when(side.excluded, 0).otherwise(_reported_facts(scope, final_at)))
-    return scope.span.rows_of(side.rows, EVENT_TIME).select(*rows_of_side(index, EVENT_TIME, facts))
+        facts = facts.bitwiseOR(F.when(~side.excluded, _reported_facts(scope, final_at)).otherwise(0))
+    return scope.span.rows_of(side.rows, EVENT_TIME).select(*side_columns(index, EVENT_TIME, facts))
 
 
 def _reported_rows(advance: Advance, scope: Scope, inputs: Sequence[ClassifiedRows]) -> DataFrame:
@@ -86,15 +86,15 @@ def _reported_rows(advance: Advance, scope: Scope, inputs: Sequence[ClassifiedRo
     operator = advance.asset.operator
     if not isinstance(operator, ReportsFinality):
         raise OperatorError(f"{type(operator).__name__} does not report when its rows are final, so they cannot be accounted for")
-    rows = operator.finalized_at(*[side.on_time() for side in inputs])
+    rows = operator.finalized_at(*[side.read_rows() for side in inputs])
     facts = _reported_facts(scope, F.col(FINALIZED_AT))
-    return scope.span.rows_of(rows, EVENT_TIME).select(*rows_of_side(WHICH, EVENT_TIME, facts))
+    return scope.span.rows_of(rows, EVENT_TIME).select(*side_columns(WHICH, EVENT_TIME, facts))
 
 
 def _reported_facts(scope: Scope, finalized_at: Column) -> Column:
     """Whether a row is matched (only in closed windows), pending (in an open window), or unmatched (in no window)."""
     closed = F.lit(False) if scope.closed_to is None else finalized_at <= instant(scope.closed_to, finalized_at)
-    return facts_of({Fact.MATCHED: closed, Fact.PENDING: ~closed, Fact.UNMATCHED: finalized_at.isNull()})
+    return facts_of({Fact.MATCHED: closed, Fact.PENDING: finalized_at.isNotNull() & ~closed, Fact.UNMATCHED: finalized_at.isNull()})
 
 
 def counted_difference(advance: Advance, scope: Scope, results: Sequence[DataFrame], columns: StructType) -> DataFrame:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from operators.columns import FINAL_AT
 from operators.timing import ClosedRange
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, row_hash
-from platform_defs.engine.accounting.row_counts import RECOMPUTED, STORED, results
+from platform_defs.engine.accounting.row_counts import RECOMPUTED, STORED, result_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
@@ -22,7 +22,7 @@ from platform_defs.engine.lake.table_columns import differing_columns
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedResults:
     """The results in a table and the recomputed ones, with the same columns, possibly in another order.
 
     Args:
@@ -37,10 +37,10 @@ class Compared:
     columns: StructType
     time: str | None = None
 
-    def hashed(self) -> list[DataFrame]:
+    def hash_frames(self) -> list[DataFrame]:
         """Both, as `count_rows` reads them: with a day, and a hash of each result."""
-        columns = row_hash(self.columns)
-        return [frame.select(*results(side, self.time, columns)) for side, frame in self._by_side.items()]
+        hash_column = row_hash(self.columns)
+        return [frame.select(*result_columns(side, self.time, hash_column)) for side, frame in self._by_side.items()]
 
     def of_days(self, days: Sequence[date]) -> list[DataFrame]:
         """Both, of the results that are final on given days."""
@@ -61,7 +61,7 @@ def _no_results(advance: Advance) -> DataFrame:
     return advance.final_results(ClosedRange(None, 0), 0).limit(0)
 
 
-def compared_results(advance: Advance, scope: Scope) -> Compared | None:
+def compared_results(advance: Advance, scope: Scope) -> ComparedResults | None:
     """The results in the table and those recomputed from the log; None if none is closed.
 
     Results that the next correction will recompute are left out.
@@ -80,7 +80,7 @@ def compared_results(advance: Advance, scope: Scope) -> Compared | None:
         raise ProgressError.other_columns(asset.name, differing)
     for later in unread_corrections(position_of(reading, asset, now)):  # the next step recomputes these: they are not wrong yet
         stored, recomputed = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (stored, recomputed))
-    return Compared(stored, recomputed, columns, FINAL_AT)
+    return ComparedResults(stored, recomputed, columns, FINAL_AT)
 
 
 def _results_within(advance: Advance, closing: ClosedRange) -> DataFrame:

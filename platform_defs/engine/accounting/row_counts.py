@@ -70,7 +70,7 @@ def facts_of(facts: Mapping[Fact, Column | None], always: Fact | None = None) ->
     return reduce(lambda a, b: a.bitwiseOR(b), bits).alias(FACTS)
 
 
-def rows_of_side(side: int | str, time: str, facts: Column) -> list[Column]:
+def side_columns(side: int | str, time: str, facts: Column) -> list[Column]:
     """The columns of a row of an input that `count_rows` reads.
 
     Args:
@@ -81,7 +81,7 @@ def rows_of_side(side: int | str, time: str, facts: Column) -> list[Column]:
     return [_sql(f"{side} AS side"), _day(time), facts.alias(FACTS), _sql("0L AS row_hash")]
 
 
-def results(side: int, time: str | None, row_hash: Column) -> list[Column]:
+def result_columns(side: int, time: str | None, row_hash: Column) -> list[Column]:
     """The columns of a result that `count_rows` reads.
 
     Args:
@@ -103,7 +103,7 @@ def _day(time: str) -> Column:
 
 
 def count_rows(frames: Sequence[DataFrame]) -> list[RowCount]:
-    """Count the rows of frames with the columns of `rows_of_side` or `results`, in one query."""
+    """Count the rows of frames with the columns of `side_columns` or `result_columns`, in one query."""
     sums = [_sql(text) for text in ("count(*)", "sum(shiftrightunsigned(row_hash, 32))", "sum(row_hash & 4294967295L)")]
     counts = collect(reduce(DataFrame.union, frames).groupBy("side", "day", FACTS).agg(*sums))
     return [RowCount(side, _date_of(days), Fact(facts), *numbers) for side, days, facts, *numbers in counts]

@@ -23,7 +23,7 @@ from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_and_extra, row_hash
 from platform_defs.engine.accounting.results import stored_results
-from platform_defs.engine.accounting.row_counts import FACTS, Fact, Terms, facts_of, rows_of_side
+from platform_defs.engine.accounting.row_counts import FACTS, Fact, Terms, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import EVER
@@ -80,12 +80,12 @@ def is_pair(operator: TracesInputs) -> Column:
     return reduce(lambda a, b: a & b, [F.col(name).isNotNull() for name in seq_columns if name is not None])
 
 
-def traced_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
+def rows_to_count(advance: Advance, scope: Scope) -> list[DataFrame]:
     """The rows of the inputs, for `count_rows`. If log and results have different times for a row, it is two rows, which breaks the law."""
     inputs = range(len(advance.asset.inputs))
     rows = reduce(DataFrame.union, [*[_logged_rows(advance, scope, index) for index in inputs], *_rows_in_results(advance, scope)])
     facts_by_row = rows.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or(FACTS).alias(FACTS))
-    return [facts_by_row.select(*rows_of_side("side", EVENT_TIME, F.col(FACTS)))]
+    return [facts_by_row.select(*side_columns("side", EVENT_TIME, F.col(FACTS)))]
 
 
 def traced_terms(operator: TracesInputs) -> Terms:
@@ -125,16 +125,16 @@ def _logged_rows(advance: Advance, scope: Scope, index: int) -> DataFrame:
 
 
 def _rows_in_results(advance: Advance, scope: Scope) -> Iterator[DataFrame]:
-    """The rows that results name, once for each result; and those that recomputed pairs name, of the sides that results do not name."""
+    """The rows that the stored results name, once for each result. For semi and anti joins also the rows that recomputed pairs name."""
     operator, reads = tracing_operator(advance), advance.asset.operator.reads
     seq_columns = operator.traced(SEQ)
     sides = [index for index in range(len(seq_columns)) if not reads.is_versioned(index)]
     named = [index for index in sides if seq_columns[index] is not None]
     yield from [_named_rows(operator, named, stored_results(advance, scope.results), scope)] if named else []
     if None in seq_columns:
-        unnamed = [index for index in sides if seq_columns[index] is None or operator.keeps_unmatched(index)]
-        for pairs_operator, pairs in _pairs(advance, operator, scope) if unnamed else []:
-            yield _named_rows(pairs_operator, unnamed, pairs, scope)
+        sides_of_pairs = [index for index in sides if seq_columns[index] is None or operator.keeps_unmatched(index)]
+        for pairs_operator, pairs in _pairs(advance, operator, scope) if sides_of_pairs else []:
+            yield _named_rows(pairs_operator, sides_of_pairs, pairs, scope)
 
 
 def _named_rows(operator: TracesInputs, sides: Sequence[int], results: DataFrame, scope: Scope) -> DataFrame:

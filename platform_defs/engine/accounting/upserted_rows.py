@@ -17,8 +17,8 @@ from operators.changelog import bag_difference
 from operators.columns import parameter
 from operators.engine_columns import EVENT_TIME, SEQ
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, missing_and_extra, row_hash
-from platform_defs.engine.accounting.results import Compared
-from platform_defs.engine.accounting.row_counts import Fact, count_rows, differing_days, facts_of, rows_of_side, terms_by_day
+from platform_defs.engine.accounting.results import ComparedResults
+from platform_defs.engine.accounting.row_counts import Fact, count_rows, differing_days, facts_of, side_columns, terms_by_day
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import as_of_step
 from platform_defs.engine.inputs.progress import is_emptied, progress
@@ -33,7 +33,7 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     """
     inputs, compared = advance.reading.inputs_of(advance.asset), _compared(advance)
     rows = [_rows_of_source(advance, scope, index) for index, side in enumerate(inputs) if side.is_source]
-    frames = [*rows, *([] if compared is None else compared.hashed())]
+    frames = [*rows, *([] if compared is None else compared.hash_frames())]
     counts = count_rows(frames) if frames else []
     missing, extra = _count_differences(compared) if compared is not None and differing_days(counts) else (0, 0)
     by_day = accounts_of(advance.asset.inputs, terms_by_day(counts, _terms))
@@ -49,7 +49,7 @@ def _rows_of_source(advance: Advance, scope: Scope, index: int) -> DataFrame:
     side, seq = advance.reading.classified(advance.asset, index, advance.reading.ledger.head, scope.span), F.col(SEQ)
     is_handled = seq <= parameter(progress(advance.reading.lake, advance.asset).seq, seq)
     facts = facts_of({Fact.LATE: side.late, Fact.FILTERED: side.filtered, Fact.FINALIZED: is_handled}, always=Fact.ACCEPTED)
-    return side.rows.select(*rows_of_side(index, EVENT_TIME, facts))
+    return side.rows.select(*side_columns(index, EVENT_TIME, facts))
 
 
 def _terms(side: int, facts: Fact) -> Iterator[str]:
@@ -66,16 +66,16 @@ def _last_day(advance: Advance) -> date:
     return moment(times[-1] if len(times) else 0).date()
 
 
-def _compared(advance: Advance) -> Compared | None:
+def _compared(advance: Advance) -> ComparedResults | None:
     """The table's rows and the recomputed ones; None if the table has no step yet, or was emptied and has no step since."""
     now = progress(advance.reading.lake, advance.asset)
     if not now.step or is_emptied(now):
         return None
     recomputed = advance.all_results(now)
-    return Compared(as_of_step(advance.reading, advance.asset, now.step), recomputed, recomputed.schema)
+    return ComparedResults(as_of_step(advance.reading, advance.asset, now.step), recomputed, recomputed.schema)
 
 
-def _count_differences(compared: Compared) -> tuple[int, int]:
+def _count_differences(compared: ComparedResults) -> tuple[int, int]:
     """The numbers of missing and of extra rows."""
     stored, recomputed = (frame.select(row_hash(compared.columns)) for frame in (compared.stored, compared.recomputed))
     [(missing, extra)] = collect(bag_difference(stored, recomputed).agg(*[F.sum(rows) for rows in missing_and_extra().values()]))

@@ -18,10 +18,10 @@ from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, diffe
 from operators.columns import are_rows_equal, check_free, parameter, rows_of_keys
 from operators.engine_columns import EVENT_TIME
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, require_upserts, steps_of
-from platform_defs.engine.inputs.progress import Progress, commit_step, progress, require_same_columns
+from platform_defs.engine.inputs.progress import PROGRESS, Progress, commit_step, progress, require_same_columns, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.small_queries import collect, is_small, rows_in_memory, with_rows
+from platform_defs.engine.lake.small_queries import collect, is_small, remember_rows, rows_in_memory
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.faults import point
 
@@ -47,11 +47,12 @@ class UpsertedTable:
         point("advance.before_changelog")
         lake, rows = self.reading.lake, changes.withColumns(stamps)
         require_same_columns(lake, self.asset, rows)
+        step_id = after.metadata(stored_progress(lake, self.asset))[PROGRESS]["id"]
         row_count = commit_step(
             lake, self.asset, rows, after, [*dict.fromkeys([STEP, *require_upserts(self.asset).key, *_event_time_columns(rows)])]
         )
         point("advance.after_changelog")
-        replace(self, reading=replace(self.reading, lake=lake.live))._apply(after.step, rows)
+        replace(self, reading=replace(self.reading, lake=lake.live))._apply(step_id, rows)
         return row_count
 
     def current(self, like: DataFrame) -> DataFrame:
@@ -84,12 +85,12 @@ class UpsertedTable:
         elif (applied := self.reading.lake.newest_commit(self.asset.name, APPLIED)) is not None:
             raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])
 
-    def _apply(self, step: int = 0, changes: DataFrame | None = None) -> None:
+    def _apply(self, step_id: str | None = None, changes: DataFrame | None = None) -> None:
         """Apply the steps of the changelog that the current table lacks. Idempotent: the table's own commit records the last one.
 
         Args:
-            step: the step that this process has just committed; 0 for none.
-            changes: its rows of the changelog. If they are in memory, they are not read again.
+            step_id: the `id` of the step that this process has just committed; None for none.
+            changes: the rows that the step added to the changelog. If they are in memory, they are not read again.
         """
         lake, key = self.reading.lake, require_upserts(self.asset).key
         now, applied = progress(lake, self.asset), lake.newest_commit(self.asset.name, APPLIED)
@@ -114,9 +115,10 @@ class UpsertedTable:
             point("advance.after_create")
         else:
             unapplied, is_same_row = self._unapplied(applied.value["step"], now.step), are_rows_equal("t", "c", key)
-            known_rows = rows_in_memory(changes) if changes is not None and applied.value["step"] + 1 == now.step == step else None
+            is_only_step = now.step - applied.value["step"] == 1 and now.id == step_id
+            known_rows = rows_in_memory(changes) if changes is not None and is_only_step else None
             if known_rows is not None:
-                with_rows(unapplied, known_rows.filter(pc.field(CHANGE) != UPDATE_BEFORE).select(unapplied.columns))
+                remember_rows(unapplied, known_rows.filter(pc.field(CHANGE) != UPDATE_BEFORE).select(unapplied.columns))
             point("advance.before_apply")
             if lake.upsert(self.asset.name, unapplied, key, is_deleted=f"c.`{CHANGE}` = '{DELETE}'", metadata=metadata, number=now.step):
                 point("advance.after_apply")

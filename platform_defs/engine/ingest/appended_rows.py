@@ -1,7 +1,7 @@
 """The rows that a batch appends to a source's event log and to its quarantine.
 
-The rows of a small batch are in memory as Arrow. Then both are selected there: a Spark job for each would take longer than everything else
-that is done with them.
+If the rows of a small batch are in memory as Arrow, both are selected there: a Spark job for each would take longer than all other work on
+these rows.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ from platform_defs.engine.formats.reader import PATH, RAW
 from platform_defs.engine.formats.topics import offset_of
 from platform_defs.engine.ingest.batch_counts import is_good
 from platform_defs.engine.ingest.validate import IS_MARKER, REASON
-from platform_defs.engine.lake.small_queries import rows_in_memory, with_rows
+from platform_defs.engine.lake.small_queries import remember_rows, rows_in_memory
 
-_QUARANTINED = {"reason": REASON, "raw": RAW, "path": PATH, "record": RECORD}
-"""The column of the validated rows for each copied column of the quarantine."""
+_COPIED_FROM = {"reason": REASON, "raw": RAW, "path": PATH, "record": RECORD}
+"""By column of the quarantine, the column of the validated rows that it copies."""
 
 
 def log_rows(validated: DataFrame, duplicates: DataFrame | None, contract: SourceContract, seq: int) -> DataFrame:
@@ -44,7 +44,7 @@ def log_rows(validated: DataFrame, duplicates: DataFrame | None, contract: Sourc
     is_appended = pc.field(REASON).is_null() & ~pc.field(IS_MARKER)
     if repeated is not None:
         is_appended &= ~pc.field(ARRIVAL).isin(repeated[ARRIVAL].to_pylist())
-    return _computed(log, rows.filter(is_appended), {SEQ: pa.scalar(seq, pa.int64())}, {})
+    return _with_selected_rows(log, rows.filter(is_appended), {SEQ: pa.scalar(seq, pa.int64())}, {})
 
 
 def quarantine_rows(validated: DataFrame, seq: int, now: int, *, has_offsets: bool) -> DataFrame:
@@ -70,16 +70,24 @@ def quarantine_rows(validated: DataFrame, seq: int, now: int, *, has_offsets: bo
     if rows is None or has_offsets:
         return quarantined
     constants = {SEQ: pa.scalar(seq, pa.int64()), "ingested_at": pa.scalar(now, pa.timestamp("ms", "UTC"))}
-    return _computed(quarantined, rows.filter(pc.field(REASON).is_valid()), constants, _QUARANTINED)
+    return _with_selected_rows(quarantined, rows.filter(pc.field(REASON).is_valid()), constants, _COPIED_FROM)
 
 
 def _number(value: int) -> Column:
     return parameter(value, F.col(ARRIVAL))
 
 
-def _computed(frame: DataFrame, rows: pa.Table, constants: Mapping[str, pa.Scalar], renamed: Mapping[str, str]) -> DataFrame:
-    """A frame whose rows are known: columns of `rows`, some under another name, and constants."""
+def _with_selected_rows(frame: DataFrame, rows: pa.Table, constants: Mapping[str, pa.Scalar], copied_from: Mapping[str, str]) -> DataFrame:
+    """The frame, whose rows were selected in memory.
+
+    Args:
+        frame: the frame.
+        rows: the selected rows.
+        constants: the columns with the same value in all rows.
+        copied_from: the column of `rows` that another column copies, if their names differ.
+    """
     columns = {
-        name: pa.repeat(constants[name], rows.num_rows) if name in constants else rows[renamed.get(name, name)] for name in frame.columns
+        name: pa.repeat(constants[name], rows.num_rows) if name in constants else rows[copied_from.get(name, name)]
+        for name in frame.columns
     }
-    return with_rows(frame, pa.table(columns))
+    return remember_rows(frame, pa.table(columns))

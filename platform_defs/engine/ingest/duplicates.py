@@ -11,10 +11,9 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME
 from operators.timing import instant, length_ms, millis
 from platform_defs.engine.ingest.validate import IS_MARKER, REASON
 from platform_defs.engine.inputs.retained import Cut
-from platform_defs.engine.lake.small_queries import is_small, materialize_and_count
+from platform_defs.engine.lake.small_queries import MOST_FETCHED_ROWS, is_small, materialize_and_count
 
-_TIME, _POSITION, _RUN, _COUNT = temporary("time"), temporary("position"), temporary("run"), temporary("count")
-_INGESTED, _DUPLICATES = temporary("ingested"), temporary("duplicates")
+_TIME, _POSITION, _RUN, _ROWS, _COUNT = (temporary(name) for name in ("time", "position", "run", "rows", "count"))
 _LOGGED = -1
 """The position of the rows of the log: before all new rows."""
 OLDER = "older than the rows that retention keeps, so a duplicate could not be recognized"
@@ -40,15 +39,16 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
         `arrival` of each duplicate, and the number of duplicates; None if there is none.
     """
     new_rows, logged_rows = _rows_with_key(rows, key, F.col(ARRIVAL)), _rows_with_key(log, key, F.lit(_LOGGED).cast("bigint"))
-    if is_small(new_rows) and is_small(logged_rows):  # finding the repeated keys first would be a second job
+    if count < MOST_FETCHED_ROWS and is_small(new_rows) and is_small(logged_rows):  # the repeated keys alone would be a second job
         suspects = new_rows.unionByName(logged_rows.join(new_rows, list(key), "left_semi"))
     else:
         keys, number = materialize_and_count(_repeated_keys(new_rows, logged_rows, key, count))
         if not number:
             return None
         suspects = new_rows.unionByName(logged_rows).join(keys, list(key), "left_semi")
-    positions = _runs(suspects, key, horizon).groupBy(*key, _RUN).agg(_duplicates_of_run(horizon).alias(_DUPLICATES))
-    found, number = materialize_and_count(positions.select(F.explode(_DUPLICATES).alias(ARRIVAL)))
+    rows_of_run = F.expr(f"array_sort(collect_list(struct({_POSITION}, {_TIME})))").alias(_ROWS)
+    runs = _runs(suspects, key, horizon).groupBy(*key, _RUN).agg(rows_of_run)
+    found, number = materialize_and_count(runs.select(F.explode(_duplicates_of_run(horizon)).alias(ARRIVAL)))
     return (found, number) if number else None
 
 
@@ -91,16 +91,12 @@ def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
 
 
 def _duplicates_of_run(horizon: int) -> Column:
-    """The positions of a run's duplicates: in order of arrival, each new row within the horizon of an ingested row before it.
+    """The positions of the new rows of a run that are not ingested: those that are within the horizon of an ingested row before them.
 
-    The rows of the log come first, and all of them are ingested. A new row that is no duplicate is ingested too.
+    The rows of the log come first, and all of them are ingested. A new row without an ingested row within the horizon is ingested too.
     """
-    found = f"named_struct('{_INGESTED}', cast(array() AS array<bigint>), '{_DUPLICATES}', cast(array() AS array<bigint>))"
-    is_duplicate = f"row.{_POSITION} != {_LOGGED} AND exists(found.{_INGESTED}, time -> abs(time - row.{_TIME}) <= {horizon})"
-    with_row = (
-        f"IF({is_duplicate}, "
-        f"named_struct('{_INGESTED}', found.{_INGESTED}, '{_DUPLICATES}', array_append(found.{_DUPLICATES}, row.{_POSITION})), "
-        f"named_struct('{_INGESTED}', array_append(found.{_INGESTED}, row.{_TIME}), '{_DUPLICATES}', found.{_DUPLICATES}))"
-    )
-    rows = f"array_sort(collect_list(struct({_POSITION}, {_TIME})))"
-    return F.expr(f"aggregate({rows}, {found}, (found, row) -> {with_row}, found -> found.{_DUPLICATES})")
+    is_near = f"exists(ingested, other -> abs(other.{_TIME} - row.{_TIME}) <= {horizon})"
+    with_row = f"IF(row.{_POSITION} = {_LOGGED} OR NOT {is_near}, array_append(ingested, row), ingested)"
+    no_rows = f"cast(array() AS array<struct<{_POSITION}: bigint, {_TIME}: bigint>>)"
+    ingested = f"aggregate({_ROWS}, {no_rows}, (ingested, row) -> {with_row}, ingested -> ingested.{_POSITION})"
+    return F.expr(f"array_except({_ROWS}.{_POSITION}, {ingested})")

@@ -41,12 +41,12 @@ class ClassifiedRows:
     def _conditions(self) -> list[Column]:
         return [condition for condition in (self.late, self.filtered) if condition is not None]
 
-    def on_time(self) -> DataFrame:
+    def read_rows(self) -> DataFrame:
         """The rows that the operator reads, without `LATE` and `FILTERED`."""
         rows = self.rows.where(~self.excluded) if self._conditions else self.rows
         return rows.drop(LATE, FILTERED) if {LATE, FILTERED} & {*rows.columns} else rows
 
-    def with_columns(self) -> DataFrame:
+    def with_late_and_filtered(self) -> DataFrame:
         """The rows with `LATE` and `FILTERED`."""
         conditions = {LATE: self.late, FILTERED: self.filtered}
         columns = [F.col(f"`{c}`") for c in self.rows.columns if c not in conditions]
@@ -55,7 +55,7 @@ class ClassifiedRows:
 
 def as_input(results: DataFrame) -> DataFrame:
     """Final results as their readers see them: `result_time` is the `event_time`, and `final_at` is left out."""
-    names = [c for c in results.columns if c not in (EVENT_TIME, FINAL_AT)]
+    names = [c for c in results.columns if c.lower() not in (EVENT_TIME, FINAL_AT)]
     return results.select(*[F.col(f"`{c}`").alias(EVENT_TIME) if c == RESULT_TIME else F.col(f"`{c}`") for c in names])
 
 
@@ -72,7 +72,7 @@ def classify(asset: DerivedAsset, index: int, rows: DataFrame, late: Column | No
     if asset.preparation(index) is None:
         return ClassifiedRows(rows, late)
     is_late = F.lit(False) if late is None else late
-    return ClassifiedRows(prepare_rows(asset, index, rows.withColumn(LATE, is_late), columns), F.col(LATE), F.col(FILTERED))
+    return ClassifiedRows(_prepare_rows(asset, index, rows.withColumn(LATE, is_late), columns), F.col(LATE), F.col(FILTERED))
 
 
 def prepare_table_rows(asset: DerivedAsset, index: int, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -86,11 +86,11 @@ def prepare_table_rows(asset: DerivedAsset, index: int, rows: DataFrame, columns
     """
     if asset.preparation(index) is None:
         return rows
-    prepared_rows = prepare_rows(asset, index, rows.withColumn(LATE, F.lit(False)), columns)
+    prepared_rows = _prepare_rows(asset, index, rows.withColumn(LATE, F.lit(False)), columns)
     return prepared_rows.where(~F.col(FILTERED)).drop(LATE, FILTERED)
 
 
-def prepare_rows(asset: DerivedAsset, index: int, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+def _prepare_rows(asset: DerivedAsset, index: int, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Rows of an input with the columns that the operator reads, and with `FILTERED`.
 
     Args:
@@ -100,7 +100,7 @@ def prepare_rows(asset: DerivedAsset, index: int, rows: DataFrame, columns: Sequ
         columns: the input's own columns; the others are the engine's, and stay.
     """
     preparation = asset.preparation(index)
-    assert preparation is not None, "the asset reads the rows as they are"
+    assert preparation is not None, "only for inputs that the asset prepares"
     is_kept = F.lit(True) if preparation.where is None else F.when(F.expr(preparation.where), True).otherwise(False)
     is_late = (F.col(LATE) & is_kept).alias(LATE)
     engine_columns = [is_late if c == LATE else F.col(c) for c in rows.columns if c not in columns]

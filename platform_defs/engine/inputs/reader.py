@@ -183,7 +183,7 @@ class Reading:
             `event_time`. If the asset prepares the input, the columns that it selects in place of the input's own, and only the rows that
             satisfy the condition. Also `WATERMARK`, `SESSION` or `BATCH_TIME`, if the operator reads that.
         """
-        rows = self.classified(asset, index, head, span, after).on_time()
+        rows = self.classified(asset, index, head, span, after).read_rows()
         needs_batch_times = self.input_named(asset.inputs[index]).is_source and asset.operator.reads.ttl_by == "processing"
         return self._with_batch_times(rows, head, after) if needs_batch_times else rows
 
@@ -206,10 +206,10 @@ class Reading:
         A row of a table is late only if the table was idle (see `result_rows`). A filtered row is never late, and the operator does not
         read it. The rows of a source also have `WATERMARK` or `SESSION`, if the operator reads those.
         """
-        return self.classified(asset, index, head, span, after).with_columns()
+        return self.classified(asset, index, head, span, after).with_late_and_filtered()
 
     def classified(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> ClassifiedRows:
-        """The rows of `with_lateness`, with conditions in place of its columns: each operation of a frame takes Spark some time."""
+        """All rows of an input, and the conditions of late and filtered rows, which `with_lateness` adds as columns, at some cost."""
         name = asset.inputs[index]
         if (table := self.input_named(name).table) is not None:
             rows, late = result_rows(self, asset, table, span)

@@ -36,10 +36,15 @@ def rows_with_lateness(rows: DataFrame, operator: Operator, watermark_by_batch: 
         return (rows.withColumn(WATERMARK, F.lit(None).cast("timestamp")) if needs_watermark else rows), None
     if len(watermark_by_batch) <= _MOST_LOOKED_UP:
         watermark = timestamp(lookup(watermark_by_batch, SEQ))
-        late = operator.late(F.col(EVENT_TIME), watermark)
+        late = _is_late(operator, watermark)
         return (rows.select("*", watermark.alias(WATERMARK), late.alias(LATE)), F.col(LATE)) if needs_watermark else (rows, late)
     table = pa.table({SEQ: list(watermark_by_batch), _TIME_MS: list(watermark_by_batch.values())})
     watermarks = rows.sparkSession.createDataFrame(table).select(SEQ, timestamp(F.col(_TIME_MS)).alias(WATERMARK))
-    late = operator.late(F.col(EVENT_TIME), F.col(WATERMARK)).alias(LATE)
+    late = _is_late(operator, F.col(WATERMARK)).alias(LATE)
     joined = rows.join(watermarks, SEQ, "left")
     return joined.select(*rows.columns, *([WATERMARK] if needs_watermark else []), late), F.col(LATE)
+
+
+def _is_late(operator: Operator, watermark: Column) -> Column:
+    """The operator's rule. A row for which it is null is not late: a user's operator may return null, and the row would be in no result."""
+    return F.coalesce(operator.late(F.col(EVENT_TIME), watermark), F.lit(False))

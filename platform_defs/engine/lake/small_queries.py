@@ -58,7 +58,7 @@ _OF_ONE_COMMIT = [
 _MEASURES = "measures"
 _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 _ROWS: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
-"""The rows of frames that were made from Arrow, were fetched, or have known rows, so that no query fetches them again."""
+"""The rows by frame, for frames whose rows are in memory already."""
 _ONE_AT_A_TIME = Lock()
 
 
@@ -188,12 +188,12 @@ def in_memory(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFr
 
 
 def rows_in_memory(frame: DataFrame) -> pa.Table | None:
-    """The rows of a frame that was made from Arrow, was fetched, or whose rows are known otherwise; None for any other frame."""
+    """The rows of a frame whose rows are in memory: it was made from Arrow or fetched, or `remember_rows` recorded them. Otherwise None."""
     return _ROWS.get(frame)
 
 
-def with_rows(frame: DataFrame, rows: pa.Table) -> DataFrame:
-    """The frame, with the rows that a query of it would return, so that none is run to fetch them.
+def remember_rows(frame: DataFrame, rows: pa.Table) -> DataFrame:
+    """Record the rows of a frame, so that no query fetches them; returns the frame.
 
     Args:
         frame: the frame.

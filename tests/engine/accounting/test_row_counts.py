@@ -51,5 +51,5 @@ def test_results_have_no_terms() -> None:
     ],
 )
 def test_a_row_that_is_counted_twice_or_not_at_all_breaks_the_law(how: How, facts: Fact, terms: set[str]) -> None:
-    """A row that a full join neither matched nor kept is missing from its results; a row in no log has no business in them."""
+    """A row that a full join neither matched nor kept is missing from its results; a row that is in no log must not be in the results."""
     assert {*traced_terms(IntervalJoin(on="k", lower=0, upper=1, how=how))(0, facts)} == terms
