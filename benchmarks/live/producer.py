@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 _TICK_S = 0.01
 _WRITE_EVERY_S = 0.5
@@ -67,14 +67,19 @@ class _Sender:
         self.sent, self.acked, self.failed = 0, 0, 0
 
     def send(self, upto: int) -> None:
-        """Send the events up to a number."""
+        """Send the events up to a number. If the client does not know the topic's partitions, as after a restart of the broker, later."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         while self.sent < upto:
             number = self._order.first_id + self.sent
             key = number % self._order.keys
             value = json.dumps({"id": number, "k": f"k{key}", "at": now, "v": number % 100})
             where = key % self._order.partitions
-            self._producer.produce(self._order.topic, value, f"k{key}", partition=where, on_delivery=self._delivered)
+            try:
+                self._producer.produce(self._order.topic, value, f"k{key}", partition=where, on_delivery=self._delivered)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                    raise
+                return
             self.sent += 1
             self._producer.poll(0)
 
@@ -109,7 +114,12 @@ def main(order: Order) -> None:
         sender.wait(_TICK_S)
         if os.getppid() == 1:  # the process that started it was killed
             return
-    sender.send(round(order.seconds * order.rate))
+    last = time.monotonic() + _FLUSH_S
+    while sender.sent < round(order.seconds * order.rate):
+        sender.send(round(order.seconds * order.rate))
+        sender.wait(_TICK_S)
+        if time.monotonic() > last:
+            raise TimeoutError(f"{order.topic} has no partition {_FLUSH_S} s after the last event was due")
     sender.end()
     sender.record(ended=True)
 
