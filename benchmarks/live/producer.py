@@ -67,7 +67,7 @@ class _Sender:
         self.sent, self.acked, self.failed = 0, 0, 0
 
     def send(self, upto: int) -> None:
-        """Send the events up to a number. If the client does not know the topic's partitions, as after a restart of the broker, later."""
+        """Send the events up to a number. After a restart of the broker, some may be left for the next call: their partition is unknown."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         while self.sent < upto:
             number = self._order.first_id + self.sent
@@ -114,9 +114,9 @@ def main(order: Order) -> None:
         sender.wait(_TICK_S)
         if os.getppid() == 1:  # the process that started it was killed
             return
-    last = time.monotonic() + _FLUSH_S
-    while sender.sent < round(order.seconds * order.rate):
-        sender.send(round(order.seconds * order.rate))
+    last, events = time.monotonic() + _FLUSH_S, round(order.seconds * order.rate)
+    while sender.sent < events:
+        sender.send(events)
         sender.wait(_TICK_S)
         if time.monotonic() > last:
             raise TimeoutError(f"{order.topic} has no partition {_FLUSH_S} s after the last event was due")

@@ -159,7 +159,11 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
             return f"{_ROW_ORDER}; in place of {word.name} use min_by(v, struct(event_time, seq, arrival)), or max_by"
         if word.is_call and (word.name in _APPROXIMATE or word.name.startswith(("kll_", "theta_"))):
             return f"{_ROW_ORDER}; in place of {word.name} use {_APPROXIMATE.get(word.name, 'an exact function')}"
-        return _other_dependence(word)
+        if word.name in CHANCE | FILES | SESSION and word.is_call:
+            return f"{_OTHER_THAN_ROWS}, as {word.name} does"
+        if word.name in CLOCK and (word.is_call or word.name.startswith("current_")):
+            return f"the clock, as {word.name} does; take a time from a column of the rows"
+        return None
 
 
 @dataclass(frozen=True)
@@ -227,15 +231,6 @@ def unmergeable_sum(sql: str) -> OperatorError:
         "or write a longer expression, such as round(sum(v), 4), for which a step reads all rows of its keys"
     )
     return OperatorError.bad_value("aggregates", sql, legal)
-
-
-def _other_dependence(word: _Word) -> str | None:
-    """What a word makes a value depend on in addition to the rows, and what to write instead; None if the word is harmless."""
-    if word.name in CHANCE | FILES | SESSION and word.is_call:
-        return f"{_OTHER_THAN_ROWS}, as {word.name} does"
-    if word.name in CLOCK and (word.is_call or word.name.startswith("current_")):
-        return f"the clock, as {word.name} does; take a time from a column of the rows"
-    return None
 
 
 def _is_one_pair_of_brackets(texts: Sequence[str]) -> bool:
