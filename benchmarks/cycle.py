@@ -2,7 +2,8 @@
 
 A cycle is what a stream does every few seconds, so its cost is mostly that of many small Spark jobs. Seconds depend on the machine;
 the numbers of Spark jobs and of Delta commits do not. Tables are advanced and accounted for in parallel, as `tidemark ingest --every`
-and `tidemark status --recount` do it; the costs by table are measured with one table after the other.
+and `tidemark status --recount` do it, and suites are evaluated in parallel, as a run of Dagster does it; the costs by table are measured
+with one table after the other.
 """
 
 import time
@@ -18,9 +19,10 @@ import psutil
 from great_expectations.expectations.expectation import Expectation
 from pyspark.sql import SparkSession
 
+from assets.factories.partitions import Days
 from assets.ports import LogPort
-from expectations import table_suites
-from expectations.checks import findings, log_findings
+from expectations import TableSuite, table_suites
+from expectations.checks import Findings, findings, log_findings
 from expectations.finding import check_name
 from platform_defs.cli.demo import advance_in_dagster, ingest_in_dagster
 from platform_defs.configured_engine import make_engine
@@ -115,15 +117,16 @@ class Meter:
     @contextmanager
     def part(self, cycle: Cycle, phase: str, table: str) -> Iterator[None]:
         """Record the cost of a block as a part of a cycle."""
-        before = self._now()
+        before, began = self._now(), time.perf_counter()
         yield
-        cycle.parts[phase, table] = self._now() - before
+        seconds = time.perf_counter() - began
+        cycle.parts[phase, table] = replace(self._now() - before, seconds=seconds)
         cycle.memory_mb = sum(p.memory_info().rss for p in self._processes()) // 2**20
 
     def _now(self) -> Cost:
-        """All costs since the session began."""
+        """All costs since the session began, except the time."""
         times = [p.cpu_times() for p in self._processes()]
-        return Cost(time.perf_counter(), self._jobs(), self._commits(), sum(t.user + t.system for t in times))
+        return Cost(0, self._jobs(), self._commits(), sum(t.user + t.system for t in times))
 
     def _processes(self) -> list[psutil.Process]:
         """This process and its JVM."""
@@ -217,14 +220,24 @@ def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | N
         with meter.part(cycle, "account", part):
             for name, is_right in compute_in_parallel(names, partial(_is_accounted, engine)).items():
                 _require(is_right, f"the account of {name}")
-    for suite in table_suites(shop(checked)) if checked else ():
-        with meter.part(cycle, "checks", suite.table):
-            if suite.source is None:
-                found = findings(engine, suite.table, suite.suite.expectations, day_column=suite.day_column, days=days)
-            else:
-                found = log_findings(engine, suite.source, suite.suite.expectations, partial(_passed, passed))
-            _require(found is None or not any(f.error for f in found.by_check.values()), f"the suite of {suite.table}")
+    suites = {suite.table: suite for suite in table_suites(shop(checked))} if checked else {}
+    parts = {name: [name] for name in suites} if by_table else {"all": [*suites]}
+    for part, names in parts.items() if checked else ():
+        with meter.part(cycle, "checks", part):
+            evaluated = compute_in_parallel(names, partial(_evaluate, engine, suites, days, passed))
+        for name, found in evaluated.items():
+            _require(found is None or not any(f.error for f in found.by_check.values()), f"the suite of {name}")
             passed |= {found.log.id: found.log.head} if found and found.log else {}
+
+
+def _evaluate(
+    engine: Engine, suites: Mapping[str, TableSuite], days: Days | None, passed: Mapping[str, int], table: str
+) -> Findings | None:
+    """The findings of a table's suite; None if the table does not exist yet."""
+    suite = suites[table]
+    if suite.source is None:
+        return findings(engine, suite.table, suite.suite.expectations, day_column=suite.day_column, days=days)
+    return log_findings(engine, suite.source, suite.suite.expectations, partial(_passed, passed))
 
 
 def _passed(batches: Mapping[str, int], expectations: Sequence[Expectation], log: LogPort) -> dict[str, int]:

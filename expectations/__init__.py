@@ -10,6 +10,7 @@ with deferred("altair", "scipy.stats"):  # charts and statistical tests, whose i
     from great_expectations import ExpectationSuite
 
 from assets.factories.keys import event_key
+from assets.factories.work import Worker
 from assets.pipeline import Pipeline
 from expectations.checks import suite_checks
 from expectations.leaderboards import leaderboard_checks
@@ -37,10 +38,9 @@ class TableSuite:
     day_column: str | None = None
     source: str | None = None
 
-    @property
-    def checks(self) -> dg.AssetChecksDefinition:
-        """The suite as checks of the asset."""
-        return suite_checks(self.key, self.table, self.suite, day_column=self.day_column, source=self.source)
+    def checks(self, worker: Worker | None = None) -> dg.AssetChecksDefinition:
+        """The suite as checks of the asset; see `suite_checks`."""
+        return suite_checks(self.key, self.table, self.suite, day_column=self.day_column, source=self.source, worker=worker)
 
 
 def table_suites(pipeline: Pipeline) -> list[TableSuite]:
@@ -60,7 +60,12 @@ def table_suites(pipeline: Pipeline) -> list[TableSuite]:
     return [*logs, *tables]
 
 
-def all_checks(pipeline: Pipeline) -> list[dg.AssetChecksDefinition]:
-    """The checks of a pipeline, except those that its assets contain: its suites, and the checks of its upserted tables."""
+def all_checks(pipeline: Pipeline, worker: Worker | None = None) -> list[dg.AssetChecksDefinition]:
+    """The checks of a pipeline, except those that its assets contain: its suites, and the checks of its upserted tables.
+
+    Args:
+        pipeline: the pipeline.
+        worker: evaluates the suites; None for the steps themselves.
+    """
     upserted = [table for table in pipeline.tables if not table.operator.reads.closes_ranges]
-    return [*(suite.checks for suite in table_suites(pipeline)), *map(leaderboard_checks, upserted)]
+    return [*(suite.checks(worker) for suite in table_suites(pipeline)), *map(leaderboard_checks, upserted)]

@@ -17,6 +17,7 @@ from pyspark.sql.types import DataType, StructType, TimestampType
 from assets.factories.partitions import Days, run_days
 from assets.factories.pool import SPARK
 from assets.factories.sentences import from_to
+from assets.factories.work import RunDetails, Worker
 from assets.ports import EnginePort, LogPort
 from expectations.completeness import with_late_rows
 from expectations.finding import Finding, Row, check_name
@@ -38,6 +39,7 @@ def suite_checks(
     source: str | None = None,
     sample: int = 10,
     blocking: bool = False,
+    worker: Worker | None = None,
 ) -> dg.AssetChecksDefinition:
     """Turn a suite into the checks of an asset.
 
@@ -52,22 +54,33 @@ def suite_checks(
         source: the source whose event log the table is; a run checks the rows of new batches only, see `expectations.new_rows`.
         sample: how many failing rows to show.
         blocking: whether a failed critical expectation blocks downstream assets in the same run.
+        worker: evaluates the suite; None for the step itself.
     """
     expectations = {check_name(e): e for e in suite.expectations}
     specs = [_spec(asset_key, name, e, blocking) for name, e in expectations.items()]
 
     suite_name = f"{asset_key.to_python_identifier()}_suite"
 
+    def evaluate(names: Sequence[str], engine: EnginePort, run: RunDetails) -> Findings | None:
+        selected = [expectations[name] for name in names]
+        if source is None:
+            days = run.days if day_column else None
+            return findings(engine, table, selected, day_column=day_column, days=days, sample=sample)
+        is_full = FULL in run.tags
+        passed_before = (lambda expectations_of_rows, log: {}) if is_full else partial(passed_batches, run.instance, asset_key)
+        return log_findings(engine, source, selected, passed_before, sample=sample)
+
+    if worker is not None:
+        worker.add(suite_name, [table], partial(evaluate, [*expectations]))
+
     @dg.multi_asset_check(name=suite_name, specs=specs, can_subset=True, compute_kind="greatexpectations", pool=SPARK)
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
         selected = {name: e for name, e in expectations.items() if dg.AssetCheckKey(asset_key, name) in context.selected_asset_check_keys}
         days = run_days(context.run.tags) if day_column else None
-        if source is None:
-            outcome = findings(engine, table, list(selected.values()), day_column=day_column, days=days, sample=sample)
+        if worker is not None and len(selected) == len(expectations):
+            outcome: Findings | None = worker.do(context, engine, suite_name)
         else:
-            is_full = FULL in context.run.tags
-            passed_before = (lambda expectations_of_rows, log: {}) if is_full else partial(passed_batches, context.instance, asset_key)
-            outcome = log_findings(engine, source, list(selected.values()), passed_before, sample=sample)
+            outcome = evaluate([*selected], engine, RunDetails.of(context))
         if outcome is None:
             yield from (_no_rows_result(asset_key, name, e) for name, e in selected.items())
             return

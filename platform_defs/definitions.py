@@ -47,7 +47,7 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
     ]
     declared = connections(values).declared_sinks
     topics = [topic_asset(table, declared[table.name].topic) for table in pipeline.tables if table.name in declared]
-    checks, limits = all_checks(pipeline), limits_of(pipeline)
+    checks, limits = all_checks(pipeline, worker), limits_of(pipeline)
     jobs, schedules = [ingest_job, maintenance_job, export_job, land_changes_job, stream_job(values, days)], [nightly_maintenance]
     sensors = [new_input, stream_supervisor(values), alert_sensor(values)]
     if tables:

@@ -18,7 +18,7 @@ from assets.factories.metadata import moment
 from assets.factories.partitions import Days, days_of, range_of
 from assets.factories.pool import SPARK
 from assets.factories.sentences import count, day_range, list_text, sides_and_days
-from assets.factories.work import Advanced, Worker
+from assets.factories.work import Advanced, RunDetails, Worker
 from assets.ports import TERMS, AccountPort, EnginePort, MatchesPort
 from operators.accounting import TracesInputs
 from operators.steps import FOREVER
@@ -69,10 +69,10 @@ def event_time_asset(
         derived: the table's definition.
         sources: the names of the sources; all other inputs are derived tables.
         days: the partitions.
-        worker: does the work of tables.
+        worker: does the work of steps.
         completeness: for a join, the required shares of matched rows among the matched, unmatched and late ones, for each side and day.
     """
-    worker.add(derived, partial(_advance_and_account, derived, sources))
+    worker.add(derived.name, derived.inputs, partial(_advance_and_account, derived, sources))
     joins, names_rows = is_join(derived), isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=LAW_BY_ROW if names_rows else LAW_BY_WINDOW)]
     specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=IN_DAYS_DESCRIPTION))
@@ -97,9 +97,9 @@ def event_time_asset(
     def table(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
-        selected = first, last = days_of(context)
+        first, last = days_of(context)
         rebuilt = _rebuild(engine, derived.name, first, last) if config.rebuild else {}
-        advanced = worker.do(context, engine, derived.name, selected)
+        advanced: Advanced = worker.do(context, engine, derived.name)
         accounts, closed_to = advanced.accounts, engine.pending.describe_progress(derived.name)["closed_to"]
         is_final = {day: closed_to is not None and closed_to >= day_end(day) for day in days_from(first, last)}
         _add_days(context, derived.name, advanced, is_final)
@@ -119,10 +119,10 @@ def _rebuild(engine: EnginePort, name: str, first: date, last: date) -> dict[str
     return {"rebuilt": day_range(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
 
 
-def _advance_and_account(derived: DerivedAsset, sources: Sequence[str], engine: EnginePort, days: Days | None) -> Advanced:
+def _advance_and_account(derived: DerivedAsset, sources: Sequence[str], engine: EnginePort, run: RunDetails) -> Advanced:
     """Advance the table to the end of the last day, account for the rows that this finalizes or corrects, and record the accounts."""
-    assert days is not None, "the asset has partitions"
-    first, last = days
+    assert run.days is not None, "the asset has partitions"
+    first, last = run.days
     accounted = _first_day_to_account(engine, derived, first), last
     steps = list(engine.steps(derived.name, day_end(last)))
     accounts = engine.accounts.days(derived.name, accounted)

@@ -10,10 +10,9 @@ from assets.contracts import DerivedAsset
 from assets.factories.closed_range_table import LAW, AdvanceConfig, law_check
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
-from assets.factories.partitions import Days
 from assets.factories.pool import SPARK
 from assets.factories.sentences import count
-from assets.factories.work import Advanced, Worker
+from assets.factories.work import Advanced, RunDetails, Worker
 from assets.ports import MOVED_BACK, EnginePort
 from operators.top_n import TopN
 
@@ -31,9 +30,9 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
     Args:
         derived: the asset's definition.
         sources: which of its inputs are sources; the others are derived assets.
-        worker: does the tables' work.
+        worker: does the work of steps.
     """
-    worker.add(derived, partial(_advance_and_account, derived))
+    worker.add(derived.name, derived.inputs, partial(_advance_and_account, derived))
     promises = isinstance(derived.operator, TopN) and derived.operator.monotonic
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=HANDLED)]
     specs += [dg.AssetCheckSpec(PROMISE, asset=derived.name, description=PROMISED)] if promises else []
@@ -54,7 +53,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
         rebuilt = engine.rebuild(derived.name) if config.rebuild else None
-        advanced = worker.do(context, engine, derived.name, None)
+        advanced: Advanced = worker.do(context, engine, derived.name)
         repaired = {} if rebuilt is None else {"changes_repaired": rebuilt.missing + rebuilt.extra}
         checks = [law_check(advanced), *([promise_check(derived.name, advanced.metadata.get(MOVED_BACK, 0))] if promises else [])]
         yield dg.MaterializeResult(metadata={**advanced.metadata, **repaired}, check_results=checks)
@@ -81,7 +80,7 @@ def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
     )
 
 
-def _advance_and_account(derived: DerivedAsset, engine: EnginePort, _: Days | None) -> Advanced:
+def _advance_and_account(derived: DerivedAsset, engine: EnginePort, _: RunDetails) -> Advanced:
     """Handle the rows that arrived since the last step, and account for all rows."""
     steps = list(engine.steps(derived.name))
     metadata: dict[str, Any] = {"steps": len(steps), "changes": sum(s.rows for s in steps)}

@@ -1,4 +1,4 @@
-"""The work of a table's asset: it advances the table and accounts for its rows. The asset's step reports both."""
+"""The work of a run's steps: a table's asset advances the table and accounts for its rows, and a suite is evaluated on its table."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,7 @@ from typing import Any, Protocol
 
 import dagster as dg
 
-from assets.contracts import DerivedAsset
-from assets.factories.partitions import Days
+from assets.factories.partitions import Days, run_days
 from assets.ports import AccountPort, EnginePort, MatchesPort
 
 
@@ -33,24 +32,52 @@ class Advanced:
         return all(account.holds for account in self.accounts) and not self.count_differences
 
 
-Work = Callable[[EnginePort, Days | None], Advanced]
-"""Advances a table and accounts for it. The arguments are the engine and the run's days, or None for a table without daily partitions."""
+StepContext = dg.AssetExecutionContext | dg.AssetCheckExecutionContext
+
+
+@dataclass(frozen=True)
+class RunDetails:
+    """The details of a Dagster run on which its steps' work depends.
+
+    Args:
+        days: the first and the last day of the run's partitions; None for a run without partitions.
+        tags: the run's tags.
+        instance: Dagster's instance.
+    """
+
+    days: Days | None
+    tags: Mapping[str, str]
+    instance: dg.DagsterInstance
+
+    @classmethod
+    def of(cls, context: StepContext) -> "RunDetails":
+        """The details of a step's run."""
+        return cls(run_days(context.run.tags), context.run.tags, context.instance)
+
+
+Work = Callable[[EnginePort, RunDetails], Any]
+"""Does the work of a step, and returns what the step reports: `Advanced` for a table."""
 
 
 class Worker(Protocol):
-    """Does the work of tables: one after the other, or in parallel as `platform_defs.parallel_work.ParallelWork` does."""
+    """Does the work of steps: one after the other, or in parallel as `platform_defs.parallel_work.ParallelWork` does."""
 
-    def add(self, table: DerivedAsset, work: Work) -> None:
-        """Register a table's work."""
-        ...
-
-    def do(self, context: dg.AssetExecutionContext, engine: EnginePort, table: str, days: Days | None) -> Advanced:
-        """Do a table's work, or wait for it if it has begun. An error of the work is raised.
+    def add(self, step: str, inputs: Sequence[str], work: Work) -> None:
+        """Register a step's work.
 
         Args:
-            context: the table's step.
+            step: the name of the step.
+            inputs: what its work reads; the work of steps with these names is done first.
+            work: does the work.
+        """
+        ...
+
+    def do(self, context: StepContext, engine: EnginePort, step: str) -> Any:
+        """Do a step's work, or wait for it if it has begun; returns its result. An error of the work is raised.
+
+        Args:
+            context: the step.
             engine: the engine.
-            table: the name of the table.
-            days: the first and the last day of the run; None for a table without daily partitions.
+            step: the name of the step.
         """
         ...

@@ -50,7 +50,7 @@ def test_the_known_values_are_those_of_the_simulator_and_of_olist():
 
 
 def test_each_expectation_is_an_asset_check():
-    definitions = [suite.checks for suite in table_suites(shop(Settings()))]
+    definitions = [suite.checks() for suite in table_suites(shop(Settings()))]
     keys = set(chain.from_iterable(definition.check_keys for definition in definitions))
     logs, tables = [f"events/{suite.name}" for suite in LOGS], [suite.name for suite in SUITES[len(LOGS) :]]
     assert {k.asset_key.to_user_string() for k in keys} == {*logs, *tables}

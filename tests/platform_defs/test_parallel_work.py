@@ -1,15 +1,22 @@
-"""The tables of a Dagster run are advanced in parallel: in which order, what a failure or a broken law stops, and how it ends."""
+"""The tables and suites of a Dagster run are processed in parallel: in which order, what a failure or a broken law stops, how it ends."""
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
+import great_expectations.expectations as gxe
 import pytest
+from great_expectations import ExpectationSuite
+from pyspark.sql.types import StructType
 
 from assets.factories.work import Advanced
+from expectations import suite_checks
+from expectations.checks import Findings
+from expectations.finding import Finding, check_name
 from platform_defs.engine.operations.in_parallel import THREADS
 from platform_defs.parallel_work import ParallelWork
 from platform_defs.resources.engine import engine_resource
@@ -34,12 +41,12 @@ class Tables:
         return dg.materialize([self._asset(name, worker) for name in READS], raise_on_error=False, resources={"engine": None}, **options)
 
     def _asset(self, name: str, worker: ParallelWork) -> dg.AssetsDefinition:
-        worker.add(SimpleNamespace(name=name, inputs=READS[name]), lambda *_: self._do(name))
+        worker.add(name, READS[name], lambda *_: self._do(name))
         spec = dg.AssetCheckSpec("law", asset=name, blocking=True)
 
         @dg.asset(name=name, deps=READS[name], check_specs=[spec], config_schema={"x": dg.Field(int, is_required=False)})
         def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-            done = worker.do(context, None, name, None)
+            done = worker.do(context, None, name)
             return dg.MaterializeResult(metadata=done.metadata, check_results=[dg.AssetCheckResult(passed=done.holds, check_name="law")])
 
         return asset
@@ -129,6 +136,49 @@ def test_only_the_selected_tables_are_worked_on():
     assert sorted(tables.begun) == ["b", "c"]
 
 
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SOON_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _suite(worker: ParallelWork, monkeypatch: pytest.MonkeyPatch, ended: list[str]) -> dg.AssetChecksDefinition:
+    """The suite of the asset `a`, of two expectations that hold; `ended` records the thread of each evaluation and its expectations."""
+
+    def evaluate(_: object, table: str, expectations: Sequence[gxe.Expectation], **__: object) -> Findings:
+        names = [check_name(e) for e in expectations]
+        ended.append(f"{threading.current_thread().name} {table} {' '.join(names)}")
+        return Findings({name: Finding(passed=True, evaluated=1) for name in names}, StructType())
+
+    monkeypatch.setattr("expectations.checks.findings", evaluate)
+    expectations = [gxe.ExpectColumnValuesToNotBeNull(column=name, meta={"check": name}) for name in ("x", "y")]
+    return suite_checks(dg.AssetKey("a"), "a", ExpectationSuite(name="a", expectations=[*expectations]), worker=worker)
+
+
+def test_a_suite_is_evaluated_after_its_table_and_while_other_tables_are_worked_on(monkeypatch):
+    worker, tables = ParallelWork(), Tables()
+    tables.work = {"a": lambda: time.sleep(0.2), "b": lambda: _wait_until(lambda: any(name.endswith(" a x y") for name in tables.ended))}
+    assets = [tables._asset(name, worker) for name in READS]
+    run = dg.materialize([*assets, _suite(worker, monkeypatch, tables.ended)], resources={"engine": None})
+    [evaluation] = {*tables.ended} - {*READS}
+    assert tables.ended.index("a") < tables.ended.index(evaluation) < tables.ended.index("b")
+    assert not evaluation.startswith(threading.main_thread().name)
+    assert evaluation.endswith(" a x y")
+    assert {e.check_name for e in run.get_asset_check_evaluations() if e.passed} == {"law", "x", "y"}
+
+
+def test_a_suite_of_which_some_checks_are_selected_evaluates_only_these(monkeypatch):
+    evaluated, worker = list[str](), ParallelWork()
+    tables = [Tables()._asset(name, worker) for name in READS]
+    selection = dg.AssetSelection.checks(dg.AssetCheckKey(dg.AssetKey("a"), "y"))
+    job = dg.define_asset_job("job", selection=selection)
+    suite = _suite(worker, monkeypatch, evaluated)
+    definitions = dg.Definitions(assets=tables, asset_checks=[suite], jobs=[job], resources={"engine": None})
+    assert definitions.resolve_job_def("job").execute_in_process().success
+    assert evaluated == [f"{threading.main_thread().name} a y"]
+
+
 class Interrupted(BaseException):
     """An interrupt of the run."""
 
@@ -146,13 +196,13 @@ def _context(run: str, tables: int, **changes: Any) -> Any:
     """The context of a step of a run over many independent tables."""
     details = SimpleNamespace(run_id=run, run_config={}, step_keys_to_execute=None, tags={})
     job = SimpleNamespace(executor_def=SimpleNamespace(name="in_process"), nodes=[SimpleNamespace(name=f"t{n}") for n in range(tables)])
-    return SimpleNamespace(**{"run": details, "job_def": job, "retry_number": 0, **changes})
+    return SimpleNamespace(**{"run": details, "job_def": job, "retry_number": 0, "instance": None, **changes})
 
 
 def _worker(tables: int, work: Callable[[str], Advanced]) -> ParallelWork:
     worker = ParallelWork()
     for n in range(tables):
-        worker.add(SimpleNamespace(name=f"t{n}", inputs=()), lambda *_, name=f"t{n}": work(name))
+        worker.add(f"t{n}", (), lambda *_, name=f"t{n}": work(name))
     return worker
 
 
@@ -173,7 +223,7 @@ def test_an_interrupt_ends_running_and_waiting_work(cancelled, monkeypatch):
     worker = _worker(MANY, until_cancelled)
     monkeypatch.setattr("platform_defs.parallel_work.Future.result", interrupt)
     with pytest.raises(Interrupted, match="terminated"):
-        worker.do(_context("run", MANY), None, "t0", None)
+        worker.do(_context("run", MANY), None, "t0")
     assert sorted(begun) == [f"t{n}" for n in range(THREADS)], "waiting work did not begin"
 
 
@@ -186,7 +236,7 @@ def test_work_that_no_step_waits_for_ends_with_the_run(cancelled):
         return Advanced({}, [], {})
 
     worker = _worker(MANY, slow)
-    assert worker.do(_context("run", MANY), None, "t0", None).holds
+    assert worker.do(_context("run", MANY), None, "t0").holds
     worker.end("another run")
     assert not cancelled.is_set()
     worker.end("run")
@@ -205,11 +255,11 @@ def test_after_an_interrupt_a_step_does_its_work_itself(cancelled):
         return Advanced({"of": name}, [], {})
 
     worker = _worker(MANY, work)
-    worker.add(SimpleNamespace(name="t0", inputs=("t1",)), lambda *_: work("t0"))
+    worker.add("t0", ("t1",), lambda *_: work("t0"))
     with pytest.raises(Interrupted, match="terminated"):
-        worker.do(_context("run", MANY), None, "t0", None)
-    assert worker.do(_context("run", MANY), None, "t1", None).metadata == {"of": "t1"}
-    assert worker.do(_context("run", MANY), None, f"t{MANY - 1}", None).metadata == {"of": f"t{MANY - 1}"}
+        worker.do(_context("run", MANY), None, "t0")
+    assert worker.do(_context("run", MANY), None, "t1").metadata == {"of": "t1"}
+    assert worker.do(_context("run", MANY), None, f"t{MANY - 1}").metadata == {"of": f"t{MANY - 1}"}
 
 
 def test_the_engine_resource_ends_the_work_of_its_run(tmp_path):
