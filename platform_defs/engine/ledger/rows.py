@@ -103,7 +103,7 @@ Entry = tuple[SourceEntry, ...]
 
 def as_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows given as mappings, with the table's schema."""
-    return pa.Table.from_pylist(list(rows), schema=IN_MS).cast(SCHEMA)
+    return cast_columns(pa.Table.from_pylist(list(rows), schema=IN_MS), SCHEMA)
 
 
 def table_of(entries: Iterable[Entry]) -> pa.Table:
@@ -113,7 +113,13 @@ def table_of(entries: Iterable[Entry]) -> pa.Table:
 
 def as_ints(rows: pa.Table) -> pa.Table:
     """Rows of the table with times in epoch ms."""
-    return rows.cast(IN_MS).cast(AS_INTS)
+    return cast_columns(cast_columns(rows, IN_MS), AS_INTS)
+
+
+def cast_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with the types of another schema with the same columns. `Table.cast` would also compute columns that have their type already."""
+    columns = [(rows[field.name], field.type) for field in schema]
+    return pa.Table.from_arrays([values if values.type == kind else values.cast(kind) for values, kind in columns], schema=schema)
 
 
 def entries_of(rows: pa.Table) -> list[Entry]:

@@ -19,7 +19,7 @@ from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.row_ranges import is_above, rows_in_range
-from platform_defs.engine.ledger.rows import AS_INTS, IN_MS, SCHEMA
+from platform_defs.engine.ledger.rows import AS_INTS, IN_MS, SCHEMA, cast_columns
 from platform_defs.faults import point
 
 TABLE = "ledger"
@@ -177,7 +177,7 @@ class DeltaLedgerStore:
             try:
                 for part in self._parts(delta, path, columns):
                     if (matching_rows := rows_in_range(part, after, upto)).num_rows:
-                        yield matching_rows.cast(in_ms).cast(as_ints)
+                        yield cast_columns(cast_columns(matching_rows, in_ms), as_ints)
             except (OSError, pa.ArrowException, DeltaError) as error:
                 raise LedgerError.unreadable(max(0, after), self.name, path, _one_line(error)) from error
 
