@@ -10,8 +10,9 @@ from pathlib import Path
 
 def forget_modules(folder: Path) -> None:
     """Forget the imported modules whose file is in a folder, so that the next import of the same name finds another file."""
+    inside = f"{folder}{os.sep}"
     for name, module in [*sys.modules.items()]:
-        if str(getattr(module, "__file__", None) or "").startswith(f"{folder}{os.sep}"):
+        if str(getattr(module, "__file__", None) or "").startswith(inside):
             del sys.modules[name]
     importlib.invalidate_caches()
 
