@@ -1,9 +1,9 @@
-import subprocess
 import sys
 
 import pytest
 
 from expectations.deferred_imports import DeferredModule, deferred
+from tests.support.new_process import output_after_import
 
 
 @pytest.fixture
@@ -63,5 +63,5 @@ def test_a_missing_attribute_is_reported_by_the_module():
 
 
 def test_the_checks_of_a_code_location_import_no_charts_and_no_statistical_tests():
-    code = "import sys, platform_defs.definitions; print('expectations' in sys.modules, {'altair', 'scipy.stats'} & {*sys.modules})"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True set()\n"
+    printed = output_after_import("platform_defs.definitions", "'expectations' in sys.modules, {'altair', 'scipy.stats'} & {*sys.modules}")
+    assert printed == "True set()\n"

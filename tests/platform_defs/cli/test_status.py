@@ -1,8 +1,6 @@
 """The status of a lake shows recorded accounts and needs no JVM; a recount accounts for every row and records the result."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -20,6 +18,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.recorded_account import FOLDER
 from tests.conftest import CopyEngine, MakeEngine
+from tests.support.new_process import output_after_import
 from tests.support.no_session import without_session
 from tests.support.small_sources import DAY, MINUTE, Event, join, replay, source
 
@@ -216,5 +215,4 @@ def test_watch_refreshes_the_status_until_it_is_interrupted(monkeypatch: pytest.
 
 
 def test_the_command_line_imports_neither_dagster_nor_great_expectations():
-    code = "import sys, platform_defs.cli.commands; print({'dagster', 'great_expectations'} & {*sys.modules})"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert output_after_import("platform_defs.cli.commands", "{'dagster', 'great_expectations'} & {*sys.modules}") == "set()\n"
