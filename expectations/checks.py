@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampType
 
-from assets.factories.partitions import Days, run_days
+from assets.factories.partitions import Days
 from assets.factories.pool import SPARK
 from assets.factories.sentences import from_to
 from assets.factories.work import RunDetails, Worker
@@ -76,11 +76,12 @@ def suite_checks(
     @dg.multi_asset_check(name=suite_name, specs=specs, can_subset=True, compute_kind="greatexpectations", pool=SPARK)
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
         selected = {name: e for name, e in expectations.items() if dg.AssetCheckKey(asset_key, name) in context.selected_asset_check_keys}
-        days = run_days(context.run.tags) if day_column else None
+        run = RunDetails.of(context)
+        days = run.days if day_column else None
         if worker is not None and len(selected) == len(expectations):
             outcome: Findings | None = worker.do(context, engine, suite_name)
         else:
-            outcome = evaluate([*selected], engine, RunDetails.of(context))
+            outcome = evaluate([*selected], engine, run)
         if outcome is None:
             yield from (_no_rows_result(asset_key, name, e) for name, e in selected.items())
             return

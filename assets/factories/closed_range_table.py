@@ -121,8 +121,9 @@ def _rebuild(engine: EnginePort, name: str, first: date, last: date) -> dict[str
 
 def _advance_and_account(derived: DerivedAsset, sources: Sequence[str], engine: EnginePort, run: RunDetails) -> Advanced:
     """Advance the table to the end of the last day, account for the rows that this finalizes or corrects, and record the accounts."""
-    assert run.days is not None, "the asset has partitions"
-    first, last = run.days
+    days = run.days
+    assert days is not None, "the asset has partitions"
+    first, last = days
     accounted = _first_day_to_account(engine, derived, first), last
     steps = list(engine.steps(derived.name, day_end(last)))
     accounts = engine.accounts.days(derived.name, accounted)

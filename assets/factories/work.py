@@ -40,19 +40,22 @@ class RunDetails:
     """The details of a Dagster run on which its steps' work depends.
 
     Args:
-        days: the first and the last day of the run's partitions; None for a run without partitions.
         tags: the run's tags.
         instance: Dagster's instance.
     """
 
-    days: Days | None
     tags: Mapping[str, str]
     instance: dg.DagsterInstance
 
     @classmethod
     def of(cls, context: StepContext) -> "RunDetails":
         """The details of a step's run."""
-        return cls(run_days(context.run.tags), context.run.tags, context.instance)
+        return cls(context.run.tags, context.instance)
+
+    @property
+    def days(self) -> Days | None:
+        """The first and the last day of the run's partitions; None for a run without partitions."""
+        return run_days(self.tags)
 
 
 Work = Callable[[EnginePort, RunDetails], Any]

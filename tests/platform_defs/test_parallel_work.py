@@ -136,19 +136,16 @@ def test_only_the_selected_tables_are_worked_on():
     assert sorted(tables.begun) == ["b", "c"]
 
 
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def _suite(worker: ParallelWork, monkeypatch: pytest.MonkeyPatch, ended: list[str]) -> dg.AssetChecksDefinition:
+def _suite(
+    worker: ParallelWork, monkeypatch: pytest.MonkeyPatch, ended: list[str], evaluated: threading.Event | None = None
+) -> dg.AssetChecksDefinition:
     """The suite of the asset `a`, of two expectations that hold; `ended` records the thread of each evaluation and its expectations."""
 
     def evaluate(_: object, table: str, expectations: Sequence[gxe.Expectation], **__: object) -> Findings:
         names = [check_name(e) for e in expectations]
         ended.append(f"{threading.current_thread().name} {table} {' '.join(names)}")
+        if evaluated is not None:
+            evaluated.set()
         return Findings({name: Finding(passed=True, evaluated=1) for name in names}, StructType())
 
     monkeypatch.setattr("expectations.checks.findings", evaluate)
@@ -157,10 +154,10 @@ def _suite(worker: ParallelWork, monkeypatch: pytest.MonkeyPatch, ended: list[st
 
 
 def test_a_suite_is_evaluated_after_its_table_and_while_other_tables_are_worked_on(monkeypatch):
-    worker, tables = ParallelWork(), Tables()
-    tables.work = {"a": lambda: time.sleep(0.2), "b": lambda: _wait_until(lambda: any(name.endswith(" a x y") for name in tables.ended))}
+    worker, evaluated = ParallelWork(), threading.Event()
+    tables = Tables({"a": lambda: time.sleep(0.2), "b": lambda: evaluated.wait(SOON_S)})
     assets = [tables._asset(name, worker) for name in READS]
-    run = dg.materialize([*assets, _suite(worker, monkeypatch, tables.ended)], resources={"engine": None})
+    run = dg.materialize([*assets, _suite(worker, monkeypatch, tables.ended, evaluated)], resources={"engine": None})
     [evaluation] = {*tables.ended} - {*READS}
     assert tables.ended.index("a") < tables.ended.index(evaluation) < tables.ended.index("b")
     assert not evaluation.startswith(threading.main_thread().name)
