@@ -1,4 +1,4 @@
-"""Converts Python values to Arrow arrays and scalars, without pandas.
+"""Converts Python values to Arrow arrays and scalars, without pandas, and casts arrays.
 
 `pyarrow.array` and `pyarrow.scalar` load pandas if it is installed, and so does an Arrow function with a Python value as an operand. That
 takes longer than opening a ledger. This module writes the buffers of an array itself.
@@ -23,6 +23,11 @@ def arrow_array(values: Sequence[int | bool | str | None], kind: pa.DataType) ->
 def arrow_scalar(value: int | bool | str | None, kind: pa.DataType) -> pa.Scalar:
     """A scalar of a type that `arrow_array` knows."""
     return arrow_array([value], kind)[0]
+
+
+def cast_values(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """The values with another type. Values that have it already are returned: a cast would compute them again."""
+    return values if values.type == kind else values.cast(kind)
 
 
 def _value_buffers(values: Sequence[int | bool | str | None], kind: pa.DataType) -> list[pa.Buffer]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
+from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar, cast_values
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.summary import Summary
 
@@ -108,17 +108,13 @@ def _batches(part: pa.Table) -> pa.Table:
 
 def _columns_of_source(rows: pa.Table) -> NewSourceRows:
     computed = {"idle_rule": _idle_rule, "accepted": _accepted_rows}
-    columns = {name: _cast(computed[name](rows) if name in computed else rows[name], kind) for name, kind in COLUMN_TYPES.items()}
+    columns = {name: cast_values(computed[name](rows) if name in computed else rows[name], kind) for name, kind in COLUMN_TYPES.items()}
     spread = rows.select(["seq", "spread"]).filter(pc.list_value_length(rows["spread"]).cast(_BOOL))
     is_active = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_SETS_WATERMARK))
     is_batch = pc.not_equal(rows["kind"], _SUMMARY)
     masks = [pc.and_(is_batch, mask) for mask in (is_active, rows["quarantined"].cast(_BOOL), rows["accepted"].cast(_BOOL))]
     newest_batches = [pc.max(rows["seq"].filter(mask)).as_py() for mask in masks]
     return NewSourceRows(columns, spread.set_column(0, "seq", spread["seq"].cast(pa.int32())), *newest_batches)
-
-
-def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return values if values.type == kind else values.cast(kind)
 
 
 def _idle_rule(rows: pa.Table) -> pa.ChunkedArray:

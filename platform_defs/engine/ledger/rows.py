@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from platform_defs.engine.ledger.arrow_values import cast_values
+
 Kind = Literal["rows", "watermark", "inactive", "drain", "clock", "retry", "silent", "idle", "summary"]
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -118,8 +120,7 @@ def as_ints(rows: pa.Table) -> pa.Table:
 
 def cast_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Rows with the types of another schema with the same columns. `Table.cast` would also compute columns that have their type already."""
-    columns = [(rows[field.name], field.type) for field in schema]
-    return pa.Table.from_arrays([values if values.type == kind else values.cast(kind) for values, kind in columns], schema=schema)
+    return pa.Table.from_arrays([cast_values(rows[field.name], field.type) for field in schema], schema=schema)
 
 
 def entries_of(rows: pa.Table) -> list[Entry]:
