@@ -65,7 +65,7 @@ def all_checks(pipeline: Pipeline, worker: Worker | None = None) -> list[dg.Asse
 
     Args:
         pipeline: the pipeline.
-        worker: evaluates the suites; None for the steps themselves.
+        worker: evaluates the checks; None for the steps themselves.
     """
     upserted = [table for table in pipeline.tables if not table.operator.reads.closes_ranges]
-    return [*(suite.checks(worker) for suite in table_suites(pipeline)), *map(leaderboard_checks, upserted)]
+    return [*(suite.checks(worker) for suite in table_suites(pipeline)), *(leaderboard_checks(table, worker) for table in upserted)]

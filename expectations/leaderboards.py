@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from assets.factories.pool import SPARK
+from assets.factories.work import RunDetails, Worker
 from assets.ports import EnginePort, UpsertedPort
 from expectations.new_rows import FULL, last_recorded
 from operators.changelog import bag_difference, fold
@@ -26,7 +27,7 @@ _DESCRIPTIONS = {
 }
 
 
-def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
+def leaderboard_checks(derived: DerivedAsset, worker: Worker | None = None) -> dg.AssetChecksDefinition:
     """The checks of an upserted table; if its operator is a Top-N that shows ranks, its ranks are checked too.
 
     The changelog is applied to the newest state of the table that has passed, and the result is compared with the table. A run with the
@@ -34,6 +35,7 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
 
     Args:
         derived: the asset.
+        worker: evaluates the checks; None for the step itself.
     """
     top, emits = derived.operator, derived.operator.emits
     if not emits.upserts:
@@ -45,40 +47,62 @@ def leaderboard_checks(derived: DerivedAsset) -> dg.AssetChecksDefinition:
     ]
     key = dg.AssetKey(derived.name)
 
+    step = f"{derived.name}_board"
+
+    def evaluate(engine: EnginePort, run: RunDetails) -> list[dg.AssetCheckResult]:
+        is_full = FULL in run.tags
+        passed_state = None if is_full else last_recorded(run.instance, dg.AssetCheckKey(key, FOLDS), PASSED_STATE)
+        snapshot = engine.views.newest_snapshot(derived.name, passed_state)
+        if snapshot is None:
+            return [dg.AssetCheckResult(check_name=n, asset_key=key, passed=True, description="no rows yet") for n in names]
+        with engine.views.naming_lost_files():
+            counted = count_failing(snapshot.table, top, [name for name in names if name != FOLDS])
+            return [_result(derived, snapshot, name, counted.get(name), passed_state) for name in names]
+
+    if worker is not None:
+        worker.add(step, [derived.name], evaluate)
+
     @dg.multi_asset_check(
-        name=f"{derived.name}_board",
+        name=step,
         specs=[dg.AssetCheckSpec(name, asset=key, description=_DESCRIPTIONS[name]) for name in names],
         compute_kind="spark",
         pool=SPARK,
     )
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.AssetCheckResult]:
-        is_full = FULL in context.run.tags
-        passed_state = None if is_full else last_recorded(context.instance, dg.AssetCheckKey(key, FOLDS), PASSED_STATE)
-        snapshot = engine.views.newest_snapshot(derived.name, passed_state)
-        if snapshot is None:
-            yield from (dg.AssetCheckResult(check_name=n, asset_key=key, passed=True, description="no rows yet") for n in names)
-            return
-        with engine.views.naming_lost_files():
-            counted = count_failing(snapshot.table, top, [name for name in names if name != FOLDS])
-        for name in names:
-            is_fold = name == FOLDS
-            failing = (
-                differing_rows(snapshot.table, snapshot.changelog, emits.key) if is_fold else partitions_failing(snapshot.table, top, name)
-            )
-            with engine.views.naming_lost_files():
-                sample = [str(row.asDict()) for row in failing.limit(5).collect()] if counted.get(name, 1) else []
-            yield dg.AssetCheckResult(
-                check_name=name,
-                asset_key=key,
-                passed=not sample,
-                description="; ".join(sample) or "no violation",
-                metadata={
-                    "partitions_or_rows_wrong": counted.get(name) or (failing.count() if sample else 0),
-                    **(_fold_metadata(snapshot, passed_state, passed=not sample) if is_fold else {}),
-                },
-            )
+        yield from evaluate(engine, RunDetails.of(context)) if worker is None else worker.do(context, engine, step)
 
     return checks
+
+
+def _result(
+    derived: DerivedAsset, snapshot: UpsertedPort, name: str, counted: int | None, passed_state: Mapping[str, Any] | None
+) -> dg.AssetCheckResult:
+    """The result of a check, with up to five of the partitions or rows that fail.
+
+    Args:
+        derived: the asset.
+        snapshot: its table and its changelog.
+        name: the check.
+        counted: the number of partitions that fail; None for the check of the changelog.
+        passed_state: the newest state of the table that has passed; None if there is none.
+    """
+    is_fold = name == FOLDS
+    failing = (
+        differing_rows(snapshot.table, snapshot.changelog, derived.operator.emits.key)
+        if is_fold
+        else partitions_failing(snapshot.table, derived.operator, name)
+    )
+    sample = [] if counted == 0 else [str(row.asDict()) for row in failing.limit(5).collect()]
+    return dg.AssetCheckResult(
+        check_name=name,
+        asset_key=dg.AssetKey(derived.name),
+        passed=not sample,
+        description="; ".join(sample) or "no violation",
+        metadata={
+            "partitions_or_rows_wrong": counted or (failing.count() if sample else 0),
+            **(_fold_metadata(snapshot, passed_state, passed=not sample) if is_fold else {}),
+        },
+    )
 
 
 def _fold_metadata(snapshot: UpsertedPort, passed_state: Mapping[str, Any] | None, *, passed: bool) -> dict[str, Any]:

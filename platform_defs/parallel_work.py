@@ -1,4 +1,4 @@
-"""Does the work of a Dagster run's tables and suites in parallel, while Dagster executes the run's steps one after the other."""
+"""Does the work of a Dagster run's tables and checks in parallel, while Dagster executes the run's steps one after the other."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -19,7 +19,7 @@ _CANCEL_EVERY_S = 1.0
 
 
 class ParallelWork:
-    """Does the work of up to four steps at once: those of tables, and of the suites that check logs and tables.
+    """Does the work of up to four steps at once: those of tables, of suites, and of the checks of leaderboards.
 
     When the first of these steps of a run begins, the work of all of them begins too, and each step waits for its own work.
     Work begins when the work of its inputs has succeeded and their conservation law holds; Dagster's blocking checks make the

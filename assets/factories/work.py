@@ -1,4 +1,4 @@
-"""The work of a run's steps: a table's asset advances the table and accounts for its rows, and a suite is evaluated on its table."""
+"""The work of a run's steps: the step of a table advances it and accounts for its rows, and a step of checks evaluates them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

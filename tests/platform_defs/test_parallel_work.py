@@ -1,4 +1,4 @@
-"""The tables and suites of a Dagster run are processed in parallel: in which order, what a failure or a broken law stops, how it ends."""
+"""The tables and checks of a Dagster run are processed in parallel: in which order, what a failure or a broken law stops, how it ends."""
 
 import threading
 import time
@@ -13,10 +13,12 @@ import pytest
 from great_expectations import ExpectationSuite
 from pyspark.sql.types import StructType
 
+from assets.contracts import DerivedAsset
 from assets.factories.work import Advanced
-from expectations import suite_checks
+from expectations import leaderboard_checks, suite_checks
 from expectations.checks import Findings
 from expectations.finding import Finding, check_name
+from operators import TopN
 from platform_defs.engine.operations.in_parallel import THREADS
 from platform_defs.parallel_work import ParallelWork
 from platform_defs.resources.engine import engine_resource
@@ -45,8 +47,8 @@ class Tables:
         spec = dg.AssetCheckSpec("law", asset=name, blocking=True)
 
         @dg.asset(name=name, deps=READS[name], check_specs=[spec], config_schema={"x": dg.Field(int, is_required=False)})
-        def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-            done = worker.do(context, None, name)
+        def asset(context: dg.AssetExecutionContext, engine: dg.ResourceParam[Any]) -> dg.MaterializeResult:
+            done = worker.do(context, engine, name)
             return dg.MaterializeResult(metadata=done.metadata, check_results=[dg.AssetCheckResult(passed=done.holds, check_name="law")])
 
         return asset
@@ -174,6 +176,19 @@ def test_a_suite_of_which_some_checks_are_selected_evaluates_only_these(monkeypa
     definitions = dg.Definitions(assets=tables, asset_checks=[suite], jobs=[job], resources={"engine": None})
     assert definitions.resolve_job_def("job").execute_in_process().success
     assert evaluated == [f"{threading.main_thread().name} a y"]
+
+
+def test_the_checks_of_a_leaderboard_are_evaluated_in_the_same_threads():
+    worker, threads = ParallelWork(), list[str]()
+    tables = [Tables()._asset(name, worker) for name in READS]
+    leaderboard = leaderboard_checks(DerivedAsset(name="a", inputs=("rows",), operator=TopN(order_by="v", rank_end=2)), worker)
+    views = SimpleNamespace(newest_snapshot=lambda *_: threads.append(threading.current_thread().name))
+    run = dg.materialize([*tables, leaderboard], resources={"engine": SimpleNamespace(views=views)})
+    assert len(threads) == 1
+    assert threads != [threading.main_thread().name]
+    assert {e.check_name: e.description for e in run.get_asset_check_evaluations() if e.check_name != "law"} == dict.fromkeys(
+        ("changelog_folds_to_the_table", "ranks_without_gaps", "no_more_than_n"), "no rows yet"
+    )
 
 
 class Interrupted(BaseException):
