@@ -27,7 +27,12 @@ from platform_defs.spark.class_archive import archive_option
 from platform_defs.spark.java_calls import improve_calls
 from platform_defs.spark.served import attach_session
 
-_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Spark allocates at least one block for each broadcast, by default 4 MB, and most broadcasts take a few KB
+    "spark.broadcast.blockSize": "256k",
+}
 PINNED = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.storeAssignmentPolicy": "ANSI",
@@ -56,6 +61,9 @@ _LATE_COMPILATION = "".join(
 )
 """Java compiles a method with all optimizations only after ten times as many calls as by default: most code of a small step runs too
 rarely for it to pay, and a third of the CPU time of a cycle went into it. The loops of a large step reach these counts at once."""
+_ONE_LOGGER_CONTEXT = " -Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector"
+"""Log4j has one configuration for all classes. Otherwise it walks the stack for the caller's class loader each time that Spark makes an
+object which can log, such as a node of a plan: 1.5 % of the CPU time of a cycle."""
 _LATE_COLLECTION = " -XX:MetaspaceSize=256m"
 """Java collects all garbage each time when classes first take 21, 35, 58 MB and so on; Spark's classes take 200 MB."""
 _BEFORE_START = ("spark.master", "spark.driver.memory", "spark.jars")
@@ -135,6 +143,8 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # also for VACUUM's listing, by default 10,000
             "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
             "spark.sql.codegen.cache.maxEntries": "4000",
+            # otherwise Spark takes a stack trace of the JVM for each column expression; only messages of errors show it
+            "spark.sql.dataFrameQueryContext.enabled": "false",
             "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
             "spark.databricks.delta.snapshotPartitions": "2",
             # a version of any age can be read while its files exist: the retention of a file begins when a commit removes it
@@ -147,7 +157,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.sql.ui.explainMode": "formatted" if settings.spark_ui else "simple",
             "spark.ui.showConsoleProgress": "false",
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack walk and two calls into the JVM for each column expression
-            JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{jvm}",
+            JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{_ONE_LOGGER_CONTEXT}{jvm}",
         }
         | (store.spark_options if store else {})
         | connected.spark_options

@@ -42,7 +42,7 @@ def inputs_of(plan: Any) -> list[Input] | None:
     leaves, inputs = plan.collectLeaves(), list[Input]()
     for n in range(leaves.size()):
         leaf = leaves.apply(n)
-        kind, size = leaf.getClass().getSimpleName(), 0
+        kind, size = leaf.nodeName(), 0
         if kind == "LogicalRelation":
             relation = leaf.relation()
             kind = relation.toString()

@@ -264,6 +264,7 @@ def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
             replacements = replacements.updated(relation, repartition)
         plan = plan.transformUp(replacements)  # a Scala map is a partial function
         plan.setAnalyzed()  # each relation was replaced by one with the same columns, so Spark need not analyze the plan again
+    _name_jobs(copy.sparkContext)
     return _frame_of(copy, plan)
 
 
@@ -275,6 +276,5 @@ def _name_jobs(context: SparkContext) -> None:
 
 def _frame_of(session: SparkSession, plan: Any) -> DataFrame:
     """The frame of an analyzed plan."""
-    _name_jobs(session.sparkContext)
     j_frame = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(cast(Any, session)._jsparkSession, plan)
     return DataFrame(j_frame, session)
