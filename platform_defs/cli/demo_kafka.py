@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 import yaml
 from pyspark.sql import SparkSession
 
@@ -18,6 +19,8 @@ from platform_defs.spark.session import session
 
 FOLDER = HOME / "demo-kafka"
 _PARTITIONS = 3
+_RECORDS = pa.schema({"key": pa.string(), "value": pa.string()})
+"""The columns of records; a part of a day may have none."""
 
 
 def send(spark: SparkSession, address: str, day: ShopDay, part: int, parts: int) -> None:
@@ -32,8 +35,9 @@ def send(spark: SparkSession, address: str, day: ShopDay, part: int, parts: int)
     """
     for source in SOURCES:
         # keys spread the records evenly over a topic's partitions: a partition that is behind would hold back the watermark
-        lines = spark.createDataFrame([(str(n), line) for n, line in enumerate(day.lines(source, part, parts))], "key string, value string")
-        lines.write.format("kafka").options(**{"kafka.bootstrap.servers": address, "topic": source}).save()
+        lines = day.lines(source, part, parts)
+        records = spark.createDataFrame(pa.table({"key": [*map(str, range(len(lines)))], "value": lines}, _RECORDS))
+        records.write.format("kafka").options(**{"kafka.bootstrap.servers": address, "topic": source}).save()
 
 
 def connections_text(address: str) -> str:

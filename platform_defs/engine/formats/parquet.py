@@ -41,9 +41,11 @@ def parquet_schema(spark: SparkSession, file: File) -> StructType:
 
 def _schema_json(spark: SparkSession, file: File) -> str:
     jvm = cast(Any, spark._jvm)
-    parquet = jvm.org.apache.parquet.hadoop
+    parquet = jvm.org.apache.parquet
     convert = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter
-    reader = parquet.ParquetFileReader.open(parquet.util.HadoopInputFile.fromPath(*hadoop_path(spark, file)))
+    path, conf = hadoop_path(spark, file)
+    options = parquet.HadoopReadOptions.builder(conf, path).build()  # by default, Hadoop's configuration files are parsed again
+    reader = parquet.hadoop.ParquetFileReader.open(parquet.hadoop.util.HadoopInputFile.fromPath(path, conf), options)
     try:
         columns = reader.getFileMetaData().getSchema()
     finally:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, DataType, StringType, StructField, StructType
@@ -51,8 +52,9 @@ def new_column_fault(contract: SourceContract, names: Sequence[str]) -> str | No
 
 def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], reason: str) -> DataFrame:
     """One rejected row for each file without readable rows, so that the file is in quarantine."""
-    rows = [(f.path, f.path, ordered.index(f) << _POSITION_BITS) for f in files]
-    return reject_rows(spark.createDataFrame(rows, f"value string, {PATH} string, {ARRIVAL} bigint"), contract, reason)
+    paths = pa.array([f.path for f in files], pa.string())
+    positions = pa.array([ordered.index(f) << _POSITION_BITS for f in files], pa.int64())
+    return reject_rows(spark.createDataFrame(pa.table({"value": paths, PATH: paths, ARRIVAL: positions})), contract, reason)
 
 
 def arrival(files: Sequence[File], ordered: Sequence[File], path: Column, position: Column) -> Column:

@@ -1,11 +1,16 @@
 """The demo through Kafka: what it sends, and the connections with which its sources read that."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 import yaml
 from pyspark.sql import SparkSession
 
 from platform_defs.cli.demo_kafka import connections_text, send
 from platform_defs.connections import read
 from platform_defs.settings import Settings
+from platform_defs.setup.broker import running_broker
 from platform_defs.shop import shop
 from platform_defs.simulator import SOURCES, Shop, simulate
 from tests.support.kafka import Kafka
@@ -18,10 +23,18 @@ def test_each_source_reads_the_topic_of_its_name():
     assert set(yaml.safe_load(connections_text("h:1"))) == {"kafka"}
 
 
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[Kafka]:
+    """A client of a separate broker: the demo's topics have the names of the shop's sources, and other tests may use these names."""
+    with running_broker(tmp_path / "kafka") as broker:
+        yield Kafka(broker)
+
+
 def test_all_rows_of_a_day_are_sent(spark: SparkSession, kafka: Kafka):
-    day = simulate(Shop(orders=20))
-    for part in range(2):
-        send(spark, kafka.address, day, part, 2)
+    day, parts = simulate(Shop(orders=10)), 4
+    assert not all(day.lines(source, part, parts) for source in SOURCES for part in range(parts)), "a source has no rows in some part"
+    for part in range(parts):
+        send(spark, kafka.address, day, part, parts)
     for source in SOURCES:
         sent = [record.value.decode() for record in kafka.read(source) if record.value is not None]
-        assert sorted(sent) == sorted(line for part in range(2) for line in day.lines(source, part, 2))
+        assert sorted(sent) == sorted(line for part in range(parts) for line in day.lines(source, part, parts))
