@@ -20,6 +20,7 @@ def create_topics(client: AdminClient, topics: Sequence[NewTopic]) -> None:
 
     Raises:
         KafkaException: the broker refuses a topic, or does not create it within a minute.
+        ValueError: a topic exists with another number of partitions, so something else has created it.
     """
     deadline = time.monotonic() + _WAIT_S
     while topics := [topic for topic in topics if not _create(client, topic, can_wait=time.monotonic() < deadline)]:
@@ -36,4 +37,8 @@ def _create(client: AdminClient, topic: NewTopic, *, can_wait: bool) -> bool:
             return False
         if code != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
+        partitions = len(client.list_topics(topic.topic, _REQUEST_S).topics[topic.topic].partitions)
+        if partitions != topic.num_partitions:
+            found = f"{partitions} partitions instead of {topic.num_partitions}"
+            raise ValueError(f"the topic {topic.topic!r} exists with {found}; delete it, or use another broker") from None
     return True

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,6 +122,10 @@ class _AnsweringClient(AdminClient):
                 future.set_exception(KafkaException(KafkaError(code)))
         return futures
 
+    def list_topics(self, topic: str = "", *_: Any, **__: Any) -> Any:
+        """A topic with one partition."""
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: None})})
+
 
 def test_topics_are_created_by_a_busy_broker_that_repeats_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "_PAUSE_S", 0)
@@ -139,3 +144,9 @@ def test_a_refused_topic_and_a_broker_that_never_answers_are_errors(monkeypatch:
     monkeypatch.setattr(topics, "_WAIT_S", 0)
     with pytest.raises(KafkaException, match=f"code={name},"):
         create_topics(_AnsweringClient(refused=[code]), [NewTopic("refused", 0, 1)])
+
+
+def test_a_topic_that_something_else_has_created_is_an_error() -> None:
+    client = _AnsweringClient(clicks=[KafkaError.TOPIC_ALREADY_EXISTS])
+    with pytest.raises(ValueError, match="the topic 'clicks' exists with 1 partitions instead of 3; delete it, or use another broker"):
+        create_topics(client, [NewTopic("clicks", 3, 1)])
