@@ -12,7 +12,7 @@ SOAK_RATE ?= 5000
 LONG := oracle_all or chaos or soak or bench
 JVM := spark or cluster or kafka
 # Three processes for two cores, each with a session in one JVM: planning a small step uses one core only, and commits wait for the disk.
-# Tests without Spark wait too: on 2 cores they take 137 s with three processes, and 144 s with two.
+# Tests without Spark wait too, so three processes are faster than two for them.
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=1
 
 # uv uses this folder's .venv, whatever environment is active, and downloads no Python.
@@ -75,8 +75,8 @@ demo-kafka: setup-kafka setup-broker ## run the demo through a Kafka broker on t
 test: setup-kafka setup-broker setup-s3 ## run all tests except the long ones (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(LONG))" $(ARGS)
 
-test-fast: setup-s3 ## run the tests that start no Spark, cluster or broker
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(JVM)) and not ($(LONG))" $(ARGS)
+test-fast: setup-s3 ## run the tests that start no Spark, cluster or broker, with fewer random examples
+	TESTS_FEW_EXAMPLES=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(JVM)) and not ($(LONG))" $(ARGS)
 
 test-operators: setup ## run the operators' tests that need Spark
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "spark and not ($(LONG))" tests/operators $(ARGS)

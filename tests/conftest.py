@@ -24,6 +24,7 @@ from platform_defs.engine.lake.small_queries import small_session
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.setup.broker import running_broker
 from tests.support.clock import Clock
+from tests.support.example_counts import example_count
 from tests.support.kafka import Kafka
 from tests.support.quick_session import INTERPRETED
 from tests.support.shared_jvm import session_of_the_tests, shared_jvm
@@ -31,8 +32,9 @@ from tests.support.shared_jvm import session_of_the_tests, shared_jvm
 for _size in ("COLUMNS", "LINES"):  # readline sets them for the processes of pytest-xdist, and the command line would keep that width
     os.environ.pop(_size, None)
 
-hypothesis.settings.register_profile("without deadline", deadline=None)
-hypothesis.settings.load_profile("without deadline")  # a busy machine takes long for some examples
+# without a deadline, since a busy machine takes long for some examples
+hypothesis.settings.register_profile("tests", deadline=None, max_examples=example_count(100))
+hypothesis.settings.load_profile("tests")
 SHARED = pytest.StashKey[ExitStack]()
 WITHOUT_SPARK = re.compile(r"not \(?spark\b")
 """The marks of a run that needs no JVM."""

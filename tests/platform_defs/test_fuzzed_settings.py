@@ -14,6 +14,7 @@ from platform_defs.definitions import build
 from platform_defs.pipelines import PipelineError, configured_pipeline
 from platform_defs.settings import Settings, settings
 from platform_defs.shop import shop
+from tests.support.example_counts import example_count
 
 ENVIRONMENT = st.text(st.characters(exclude_characters="\0"), max_size=40)
 LIKELY = [
@@ -115,7 +116,7 @@ def _settings_or_error(environment: dict[str, str]) -> Settings | str:
 
 
 @pytest.mark.parametrize("field", Settings.model_fields)
-@hypothesis_settings(max_examples=20, database=None)
+@hypothesis_settings(max_examples=example_count(20), database=None)
 @given(text=TEXTS)
 def test_any_text_is_a_valid_value_or_a_one_line_error(field, text):
     _check_value_or_error(field, text)
@@ -156,7 +157,7 @@ def _check_usable(values: Settings) -> None:
 
 
 @pytest.mark.parametrize("pair", [("lake", "landing"), ("sales_window", "sales_slide"), ("lake", "jars"), ("landing", "dagster_home")])
-@hypothesis_settings(max_examples=60, database=None)
+@hypothesis_settings(max_examples=example_count(60), database=None)
 @given(texts=st.tuples(TEXTS, TEXTS))
 @example(texts=("file:/x", "/x"))
 @example(texts=("/x", "/x/events"))

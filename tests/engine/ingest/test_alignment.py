@@ -24,6 +24,7 @@ from platform_defs.waiting_input import waiting_input
 from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine, commit_batch
 from tests.support.clock import NOON, Clock
+from tests.support.example_counts import example_count
 from tests.support.memory_ledger import MemoryLedgerStore
 from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, join, land, law_violations, rows_of, source
 
@@ -182,8 +183,11 @@ def _contracts(groups: Sequence[Group]) -> dict[str, SourceContract]:
 
 def test_sources_keep_within_their_drift_and_every_file_is_read(clock: Clock) -> None:
     rng = random.Random(21)
-    groups = [Group([[rng.randrange(21) for _ in range(rng.randrange(9))] for _ in range(3)], rng.randrange(9)) for _ in range(1_000)]
-    assert _count_waits(Stream(_contracts(groups), clock, NewestRows(clock)), groups) > 1_000
+    groups = [
+        Group([[rng.randrange(21) for _ in range(rng.randrange(9))] for _ in range(3)], rng.randrange(9))
+        for _ in range(example_count(1_000))
+    ]
+    assert _count_waits(Stream(_contracts(groups), clock, NewestRows(clock)), groups) > example_count(1_000)
 
 
 FILES = st.lists(st.integers(0, 20), max_size=8)
@@ -191,7 +195,7 @@ FILES = st.lists(st.integers(0, 20), max_size=8)
 
 @pytest.mark.parametrize("examples", [25, pytest.param(1_000, marks=pytest.mark.soak)])
 def test_sources_of_a_ledger_keep_within_their_drift(tmp_path: Path, examples: int) -> None:
-    @settings(max_examples=examples)
+    @settings(max_examples=example_count(examples))
     @given(st.tuples(FILES, FILES, FILES), st.integers(0, 8))
     def check(files: tuple[list[int], ...], drift: int) -> None:
         clock, group = Clock(), Group(files, drift)

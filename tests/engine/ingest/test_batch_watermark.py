@@ -15,6 +15,7 @@ from platform_defs.engine.ingest.batch_watermark import watermark_after
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
+from tests.support.example_counts import example_count
 from tests.support.small_sources import HOUR, MINUTE, START, Event, land, source
 
 COUNTS = BatchCounts(read=5, good=3, quarantined=2, markers=0, warned=0, first=100, last=400, watermark=None, mean=200.0, deviation=1.0)
@@ -142,7 +143,7 @@ STRATEGIES: dict[Any, Callable[[list[int], list[int], list[int]], int | None]] =
 def test_watermarks_equal_those_of_a_model(how: Any) -> None:
     """A thousand streams, some batches without accepted rows. The watermark is the highest value so far."""
     rng = random.Random(6)
-    for case in range(1_000):
+    for case in range(example_count(1_000)):
         last, seen, marks = None, list[int](), list[int]()
         for _ in range(rng.randrange(8)):
             times = [rng.randrange(-50, 50) for _ in range(rng.randrange(4))]

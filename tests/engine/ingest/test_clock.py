@@ -18,6 +18,7 @@ from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
 from tests.support.bare_lake import bare_engine, commit_batch
 from tests.support.clock import NOON, Clock
+from tests.support.example_counts import example_count
 from tests.support.memory_ledger import MemoryLedgerStore
 from tests.support.small_sources import HOUR, MINUTE, START, join, source
 
@@ -130,9 +131,9 @@ def test_the_clock_goes_on_until_a_key_has_expired(tmp_path: Path, clock: Clock)
 
 
 def test_the_clock_moves_by_steps_until_every_result_is_final() -> None:
-    """In a thousand cases, results of some tables are pending, for a row of another source that may be ahead of the clock."""
+    """In random cases, results of some tables are pending, for a row of another source that may be ahead of the clock."""
     rng = random.Random(9)
-    for case in range(1_000):
+    for case in range(example_count(1_000)):
         contract = _contract(watermark=BoundedOutOfOrderness(rng.choice(["0 ms", "10 s", "5 minutes"])))
         waits = [Wait(frozenset("cs"), rng.randrange(rng.choice([MINUTE, HOUR, 48 * HOUR]))) for _ in range(rng.randint(1, 3))]
         newest, now = NOON + rng.randrange(-HOUR, 3 * HOUR), NOON
@@ -240,7 +241,7 @@ def _drain(engine: Engine, tables: list[str] | None) -> Any:
 ACTIONS = st.lists(st.tuples(st.sampled_from(["rows", "drain", "idle", "other"]), st.integers(0, 90_000)), max_size=12)
 
 
-@settings(max_examples=150)
+@settings(max_examples=example_count(150))
 @given(ACTIONS)
 def test_no_row_of_processing_time_is_ever_late(tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int]]) -> None:
     _check_actions(tmp_path_factory.mktemp("clock"), actions)

@@ -17,6 +17,7 @@ from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ledger.ledger import Ledger
 from tests.engine.entries import source_entry
 from tests.support.clock import Clock
+from tests.support.example_counts import example_count
 from tests.support.file_walk import landed_files
 from tests.support.memory_ledger import memory_ledger
 
@@ -204,7 +205,7 @@ def _few_second_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_few_second_looks")
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=example_count(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ACTIONS)
 def test_the_finder_finds_exactly_the_files_of_a_walk(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int, int]]

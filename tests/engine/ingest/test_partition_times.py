@@ -5,6 +5,7 @@ import random
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import Partition, offset_range
 from platform_defs.engine.ingest.partition_times import PartitionTimes
+from tests.support.example_counts import example_count
 
 ONE, OTHER = Partition("orders", 0, "id1").path, Partition("orders", 1, "id1").path
 
@@ -77,7 +78,7 @@ def _lowest_by_model(batches, now, idle_ms):
 def test_the_lowest_time_equals_that_of_a_model():
     """In a thousand cases, topics of several partitions are created again, fall silent and return; each state is recorded and read."""
     rng = random.Random(5)
-    for case in range(1_000):
+    for case in range(example_count(1_000)):
         times, batches, now, idle_ms, ids = PartitionTimes({}), [], 0, rng.choice([None, 0, 300, 1_000]), {"orders": 1, "payments": 1}
         for _ in range(rng.randrange(1, 12)):
             now += rng.randrange(400)

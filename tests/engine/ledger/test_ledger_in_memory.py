@@ -12,6 +12,7 @@ from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Entry, Ledger
 from tests.engine.entries import source_entry
 from tests.support.clock import Clock
+from tests.support.example_counts import example_count
 from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger
 
 
@@ -70,7 +71,7 @@ BATCHES = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=example_count(60))
 @given(BATCHES, st.integers(0, 12))
 def test_a_ledger_read_incrementally_equals_one_read_at_once(batches: list[dict[str, tuple[int, bool, int]]], cut: int) -> None:
     newest: dict[str, int] = {}

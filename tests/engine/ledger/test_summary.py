@@ -28,6 +28,7 @@ from platform_defs.engine.ledger.summary import SourceSummary, Summary
 from platform_defs.engine.ledger.watermarks import LateResults, Timeline
 from tests.engine.entries import source_entry
 from tests.support.clock import Clock
+from tests.support.example_counts import example_count
 from tests.support.kills import run_and_die
 from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger
 
@@ -170,7 +171,7 @@ def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
 def test_a_summary_changes_no_answer_about_later_batches(examples: int) -> None:
     """A ledger is summarized twice: the second summary replaces the first one, and equals a summary of all batches."""
 
-    @settings(max_examples=examples)
+    @settings(max_examples=example_count(examples))
     @given(BATCHES, st.integers(1, 10), st.integers(1, 10))
     def check(batches: Any, first: int, second: int) -> None:
         clock, entries = Clock(20 * STEP), entries_of(batches)

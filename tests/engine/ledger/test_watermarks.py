@@ -20,6 +20,7 @@ from platform_defs.engine.ledger.watermarks import (
     watermark_past,
 )
 from tests.engine.entries import source_entry, watermark_batches
+from tests.support.example_counts import example_count
 
 
 def _source(entries: Sequence[Entry], name: str) -> Timeline:
@@ -188,7 +189,8 @@ def check_late_results(steps, delay, closed_to, head):
 
 @pytest.mark.parametrize("examples", [1_000, pytest.param(5_000, marks=pytest.mark.soak)])
 def test_no_result_that_is_not_late_can_appear_in_a_range_that_its_reader_has_closed(examples: int) -> None:
-    settings(max_examples=examples)(given(STEPS, st.integers(0, 3), st.integers(0, 100), st.integers(0, 12))(check_late_results))()
+    check = given(STEPS, st.integers(0, 3), st.integers(0, 100), st.integers(0, 12))(check_late_results)
+    settings(max_examples=example_count(examples))(check)()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from operators import IntervalJoin
 from operators.sql.plan import plan
 from operators.sql.relations import Apply, Input, walk
 from tests.operators.sql.duck import sql_of
+from tests.support.example_counts import example_count
 
 TABLES = {name: Input(name, ("id", "k", "v", "t"), ("t",)) for name in ("a", "b", "c")}
 UNITS = {"SECOND": 1, "MINUTE": 60}
@@ -237,6 +238,7 @@ def test_a_plan_gives_the_rows_of_its_query(database: duckdb.DuckDBPyConnection,
         text = make(rng)
         return text, in_duckdb_sql(text)
 
+    cases = example_count(cases)
     rows_compared, operators = compare_plans(database, 7, in_both, cases)
     assert rows_compared > 2 * cases
     if make is a_ranking:

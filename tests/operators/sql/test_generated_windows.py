@@ -13,6 +13,7 @@ import pytest
 from operators.windows import AnyWindow, Cumulative, Session, Sliding, Tumbling
 from tests.operators.sql.duck import in_windows
 from tests.operators.sql.test_generated_queries import HAVING, VALUES, compare_plans
+from tests.support.example_counts import example_count
 
 Query = tuple[str, str]
 """A query in Flink's SQL and in DuckDB's."""
@@ -128,5 +129,6 @@ GENERATORS: list[Callable[[random.Random], Query]] = [
 @pytest.mark.parametrize("cases", CASES)
 @pytest.mark.parametrize("make", GENERATORS, ids=lambda make: make.__name__)
 def test_a_plan_gives_the_rows_of_its_query(database: duckdb.DuckDBPyConnection, make: Callable[[random.Random], Query], cases: int):
+    cases = example_count(cases)
     rows_compared, _ = compare_plans(database, 11, make, cases)
     assert rows_compared > cases

@@ -27,6 +27,7 @@ from platform_defs.cli import demo, query, tables, watch
 from platform_defs.cli.main import main
 from platform_defs.configured_engine import make_engine
 from platform_defs.settings import Settings, settings
+from tests.support.example_counts import example_count
 
 COMMANDS = {
     "ingest --every": ["ingest", "--every", "{}"],
@@ -135,7 +136,7 @@ def _run(arguments: list[str]) -> tuple[int | str | None, str, str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-@hypothesis_settings(max_examples=30, database=None)
+@hypothesis_settings(max_examples=example_count(30), database=None)
 @given(text=TEXTS)
 @example(text="9" * 5_000 + " s")
 def test_any_text_is_a_valid_value_or_a_one_line_error(name: str, text: str) -> None:
