@@ -141,7 +141,7 @@ STRATEGIES: dict[Any, Callable[[list[int], list[int], list[int]], int | None]] =
 
 @pytest.mark.parametrize("how", STRATEGIES, ids=str)
 def test_watermarks_equal_those_of_a_model(how: Any) -> None:
-    """A thousand streams, some batches without accepted rows. The watermark is the highest value so far."""
+    """Random streams, some batches without accepted rows. The watermark is the highest value so far."""
     rng = random.Random(6)
     for case in range(example_count(1_000)):
         last, seen, marks = None, list[int](), list[int]()

@@ -76,7 +76,7 @@ def _lowest_by_model(batches, now, idle_ms):
 
 
 def test_the_lowest_time_equals_that_of_a_model():
-    """In a thousand cases, topics of several partitions are created again, fall silent and return; each state is recorded and read."""
+    """In random cases, topics of several partitions are created again, fall silent and return; each state is recorded and read."""
     rng = random.Random(5)
     for case in range(example_count(1_000)):
         times, batches, now, idle_ms, ids = PartitionTimes({}), [], 0, rng.choice([None, 0, 300, 1_000]), {"orders": 1, "payments": 1}
