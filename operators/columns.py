@@ -31,7 +31,7 @@ def names(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def parameter(value: int, column: Column) -> Column:
+def parameter(value: int, column: Column | str) -> Column:
     """A literal bigint whose value may differ from one micro-batch to the next without a change of the code that Spark generates.
 
     Spark writes a literal number into the code that it generates, so that a plan with another number is generated and compiled again.
@@ -39,9 +39,17 @@ def parameter(value: int, column: Column) -> Column:
 
     Args:
         value: the number.
-        column: a bigint column of the rows that it is used with; the parameter is null where the column is.
+        column: a bigint column of the rows that it is used with, or its name, which takes fewer calls into the JVM. The parameter is null
+            where the column is.
     """
+    if isinstance(column, str):
+        return F.expr(parameter_sql(value, f"`{column}`"))
     return F.get(F.expr(f"array({value}L)"), column.bitwiseAND(0).cast("int"))
+
+
+def parameter_sql(value: int, expression: str) -> str:
+    """A `parameter` as SQL, for use with a bigint expression in SQL."""
+    return f"get(array({value}L), cast({expression} & 0L AS INT))"
 
 
 def lookup(values: Mapping[int, int], column: str) -> Column:

@@ -8,7 +8,7 @@ from typing import Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from operators.columns import parameter
+from operators.columns import parameter, parameter_sql
 from operators.errors import DurationError, OperatorError, WindowError
 
 Duration = int | str | timedelta
@@ -92,9 +92,27 @@ def timestamp(epoch_ms: Column) -> Column:
     return F.timestamp_millis(epoch_ms)
 
 
-def instant(epoch_ms: int, column: Column) -> Column:
+def instant(epoch_ms: int, column: Column | str) -> Column:
     """One instant as a timestamp, for use with a timestamp column; null where the column is (see `columns.parameter`)."""
-    return timestamp(parameter(epoch_ms, millis(column)))
+    return F.expr(_instant_sql(epoch_ms, column)) if isinstance(column, str) else timestamp(parameter(epoch_ms, millis(column)))
+
+
+def is_between(column: str, first: int | None, last: int | None, *, includes_first: bool = True) -> Column:
+    """Whether `first <= time <= last`. A null time gives null, but true if there are no ends.
+
+    Args:
+        column: the name of a timestamp column.
+        first: the first time in epoch ms; None for no end.
+        last: the last time in epoch ms; None for no end.
+        includes_first: whether the first time is included, as the last one is.
+    """
+    after = [] if first is None else [f"`{column}` {'>=' if includes_first else '>'} {_instant_sql(first, column)}"]
+    until = [] if last is None else [f"`{column}` <= {_instant_sql(last, column)}"]
+    return F.expr(" AND ".join([*after, *until]) or "TRUE")
+
+
+def _instant_sql(epoch_ms: int, column: str) -> str:
+    return f"timestamp_millis({parameter_sql(epoch_ms, f'unix_millis(`{column}`)')})"
 
 
 @dataclass(frozen=True)
@@ -145,7 +163,9 @@ class ClosedRange:
         if self.after is not None and self.after > self.upto:
             raise OperatorError.bad_value("after", self.after, f"at most `upto` ({self.upto}): a watermark never goes back")
 
-    def holds(self, final_at: Column) -> Column:
-        """Whether a result's `final_at` is in this range."""
+    def holds(self, final_at: Column | str) -> Column:
+        """Whether a result's `final_at`, given as a column or by its name, is in this range."""
+        if isinstance(final_at, str):
+            return is_between(final_at, self.after, self.upto, includes_first=False)
         upto = final_at <= instant(self.upto, final_at)
         return upto if self.after is None else upto & (final_at > instant(self.after, final_at))

@@ -115,4 +115,4 @@ class TimeToLive:
 
 def ends_at_or_after(oldest: int | None) -> Column:
     """Whether a row's period ends at or after a time (ms); always true for None."""
-    return F.lit(True) if oldest is None else F.col(PERIOD_END) >= parameter(oldest, F.col(PERIOD_END))
+    return F.lit(True) if oldest is None else F.col(PERIOD_END) >= parameter(oldest, PERIOD_END)

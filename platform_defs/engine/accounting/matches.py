@@ -96,9 +96,7 @@ def _count_matches(advance: Advance, scope: Scope) -> DataFrame:
     terms = (F.col("is_matched"), ~F.col("is_matched"), F.col("is_matched").isNull())
     counts = [F.count_if(F.coalesce(flag, F.lit(False))).alias(term) for flag, term in zip(terms, _TERMS, strict=True)]
     sides = [index for index in range(len(inputs)) if not reads.is_versioned(index)]  # a version need not be used
-    return (
-        rows.where(F.col("side").isin(sides) & scope.span.holds(F.col(EVENT_TIME))).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*counts)
-    )
+    return rows.where(F.col("side").isin(sides) & scope.span.holds(EVENT_TIME)).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*counts)
 
 
 def _versions(advance: Advance, scope: Scope, index: int) -> DataFrame:

@@ -116,7 +116,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
         span = _span(advance, step, closing, index)
         is_finalized = _is_finalized(operator.finalized_at_if_unmatched(index, F.col(EVENT_TIME)), closing, step.before.seq)
         if kept_days is not None:  # maintenance may have removed older rows since the step
-            is_finalized &= F.col(EVENT_TIME) >= instant(kept_days.first, F.col(EVENT_TIME))
+            is_finalized &= F.col(EVENT_TIME) >= instant(kept_days.first, EVENT_TIME)
         logged = advance.reading.with_lateness(advance.asset, index, step.after.seq, span).where(is_finalized)
         if advance.asset.operator.reads.is_versioned(index):
             counts_by_day.append(_count_log_rows(logged, index, matched=F.count_if(~F.col(LATE) & ~F.col(FILTERED))))
@@ -145,7 +145,7 @@ def _span(advance: Advance, step: Step, closing: ClosedRange, index: int) -> Spa
 def _is_finalized(final_at: Column, closing: ClosedRange, handled: int) -> Column:
     if closing.after is None:
         return closing.holds(final_at)
-    return closing.holds(final_at) | ((F.col(SEQ) > parameter(handled, F.col(SEQ))) & (final_at <= instant(closing.after, final_at)))
+    return closing.holds(final_at) | ((F.col(SEQ) > parameter(handled, SEQ)) & (final_at <= instant(closing.after, final_at)))
 
 
 def _count_log_rows(rows: DataFrame, index: int, **further_terms: Column) -> DataFrame:

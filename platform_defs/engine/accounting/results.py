@@ -79,7 +79,7 @@ def compared_results(advance: Advance, scope: Scope) -> ComparedResults | None:
     if differing := differing_columns(stored.schema, columns):
         raise ProgressError.other_columns(asset.name, differing)
     for later in unread_corrections(position_of(reading, asset, now)):  # the next step recomputes these: they are not wrong yet
-        stored, recomputed = (frame.where(~later.holds(F.col(FINAL_AT))) for frame in (stored, recomputed))
+        stored, recomputed = (frame.where(~later.holds(FINAL_AT)) for frame in (stored, recomputed))
     return ComparedResults(stored, recomputed, columns, FINAL_AT)
 
 
@@ -89,4 +89,4 @@ def _results_within(advance: Advance, closing: ClosedRange) -> DataFrame:
     if not lake.exists(name):
         return _no_results(advance)
     rows = lake.read(advance.reading.spark, name, within={FINAL_AT: (closing.after, closing.upto)})
-    return rows.where(closing.holds(F.col(FINAL_AT)))
+    return rows.where(closing.holds(FINAL_AT))

@@ -116,7 +116,7 @@ def _logged_rows(advance: Advance, scope: Scope, index: int) -> DataFrame:
     finalized = None if closed_to is None else final_at <= instant(closed_to, final_at)
     if finalized is not None and reads.lateness:  # the next correction will read the rows of later batches
         handled = progress(advance.reading.lake, advance.asset).seq
-        finalized &= F.col(SEQ) <= parameter(handled, F.col(SEQ))
+        finalized &= F.col(SEQ) <= parameter(handled, SEQ)
     facts = {Fact.LATE: side.late, Fact.FILTERED: side.filtered, Fact.FINALIZED: finalized}
     if reads.is_versioned(index) and finalized is not None:
         facts[Fact.MATCHED] = finalized & ~side.excluded
@@ -143,7 +143,7 @@ def _named_rows(operator: TracesInputs, sides: Sequence[int], results: DataFrame
     facts = facts_of({Fact.MATCHED: is_in_pair, Fact.UNMATCHED: ~is_in_pair})
     rows = [F.struct(F.lit(index).alias("side"), *_row_columns(operator, index), facts) for index in sides]
     is_named = F.col(SEQ).isNotNull()
-    is_counted = is_named if scope.span == EVER else is_named & scope.span.holds(F.col(EVENT_TIME))
+    is_counted = is_named if scope.span == EVER else is_named & scope.span.holds(EVENT_TIME)
     return results.select(F.inline(F.array(*rows))).where(is_counted)
 
 
@@ -179,4 +179,4 @@ def traced_difference(advance: Advance, scope: Scope, results: Sequence[DataFram
     copies_by_input = copies.select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
     difference_terms = missing_and_extra()
     sums = [F.sum(difference_terms.get(term, F.lit(0))).cast("bigint").alias(term) for term in TERMS]
-    return copies_by_input.where(scope.span.holds(F.col(EVENT_TIME))).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*sums)
+    return copies_by_input.where(scope.span.holds(EVENT_TIME)).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*sums)

@@ -47,7 +47,7 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
 def _rows_of_source(advance: Advance, scope: Scope, index: int) -> DataFrame:
     """The rows of a source with their facts; a row is `FINALIZED` if a step has handled its batch."""
     side, seq = advance.reading.classified(advance.asset, index, advance.reading.ledger.head, scope.span), F.col(SEQ)
-    is_handled = seq <= parameter(progress(advance.reading.lake, advance.asset).seq, seq)
+    is_handled = seq <= parameter(progress(advance.reading.lake, advance.asset).seq, SEQ)
     facts = facts_of({Fact.LATE: side.late, Fact.FILTERED: side.filtered, Fact.FINALIZED: is_handled}, always=Fact.ACCEPTED)
     return side.rows.select(*side_columns(index, EVENT_TIME, facts))
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from operators.changelog import OWN_CHANGE, bag_changes, difference
 from operators.columns import FINAL_AT
@@ -57,7 +56,7 @@ class ClosedRanges(Strategy):
             if rows is None:
                 rows = self.reading.input(self.asset, index, head, Span(*reads.span_of(index, closing.after, closing.upto)))
             frames.append(rows)
-        return split_keys(self.reading, self.asset, closing, head).rows(*frames).where(closing.holds(F.col(FINAL_AT)))
+        return split_keys(self.reading, self.asset, closing, head).rows(*frames).where(closing.holds(FINAL_AT))
 
     def correct(self, before: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
         """Recompute a range of closed results and repair what differs, in one commit with the progress.

@@ -86,4 +86,4 @@ def _present_results(reading: Reading, asset: DerivedAsset, operator: Early, clo
         raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
     spans = [Span(*operator.reads.span_of(index, closed_to)) for index in range(len(asset.inputs))]
     rows = operator.so_far(*[reading.input(asset, index, head, span) for index, span in enumerate(spans)])
-    return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))
+    return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, FINAL_AT))

@@ -118,8 +118,8 @@ class RunningQuery:
         query.processAllAvailable()
         self._require_all(query, watermark)
         new_results = self._new_results()
-        self._later_results = new_results.where(~ClosedRange(None, closing.upto).holds(F.col(FINAL_AT)))
-        return new_results.where(closing.holds(F.col(FINAL_AT)))
+        self._later_results = new_results.where(~ClosedRange(None, closing.upto).holds(FINAL_AT))
+        return new_results.where(closing.holds(FINAL_AT))
 
     def stop(self) -> None:
         """End the query, and remove its files."""

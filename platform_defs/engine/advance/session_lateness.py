@@ -61,5 +61,5 @@ def _frame(reading: Reading, asset: DerivedAsset, index: int, seq: int, first: i
     """An input's rows up to and including a batch: those since the start of the oldest open session, and all of the batch's own."""
     first_times = reading.ledger.source(asset.inputs[index]).batches_with_rows(seq - 1, seq)["first_event_time"].to_pylist()
     oldest = min(first_times, default=first)
-    rows = reading.input(asset, index, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, F.col(SEQ)))
-    return rows.where(F.col(NEW) | Span(first).holds(F.col(EVENT_TIME)))
+    rows = reading.input(asset, index, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, SEQ))
+    return rows.where(F.col(NEW) | Span(first).holds(EVENT_TIME))

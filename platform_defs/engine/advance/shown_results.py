@@ -51,7 +51,7 @@ class ShownWindows:
         """The shown results of windows that are not final; a session that has grown is final later than when it was shown."""
         if watermark is None:
             return shown
-        is_open = F.col(FINAL_AT) > instant(watermark, F.col(FINAL_AT))
+        is_open = F.col(FINAL_AT) > instant(watermark, FINAL_AT)
         still_open = shown.where(is_open)
         if not self.are_sessions:
             return still_open

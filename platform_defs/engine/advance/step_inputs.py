@@ -158,7 +158,7 @@ class TableRows(StepInputs):
 
     def rows_since(self, first: int, kind: TimeKind, after: Progress) -> list[DataFrame]:
         """The table's rows with an event time of `first` or later, as of the last step to read; rows of tables have no other time."""
-        return [rows.where(Span(first).holds(F.col(EVENT_TIME))) for rows in self.all_rows(after)]
+        return [rows.where(Span(first).holds(EVENT_TIME)) for rows in self.all_rows(after)]
 
     def _as_inserts(self, rows: DataFrame) -> DataFrame:
         kind = self.asset.operator.reads.change

@@ -63,7 +63,7 @@ def quarantine_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut
     if cut is None:
         return rows
     known_from = cut.before + length_ms(contract.duplicate_horizon, "duplicate_horizon")
-    is_older = F.col(REASON).isNull() & ~F.col(IS_MARKER) & (F.col(EVENT_TIME) < instant(known_from, F.col(EVENT_TIME)))
+    is_older = F.col(REASON).isNull() & ~F.col(IS_MARKER) & (F.col(EVENT_TIME) < instant(known_from, EVENT_TIME))
     return rows.withColumn(REASON, F.when(is_older, F.lit(OLDER)).otherwise(F.col(REASON)))
 
 

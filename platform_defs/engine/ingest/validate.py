@@ -37,7 +37,7 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
     text = [f for f in fields if isinstance(raw.schema[f.name].dataType, StringType) and not isinstance(f.dataType, StringType)]
     typed = [parsed_text(F.col(f.name), f.dataType).alias(f.name) if f in text else F.col(f.name) for f in fields]
     with_text = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *record_of(raw), *[F.col(f.name).alias(_TEXT + f.name) for f in text], *typed)
-    ingested_at = timestamp(parameter(now, F.col(ARRIVAL)))
+    ingested_at = timestamp(parameter(now, ARRIVAL))
     with_time = with_text.withColumn(
         EVENT_TIME_RAW, ingested_at if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp")
     )

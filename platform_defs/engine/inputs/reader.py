@@ -271,7 +271,7 @@ class Reading:
     def differing_days(self, table: str, closing: ClosedRange, recomputed: DataFrame) -> dict[date, tuple[int, int]]:
         """The days (of `final_at`) in a range on which a table differs from `recomputed`, with the numbers of missing and extra rows."""
         final_at_range = {FINAL_AT: (closing.after, closing.upto)}
-        stored = self.lake.read(self.spark, table, recomputed.schema, final_at_range).where(closing.holds(F.col(FINAL_AT)))
+        stored = self.lake.read(self.spark, table, recomputed.schema, final_at_range).where(closing.holds(FINAL_AT))
         copies = F.col(OWN_COPIES)
         by_day = bag_difference(stored, recomputed, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
         rows_by_day = collect(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
@@ -286,8 +286,8 @@ class Reading:
         head = last_with_rows(self.ledger, source, head)
         ranges = {EVENT_TIME: (span.first, span.last), SEQ: (after + 1, head)}
         schema = StructType([field for field in log_schema(contract) if with_raw_time or field.name != EVENT_TIME_RAW])
-        is_read = (seq <= parameter(head, seq)) & span.holds(F.col(EVENT_TIME))
-        is_read = is_read & (seq > parameter(after, seq)) if after else is_read
+        is_read = (seq <= parameter(head, SEQ)) & span.holds(EVENT_TIME)
+        is_read = is_read & (seq > parameter(after, SEQ)) if after else is_read
         return self.lake.read(self.spark, contract.log, schema, ranges).where(is_read)
 
     def rows_by_batch(self, source: str, head: int, after: int) -> dict[int, int]:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
-from operators.timing import instant
+from operators.timing import is_between
 
 
 @dataclass(frozen=True)
@@ -15,14 +14,13 @@ class Span:
     first: int | None = None
     last: int | None = None
 
-    def holds(self, time: Column) -> Column:
-        """Whether a time lies in the span."""
-        condition = F.lit(True) if self.first is None else time >= instant(self.first, time)
-        return condition if self.last is None else condition & (time <= instant(self.last, time))
+    def holds(self, column: str) -> Column:
+        """Whether the time in a column lies in the span."""
+        return is_between(column, self.first, self.last)
 
     def rows_of(self, frame: DataFrame, column: str) -> DataFrame:
         """The rows of a frame whose time in a column lies in the span. Without ends these are all rows, also those without a time."""
-        return frame if self == EVER else frame.where(self.holds(F.col(column)))
+        return frame if self == EVER else frame.where(self.holds(column))
 
 
 EVER = Span()

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, STEP
@@ -117,7 +116,7 @@ class FinalResults(TableChanges):
         if commit is None or lake.delta_at_version(results_table(self.table), commit.version) is None:
             return None
         rows = self.reading.spark.read.format("delta").option("versionAsOf", commit.version).load(lake.path(self.table.name))
-        return as_input(rows.where(span.holds(F.col(FINAL_AT))))
+        return as_input(rows.where(span.holds(FINAL_AT)))
 
 
 def table_changes(reading: Reading, table: DerivedAsset) -> TableChanges:

@@ -150,7 +150,7 @@ def _changes(reading: Reading, asset: DerivedAsset, before: _Version, after: _Ve
 
 def _rows(reading: Reading, asset: DerivedAsset, version: _Version, span: Span | None = None) -> DataFrame:
     rows = reading.spark.read.format("delta").option("versionAsOf", version.version).load(reading.lake.path(asset.name))
-    return rows if span is None else rows.where(span.holds(F.col(FINAL_AT)))
+    return rows if span is None else rows.where(span.holds(FINAL_AT))
 
 
 def _records(asset: DerivedAsset, encoding: Encoding, rows: DataFrame) -> DataFrame:

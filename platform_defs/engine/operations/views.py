@@ -89,7 +89,7 @@ class Views:
             seq = F.col(SEQ)
             with self.naming_lost_files():
                 events = reading.lake.read(reading.spark, table, within={SEQ: (after + 1, None)} if after else None, with_nulls=True)
-                return plan_if_small(events.where(seq.isNull() | (seq > parameter(after, seq))) if after else events)
+                return plan_if_small(events.where(seq.isNull() | (seq > parameter(after, SEQ))) if after else events)
 
         def time_of(seq: int) -> int | None:
             times = reading.ledger.history.times
@@ -139,7 +139,7 @@ class Views:
         final = results.withColumn(IS_FINAL, F.lit(True))
         if not early.columns or not isinstance(derived.operator, Early) or derived.operator.early is None:
             return final
-        open_still = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, F.col(FINAL_AT)))
+        open_still = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, FINAL_AT))
         return final.unionByName(open_still)
 
     def newest_snapshot(self, asset: str, earlier_state: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
