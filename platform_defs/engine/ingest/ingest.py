@@ -26,7 +26,7 @@ from platform_defs.engine.formats.schema_registry import RegistryError
 from platform_defs.engine.formats.topics import Partition
 from platform_defs.engine.formats.unreadable_files import CheckedFiles, Patience, Unread, isolate_unreadable
 from platform_defs.engine.ingest import event_time_spread
-from platform_defs.engine.ingest.appended_rows import log_rows, quarantine_rows
+from platform_defs.engine.ingest.appended_rows import PARQUET_V2, log_rows, quarantine_rows
 from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
 from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_good, measures, ranged_key
 from platform_defs.engine.ingest.batch_watermark import watermark_after
@@ -228,7 +228,7 @@ class Ingest(LedgerWriter):
         ranges |= dict.fromkeys(ranged_key(contract), (counts.min_key, counts.max_key))
         log = self.lake.read(self.spark, contract.log, log_schema(contract), ranges)
         newest = last_with_rows(self.ledger, contract.name)
-        logged = log.where(F.col(SEQ) <= parameter(newest, F.col(SEQ)))
+        logged = log.where(F.col(SEQ) <= parameter(newest, SEQ))
         return duplicates(validated.where(is_good()), logged, contract.unique_key, horizon, counts.good)
 
     def _write(
@@ -283,5 +283,12 @@ class Ingest(LedgerWriter):
         point("ingest.before_append")
         left_attempt = None if left_over is None else left_over.value
         return self.lake.append(
-            rows, table, {ATTEMPT: attempt}, after=left_attempt, pruned_by=pruned_by, widen=True, only_uncommitted=not named_seq
+            rows,
+            table,
+            {ATTEMPT: attempt},
+            after=left_attempt,
+            pruned_by=pruned_by,
+            widen=True,
+            only_uncommitted=not named_seq,
+            writer_options=PARQUET_V2,
         )

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from assets.contracts import EVENT_TIME_RAW, SourceContract
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import millis, timestamp
+from platform_defs.engine.ingest.appended_rows import PARQUET_V2
 from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_uncommitted, is_left_over, newest_named
@@ -80,6 +81,7 @@ class Replay(LedgerWriter):
                 {ATTEMPT: {"seq": head + entries, "input": REPLAY}},
                 after=self._newest_attempt(contract, head),
                 pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
+                writer_options=PARQUET_V2,
             )
             return {entry: (count, first, last) for entry, count, first, last in counts}
         finally:

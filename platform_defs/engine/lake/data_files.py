@@ -3,7 +3,7 @@
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -26,18 +26,34 @@ _AFTER_ALL = "\U0010ffff"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def write_files(frame: DataFrame, path: str, columns: Sequence[str], options: dict[str, str] | None = None) -> str:
-    """Write a frame as Parquet files into a new folder below a table; returns the folder's name. The files are not committed yet.
+def write_files(
+    frame: DataFrame,
+    path: str,
+    columns: Sequence[str],
+    options: dict[str, str] | None = None,
+    writer_options: Mapping[str, str] | None = None,
+) -> str:
+    """Write a frame as Parquet files into a new folder below a table. The files are not committed yet.
 
     The rows of a small query are fetched and written by Arrow as one file, in a third of the time of a write by Spark. A column whose name
     differs from the table's only in case gets the table's name.
+
+    Args:
+        frame: the rows.
+        path: the table's folder.
+        columns: the table's columns.
+        options: deltalake's options of its store.
+        writer_options: options of Spark's Parquet writer; they have no effect on a small query.
+
+    Returns:
+        The name of the new folder.
     """
     folder, by_lower_case = f"{COMMIT_FOLDER}{uuid.uuid4().hex}", {c.lower(): c for c in columns}
     names = [by_lower_case.get(c.lower(), c) for c in frame.columns]
     rows = frame if names == frame.columns else frame.toDF(*names)
     few_rows = fetch_arrow(rows) if is_arrow_type(rows.schema) else None
     if few_rows is None:
-        plan_if_small(rows).write.options(**_NO_MARKER_FILES).parquet(f"{path}/{folder}")
+        plan_if_small(rows).write.options(**_NO_MARKER_FILES, **(writer_options or {})).parquet(f"{path}/{folder}")
         return folder
     _make_local_folder(f"{path}/{folder}" if few_rows.num_rows else path)
     if few_rows.num_rows:

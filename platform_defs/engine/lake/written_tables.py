@@ -55,6 +55,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         widen: bool = False,
         only_uncommitted: bool = False,
         change_feed: bool = False,
+        writer_options: Mapping[str, str] | None = None,
     ) -> int:
         """Commit a frame's rows and the metadata in one commit, if the newest commit is the expected one.
 
@@ -70,6 +71,7 @@ class WrittenTables(ReadTables, MaintainedTables):
             widen: whether new columns are added to the table; its older rows have null in them.
             only_uncommitted: whether the table has uncommitted rows only. Then they are deleted if a column of the frame has another type.
             change_feed: whether a new table has Delta's change data feed, for readers of later updates and deletes.
+            writer_options: options of Spark's Parquet writer; they have no effect on a small query.
 
         Returns:
             The number of rows written.
@@ -86,7 +88,8 @@ class WrittenTables(ReadTables, MaintainedTables):
         delta = commits.widen(delta, frame.schema) if delta is not None and widen else delta
         if delta is not None:
             check_columns(table, schema_of(delta), frame.schema, may_lack=widen)
-        folder = write_files(frame, path, [] if delta is None else schema_of(delta).fieldNames(), self.storage_options)
+        names = [] if delta is None else schema_of(delta).fieldNames()
+        folder = write_files(frame, path, names, self.storage_options, writer_options)
         bounded = bounded_columns(frame.schema, pruned_by)
         columns = bounded if delta is None else statistics_columns(delta, bounded)
         actions, rows = add_actions(path, folder, columns, self.storage_options)

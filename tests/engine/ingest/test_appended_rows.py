@@ -3,11 +3,12 @@
 import random
 from collections.abc import Sequence
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from assets.contracts import SourceContract
-from operators.engine_columns import ARRIVAL, SEQ
+from assets.contracts import EVENT_TIME_RAW, SourceContract
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from platform_defs.engine.ingest.appended_rows import log_rows, quarantine_rows
 from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.lake import small_queries
@@ -88,3 +89,26 @@ def test_a_batch_is_two_jobs_or_one_without_a_key(make_engine: MakeEngine, spark
         assert counts == {"l": (6 - repeated, repeated, 1), "r": (6, 0, 1)}
         assert len(jobs) == 3
     assert small_queries.count(engine.reading.log("l", 3)) == 5 + 4 + 4
+
+
+def test_the_log_of_a_large_batch_has_differences_of_times(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", -1)
+    engine = make_engine([source("l", unique_key=("k",)), source("r")], [join()])
+    land(engine, "l", "0.jsonl", [*[Event(f"k{n}", n, n * MINUTE).line for n in range(100)], '{"k": "without a time"}'])
+    [[entry]] = engine.ingest()
+    assert (entry.accepted, entry.quarantined) == (100, 1)
+    log = engine.lake.delta(engine.sources["l"].log)
+    assert log is not None
+    [file] = log.file_uris()
+    row_group = pq.read_metadata(file).row_group(0)
+    encodings = {row_group.column(n).path_in_schema: row_group.column(n).encodings for n in range(row_group.num_columns)}
+    for name in (ARRIVAL, EVENT_TIME, EVENT_TIME_RAW):
+        assert "DELTA_BINARY_PACKED" in encodings[name]
+        assert not any("DICTIONARY" in encoding for encoding in encodings[name])
+    read_by_spark = arrow_rows(engine.reading.log("l", 1)).sort_by(ARRIVAL)
+    read_by_deltalake = log.to_pyarrow_table().sort_by(ARRIVAL).cast(read_by_spark.schema)
+    assert read_by_deltalake == read_by_spark
+    times = [time.timestamp() for time in read_by_spark[EVENT_TIME].to_pylist()]
+    assert [time - times[0] for time in times] == [n * MINUTE / 1_000 for n in range(100)]
+    [rejected] = arrow_rows(engine.lake.read(engine.spark, engine.sources["l"].quarantine)).to_pylist()
+    assert rejected["raw"] == '{"k": "without a time"}'
