@@ -6,6 +6,7 @@ conditions with literals (see `operators.columns.parameter`).
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -19,10 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from operators.errors import TidemarkError
 from platform_defs.engine.formats.files import without_wildcards
 from platform_defs.engine.formats.strict import STRICT
 from platform_defs.engine.lake.data_files import filesystem, is_instant
-from platform_defs.engine.lake.small_queries import SMALL_INPUT_BYTES, with_new_column_ids
+from platform_defs.engine.lake.plans import copy_of_relation, parquet_relation
+from platform_defs.engine.lake.small_queries import SMALL_INPUT_BYTES
 
 Ends = tuple[Any, Any]
 Ranges = Mapping[str, Ends | list[Ends]]
@@ -34,12 +37,16 @@ _WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
 """The writer features of Delta that deltalake supports: it cannot write a table with another one."""
 
 
+class _OtherSizeError(TidemarkError):
+    """Files have changed their size since it was compared with the table's log."""
+
+
 def rows_of_matching_files(
     spark: SparkSession, delta: DeltaTable, path: str, within: Ranges, *, with_nulls: bool = False
 ) -> DataFrame | None:
     """The rows of the files that can match; None if only Delta can read the table, not a plain reader of Parquet files.
 
-    Spark takes about 12 ms to list files, so the relation of a few files is cached, and each call returns a copy of it. That is safe:
+    Spark takes some milliseconds to list files, so the relation of a few files is cached, and each call returns a copy of it. That is safe:
     data files never change, and a cached relation is used only while all of its files have the sizes in the table's log.
     """
     sizes = matching_files(delta, within, with_nulls=with_nulls)
@@ -49,9 +56,10 @@ def rows_of_matching_files(
         return no_rows(spark, schema_of(delta))
     files, schema = tuple(sizes), delta.schema().to_json()
     is_classic = hasattr(spark, "_jsparkSession")  # a Spark Connect session gives no access to plans
-    if len(files) > _MOST_FILES or not is_classic or not _have_sizes(delta, sizes):
-        return _files_of(spark, path, files, schema)
-    return with_new_column_ids(_cached_files_of(spark, path, files, schema))
+    if len(files) <= _MOST_FILES and is_classic and _have_sizes(delta, sizes):
+        with suppress(_OtherSizeError):  # which Spark's reader then reports
+            return copy_of_relation(spark, _cached_relation(spark, path, files, schema, sum(sizes.values())))
+    return _files_of(spark, path, files, schema)
 
 
 def _files_of(spark: SparkSession, path: str, files: tuple[str, ...], schema: str) -> DataFrame:
@@ -64,10 +72,24 @@ def _files_of(spark: SparkSession, path: str, files: tuple[str, ...], schema: st
         schema: the table's columns, as in its log.
     """
     columns = StructType.fromJson(json.loads(schema))
-    return spark.read.options(**STRICT).schema(columns).parquet(*[without_wildcards(f"{path}/{file}") for file in files])
+    return spark.read.options(**STRICT).schema(columns).parquet(*_paths(path, files))
 
 
-_cached_files_of = lru_cache(maxsize=_MOST_RELATIONS)(_files_of)
+@lru_cache(maxsize=_MOST_RELATIONS)
+def _cached_relation(spark: SparkSession, path: str, files: tuple[str, ...], schema: str, size: int) -> Any:
+    """The relation of files with a size in bytes.
+
+    Raises:
+        _OtherSizeError: Spark finds another size.
+    """
+    relation = parquet_relation(spark, _paths(path, files), schema, size)
+    if relation is None:
+        raise _OtherSizeError
+    return relation
+
+
+def _paths(path: str, files: tuple[str, ...]) -> list[str]:
+    return [without_wildcards(f"{path}/{file}") for file in files]
 
 
 def _have_sizes(delta: DeltaTable, sizes: Mapping[str, int]) -> bool:

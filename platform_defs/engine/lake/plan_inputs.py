@@ -68,7 +68,7 @@ def _topic_bytes(relation: str) -> int | None:
 
 def _file_bytes(relation: Any, *, is_parquet: bool) -> int | None:
     """The size of the files of a relation, in bytes; None if it does not consist of a list of files."""
-    if relation.getClass().getSimpleName() != "HadoopFsRelation":
+    if not is_parquet and relation.getClass().getSimpleName() != "HadoopFsRelation":
         return None
     location = relation.location()
     if location.getClass().getSimpleName() != "InMemoryFileIndex":

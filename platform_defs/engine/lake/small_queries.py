@@ -24,8 +24,9 @@ from pyspark.util import _load_from_socket
 
 from operators.column_types import types_within
 from platform_defs.engine.formats.values import COMMON_TYPES
-from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows, java_class
+from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows
 from platform_defs.engine.lake.plan_inputs import ROWS_IN_MEMORY, inputs_of, text_bytes
+from platform_defs.engine.lake.plans import analyzed_plan, first_rows, frame_of, has_cached_plans, with_single_partitions
 
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
@@ -87,7 +88,7 @@ def own_sessions() -> list[SparkSession]:
 
 def plan_if_small(frame: DataFrame) -> DataFrame:
     """The frame, planned as a small query if the data files that it reads are small; otherwise unchanged."""
-    small = _small_frame(_analyzed_plan(frame), frame.sparkSession)
+    small = _small_frame(analyzed_plan(frame), frame.sparkSession)
     return frame if small is None else small
 
 
@@ -122,8 +123,8 @@ def _are_few(rows: pa.Table) -> bool:
 
 def _limited_small_frame(frame: DataFrame) -> DataFrame | None:
     """The frame's small query, limited to `MOST_FETCHED_ROWS` rows for each partition; None if it is not small."""
-    limited = frame.where(_number_in_partition() < MOST_FETCHED_ROWS)  # Spark would compile new code for each LIMIT
-    return _small_frame(_analyzed_plan(limited), frame.sparkSession)
+    session, plan = frame.sparkSession, analyzed_plan(frame)
+    return None if plan is None else _small_frame(first_rows(session, plan, MOST_FETCHED_ROWS), session)
 
 
 def _fetch_if_few(small: DataFrame) -> pa.Table | None:
@@ -156,7 +157,7 @@ def materialize_and_measure(frame: DataFrame, measures: Sequence[Column]) -> tup
         frame: the rows.
         measures: aggregates with names, of numbers, strings or dates; a date is returned as text.
     """
-    size = text_bytes(_analyzed_plan(frame))
+    size = text_bytes(analyzed_plan(frame))
     if size is None or size > MATERIALIZED_INPUT_BYTES or not is_arrow_type(frame.schema):
         return None
     small = _limited_small_frame(frame.observe(_MEASURES, *measures))
@@ -203,32 +204,15 @@ def remember_rows(frame: DataFrame, rows: pa.Table) -> DataFrame:
     return frame
 
 
-def with_new_column_ids(frame: DataFrame) -> DataFrame:
-    """A copy of a frame that reads one relation, with new column ids, so that it can be joined with the original."""
-    plan = _analyzed_plan(frame)
-    return frame if plan is None else _frame_of(frame.sparkSession, plan.newInstance())
-
-
 def is_small(frame: DataFrame) -> bool:
     """Whether a query of a frame is small."""
-    plan = _analyzed_plan(frame)
+    plan = analyzed_plan(frame)
     return plan is not None and _single_partition_inputs(plan) is not None
 
 
 def is_arrow_type(kind: DataType) -> bool:
     """Whether the values of a type are the same when they are written to Parquet by Arrow and by Spark."""
     return all(isinstance(part, COMMON_TYPES) for part in types_within(kind))
-
-
-def _number_in_partition() -> Column:
-    """The number of a row in its partition, from 0."""
-    return F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
-
-
-def _analyzed_plan(frame: DataFrame) -> Any:
-    """The frame's plan in the JVM; None in a Spark Connect session."""
-    jdf: Any = getattr(frame, "_jdf", None)
-    return None if jdf is None else jdf.queryExecution().analyzed()
 
 
 def _single_partition_inputs(plan: Any) -> list[Any] | None:
@@ -256,25 +240,13 @@ def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
     if plan is None or (inputs := _single_partition_inputs(plan)) is None:
         return None
     copy = small_session(session)
-    j_session = cast(Any, copy)._jsparkSession
-    if inputs and j_session.sharedState().cacheManager().isEmpty():
-        replacements: Any = java_class(copy, "scala.collection.immutable.HashMap")()
-        for relation in inputs:
-            repartition = java_class(copy, "org.apache.spark.sql.catalyst.plans.logical.Repartition")(1, False, relation)
-            replacements = replacements.updated(relation, repartition)
-        plan = plan.transformUp(replacements)  # a Scala map is a partial function
-        plan.setAnalyzed()  # each relation was replaced by one with the same columns, so Spark need not analyze the plan again
+    if inputs and not has_cached_plans(session):
+        plan = with_single_partitions(session, plan, inputs)
     _name_jobs(copy.sparkContext)
-    return _frame_of(copy, plan)
+    return frame_of(copy, plan)
 
 
 def _name_jobs(context: SparkContext) -> None:
     """Name the next jobs of this thread. Spark would name a job by its caller, for which it walks the stack at each operator of a plan."""
     for form in ("callSite.short", "callSite.long"):  # PySpark's own `collect` removes the first
         context.setLocalProperty(form, "tidemark")
-
-
-def _frame_of(session: SparkSession, plan: Any) -> DataFrame:
-    """The frame of an analyzed plan."""
-    j_frame = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows(cast(Any, session)._jsparkSession, plan)
-    return DataFrame(j_frame, session)

@@ -1,5 +1,6 @@
 """Data skipping reads all files that can contain rows of a range, and returns the rows that Delta returns."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,7 +104,7 @@ def test_the_rows_read_equal_those_that_delta_reads(spark: SparkSession, lake: L
 
 
 def test_files_are_listed_once_and_two_reads_of_a_table_can_be_joined(spark: SparkSession, lake: Lake) -> None:
-    listed = data_skipping._cached_files_of.cache_info
+    listed = data_skipping._cached_relation.cache_info
     one, other = lake.read(spark, "t"), lake.read(spark, "t")
     before = listed().misses
     again = lake.read(spark, "t")
@@ -127,6 +128,19 @@ def test_a_relation_is_kept_only_while_its_files_have_their_sizes(spark: SparkSe
     path.unlink()
     with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
         lake.read(spark, "t")
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(path.read_bytes() + b" ")], ids=["deleted", "longer"])
+def test_a_file_that_changes_after_its_size_was_compared_is_not_left_out(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
+) -> None:
+    [file] = matching_files(_delta(lake), {"n": (0, 4)}) or []
+    change(Path(lake.path("t"), file))
+    monkeypatch.setattr(data_skipping, "_have_sizes", lambda *_: True)
+    data_skipping._cached_relation.cache_clear()
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        lake.read(spark, "t").count()
+    assert data_skipping._cached_relation.cache_info().currsize == 0
 
 
 def test_files_with_nulls_are_read_if_they_are_wanted(spark: SparkSession, lake: Lake) -> None:

@@ -13,7 +13,9 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.util import inheritable_thread_target
 
+from platform_defs.engine.ingest.appended_rows import PARQUET_V2
 from platform_defs.engine.lake import plan_inputs, small_queries
+from platform_defs.engine.lake.plans import analyzed_plan
 from platform_defs.engine.lake.small_queries import (
     collect,
     count,
@@ -65,13 +67,14 @@ def files(spark: SparkSession, tmp_path: Path) -> DataFrame:
     return spark.read.parquet(path)
 
 
+@pytest.mark.parametrize("writer_options", [None, PARQUET_V2], ids=["by default", "as in event logs"])
 def test_arrow_and_spark_write_the_same_rows(
-    spark: SparkSession, every_type: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, every_type: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer_options: dict[str, str] | None
 ) -> None:
     lake = Lake(str(tmp_path / "lake"))
     lake.append(every_type, "by_arrow", {"m": 1}, pruned_by=["k", "time", "text"])
     monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", -1)
-    lake.append(every_type, "by_spark", {"m": 1}, pruned_by=["k", "time", "text"])
+    lake.append(every_type, "by_spark", {"m": 1}, pruned_by=["k", "time", "text"], writer_options=writer_options)
     monkeypatch.undo()
     arrow, by_spark = (lake.delta(name) for name in ("by_arrow", "by_spark"))
     assert arrow is not None
@@ -230,7 +233,7 @@ def test_rows_that_are_many_or_of_types_that_arrow_writes_otherwise_are_not_kept
 ) -> None:
     measures = [F.count("*").alias("n")]
     assert materialize_and_measure(spark.range(1).select(F.expr("parse_json('{}') AS v")), measures) is None
-    size = plan_inputs.text_bytes(small_queries._analyzed_plan(files))
+    size = plan_inputs.text_bytes(analyzed_plan(files))
     assert size is not None
     monkeypatch.setattr(small_queries, "MATERIALIZED_INPUT_BYTES", size)
     assert materialize_and_measure(files, measures) is not None
