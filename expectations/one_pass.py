@@ -5,7 +5,7 @@ expectation costs it one to three queries. Here all conditions of a suite are co
 group the rows by their columns first. Several of them use grouping sets, so the rows are still read once and shuffled once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from great_expectations.expectations.expectation import Expectation
 from py4j.protocol import Py4JError
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from expectations.counting import Counting, column_types, counting
 from expectations.finding import Finding, check_name
 
-_SET, _COUNT = "__set", "__count"
+_SET, _COUNTS, _COUNT = "__set", "__counts", "count"
 _MOST_KEY_COLUMNS = 63
 """Spark identifies a grouping set by one bit of a bigint for each column."""
 
@@ -64,28 +64,35 @@ def _finding(conditions: Counting, counts: Counts) -> Finding:
 def _count(frame: DataFrame, countings: Sequence[Counting]) -> Counts:
     conditions = list(dict.fromkeys(condition for c in countings for condition in (c.evaluated, c.base, c.unexpected)))
     names = {condition: f"{_COUNT}{i}" for i, condition in enumerate(conditions)}
-    counted = [F.expr(f"count_if({condition})").alias(name) for condition, name in names.items()]
+    counted = _struct(f"count_if({condition}) AS {name}" for condition, name in names.items())
     keys = list(dict.fromkeys(c.key for c in countings if c.key))
     counted_pairs = list(dict.fromkeys([(condition, ()) for condition in conditions] + [(c.unexpected, c.key) for c in countings]))
-    totals = _by_key(frame, keys, counted).agg(*_totals(counted_pairs, names, keys)) if keys else frame.agg(*counted)
-    return {key: value or 0 for key, value in zip(counted_pairs, totals.collect()[0], strict=True)}  # a sum over no keys is null
+    totals = _by_key(frame, keys, counted).agg(_totals(counted_pairs, names, keys)) if keys else frame.agg(counted)
+    [[values]] = totals.collect()
+    return {key: value or 0 for key, value in zip(counted_pairs, values, strict=True)}  # a sum over no keys is null
 
 
-def _by_key(frame: DataFrame, keys: Sequence[tuple[str, ...]], counted: Sequence[Column]) -> DataFrame:
-    """The counts of each key, and the grouping set to which it belongs."""
+def _struct(values: Iterable[str]) -> Column:
+    """Values in SQL as one struct: one expression takes fewer calls into the JVM than many."""
+    return F.expr(f"struct({', '.join(values)})")
+
+
+def _by_key(frame: DataFrame, keys: Sequence[tuple[str, ...]], counted: Column) -> DataFrame:
+    """The counts of each key, as a struct, and the grouping set to which it belongs."""
+    counts = counted.alias(_COUNTS)
     if len(keys) == 1:
-        return frame.groupBy(*keys[0]).agg(F.lit(_set_id(keys[0], keys)).alias(_SET), *counted)
-    return frame.groupingSets(list(map(list, keys)), *_columns(keys)).agg(F.grouping_id().alias(_SET), *counted)
+        return frame.groupBy(*keys[0]).agg(F.lit(_set_id(keys[0], keys)).alias(_SET), counts)
+    return frame.groupingSets(list(map(list, keys)), *_columns(keys)).agg(F.grouping_id().alias(_SET), counts)
 
 
-def _totals(
-    counted_pairs: Sequence[tuple[str, tuple[str, ...]]], names: Mapping[str, str], keys: Sequence[tuple[str, ...]]
-) -> list[Column]:
-    """The rows of each condition; with a key, those whose key occurs more than once. The first grouping set has each row once."""
-    filters = [
-        f"{_SET} = {_set_id(key or keys[0], keys)}" + (f" AND {names[condition]} > 1" if key else "") for condition, key in counted_pairs
-    ]
-    return [F.expr(f"sum({names[condition]}) FILTER (WHERE {f})") for (condition, _), f in zip(counted_pairs, filters, strict=True)]
+def _totals(counted_pairs: Sequence[tuple[str, tuple[str, ...]]], names: Mapping[str, str], keys: Sequence[tuple[str, ...]]) -> Column:
+    """The rows of each condition, as a struct; with a key, those whose key is repeated. The first grouping set has each row once."""
+    totals = list[str]()
+    for condition, key in counted_pairs:
+        count = f"{_COUNTS}.{names[condition]}"
+        is_counted = f"{_SET} = {_set_id(key or keys[0], keys)}" + (f" AND {count} > 1" if key else "")
+        totals.append(f"sum({count}) FILTER (WHERE {is_counted})")
+    return _struct(totals)
 
 
 def _columns(keys: Sequence[tuple[str, ...]]) -> list[str]:
