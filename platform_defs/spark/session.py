@@ -143,7 +143,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # also for VACUUM's listing, by default 10,000
             "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
             # by default, partitions of a shuffle are merged up to 1 MB: 200,000 rows of two numbers become one task, and a core is idle
-            "spark.sql.adaptive.coalescePartitions.minPartitionSize": "256k",
+            "spark.sql.adaptive.coalescePartitions.minPartitionSize": "64k",
             "spark.sql.codegen.cache.maxEntries": "4000",
             # otherwise Spark takes a stack trace of the JVM for each column expression; only messages of errors show it
             "spark.sql.dataFrameQueryContext.enabled": "false",
