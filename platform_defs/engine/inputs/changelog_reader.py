@@ -68,7 +68,7 @@ def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> Da
         raise ProgressError.replaced_steps(asset.name, after, replaced)
     changelog = reading.lake.read(reading.spark, asset.changelog, within={STEP: (after + 1, upto)})
     step = F.col(STEP)
-    return changelog.where((step > parameter(after, step)) & (step <= parameter(upto, step)))
+    return changelog.where((step > parameter(after, STEP)) & (step <= parameter(upto, STEP)))
 
 
 def as_of_step(reading: Reading, table: DerivedAsset, step: int) -> DataFrame:

@@ -20,11 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from operators.errors import TidemarkError
 from platform_defs.engine.formats.files import without_wildcards
 from platform_defs.engine.formats.strict import STRICT
 from platform_defs.engine.lake.data_files import filesystem, is_instant
-from platform_defs.engine.lake.plans import copy_of_relation, parquet_relation
+from platform_defs.engine.lake.plans import OtherSizeError, copy_of_relation, parquet_relation
 from platform_defs.engine.lake.small_queries import SMALL_INPUT_BYTES
 
 Ends = tuple[Any, Any]
@@ -35,10 +34,6 @@ _MOST_RELATIONS, _MOST_FILES = 256, 64
 _HARMLESS, _VECTORS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}, "deletionVectors"
 _WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
 """The writer features of Delta that deltalake supports: it cannot write a table with another one."""
-
-
-class _OtherSizeError(TidemarkError):
-    """Files have changed their size since it was compared with the table's log."""
 
 
 def rows_of_matching_files(
@@ -54,42 +49,15 @@ def rows_of_matching_files(
         return None
     if not sizes:
         return no_rows(spark, schema_of(delta))
-    files, schema = tuple(sizes), delta.schema().to_json()
+    paths, schema = tuple(without_wildcards(f"{path}/{file}") for file in sizes), delta.schema().to_json()
     is_classic = hasattr(spark, "_jsparkSession")  # a Spark Connect session gives no access to plans
-    if len(files) <= _MOST_FILES and is_classic and _have_sizes(delta, sizes):
-        with suppress(_OtherSizeError):  # which Spark's reader then reports
-            return copy_of_relation(spark, _cached_relation(spark, path, files, schema, sum(sizes.values())))
-    return _files_of(spark, path, files, schema)
+    if len(paths) <= _MOST_FILES and is_classic and _have_sizes(delta, sizes):
+        with suppress(OtherSizeError):  # which Spark's reader then reports
+            return copy_of_relation(spark, _cached_relation(spark, paths, schema, sum(sizes.values())))
+    return spark.read.options(**STRICT).schema(schema_of(delta)).parquet(*paths)
 
 
-def _files_of(spark: SparkSession, path: str, files: tuple[str, ...], schema: str) -> DataFrame:
-    """The rows of Parquet files.
-
-    Args:
-        spark: the session.
-        path: the table's folder.
-        files: the files' paths relative to it.
-        schema: the table's columns, as in its log.
-    """
-    columns = StructType.fromJson(json.loads(schema))
-    return spark.read.options(**STRICT).schema(columns).parquet(*_paths(path, files))
-
-
-@lru_cache(maxsize=_MOST_RELATIONS)
-def _cached_relation(spark: SparkSession, path: str, files: tuple[str, ...], schema: str, size: int) -> Any:
-    """The relation of files with a size in bytes.
-
-    Raises:
-        _OtherSizeError: Spark finds another size.
-    """
-    relation = parquet_relation(spark, _paths(path, files), schema, size)
-    if relation is None:
-        raise _OtherSizeError
-    return relation
-
-
-def _paths(path: str, files: tuple[str, ...]) -> list[str]:
-    return [without_wildcards(f"{path}/{file}") for file in files]
+_cached_relation = lru_cache(maxsize=_MOST_RELATIONS)(parquet_relation)
 
 
 def _have_sizes(delta: DeltaTable, sizes: Mapping[str, int]) -> bool:

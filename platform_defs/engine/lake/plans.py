@@ -1,45 +1,49 @@
 """Builds frames and relations directly from Spark's logical plans, which takes fewer calls into the JVM than the public API."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from operators.errors import TidemarkError
 from platform_defs.engine.formats.strict import STRICT
-from platform_defs.engine.lake.arrow_rows import java_class
 
-_BY_CLIENT: WeakKeyDictionary[Any, "_Spark"] = WeakKeyDictionary()
-"""What was looked up, by Py4J's client of a JVM."""
-_CACHES: WeakKeyDictionary[SparkSession, Any] = WeakKeyDictionary()
-"""Spark's manager of cached frames, by session."""
 _CONDITIONS: WeakKeyDictionary[SparkSession, dict[int, Any]] = WeakKeyDictionary()
 """The conditions of `first_rows`, by session and number of rows."""
 
 
-class _Spark:
-    """The classes and functions of Spark that this module calls."""
+class OtherSizeError(TidemarkError):
+    """Files have another size than their table's log says."""
 
-    def __init__(self, session: SparkSession) -> None:
+
+class _Spark:
+    """The classes and functions of Spark that this module calls, looked up once for each JVM, since each lookup is a call."""
+
+    def __init__(self, client: Any) -> None:
+        def find(name: str) -> Any:
+            return JavaClass(name, client)
+
         plans, sources = "org.apache.spark.sql.catalyst.plans.logical", "org.apache.spark.sql.execution.datasources"
-        self.frame_of_plan = java_class(session, "org.apache.spark.sql.classic.Dataset").ofRows
-        self.filter, self.repartition = java_class(session, f"{plans}.Filter"), java_class(session, f"{plans}.Repartition")
-        self.data_source = java_class(session, f"{sources}.DataSource")
-        self.relation_of = getattr(java_class(session, f"{sources}.LogicalRelation$"), "MODULE$").apply
-        self.some, self.none = java_class(session, "scala.Some"), java_class(session, "scala.Option").empty()
-        self.empty_map: Any = java_class(session, "scala.collection.immutable.HashMap")()
-        functions = cast(Any, session)._jvm.PythonUtils
+        self.frame_of_plan = find("org.apache.spark.sql.classic.Dataset").ofRows
+        self.filter, self.repartition = find(f"{plans}.Filter"), find(f"{plans}.Repartition")
+        self.data_source = find(f"{sources}.DataSource")
+        self.relation_of = getattr(find(f"{sources}.LogicalRelation$"), "MODULE$").apply
+        self.some, self.none = find("scala.Some"), find("scala.Option").empty()
+        self.empty_map = find("scala.collection.immutable.HashMap")()
+        functions = find("org.apache.spark.api.python.PythonUtils")
         self.to_seq = functions.toSeq
         self.empty_seq, self.options = self.to_seq([]), functions.toScalaMap(STRICT)
 
 
+_spark_of = lru_cache(maxsize=2)(_Spark)
+
+
 def _spark(session: SparkSession) -> _Spark:
-    """The classes and functions in a session's JVM, looked up once, since each lookup is a call."""
-    client = cast(Any, session)._jvm._gateway_client
-    if client not in _BY_CLIENT:
-        _BY_CLIENT[client] = _Spark(session)
-    return _BY_CLIENT[client]
+    return _spark_of(cast(Any, session)._jvm._gateway_client)
 
 
 def analyzed_plan(frame: DataFrame) -> Any:
@@ -55,9 +59,7 @@ def frame_of(session: SparkSession, plan: Any) -> DataFrame:
 
 def has_cached_plans(session: SparkSession) -> bool:
     """Whether any frame is cached. Spark finds the rows of a cached frame by an equal plan."""
-    if session not in _CACHES:
-        _CACHES[session] = cast(Any, session)._jsparkSession.sharedState().cacheManager()
-    return not _CACHES[session].isEmpty()
+    return not cast(Any, session)._jsparkSession.sharedState().cacheManager().isEmpty()
 
 
 def first_rows(session: SparkSession, plan: Any, number: int) -> Any:
@@ -101,12 +103,14 @@ def parquet_relation(session: SparkSession, paths: Sequence[str], schema: str, s
         schema: the columns, as JSON.
         size: the size of all files in bytes.
 
-    Returns:
-        The relation; None if Spark finds fewer or more bytes.
+    Raises:
+        OtherSizeError: Spark finds another size.
     """
     spark, j_session = _spark(session), cast(Any, session)._jsparkSession
     columns = spark.some(j_session.parseDataType(schema))
     of_files = "parquet", spark.to_seq([*paths]), columns, spark.empty_seq, spark.none, spark.options, spark.none
     source = spark.data_source(j_session, *of_files)
     files = source.resolveRelation(False, False)  # checkFilesExist: the caller has found the files; readOnly: as by default
-    return spark.relation_of(files, False) if files.location().sizeInBytes() == size else None
+    if files.location().sizeInBytes() != size:
+        raise OtherSizeError
+    return spark.relation_of(files, False)
