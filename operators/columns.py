@@ -116,7 +116,12 @@ def keys_of(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:
 
 def rows_of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataFrame:
     """The rows of a frame with one of the keys; nulls are equal. All rows if the key has no column."""
-    return frame if not key else frame.alias("f").join(keys.alias("k"), are_rows_equal("f", "k", key), "left_semi")
+    if not key:
+        return frame
+    other = {column: temporary(f"key_{number}") for number, column in enumerate(key)}
+    keys = keys.select(*[F.col(f"`{column}`").alias(name) for column, name in other.items()])
+    is_equal = [F.col(f"`{column}`").eqNullSafe(F.col(name)) for column, name in other.items()]
+    return frame.join(keys, combine_balanced(is_equal, lambda a, b: a & b, F.lit(True)), "left_semi")
 
 
 def check_present(frame: DataFrame, columns: Sequence[str], parameter: str) -> None:

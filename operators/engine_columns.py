@@ -4,6 +4,8 @@ A frame has the source's columns and three more: `event_time` (timestamp, whole 
 the row) and `arrival` (the row's position in the batch). (`seq`, `arrival`) identifies a row forever.
 """
 
+from collections.abc import Collection
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType
@@ -42,14 +44,18 @@ def drop_engine_columns(frame: DataFrame) -> DataFrame:
     return frame.drop(*added) if added else frame  # each operation of a frame takes Spark some time
 
 
-def tie_breakers(rows: DataFrame) -> list[Column]:
+def tie_breakers(rows: DataFrame, without: Collection[str] = ()) -> list[Column]:
     """The columns that order rows of equal time: `seq` and `arrival`, or if a frame has none, every column that can be ordered.
 
     Of these columns, `event_time` comes first: of two rows of a table, that with the later event time is the newer one.
+
+    Args:
+        rows: the frame.
+        without: columns of the frame that are not used.
     """
     if {SEQ, ARRIVAL} <= {*rows.columns}:
         return [F.col(SEQ), F.col(ARRIVAL)]
-    orderable_fields = [f for f in rows.schema.fields if can_be_ordered(f.dataType)]
+    orderable_fields = [f for f in rows.schema.fields if f.name not in without and can_be_ordered(f.dataType)]
     return [
         F.col(f"`{f.name}`") for f in sorted(orderable_fields, key=lambda f: (f.name != EVENT_TIME, not isinstance(f.dataType, AtomicType)))
     ]

@@ -140,4 +140,4 @@ def keep_by_arrival(evictor: Evictor, rows: DataFrame, group: Sequence[str]) -> 
 
 def _ties(rows: DataFrame, group: Sequence[str]) -> list[Column]:
     """The columns that order rows of a window with equal time."""
-    return tie_breakers(drop_engine_columns(rows).drop(*group))
+    return tie_breakers(drop_engine_columns(rows), without=group)

@@ -184,8 +184,9 @@ class WindowedAggregate(WindowedOperator):
         return [F.col(c) for c in self.key], self.time
 
     def _check(self, rows: DataFrame) -> None:
-        check_present(drop_engine_columns(rows), self.key, "by")
-        check_time(drop_engine_columns(rows), self.time, "time")
+        plain_rows = drop_engine_columns(rows)
+        check_present(plain_rows, self.key, "by")
+        check_time(plain_rows, self.time, "time")
 
     def _aggregate_stream(self, rows: DataFrame) -> DataFrame:
         unsupported = {

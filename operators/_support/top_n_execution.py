@@ -177,8 +177,9 @@ def _rank_rows(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The rows whose rank is from the first to the last rank to show."""
     rank = _rank_column(query, rows, query.partition)
     last_rank = F.col(LAST_RANK) if isinstance(query.last, str) else F.lit(query.last)
-    shown_rows = rows.withColumn(_RANK, rank).where((F.col(_RANK) <= last_rank) & (F.col(_RANK) >= query.first)).drop(LAST_RANK)
-    return shown_rows.withColumnRenamed(_RANK, RANK) if query.with_rank else shown_rows.drop(_RANK)
+    shown_rows = rows.withColumn(_RANK, rank).where((F.col(_RANK) <= last_rank) & (F.col(_RANK) >= query.first))
+    columns = [F.col(f"`{c}`") for c in rows.columns if c != LAST_RANK]
+    return shown_rows.select(*columns, *([F.col(_RANK).alias(RANK)] if query.with_rank else []))
 
 
 def _rank_column(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> Column:

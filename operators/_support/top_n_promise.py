@@ -29,7 +29,7 @@ _Columns = Callable[[str], Column]
 
 def row_tie_breakers(rows: DataFrame) -> list[Column]:
     """The columns that order rows of equal rank, without those that a Top-N adds."""
-    return tie_breakers(rows.drop(*RANKING_COLUMNS))
+    return tie_breakers(rows, without=RANKING_COLUMNS)
 
 
 def newest_of_keys(key: Sequence[str], rows: DataFrame) -> DataFrame:

@@ -57,7 +57,7 @@ class UpsertedTable:
 
     def current(self, like: DataFrame) -> DataFrame:
         """The rows of the current table with the columns of `like`; no rows if there is no table yet."""
-        return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema).select(*like.columns)
+        return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema)
 
     def current_of(self, like: DataFrame, keys: DataFrame) -> DataFrame:
         """The current rows with the given keys. In a large table, files that cannot contain one of the keys are skipped."""

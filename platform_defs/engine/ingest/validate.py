@@ -41,7 +41,7 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
     with_time = with_text.withColumn(
         EVENT_TIME_RAW, ingested_at if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp")
     )
-    with_watermark = with_time.withColumn(ROW_WATERMARK, _row_watermark(contract)).withColumn(IS_MARKER, _is_marker(contract))
+    with_watermark = with_time.withColumns({ROW_WATERMARK: _row_watermark(contract), IS_MARKER: _is_marker(contract)})
     return with_watermark.select(
         ARRIVAL,
         timestamp(millis(F.col(EVENT_TIME_RAW))).alias(EVENT_TIME),

@@ -37,24 +37,35 @@ _WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
 
 
 def rows_of_matching_files(
-    spark: SparkSession, delta: DeltaTable, path: str, within: Ranges, *, with_nulls: bool = False
+    spark: SparkSession, delta: DeltaTable, path: str, within: Ranges, columns: Sequence[str] | None = None, *, with_nulls: bool = False
 ) -> DataFrame | None:
     """The rows of the files that can match; None if only Delta can read the table, not a plain reader of Parquet files.
 
     Spark takes some milliseconds to list files, so the relation of a few files is cached, and each call returns a copy of it. That is safe:
     data files never change, and a cached relation is used only while all of its files have the sizes in the table's log.
+
+    Args:
+        spark: the session.
+        delta: the table.
+        path: its folder or URI.
+        within: the ranges of values, by column.
+        columns: the columns to read; all of them if the table lacks one, or for None.
+        with_nulls: whether to read also the files that have nulls in a column with a range.
     """
     sizes = matching_files(delta, within, with_nulls=with_nulls)
     if sizes is None:
         return None
+    schema = schema_of(delta)
+    if columns is not None and {*columns} <= {*schema.names}:
+        schema = StructType([schema[column] for column in columns])
     if not sizes:
-        return no_rows(spark, schema_of(delta))
-    paths, schema = tuple(without_wildcards(f"{path}/{file}") for file in sizes), delta.schema().to_json()
+        return no_rows(spark, schema)
+    paths = tuple(without_wildcards(f"{path}/{file}") for file in sizes)
     is_classic = hasattr(spark, "_jsparkSession")  # a Spark Connect session gives no access to plans
     if len(paths) <= _MOST_FILES and is_classic and _have_sizes(delta, sizes):
         with suppress(OtherSizeError):  # which Spark's reader then reports
-            return copy_of_relation(spark, _cached_relation(spark, paths, schema, sum(sizes.values())))
-    return spark.read.options(**STRICT).schema(schema_of(delta)).parquet(*paths)
+            return copy_of_relation(spark, _cached_relation(spark, paths, schema.json(), sum(sizes.values())))
+    return spark.read.options(**STRICT).schema(schema).parquet(*paths)
 
 
 _cached_relation = lru_cache(maxsize=_MOST_RELATIONS)(parquet_relation)

@@ -138,7 +138,8 @@ class ReadTables(LakeRoot):
         if delta is None:
             rows = no_rows(spark, schema or StructType())
         else:
-            matching_rows = rows_of_matching_files(spark, delta, self.path(table), within or {}, with_nulls=with_nulls)
+            columns = None if schema is None else schema.names
+            matching_rows = rows_of_matching_files(spark, delta, self.path(table), within or {}, columns, with_nulls=with_nulls)
             rows = self.frame(spark, table) if matching_rows is None else matching_rows
         if schema is None:
             return rows

@@ -43,8 +43,36 @@ _SETTINGS = {
     "spark.sql.execution.usePartitionEvaluator": "true",
 }
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
-_SEMI_JOIN_RULE = "org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin"
-"""A rule of the optimizer that would move a semi join below the one partition of a table's rows, and so add a shuffle."""
+_RULES = {
+    "catalyst.optimizer": (
+        "PushDownLeftSemiAntiJoin",  # it would move a semi join below the one partition of a table's rows, and so add a shuffle
+        "ConstantPropagation",
+        "EliminateAggregateFilter",
+        "FoldablePropagation",
+        "GenerateOptimization",
+        "InferFiltersFromConstraints",
+        "InjectRuntimeFilter",
+        "MergeScalarSubqueries",
+        "NullDownPropagation",
+        "OptimizeCsvJsonExprs",
+        "OptimizeOneRowRelationSubquery",
+        "OptimizeUpdateFields",
+        "PruneFilters",
+        "PushFoldableIntoBranches",
+        "RemoveRedundantAggregates",
+        "RemoveRedundantAliases",
+        "ReorderAssociativeOperator",
+        "ReplaceNullWithFalseInPredicate",
+        "SimplifyBinaryComparison",
+        "SimplifyConditionals",
+        "SimplifyExtractValueOps",
+        "UnwrapCastInBinaryComparison",
+    ),
+    "execution.datasources": ("PruneFileSourcePartitions", "PushVariantIntoScan", "SchemaPruning"),
+    # of Delta, for its own reader and its MERGE
+    "delta": ("metric.OptimizeConditionalIncrementMetric", "optimizer.RangePartitionIdRewrite", "stats.PrepareDeltaScan"),
+}
+"""Rules of Spark's optimizer that small queries are planned without, by package: they take more time than they save."""
 _OF_ONE_COMMIT = [
     f"spark.databricks.delta.{name}"
     for name in (
@@ -72,7 +100,8 @@ def small_session(spark: SparkSession) -> SparkSession:
             copy = SparkSession(spark.sparkContext, cast(Any, spark)._jsparkSession.cloneSession())
             for name, value in _SETTINGS.items():
                 copy.conf.set(name, value)
-            copy.conf.set(_EXCLUDED_RULES, ",".join(filter(None, [copy.conf.get(_EXCLUDED_RULES, ""), _SEMI_JOIN_RULE])))
+            rules = [f"org.apache.spark.sql.{package}.{rule}" for package, names in _RULES.items() for rule in names]
+            copy.conf.set(_EXCLUDED_RULES, ",".join(filter(None, [copy.conf.get(_EXCLUDED_RULES, ""), *rules])))
             for name in _OF_ONE_COMMIT:
                 copy.conf.unset(name)
             _SESSIONS[spark] = copy
