@@ -33,6 +33,7 @@ from platform_defs.engine.ingest.batch_watermark import watermark_after
 from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.duplicates import duplicates, quarantine_unknown_duplicates
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
+from platform_defs.engine.ingest.few_duplicates import few_duplicates, rows_of_arrivals
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.partition_times import PartitionTimes
 from platform_defs.engine.ingest.schema_evolution import refused_columns, with_new_columns
@@ -226,8 +227,10 @@ class Ingest(LedgerWriter):
         times = event_time_spread.ranges(validated, is_good(), counts.first, counts.last, horizon)
         ranges: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*times]}
         ranges |= dict.fromkeys(ranged_key(contract), (counts.min_key, counts.max_key))
-        log = self.lake.read(self.spark, contract.log, log_schema(contract), ranges)
         newest = last_with_rows(self.ledger, contract.name)
+        if (few := few_duplicates(self.lake, validated, contract, ranges, newest)) is not None:
+            return (rows_of_arrivals(self.spark, few), len(few)) if few else None
+        log = self.lake.read(self.spark, contract.log, log_schema(contract), ranges)
         logged = log.where(F.col(SEQ) <= parameter(newest, SEQ))
         return duplicates(validated.where(is_good()), logged, contract.unique_key, horizon, counts.good)
 

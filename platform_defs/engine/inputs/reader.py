@@ -293,7 +293,7 @@ class Reading:
     def rows_by_batch(self, source: str, head: int, after: int) -> dict[int, int]:
         """The number of rows that `log` returns for each batch `after < seq <= head`."""
         last = last_with_rows(self.ledger, source, head)
-        values = self.lake.few_values(self.sources[source].log, SEQ, {SEQ: (after + 1, last)})
+        values = self.lake.few_numbers(self.sources[source].log, SEQ, {SEQ: (after + 1, last)})
         if values is None:
             return {row[SEQ]: row["count"] for row in collect(self.log(source, head, after=after).groupBy(SEQ).count())}
         counts = pc.value_counts(values.drop_null()).to_pylist()

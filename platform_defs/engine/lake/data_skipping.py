@@ -129,12 +129,17 @@ def sizes_of_matching_files(delta: DeltaTable, within: Ranges) -> dict[str, File
     return {path: FileSize(n or 0, size) for path, n, size in zip(paths, rows, sizes, strict=True)}
 
 
-def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArray | None:
-    """The values of a column in the files that can match, read without Spark.
+def few_rows(delta: DeltaTable, columns: pa.Schema, within: Ranges) -> pa.Table | None:
+    """The rows of the files that can match, read without Spark.
+
+    Args:
+        delta: the table.
+        columns: the columns to read, with the types to return.
+        within: the ranges of values, by column.
 
     Returns:
-        The values; None if only Delta can read the table, the files are large, or one cannot be read. The caller then reads them by Spark,
-        whose error names the file.
+        The rows; None if only Delta can read the table, the files are large, or one cannot be read, or lacks a column, or has another type.
+        The caller then reads them by Spark, whose error names the file.
     """
     if not is_plain(delta):
         return None
@@ -144,15 +149,15 @@ def few_values(delta: DeltaTable, column: str, within: Ranges) -> pa.ChunkedArra
         return None
     store = store_of(delta)
     try:
-        values_by_file = [_values_in_file(store, path, column) for path in _statistic_of_files(actions, "path", files)]
-        return pa.chunked_array([chunk for values in values_by_file for chunk in values.chunks], pa.int64())
+        rows_by_file = [_rows_of_file(store, path, columns) for path in _statistic_of_files(actions, "path", files)]
+        return pa.concat_tables([columns.empty_table(), *rows_by_file])
     except (OSError, KeyError, pa.ArrowException):
         return None
 
 
-def _values_in_file(store: pa_fs.FileSystem, path: str, column: str) -> pa.ChunkedArray:
+def _rows_of_file(store: pa_fs.FileSystem, path: str, columns: pa.Schema) -> pa.Table:
     with pq.ParquetFile(path, filesystem=store) as file:
-        return file.read([column])[column]
+        return file.read(columns.names).select(columns.names).cast(columns)
 
 
 def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:

@@ -22,7 +22,7 @@ from platform_defs.engine.lake.data_skipping import (
     FileSize,
     Ranges,
     extent,
-    few_values,
+    few_rows,
     has_all_files,
     no_rows,
     rows_of_matching_files,
@@ -157,10 +157,15 @@ class ReadTables(LakeRoot):
             return delta if has_all_files(delta) else None
         return None
 
-    def few_values(self, table: str, column: str, within: Ranges) -> pa.ChunkedArray | None:
-        """The values of an integer column in the files that can match, read without Spark; see `data_skipping.few_values`."""
+    def few_rows(self, table: str, columns: pa.Schema, within: Ranges) -> pa.Table | None:
+        """The rows of the files that can match, read without Spark; see `data_skipping.few_rows`. None too if there are many."""
         delta = self.delta_for_reading(table)
-        return pa.chunked_array([], pa.int64()) if delta is None else few_values(delta, column, within)
+        return columns.empty_table() if delta is None else few_rows(delta, columns, within)
+
+    def few_numbers(self, table: str, column: str, within: Ranges) -> pa.ChunkedArray | None:
+        """The values of a column of type bigint in the files that can match, read without Spark; see `few_rows`."""
+        rows = self.few_rows(table, pa.schema([(column, pa.int64())]), within)
+        return None if rows is None else rows[column]
 
     def extent(self, table: str, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
         """The bounds of columns over the rows within ranges, from the statistics in the table's log; see `data_skipping.extent`."""

@@ -81,7 +81,7 @@ def _of_changelog(reading: Reading, asset: DerivedAsset, sink: Sink, from_step: 
 
 def _steps_with_changes(reading: Reading, asset: DerivedAsset, from_step: int, upto: int) -> list[int]:
     """The steps after `from_step`, up to `upto`, that have changes."""
-    values = reading.lake.few_values(asset.changelog, STEP, {STEP: (from_step + 1, upto)})
+    values = reading.lake.few_numbers(asset.changelog, STEP, {STEP: (from_step + 1, upto)})
     if values is None:
         steps = {step for (step,) in collect(steps_of(reading, asset, from_step, upto).select(STEP).distinct())}
     else:

@@ -74,8 +74,8 @@ def test_rows_of_topics_and_of_large_batches_are_left_to_spark(spark: SparkSessi
     assert with_offsets.columns == [SEQ, ARRIVAL, "reason", "raw", "path", "ingested_at", "offset"]
 
 
-def test_a_batch_is_two_jobs_or_one_without_a_key(make_engine: MakeEngine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One job reads, validates and counts the rows of a source, and one finds duplicates."""
+def test_a_small_batch_is_one_job_for_each_source(make_engine: MakeEngine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job reads, validates and counts the rows of a source. Duplicates are found in memory."""
     monkeypatch.setattr(Ingest, "_in_parallel", lambda _, work, names: [work(name) for name in names])  # jobs are counted by thread
     engine = make_engine([source("l", unique_key=("k",)), source("r")], [join()])
     for batch in range(3):
@@ -87,7 +87,7 @@ def test_a_batch_is_two_jobs_or_one_without_a_key(make_engine: MakeEngine, spark
         repeated = 1 if batch == 0 else 2
         counts = {row.source: (row.accepted, row.duplicate, row.quarantined) for row in entry}
         assert counts == {"l": (6 - repeated, repeated, 1), "r": (6, 0, 1)}
-        assert len(jobs) == 3
+        assert len(jobs) == 2
     assert small_queries.count(engine.reading.log("l", 3)) == 5 + 4 + 4
 
 

@@ -1,0 +1,112 @@
+"""Duplicates of a small batch are found in memory: by the rule, and the same rows as Spark finds."""
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from operators.engine_columns import ARRIVAL, EVENT_TIME
+from platform_defs.engine.ingest import ingest
+from platform_defs.engine.ingest.duplicates import duplicates
+from platform_defs.engine.ingest.few_duplicates import duplicates_of_rows, few_duplicates
+from platform_defs.engine.lake import data_skipping
+from platform_defs.engine.lake.arrow_rows import arrow_rows
+from platform_defs.engine.lake.small_queries import MOST_FETCHED_ROWS
+from tests.conftest import MakeEngine
+from tests.support.small_sources import START, iso, join, land, source
+
+HORIZON = 3
+_KEYS = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None]))
+_ROWS = st.lists(st.tuples(_KEYS, st.integers(-5, 20)), max_size=25)
+_ALL_TYPES = {
+    "string": "IF(n = 0, '', concat('é\\u0000', n))",
+    "binary": "unhex(concat('00FF', n))",
+    "boolean": "n = 1",
+    "date": "element_at(array(date'-4000-01-01', date'2026-03-01', date'99999-12-31'), n + 1)",
+    "decimal(38,18)": "cast(n AS decimal(38, 18)) / 10",
+    "bigint": "n - 9223372036854775807",
+    "timestamp": "element_at(array(timestamp'-1000-01-01', timestamp_micros(1), timestamp'12000-01-01'), n + 1)",
+}
+"""By type, an expression over `n`, a number of 0 to 2. Python has no value for some of the dates and times."""
+Rows = Sequence[tuple[tuple[Any, ...], int]]
+
+
+def _table(rows: Rows, arrivals: Sequence[int] | None) -> pa.Table:
+    columns = {f"k{n}": pa.array([key[n] for key, _ in rows], kind) for n, kind in enumerate((pa.string(), pa.int64()))}
+    columns[EVENT_TIME] = pa.array([time * 1_000 for _, time in rows], pa.timestamp("us", "UTC"))
+    return pa.table(columns if arrivals is None else columns | {ARRIVAL: pa.array(arrivals, pa.int64())})
+
+
+def _by_the_rule(new: Rows, arrivals: Sequence[int], logged: Rows) -> set[int]:
+    """The rule of `duplicates.duplicates`, row by row in order of arrival."""
+    ingested, repeated = [*logged], set[int]()
+    for arrival, (key, time) in sorted(zip(arrivals, new, strict=True), key=lambda row: row[0]):
+        if None not in key and any(key == other and abs(time - at) <= HORIZON for other, at in ingested):
+            repeated.add(arrival)
+        else:
+            ingested.append((key, time))
+    return repeated
+
+
+@given(new=_ROWS, logged=_ROWS, data=st.data())
+def test_a_row_near_an_ingested_row_of_its_key_is_a_duplicate(new: Rows, logged: Rows, data: st.DataObject) -> None:
+    arrivals = data.draw(st.permutations([7 * n for n in range(len(new))]))
+    found = duplicates_of_rows(_table(new, arrivals), _table(logged, None), ["k0", "k1"], HORIZON)
+    assert len(found) == len({*found})
+    assert {*found} == _by_the_rule(new, arrivals, logged)
+
+
+@pytest.mark.parametrize("rows", [300, MOST_FETCHED_ROWS], ids=["a small query", "two queries"])
+def test_spark_finds_the_same_rows_with_a_key_of_any_type(spark: SparkSession, rows: int) -> None:
+    new_rows, logged_rows = _random_rows(spark, 300, 1), _random_rows(spark, 200, 2).drop(ARRIVAL)
+    key = [c for c in logged_rows.columns if c != EVENT_TIME]
+    found = duplicates(new_rows, logged_rows, key, HORIZON, rows)
+    assert found is not None
+    expected = sorted(row[ARRIVAL] for row in found[0].collect())
+    in_memory = duplicates_of_rows(arrow_rows(new_rows), arrow_rows(logged_rows), key, HORIZON)
+    assert sorted(in_memory) == expected
+    assert 20 < len(expected) == found[1] < 280
+
+
+def _random_rows(spark: SparkSession, rows: int, seed: int) -> DataFrame:
+    """Rows with a key of many types. Every other row has the same value in all but the first column, so that keys repeat."""
+    values, numbers = random.Random(seed), list[tuple[int, list[int | None], int]]()
+    for n in range(rows):
+        of_key = [values.randrange(3) if values.random() < 0.9 else None for _ in _ALL_TYPES]
+        numbers.append((n, of_key if n % 2 else [of_key[0], *[0] * (len(of_key) - 1)], values.randrange(2_000)))
+    keys = [F.expr(f"transform(array(numbers[{i}]), n -> {sql})[0]").alias(f"k{i}") for i, sql in enumerate(_ALL_TYPES.values())]
+    frame = spark.createDataFrame(numbers, f"{ARRIVAL} bigint, numbers array<int>, time bigint")
+    return frame.select(*keys, F.timestamp_millis("time").alias(EVENT_TIME), ARRIVAL)
+
+
+@pytest.mark.parametrize(("key", "is_large"), [("f", False), ("k", True), ("k", False)], ids=["a float", "a large log", "a string"])
+def test_spark_finds_the_duplicates_of_float_keys_and_large_logs(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, key: str, is_large: bool
+) -> None:
+    """Spark takes -0.0 for a duplicate of 0.0, and Arrow does not."""
+    in_memory = list[bool]()
+
+    def recorded(*arguments: Any) -> Sequence[int] | None:
+        found = few_duplicates(*arguments)
+        in_memory.append(found is not None)
+        return found
+
+    monkeypatch.setattr(ingest, "few_duplicates", recorded)
+    if is_large:
+        monkeypatch.setattr(data_skipping, "SMALL_INPUT_BYTES", 10)
+    engine = make_engine([source("l", schema="k string, f double, ts timestamp", unique_key=(key,)), source("r")], [join()])
+    for batch, zero in enumerate(("0.0", "-0.0")):
+        values = {"a": zero, "b": "1.5", "c": "NaN", "d": f"1{batch}"}
+        lines = [json.dumps({"k": name, "f": value, "ts": iso(START)}) for name, value in values.items()]
+        land(engine, "l", f"{batch}.jsonl", lines)
+        engine.ingest()
+    counts = [entry[0].duplicate for entry in engine.ledger.entries()]
+    assert counts == [0, 4 if key == "k" else 3]
+    assert in_memory == [key == "k", key == "k" and not is_large]
