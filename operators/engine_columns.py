@@ -51,7 +51,7 @@ def tie_breakers(rows: DataFrame, without: Collection[str] = ()) -> list[Column]
 
     Args:
         rows: the frame.
-        without: columns of the frame that are not used.
+        without: columns that do not break ties; ignored if the frame has `seq` and `arrival`.
     """
     if {SEQ, ARRIVAL} <= {*rows.columns}:
         return [F.col(SEQ), F.col(ARRIVAL)]

@@ -139,7 +139,7 @@ class _RowsRead:
         monkeypatch.setattr(reads, "rows_of_matching_files", self._counted)
 
     def _counted(self, spark: SparkSession, delta: Any, path: str, within: Any, **how: Any) -> DataFrame | None:
-        files = data_skipping.matching_files(delta, within, **how)
+        files = data_skipping.matching_files(delta, within)
         assert files is not None
         actions = pa.table(delta.get_add_actions(flatten=True))
         rows = dict(zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True))

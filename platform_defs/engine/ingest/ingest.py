@@ -32,8 +32,8 @@ from platform_defs.engine.ingest.batch_counts import BatchCounts, counts_of, is_
 from platform_defs.engine.ingest.batch_watermark import watermark_after
 from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.duplicates import duplicates, quarantine_unknown_duplicates
+from platform_defs.engine.ingest.duplicates_in_memory import duplicates_in_memory, rows_of_arrivals
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
-from platform_defs.engine.ingest.few_duplicates import few_duplicates, rows_of_arrivals
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.partition_times import PartitionTimes
 from platform_defs.engine.ingest.schema_evolution import refused_columns, with_new_columns
@@ -228,8 +228,8 @@ class Ingest(LedgerWriter):
         ranges: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*times]}
         ranges |= dict.fromkeys(ranged_key(contract), (counts.min_key, counts.max_key))
         newest = last_with_rows(self.ledger, contract.name)
-        if (few := few_duplicates(self.lake, validated, contract, ranges, newest)) is not None:
-            return (rows_of_arrivals(self.spark, few), len(few)) if few else None
+        if (found := duplicates_in_memory(self.lake, validated, contract, ranges, newest)) is not None:
+            return (rows_of_arrivals(self.spark, found), len(found)) if found else None
         log = self.lake.read(self.spark, contract.log, log_schema(contract), ranges)
         logged = log.where(F.col(SEQ) <= parameter(newest, SEQ))
         return duplicates(validated.where(is_good()), logged, contract.unique_key, horizon, counts.good)

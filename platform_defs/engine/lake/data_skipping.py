@@ -6,6 +6,7 @@ conditions with literals (see `operators.columns.parameter`).
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,14 +31,14 @@ Ends = tuple[Any, Any]
 Ranges = Mapping[str, Ends | list[Ends]]
 """By column, the lowest and the highest value, both included, or a list of such ranges; None for an open end. Timestamps are epoch ms."""
 
-_MOST_RELATIONS, _MOST_FILES = 256, 64
+_MOST_RELATIONS, _MOST_FILES, _READERS = 256, 64, 8
 _HARMLESS, _VECTORS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}, "deletionVectors"
 _WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
 """The writer features of Delta that deltalake supports: it cannot write a table with another one."""
 
 
 def rows_of_matching_files(
-    spark: SparkSession, delta: DeltaTable, path: str, within: Ranges, columns: Sequence[str] | None = None, *, with_nulls: bool = False
+    spark: SparkSession, delta: DeltaTable, path: str, within: Ranges, *, columns: Sequence[str] | None = None, with_nulls: bool = False
 ) -> DataFrame | None:
     """The rows of the files that can match; None if only Delta can read the table, not a plain reader of Parquet files.
 
@@ -49,7 +50,7 @@ def rows_of_matching_files(
         delta: the table.
         path: its folder or URI.
         within: the ranges of values, by column.
-        columns: the columns to read; all of them if the table lacks one, or for None.
+        columns: the columns to read; None for all. If the table lacks one of them, all are read.
         with_nulls: whether to read also the files that have nulls in a column with a range.
     """
     sizes = matching_files(delta, within, with_nulls=with_nulls)
@@ -138,8 +139,8 @@ def few_rows(delta: DeltaTable, columns: pa.Schema, within: Ranges) -> pa.Table 
         within: the ranges of values, by column.
 
     Returns:
-        The rows; None if only Delta can read the table, the files are large, or one cannot be read, or lacks a column, or has another type.
-        The caller then reads them by Spark, whose error names the file.
+        The rows; None if only Delta can read the table, the files are large, or one cannot be read, lacks a column, or has a value that is
+        not of the column's type. The caller then reads them by Spark, whose error names the file.
     """
     if not is_plain(delta):
         return None
@@ -149,8 +150,9 @@ def few_rows(delta: DeltaTable, columns: pa.Schema, within: Ranges) -> pa.Table 
         return None
     store = store_of(delta)
     try:
-        rows_by_file = [_rows_of_file(store, path, columns) for path in _statistic_of_files(actions, "path", files)]
-        return pa.concat_tables([columns.empty_table(), *rows_by_file])
+        with ThreadPoolExecutor(_READERS) as pool:
+            rows_by_file = pool.map(lambda path: _rows_of_file(store, path, columns), _statistic_of_files(actions, "path", files))
+            return pa.concat_tables([columns.empty_table(), *rows_by_file])
     except (OSError, KeyError, pa.ArrowException):
         return None
 

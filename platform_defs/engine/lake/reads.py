@@ -138,8 +138,8 @@ class ReadTables(LakeRoot):
         if delta is None:
             rows = no_rows(spark, schema or StructType())
         else:
-            columns = None if schema is None else schema.names
-            matching_rows = rows_of_matching_files(spark, delta, self.path(table), within or {}, columns, with_nulls=with_nulls)
+            names, ranges = None if schema is None else schema.names, within or {}
+            matching_rows = rows_of_matching_files(spark, delta, self.path(table), ranges, columns=names, with_nulls=with_nulls)
             rows = self.frame(spark, table) if matching_rows is None else matching_rows
         if schema is None:
             return rows
@@ -158,7 +158,7 @@ class ReadTables(LakeRoot):
         return None
 
     def few_rows(self, table: str, columns: pa.Schema, within: Ranges) -> pa.Table | None:
-        """The rows of the files that can match, read without Spark; see `data_skipping.few_rows`. None too if there are many."""
+        """The rows of the files that can match, read without Spark; see `data_skipping.few_rows`."""
         delta = self.delta_for_reading(table)
         return columns.empty_table() if delta is None else few_rows(delta, columns, within)
 

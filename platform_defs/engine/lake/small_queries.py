@@ -57,7 +57,6 @@ _RULES = {
         "OptimizeCsvJsonExprs",
         "OptimizeOneRowRelationSubquery",
         "OptimizeUpdateFields",
-        "PruneFilters",
         "PushFoldableIntoBranches",
         "RemoveRedundantAggregates",
         "RemoveRedundantAliases",
@@ -69,8 +68,7 @@ _RULES = {
         "UnwrapCastInBinaryComparison",
     ),
     "execution.datasources": ("PruneFileSourcePartitions", "PushVariantIntoScan", "SchemaPruning"),
-    # of Delta, for its own reader and its MERGE
-    "delta": ("metric.OptimizeConditionalIncrementMetric", "optimizer.RangePartitionIdRewrite", "stats.PrepareDeltaScan"),
+    "delta.metric": ("OptimizeConditionalIncrementMetric",),  # for the metrics of a MERGE
 }
 """Rules of Spark's optimizer that small queries are planned without, by package: they take more time than they save."""
 _OF_ONE_COMMIT = [

@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -15,6 +16,7 @@ from pyspark.util import inheritable_thread_target
 
 from platform_defs.engine.ingest.appended_rows import PARQUET_V2
 from platform_defs.engine.lake import plan_inputs, small_queries
+from platform_defs.engine.lake.data_skipping import no_rows
 from platform_defs.engine.lake.plans import analyzed_plan
 from platform_defs.engine.lake.small_queries import (
     collect,
@@ -134,8 +136,33 @@ def test_rules_that_a_user_excludes_stay_excluded(spark: SparkSession) -> None:
     session.conf.set("spark.sql.optimizer.excludedRules", rule)
     excluded = str(small_session(session).conf.get("spark.sql.optimizer.excludedRules")).split(",")
     assert excluded[0] == rule
-    assert len(excluded) == len({*excluded})
+    assert len(excluded) == len({*excluded}) == 26
     assert session.conf.get("spark.sql.optimizer.excludedRules") == rule
+
+
+def test_each_excluded_rule_exists_and_may_be_excluded(spark: SparkSession) -> None:
+    session: Any = spark
+    loader = session._jvm.Thread.currentThread().getContextClassLoader()
+    optimizer = session._jsparkSession.sessionState().optimizer()
+    required = {optimizer.nonExcludableRules().apply(n) for n in range(optimizer.nonExcludableRules().size())}
+    for rule in str(small_session(spark).conf.get("spark.sql.optimizer.excludedRules")).split(","):
+        assert any(_has_class(loader, name) for name in (rule, f"{rule}$")), f"{rule} has another name in this version"
+        assert rule not in required
+
+
+def _has_class(loader: Any, name: str) -> bool:
+    try:
+        return loader.loadClass(name) is not None
+    except Py4JJavaError:
+        return False
+
+
+def test_a_join_with_a_table_without_rows_reads_no_file(files: DataFrame) -> None:
+    empty = no_rows(files.sparkSession, files.schema)
+    plan = plan_if_small(files.join(empty, "id"))
+    executed: Any = cast(Any, plan)._jdf.queryExecution().executedPlan()
+    assert "FileScan" not in executed.toString()
+    assert plan.collect() == []
 
 
 def test_a_query_over_larger_files_stays_in_its_own_session(files: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ class _FilesRead:
         monkeypatch.setattr(reads, "rows_of_matching_files", self._recorded)
 
     def _recorded(self, spark: SparkSession, delta: Any, path: str, within: Any, **how: Any) -> DataFrame | None:
-        self.files |= {(path.removeprefix(f"{self._root}/"), file) for file in data_skipping.matching_files(delta, within, **how) or {}}
+        self.files |= {(path.removeprefix(f"{self._root}/"), file) for file in data_skipping.matching_files(delta, within) or {}}
         return self._read(spark, delta, path, within, **how)
 
 

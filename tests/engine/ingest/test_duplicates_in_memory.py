@@ -13,20 +13,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators.engine_columns import ARRIVAL, EVENT_TIME
+from platform_defs.engine.ingest import duplicates_in_memory as module
 from platform_defs.engine.ingest import ingest
 from platform_defs.engine.ingest.duplicates import duplicates
-from platform_defs.engine.ingest.few_duplicates import duplicates_of_rows, few_duplicates
+from platform_defs.engine.ingest.duplicates_in_memory import duplicates_in_memory, duplicates_of_rows
 from platform_defs.engine.lake import data_skipping
 from platform_defs.engine.lake.arrow_rows import arrow_rows
-from platform_defs.engine.lake.small_queries import MOST_FETCHED_ROWS
+from platform_defs.engine.lake.small_queries import MOST_FETCHED_ROWS, materialize
 from tests.conftest import MakeEngine
-from tests.support.small_sources import START, iso, join, land, source
+from tests.support.small_sources import START, Event, iso, join, land, replay, source
 
 HORIZON = 3
 _KEYS = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None]))
 _ROWS = st.lists(st.tuples(_KEYS, st.integers(-5, 20)), max_size=25)
 _ALL_TYPES = {
-    "string": "IF(n = 0, '', concat('é\\u0000', n))",
+    "string": "element_at(array('', 'é\\u0000', cast(unhex('FFFE') AS string)), n + 1)",
     "binary": "unhex(concat('00FF', n))",
     "boolean": "n = 1",
     "date": "element_at(array(date'-4000-01-01', date'2026-03-01', date'99999-12-31'), n + 1)",
@@ -34,7 +35,7 @@ _ALL_TYPES = {
     "bigint": "n - 9223372036854775807",
     "timestamp": "element_at(array(timestamp'-1000-01-01', timestamp_micros(1), timestamp'12000-01-01'), n + 1)",
 }
-"""By type, an expression over `n`, a number of 0 to 2. Python has no value for some of the dates and times."""
+"""By type, an expression over `n`, a number of 0 to 2. Python has no value for a text that is not UTF-8, and for some dates and times."""
 Rows = Sequence[tuple[tuple[Any, ...], int]]
 
 
@@ -59,6 +60,7 @@ def _by_the_rule(new: Rows, arrivals: Sequence[int], logged: Rows) -> set[int]:
 def test_a_row_near_an_ingested_row_of_its_key_is_a_duplicate(new: Rows, logged: Rows, data: st.DataObject) -> None:
     arrivals = data.draw(st.permutations([7 * n for n in range(len(new))]))
     found = duplicates_of_rows(_table(new, arrivals), _table(logged, None), ["k0", "k1"], HORIZON)
+    assert found is not None
     assert len(found) == len({*found})
     assert {*found} == _by_the_rule(new, arrivals, logged)
 
@@ -71,6 +73,7 @@ def test_spark_finds_the_same_rows_with_a_key_of_any_type(spark: SparkSession, r
     assert found is not None
     expected = sorted(row[ARRIVAL] for row in found[0].collect())
     in_memory = duplicates_of_rows(arrow_rows(new_rows), arrow_rows(logged_rows), key, HORIZON)
+    assert in_memory is not None
     assert sorted(in_memory) == expected
     assert 20 < len(expected) == found[1] < 280
 
@@ -86,19 +89,46 @@ def _random_rows(spark: SparkSession, rows: int, seed: int) -> DataFrame:
     return frame.select(*keys, F.timestamp_millis("time").alias(EVENT_TIME), ARRIVAL)
 
 
+def test_a_key_may_have_any_name_and_many_repeated_rows_are_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = ["count_all", "k1"]
+    rows = _table([(("a", 1), 0), (("a", 1), 9)], [0, 1]).rename_columns([*key, EVENT_TIME, ARRIVAL])
+    for most, found in ((4, [0, 1]), (3, None)):
+        monkeypatch.setattr(module, "_MOST_SUSPECTS", most)
+        assert duplicates_of_rows(rows, rows.drop_columns([ARRIVAL]), key, HORIZON) == found
+
+
+def test_only_committed_rows_of_the_log_are_compared(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", unique_key=("k",)), source("r")], [join()])
+    replay(engine, [{"l": [Event("a", 1, 0)]}, {"l": [Event("b", 1, 0)]}])
+    columns = f"timestamp_millis({START}) AS event_time", "id AS arrival", "cast(NULL AS string) AS _reason", "false AS _is_marker"
+    validated = materialize(engine.spark.range(2).selectExpr("IF(id = 0, 'a', 'b') AS k", *columns))
+    contract = engine.sources["l"]
+    for newest, found in ((0, []), (1, [0]), (engine.ledger.head, [0, 1])):
+        assert sorted(duplicates_in_memory(engine.lake, validated, contract, {}, newest) or []) == found
+
+
+def test_spark_reads_a_log_that_lacks_a_column_of_the_key(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l"), source("r")], [join()])
+    replay(engine, [{"l": [Event("a", 1, 0)]}])
+    log, column = engine.sources["l"].log, pa.schema([("new", pa.string())])
+    assert engine.lake.few_rows(log, column, {}) is None
+    assert engine.lake.few_rows("no_table", column, {}) == column.empty_table()
+    assert engine.lake.few_rows(log, pa.schema([("K", pa.string())]), {}) is None, "Spark's names ignore case"
+
+
 @pytest.mark.parametrize(("key", "is_large"), [("f", False), ("k", True), ("k", False)], ids=["a float", "a large log", "a string"])
 def test_spark_finds_the_duplicates_of_float_keys_and_large_logs(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, key: str, is_large: bool
 ) -> None:
-    """Spark takes -0.0 for a duplicate of 0.0, and Arrow does not."""
+    """Spark treats -0.0 and 0.0 as equal; Arrow does not."""
     in_memory = list[bool]()
 
     def recorded(*arguments: Any) -> Sequence[int] | None:
-        found = few_duplicates(*arguments)
+        found = duplicates_in_memory(*arguments)
         in_memory.append(found is not None)
         return found
 
-    monkeypatch.setattr(ingest, "few_duplicates", recorded)
+    monkeypatch.setattr(ingest, "duplicates_in_memory", recorded)
     if is_large:
         monkeypatch.setattr(data_skipping, "SMALL_INPUT_BYTES", 10)
     engine = make_engine([source("l", schema="k string, f double, ts timestamp", unique_key=(key,)), source("r")], [join()])

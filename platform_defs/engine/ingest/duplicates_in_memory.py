@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from assets.contracts import SourceContract
+from operators.columns import temporary
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import length_ms
 from platform_defs.engine.ingest.validate import IS_MARKER, REASON
@@ -30,11 +31,16 @@ from platform_defs.engine.lake.data_skipping import Ranges
 from platform_defs.engine.lake.reads import ReadTables
 from platform_defs.engine.lake.small_queries import in_memory, rows_in_memory
 
+_ROWS = temporary("rows")
 _LOGGED = -1
 """In place of the `arrival` of a logged row: it comes before all new rows."""
+_MOST_SUSPECTS = 100_000
+"""The most rows with a repeated key: they are compared in Python, which takes about 1 s for as many."""
 
 
-def few_duplicates(lake: ReadTables, validated: DataFrame, contract: SourceContract, ranges: Ranges, newest: int) -> Sequence[int] | None:
+def duplicates_in_memory(
+    lake: ReadTables, validated: DataFrame, contract: SourceContract, ranges: Ranges, newest: int
+) -> Sequence[int] | None:
     """The rows of a batch that are duplicates, as `arrival`.
 
     Args:
@@ -45,8 +51,8 @@ def few_duplicates(lake: ReadTables, validated: DataFrame, contract: SourceContr
         newest: the number of the newest committed batch with rows of the source.
 
     Returns:
-        The rows; None if Spark must find them, because the new rows are not in memory, the logged rows are many, or Arrow does not compare
-        values of the key as Spark does.
+        The rows; None if Spark must find them, because the new rows are not in memory, the rows to compare are many, or Arrow does not
+        compare values of the key as Spark does.
     """
     rows, key = rows_in_memory(validated), [*contract.unique_key]
     if rows is None or not all(_is_compared_alike(contract.struct[column].dataType) for column in key):
@@ -65,8 +71,8 @@ def rows_of_arrivals(spark: SparkSession, arrivals: Sequence[int]) -> DataFrame:
     return in_memory(spark, pa.table({ARRIVAL: pa.array(arrivals, pa.int64())}), StructType([StructField(ARRIVAL, LongType())]))
 
 
-def duplicates_of_rows(new_rows: pa.Table, logged_rows: pa.Table, key: Sequence[str], horizon: int) -> Sequence[int]:
-    """The new rows that are duplicates, as `arrival`.
+def duplicates_of_rows(new_rows: pa.Table, logged_rows: pa.Table, key: Sequence[str], horizon: int) -> Sequence[int] | None:
+    """The new rows that are duplicates, as `arrival`; None if too many rows have a repeated key.
 
     Args:
         new_rows: the key columns, `event_time` and `arrival`.
@@ -80,20 +86,27 @@ def duplicates_of_rows(new_rows: pa.Table, logged_rows: pa.Table, key: Sequence[
     new_rows = new_rows.filter(has_key)
     known_rows = logged_rows.filter(has_key).join(new_rows.select(key), [*key], join_type="left semi")
     rows = pa.concat_tables([known_rows, new_rows], promote_options="default")
-    repeated = rows.group_by([*key]).aggregate([([], "count_all")]).filter(pc.field("count_all") > 1)
-    by_key = defaultdict[tuple[Any, ...], list[tuple[int, int]]](list)
-    suspects = rows.join(repeated.select(key), [*key], join_type="left semi")
-    times = suspects[EVENT_TIME].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+    numbers_of_rows = rows.group_by([*key]).aggregate([([], "count_all")]).rename_columns([*key, _ROWS])
+    suspects = rows.join(numbers_of_rows.filter(pc.field(_ROWS) > 1).select(key), [*key], join_type="left semi")
+    if suspects.num_rows > _MOST_SUSPECTS:
+        return None
+    micros = suspects[EVENT_TIME].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
     arrivals = suspects[ARRIVAL].fill_null(_LOGGED).to_pylist()
-    for value, arrival, time in zip(zip(*[_comparable(suspects[c]) for c in key], strict=True), arrivals, times, strict=True):
-        by_key[value].append((arrival, time))
+    by_key = defaultdict[tuple[Any, ...], list[tuple[int, int]]](list)
+    for value, arrival, time in zip(zip(*[_comparable(suspects[c]) for c in key], strict=True), arrivals, micros, strict=True):
+        by_key[value].append((arrival, time // 1_000))
     return [arrival for rows_of_key in by_key.values() for arrival in _duplicates_of_key(rows_of_key, horizon)]
 
 
 def _comparable(values: pa.ChunkedArray) -> list[Any]:
-    """The values of a key's column; dates and times as numbers, since Python cannot represent all of them."""
-    for is_of_type, number in ((pa.types.is_date, pa.int32()), (pa.types.is_timestamp, pa.int64())):
-        values = values.cast(number) if is_of_type(values.type) else values
+    """The values of a key's column; text as bytes, dates and times as numbers, since Python cannot represent all of them."""
+    for is_of_type, kind in (
+        (pa.types.is_string, pa.binary()),
+        (pa.types.is_large_string, pa.large_binary()),
+        (pa.types.is_date, pa.int32()),
+        (pa.types.is_timestamp, pa.int64()),
+    ):
+        values = values.cast(kind) if is_of_type(values.type) else values
     return values.to_pylist()
 
 
@@ -115,5 +128,5 @@ def _duplicates_of_key(rows: list[tuple[int, int]], horizon: int) -> list[int]:
 
 
 def _is_compared_alike(kind: DataType) -> bool:
-    """Whether Arrow finds the same values of a type equal as Spark does, which has collations, and for which -0.0 is equal to 0.0."""
+    """Whether Arrow and Spark agree on which values of a type are equal. They disagree on text with a collation, and on -0.0 and 0.0."""
     return kind == StringType() or isinstance(kind, BinaryType | BooleanType | DateType | DecimalType | IntegralType | TimestampType)
