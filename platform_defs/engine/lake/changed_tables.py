@@ -2,13 +2,11 @@
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,16 +18,7 @@ from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.small_queries import fetch_arrow, plan_if_small
-from platform_defs.engine.lake.written_tables import VECTORS_PROPERTY, WrittenTables
-
-
-@contextmanager
-def reporting_concurrent_commit(table: str) -> Iterator[None]:
-    """Raise `LakeError.overtaken` if Delta refuses a commit of Spark because another writer has committed."""
-    try:
-        yield
-    except DeltaConcurrentModificationException as error:
-        raise LakeError.overtaken(table, "step") from error
+from platform_defs.engine.lake.written_tables import VECTORS_PROPERTY, WrittenTables, reporting_concurrent_commit
 
 
 @dataclass(frozen=True)

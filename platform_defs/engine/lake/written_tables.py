@@ -6,13 +6,14 @@ is written here and in `changed_tables`.
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import DataFrame
@@ -32,6 +33,15 @@ _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
 VECTORS_PROPERTY = "delta.enableDeletionVectors"
 ANY: Any = object()
 """In place of an expected value or version: any value or version is accepted."""
+
+
+@contextmanager
+def reporting_concurrent_commit(table: str) -> Iterator[None]:
+    """Raise `LakeError.overtaken` if Delta refuses a commit of Spark because another writer has committed."""
+    try:
+        yield
+    except DeltaConcurrentModificationException as error:
+        raise LakeError.overtaken(table, "step") from error
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,7 @@ class WrittenTables(ReadTables, MaintainedTables):
             frame: the rows.
             table: the table.
             metadata: the commit's metadata.
-            number: the step's number: nothing is written if the table has a commit of this step or a later one.
+            number: the step's number; nothing is committed if the table has a commit of this step or a later one.
             pruned_by: as in `append`.
             change_feed: as in `append`.
             deletion_vectors: whether a new table uses deletion vectors, so that a delete does not rewrite files.
@@ -195,7 +205,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         )
         writer = writer.option(VECTORS_PROPERTY, "true") if deletion_vectors else writer
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
-        with commits.without_merge_settings():
+        with commits.without_merge_settings(), reporting_concurrent_commit(table):
             run_to_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
         self._check_commit_exists(table, before, commit_metadata["id"])
 

@@ -1,5 +1,7 @@
 """Overwrites committed by deltalake: the table, its properties and its change feed are those of an overwrite by Spark."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,19 @@ def test_another_writers_commit_is_not_replaced(spark: SparkSession, lake: Lake,
     with pytest.raises(LakeError, match="another writer"):
         lake.overwrite(spark.range(5), "t", {"m": 2}, number=2)
     assert lake.version("t") == version
+    assert lake.read(spark, "t").count() == 4
+
+
+def test_a_commit_during_an_overwrite_by_spark_is_not_replaced(spark: SparkSession, lake: Lake) -> None:
+    lake.overwrite(spark.range(3), "t", {"m": 1}, number=1, deletion_vectors=True)
+    slow_rows = spark.range(1).selectExpr("id", "reflect('java.lang.Thread', 'sleep', 3000L) IS NULL AS slept").where("slept").select("id")
+    with ThreadPoolExecutor(1) as pool:
+        overtaken = pool.submit(lambda: lake.overwrite(slow_rows, "t", {"m": 2}, number=2, deletion_vectors=True))
+        while not spark.sparkContext.statusTracker().getActiveJobsIds() and not overtaken.done():
+            time.sleep(0.01)
+        lake.overwrite(spark.range(4), "t", {"m": 2}, number=2, deletion_vectors=True)
+        with pytest.raises(LakeError, match="another writer"):
+            overtaken.result()
     assert lake.read(spark, "t").count() == 4
 
 
