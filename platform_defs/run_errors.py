@@ -1,4 +1,4 @@
-"""Describes why a run of Dagster failed. Only the texts of Tidemark's own errors are shown, because other texts may quote rows."""
+"""Describes why a run of Dagster failed: by the text of Tidemark's own error or of a `dg.Failure`, because other texts may quote rows."""
 
 from collections.abc import Iterator
 
@@ -12,15 +12,19 @@ _LONGEST = 500
 
 
 def failed_steps(instance: DagsterInstance, run_id: str) -> str | None:
-    """The failed steps of a run, each with the text of Tidemark's error, or the class of any other error. None if no step failed."""
+    """The failed steps of a run; None if no step failed.
+
+    Each has the description of its `dg.Failure`, the text of Tidemark's error, or the class of any other error.
+    """
     failures = list[str]()
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         data = entry.get_dagster_event().step_failure_data
         names, error = list[str](), data.error
         while error is not None:
             names.append(error.cls_name or "an error")
-            if error.cls_name in _own_errors():
-                names = [error.message.removeprefix(f"{_module_of(error.message)}{error.cls_name}: ").strip()]
+            name, _, text = error.message.partition(": ")
+            if name.strip() in _own_errors():
+                names = [text.strip() or name.strip()]
                 break
             error = error.cause
         words = data.user_failure_data.description if data.user_failure_data else None
@@ -33,14 +37,9 @@ def short_line(text: str) -> str:
     return shortened(one_line(text), _LONGEST)
 
 
-def _module_of(message: str) -> str:
-    """The module in front of an error's class in its message, with the dot."""
-    return message.partition(": ")[0].rpartition(".")[0] + "." if "." in message.partition(": ")[0] else ""
-
-
 def _own_errors() -> set[str]:
-    """The class names of Tidemark's own errors."""
-    return {kind.__name__ for kind in _subclasses(TidemarkError)}
+    """The classes of Tidemark's own errors, with their modules: another library's class may have the same name."""
+    return {f"{kind.__module__}.{kind.__qualname__}" for kind in _subclasses(TidemarkError)}
 
 
 def _subclasses(kind: type) -> Iterator[type]:
