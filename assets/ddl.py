@@ -80,13 +80,13 @@ def misspelled_type(ddl: str) -> str:
     """The end of an error for a text with an unknown type: the type, and the most similar one; empty if there is no similar one.
 
     >>> misspelled_type("id STRING, amount INTT")
-    "; 'INTT' is no type; did you mean 'int'?"
+    "; 'INTT' is not a supported type; did you mean 'int'?"
     """
     try:
         _Reader(ddl).schema()
     except _UnknownTypeError as error:
-        hint = did_you_mean(error, [*_ATOMIC, *_DECIMALS, "array", "map", "struct"])
-        return f"; {str(error)!r} is no type{hint}" if hint else ""
+        hint = did_you_mean(error, [*_ATOMIC, *_DECIMALS, "varchar", "char", "character", "array", "map", "struct"])
+        return f"; {str(error)!r} is not a supported type{hint}" if hint else ""
     except _NotValidError:
         pass
     return ""

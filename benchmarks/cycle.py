@@ -181,71 +181,74 @@ def run(
     values = Settings(lake=str(work / "lake"), landing=str(work / "landing"), spark_master=f"local[{cores}]", driver_memory=heap)
     spark = session(values)
     engine = replace(make_engine(values), connect=lambda: spark)
-    meter, done, passed = Meter(spark, work / "lake"), list[Cycle](), dict[str, int]()
+    meter, done, checked_upto = Meter(spark, work / "lake"), list[Cycle](), dict[str, int]()
     jobs = _Jobs(work, values, engine) if dagster else None
     for part in range(cycles + 1):
         cycle = Cycle(sum(drop(day, Path(values.landing_root), part, cycles).values()) if part < cycles else 0)
         if jobs:
             jobs.run_cycle(meter, cycle)
         else:
-            _run_cycle(engine, meter, cycle, values if checks else None, passed, by_table=by_table)
+            _run_cycle(engine, meter, cycle, values if checks else None, checked_upto, by_table=by_table)
         note(f"cycle {part + 1}: {cycle.summary}")
         done.append(cycle)
     return done[-2], done[-1]
 
 
-def _run_cycle(engine: Engine, meter: Meter, cycle: Cycle, checked: Settings | None, passed: dict[str, int], *, by_table: bool) -> None:
+def _run_cycle(
+    engine: Engine, meter: Meter, cycle: Cycle, suite_settings: Settings | None, checked_upto: dict[str, int], *, by_table: bool
+) -> None:
     """Run a cycle. If nothing has landed and no table makes a step, there is nothing to account for or to check, as in a stream.
 
     Args:
         engine: the engine.
         meter: measures each part.
         cycle: gets the costs.
-        checked: the settings of the suites to run; None for none.
-        passed: for each event log the batch up to which its rows were checked, which is updated.
+        suite_settings: the settings of the suites to run; None for none.
+        checked_upto: for each event log the batch up to which its rows were checked, which is updated.
         by_table: whether to work on one table after the other.
     """
     steps: list[Step] = []
     with meter.part(cycle, "ingest", "all"):
-        entries = engine.ingest()
+        batches = engine.ingest()
     days = engine.pending.all_days()
     parts = {name: [name] for name in engine.assets} if by_table else {"all": [*engine.assets]}
     reads = {name: asset.inputs for name, asset in engine.assets.items()}
     for part, names in parts.items():
         with meter.part(cycle, "advance", part):
-            advance_in_parallel(reads, names, partial(_advanced, engine, steps))
-    if not entries and not steps:
+            advance_in_parallel(reads, names, partial(_recorded_steps, engine, steps))
+    if not batches and not steps:
         return
     for part, names in parts.items():
         with meter.part(cycle, "account", part):
             for name, is_right in compute_in_parallel(names, partial(_is_accounted, engine)).items():
-                _require(is_right, f"the account of {name}")
-    suites = {suite.table: suite for suite in table_suites(shop(checked))} if checked else {}
+                _require(is_right, f"the account of {name} does not hold")
+    suites = {suite.table: suite for suite in table_suites(shop(suite_settings))} if suite_settings else {}
     parts = {name: [name] for name in suites} if by_table else {"all": [*suites]}
-    for part, names in parts.items() if checked else ():
+    for part, names in parts.items() if suite_settings else ():
         with meter.part(cycle, "checks", part):
-            evaluated = compute_in_parallel(names, partial(_evaluate, engine, suites, days, passed))
+            evaluated = compute_in_parallel(names, partial(_evaluate, engine, suites, days, checked_upto))
         for name, found in evaluated.items():
-            _require(found is None or not any(f.error for f in found.by_check.values()), f"the suite of {name}")
-            passed |= {found.log.id: found.log.head} if found and found.log else {}
+            could_evaluate = found is None or not any(f.error for f in found.by_check.values())
+            _require(could_evaluate, f"an expectation for {name} could not be evaluated")
+            checked_upto |= {found.log.id: found.log.head} if found and found.log else {}
 
 
 def _evaluate(
-    engine: Engine, suites: Mapping[str, TableSuite], days: Days | None, passed: Mapping[str, int], table: str
+    engine: Engine, suites: Mapping[str, TableSuite], days: Days | None, checked_upto: Mapping[str, int], table: str
 ) -> Findings | None:
     """The findings of a table's suite; None if the table does not exist yet."""
     suite = suites[table]
     if suite.source is None:
         return findings(engine, suite.table, suite.suite.expectations, day_column=suite.day_column, days=days)
-    return log_findings(engine, suite.source, suite.suite.expectations, partial(_passed, passed))
+    return log_findings(engine, suite.source, suite.suite.expectations, partial(_checked_upto, checked_upto))
 
 
-def _passed(batches: Mapping[str, int], expectations: Sequence[Expectation], log: LogPort) -> dict[str, int]:
+def _checked_upto(batches: Mapping[str, int], expectations: Sequence[Expectation], log: LogPort) -> dict[str, int]:
     """The batch up to which a log's rows were checked in an earlier cycle, by check name, as the checks in Dagster have it."""
     return dict.fromkeys(map(check_name, expectations), batches.get(log.id, 0))
 
 
-def _advanced(engine: Engine, steps: list[Step], name: str) -> Generator[Step]:
+def _recorded_steps(engine: Engine, steps: list[Step], name: str) -> Generator[Step]:
     for step in engine.steps(name):
         steps.append(step)
         yield step
@@ -256,9 +259,9 @@ def _is_accounted(engine: Engine, name: str) -> bool:
     return all(a.holds for a in engine.accounts.days(name)) and not engine.accounts.count_differences(name)
 
 
-def _require(holds: bool, claim: str) -> None:
+def _require(holds: bool, problem: str) -> None:
     if not holds:
-        raise AssertionError(f"{claim} does not hold, so the cost is meaningless")
+        raise AssertionError(f"{problem}, so the cost is meaningless")
 
 
 def _day(rows: int, cycles: int) -> ShopDay:

@@ -25,10 +25,7 @@ from operators.steps import FOREVER
 
 LAW, IN_DAYS, FINALIZED = "conservation_law", "event_times_in_partitions", "days_finalized"
 LAW_BY_ROW = "Every accepted row is exactly one of matched, unmatched, pending, late or filtered."
-LAW_BY_WINDOW = (
-    "Every accepted row is in closed windows, in an open window, in no window, late, or filtered. "
-    "The results equal those computed from the log."
-)
+LAW_BY_TIME = "Every accepted row is finalized, pending, in no window, late, or filtered. The results equal those computed from the log."
 FINALIZED_DESCRIPTION = (
     "All results of the days are final. A day that is finalized in part fails with a warning until the watermark has passed it."
 )
@@ -74,7 +71,7 @@ def event_time_asset(
     """
     worker.add(derived.name, derived.inputs, partial(_advance_and_account, derived, sources))
     joins, names_rows = is_join(derived), isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
-    specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=LAW_BY_ROW if names_rows else LAW_BY_WINDOW)]
+    specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=LAW_BY_ROW if names_rows else LAW_BY_TIME)]
     specs.append(dg.AssetCheckSpec(IN_DAYS, asset=derived.name, description=IN_DAYS_DESCRIPTION))
     specs.append(dg.AssetCheckSpec(FINALIZED, asset=derived.name, description=FINALIZED_DESCRIPTION))
     if joins:
@@ -148,14 +145,14 @@ def _matched_rows(
 
 
 def _first_day_to_account(engine: EnginePort, derived: DerivedAsset, first: date) -> date:
-    """The first day with rows that a run finalizes, or whose finalized results it corrects.
+    """The first day with rows that a run finalizes, or whose finalized results it corrects within the allowed lateness.
 
     A run closes every open range, also those before its own first day, and corrects results within the allowed lateness. A row is
     finalized at most `longest_lookback + watermark_delay` after its event time, so the rows are up to that long before the results.
     """
     reads = derived.operator.reads
     longest_wait = reads.longest_lookback + reads.watermark_delay
-    corrected = reads.lateness if reads.lateness < FOREVER else 0  # rows that join at any lateness need an account of all days
+    corrected = reads.lateness if reads.lateness < FOREVER else 0  # then any day may be corrected; `status --recount` has all
     closed_to, times = engine.pending.describe_progress(derived.name)["closed_to"], engine.pending.event_times(derived.name)
     if closed_to is None:
         return day_of(min(day_start(first) - longest_wait, times[0])) if times else day_of(day_start(first) - longest_wait)

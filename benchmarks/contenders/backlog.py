@@ -10,7 +10,7 @@ from benchmarks.data import micro_batches
 def run(job: Job) -> dict[str, Any]:
     spark = tidemark.spark_session(job)
     engine = tidemark.make_engine(job, spark, max_step=job.options["max_step"])
-    ingest_s = tidemark.seconds_of(lambda: [tidemark.ingest(engine, files) for files in micro_batches(job.data, job.batches)])
+    ingest_s = tidemark.seconds_of(lambda: [tidemark.ingest(engine, files) for files in micro_batches(job.data, job.batches, job.first)])
     engine.drain()
     steps: list[Any] = []
     seconds = tidemark.seconds_of(lambda: steps.extend(engine.advance(tidemark.derived_table(engine))))

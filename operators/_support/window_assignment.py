@@ -53,7 +53,8 @@ def lateness_columns(frame: DataFrame) -> list[str]:
 def are_all_windows_closed(window: AnyWindow, event_time: Column, watermark: Column, lateness: Lateness) -> Column:
     """Whether all windows of a row had closed: `last end - 1 ms + lateness <= watermark`; false for a row in a gap between windows.
 
-    For sessions this treats the row as the only one of its session; another session may still accept it.
+    For a session it is `event_time + gap + lateness <= watermark`, as if the row were the only one of its session; another session may
+    still accept it.
     """
     last_ms = millis(event_time) + window.gap_ms if isinstance(window, Session) else _last_millisecond(window, event_time)
     return F.coalesce(lateness.has_closed(last_ms, millis(watermark)), F.lit(False))

@@ -54,8 +54,9 @@ def test_a_schema_that_is_not_valid_is_refused(ddl):
 @pytest.mark.parametrize(
     ("ddl", "end"),
     [
-        ("id STRING, a INTT", "amount INT'; 'INTT' is no type; did you mean 'int'?"),
-        ("a ARRAY<timestmp>", "amount INT'; 'timestmp' is no type; did you mean 'timestamp'?"),
+        ("id STRING, a INTT", "amount INT'; 'INTT' is not a supported type; did you mean 'int'?"),
+        ("a ARRAY<timestmp>", "amount INT'; 'timestmp' is not a supported type; did you mean 'timestamp'?"),
+        ("a VARCHR(10)", "amount INT'; 'VARCHR' is not a supported type; did you mean 'varchar'?"),
         ("a QQQ", "amount INT'"),
         ("a INT,", "amount INT'"),
     ],

@@ -46,12 +46,16 @@ def _accounts(engine: Engine) -> dict[str, bool]:
 def test_the_account_of_doubles_holds_after_every_step_and_a_run_equals_the_backfill(make_engine: MakeEngine) -> None:
     assets = [DerivedAsset(name=f"{name}{suffix}", inputs=("l",), operator=o) for name, o in OPERATORS.items() for suffix in ("", "_again")]
     engine, corrections = make_engine([source("l")], assets), 0
-    for batch in _batches(3):
-        replay(engine, [batch])
-        for name in OPERATORS:
-            corrections += sum(step.after.corrected != step.before.corrected for step in engine.advance(name))
-        engine.spark.conf.set("spark.sql.shuffle.partitions", "3" if corrections % 2 else "1")  # another order of the rows
-        assert _accounts(engine) == dict.fromkeys(OPERATORS, True)
+    partitions = engine.spark.conf.get("spark.sql.shuffle.partitions")
+    try:
+        for batch in _batches(3):
+            replay(engine, [batch])
+            for name in OPERATORS:
+                corrections += sum(step.after.corrected != step.before.corrected for step in engine.advance(name))
+            engine.spark.conf.set("spark.sql.shuffle.partitions", "3" if corrections % 2 else "1")  # another order of the rows
+            assert _accounts(engine) == dict.fromkeys(OPERATORS, True)
+    finally:
+        engine.spark.conf.set("spark.sql.shuffle.partitions", partitions)
     engine.drain()
     for name in OPERATORS:
         engine.advance(name)

@@ -1,4 +1,4 @@
-"""Reads Parquet files by the schema of their columns, and ignores the schema in the footer's key-value metadata."""
+"""Reads Parquet files by Parquet's own schema, and ignores the Spark schema in the footer's key-value metadata."""
 
 import json
 from collections.abc import Sequence

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.compiled
 
 def test_micro_batches_of_one_shape_reuse_generated_code(make_engine: MakeEngine, spark: SparkSession) -> None:
     """The batch number, the clock and the range of times must not change the code that Spark generates, or each batch compiles it again."""
+    assert spark.conf.get("spark.sql.codegen.wholeStage", "true") == "true", "interpreted plans generate no code"
     engine = make_engine(
         [source("a", unique_key=("k",), future_skew="24 hours"), source("b", unique_key=("k",))], [join("wide", ("a", "b"))]
     )
