@@ -18,8 +18,8 @@ from operators.timing import timestamp
 from platform_defs.engine.formats.raw_rows import RECORD, record_of
 from platform_defs.engine.formats.reader import PATH, RAW
 from platform_defs.engine.formats.topics import offset_of
-from platform_defs.engine.ingest.batch_counts import is_good
-from platform_defs.engine.ingest.validate import IS_MARKER, REASON
+from platform_defs.engine.ingest.batch_counts import is_good, is_good_in_memory
+from platform_defs.engine.ingest.validate import REASON
 from platform_defs.engine.lake.small_queries import remember_rows, rows_in_memory
 
 PARQUET_V2 = {"parquet.writer.version": "v2"} | {
@@ -46,7 +46,7 @@ def log_rows(validated: DataFrame, duplicates: DataFrame | None, contract: Sourc
     rows, repeated = rows_in_memory(validated), None if duplicates is None else rows_in_memory(duplicates)
     if rows is None or (duplicates is not None and repeated is None):
         return log
-    is_appended = pc.field(REASON).is_null() & ~pc.field(IS_MARKER)
+    is_appended = is_good_in_memory()
     if repeated is not None:
         is_appended &= ~pc.field(ARRIVAL).isin(repeated[ARRIVAL].to_pylist())
     return _with_selected_rows(log, rows.filter(is_appended), {SEQ: pa.scalar(seq, pa.int64())}, {})

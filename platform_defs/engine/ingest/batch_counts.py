@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegralType, StringType
@@ -100,6 +101,11 @@ def counts_of(contract: SourceContract, measured: Mapping[str, Any]) -> BatchCou
 def is_good() -> Column:
     """Whether a validated row is appended to the log, unless it is a duplicate."""
     return F.col(REASON).isNull() & ~F.col(IS_MARKER)
+
+
+def is_good_in_memory() -> pc.Expression:
+    """The same condition for rows in memory."""
+    return pc.field(REASON).is_null() & ~pc.field(IS_MARKER)
 
 
 def ranged_key(contract: SourceContract) -> list[str]:

@@ -26,7 +26,7 @@ from assets.contracts import SourceContract
 from operators.columns import temporary
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import length_ms
-from platform_defs.engine.ingest.validate import IS_MARKER, REASON
+from platform_defs.engine.ingest.batch_counts import is_good_in_memory
 from platform_defs.engine.lake.data_skipping import Ranges
 from platform_defs.engine.lake.reads import ReadTables
 from platform_defs.engine.lake.small_queries import in_memory, rows_in_memory
@@ -57,7 +57,7 @@ def duplicates_in_memory(
     rows, key = rows_in_memory(validated), [*contract.unique_key]
     if rows is None or not all(_is_compared_alike(contract.struct[column].dataType) for column in key):
         return None
-    new_rows = rows.filter(pc.field(REASON).is_null() & ~pc.field(IS_MARKER)).select([*key, EVENT_TIME, ARRIVAL])
+    new_rows = rows.filter(is_good_in_memory()).select([*key, EVENT_TIME, ARRIVAL])
     columns = pa.schema([*[new_rows.schema.field(column) for column in (*key, EVENT_TIME)], (SEQ, pa.int64())])
     log = lake.few_rows(contract.log, columns, ranges)
     if log is None:
