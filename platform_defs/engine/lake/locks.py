@@ -28,6 +28,8 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, describe_process, take_or_wait
 from platform_defs.faults import point
 
+UNRECORDED = "a process that has not recorded its name yet"
+"""The holder of a lock that was taken a moment ago."""
 NEXT = ".next"
 """The suffix of the name of the lock that a process holds while it waits for a stream."""
 _CHECKPOINT_EVERY = 20  # commits of a lease
@@ -96,7 +98,7 @@ def _busy(holder_file: Path) -> Busy:
     try:
         record = json.loads(holder_file.read_text())
     except FileNotFoundError:  # the first holder took it a moment ago
-        record = {"holder": "a process that has not recorded its name yet", "purpose": "write"}
+        record = {"holder": UNRECORDED, "purpose": "write"}
     return Busy(record["holder"], record["purpose"])
 
 

@@ -9,6 +9,7 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.lake.locks import UNRECORDED
 from platform_defs.engine.operations.advance_all import BUSY_WAIT_S
 from platform_defs.stream.run import StreamError, StreamRun
 from platform_defs.stream_trigger import StreamTrigger
@@ -38,7 +39,7 @@ def engine(make_engine: MakeEngine) -> Engine:
 
 def _asked(engine: Engine, table: str) -> None:
     end = time.monotonic() + WAIT_S
-    while engine.lake.waiting_process(table) in (None, "unknown"):  # the lock is taken before the process is recorded
+    while engine.lake.waiting_process(table) in (None, UNRECORDED):  # the lock is taken before the process is recorded
         assert time.monotonic() < end
         time.sleep(0.02)
 
