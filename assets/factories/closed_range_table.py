@@ -152,7 +152,7 @@ def _first_day_to_account(engine: EnginePort, derived: DerivedAsset, first: date
     """
     reads = derived.operator.reads
     longest_wait = reads.longest_lookback + reads.watermark_delay
-    corrected = reads.lateness if reads.lateness < FOREVER else 0  # then any day may be corrected; `status --recount` has all
+    corrected = reads.lateness if reads.lateness < FOREVER else 0  # FOREVER: any day may be corrected; `status --recount` does all
     closed_to, times = engine.pending.describe_progress(derived.name)["closed_to"], engine.pending.event_times(derived.name)
     if closed_to is None:
         return day_of(min(day_start(first) - longest_wait, times[0])) if times else day_of(day_start(first) - longest_wait)

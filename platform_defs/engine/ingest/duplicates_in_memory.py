@@ -8,19 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegralType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import LongType, StructField, StructType
 
 from assets.contracts import SourceContract
 from operators.columns import temporary
@@ -30,6 +18,7 @@ from platform_defs.engine.ingest.batch_counts import is_good_in_memory
 from platform_defs.engine.lake.data_skipping import Ranges
 from platform_defs.engine.lake.reads import ReadTables
 from platform_defs.engine.lake.small_queries import in_memory, rows_in_memory
+from platform_defs.engine.lake.small_upserts import has_one_equality
 
 _ROWS = temporary("rows")
 _LOGGED = -1
@@ -55,7 +44,7 @@ def duplicates_in_memory(
         compare values of the key as Spark does.
     """
     rows, key = rows_in_memory(validated), [*contract.unique_key]
-    if rows is None or not all(_is_compared_alike(contract.struct[column].dataType) for column in key):
+    if rows is None or not all(has_one_equality(contract.struct[column].dataType) for column in key):
         return None
     new_rows = rows.filter(is_good_in_memory()).select([*key, EVENT_TIME, ARRIVAL])
     columns = pa.schema([*[new_rows.schema.field(column) for column in (*key, EVENT_TIME)], (SEQ, pa.int64())])
@@ -125,8 +114,3 @@ def _duplicates_of_key(rows: list[tuple[int, int]], horizon: int) -> list[int]:
         else:
             insort(ingested, time)
     return repeated
-
-
-def _is_compared_alike(kind: DataType) -> bool:
-    """Whether Arrow and Spark agree on which values of a type are equal. They disagree on text with a collation, and on -0.0 and 0.0."""
-    return kind == StringType() or isinstance(kind, BinaryType | BooleanType | DateType | DecimalType | IntegralType | TimestampType)

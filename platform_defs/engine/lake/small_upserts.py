@@ -24,7 +24,7 @@ from platform_defs.engine.lake.data_skipping import is_written_by_deltalake
 from platform_defs.engine.lake.small_queries import is_arrow_type
 
 _KEYS = (BinaryType, BooleanType, DateType, DecimalType, IntegralType, TimestampNTZType, TimestampType)
-"""The types for which deltalake and Spark agree on equality. Floats are not among them, because of NaN and -0.0."""
+"""The types for which Arrow, deltalake and Spark agree on equality. Floats are not among them, because of NaN and -0.0."""
 _NAME = re.compile(r"\w+")
 """Column names that deltalake resolves. A name must not have a dot: deltalake takes the part before it for a table's name."""
 
@@ -39,7 +39,7 @@ def can_upsert(delta: DeltaTable, schema: StructType, key: Sequence[str]) -> boo
     """
     if not is_written_by_deltalake(delta) or not is_arrow_type(schema):
         return False
-    return all(_NAME.fullmatch(c) for c in schema.fieldNames()) and all(_has_one_equality(schema[c].dataType) for c in key)
+    return all(_NAME.fullmatch(c) for c in schema.fieldNames()) and all(has_one_equality(schema[c].dataType) for c in key)
 
 
 def upsert(
@@ -79,5 +79,6 @@ def upsert(
     change_rows(delta, commit_properties(metadata, number), merge)
 
 
-def _has_one_equality(kind: DataType) -> bool:
+def has_one_equality(kind: DataType) -> bool:
+    """Whether Arrow, deltalake and Spark agree on which values of a type are equal. They disagree on text with a collation."""
     return isinstance(kind, _KEYS) or kind == StringType()

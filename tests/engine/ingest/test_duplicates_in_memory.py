@@ -33,6 +33,7 @@ _ALL_TYPES = {
     "date": "element_at(array(date'-4000-01-01', date'2026-03-01', date'99999-12-31'), n + 1)",
     "decimal(38,18)": "cast(n AS decimal(38, 18)) / 10",
     "bigint": "n - 9223372036854775807",
+    "timestamp_ntz": "element_at(array(timestamp_ntz'0001-01-01', timestamp_ntz'2026-03-01', timestamp_ntz'12000-01-01'), n + 1)",
     "timestamp": "element_at(array(timestamp'-1000-01-01', timestamp_micros(1), timestamp'12000-01-01'), n + 1)",
 }
 """By type, an expression over `n`, a number of 0 to 2. Python has no value for a text that is not UTF-8, and for some dates and times."""
