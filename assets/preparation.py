@@ -98,7 +98,7 @@ class Preparation:
             else:
                 selected.append((item.tree.alias_or_name, item.sql))
         if (duplicate := first_twice([name for name, _ in selected])) is not None:
-            legal = f"each column once; write * EXCEPT ({duplicate}) to replace a column of the input"
+            legal = f"each column once: rename one of them; to replace a column of an input, `prepare` may write * EXCEPT ({duplicate})"
             raise ContractError.bad_value("select", duplicate, legal)
         return dict(selected)
 
@@ -137,6 +137,11 @@ class Preparation:
             else:
                 check_expression("select", item.sql, columns, owner, engine_columns)
                 _check_bare_names("select", item.sql, item.tree, columns)
+
+    @property
+    def star_count(self) -> int:
+        """How many items of `select` are `*`."""
+        return sum(isinstance(item.tree, exp.Star) for item in self._items)
 
     @property
     def excluded(self) -> list[str]:
@@ -192,7 +197,7 @@ def _expression(parameter: str, sql: str) -> exp.Expr:
 
 
 def _invalid_sql(parameter: str, sql: str) -> ContractError:
-    legal = "SQL over the input's columns: a condition for `where`, and for `select` a list such as 'id AS order_id, amount'"
+    legal = "SQL over the columns: a condition for `where`, and for `select` a list such as '*, price * amount AS total'"
     return ContractError.bad_value(parameter, sql, legal)
 
 

@@ -23,7 +23,8 @@ class Shape(Preparation):
         select: `"*"` for the operator's columns, and the columns to add, as in SQL's SELECT: `"*, total / n AS mean, total AS revenue"`.
 
     Raises:
-        ContractError: a part is no SQL, has no name, reads several rows, depends on random numbers or the clock, or leaves out a column.
+        ContractError: a part is not SQL, reads several rows, or depends on random numbers or the clock; an added column has no name, or
+            the same name as another one; or `select` leaves out a column of the operator.
 
     >>> Shape(where="n > 1", select="*, total / n AS mean").added
     {'mean': 'total / n AS mean'}
@@ -31,9 +32,10 @@ class Shape(Preparation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.excluded or "x" not in self.columns(["x"]):
+        if self.excluded or self.star_count != 1:
             legal = "*, and columns to add, such as '*, total / n AS mean': the engine reads the operator's own columns in the table"
             raise ContractError.bad_value("select", self.select, legal)
+        self.columns(())
 
     @property
     def added(self) -> dict[str, str]:

@@ -28,10 +28,16 @@ def test_a_table_has_the_columns_of_the_operator_and_those_that_are_added(operat
     assert shaped == [*plain, "twice", "other"]
 
 
-@pytest.mark.parametrize("select", ["k", "k, n", "* EXCEPT (n)", "* EXCEPT (n), n + 1 AS n"])
+@pytest.mark.parametrize("select", ["k", "k, n", "n AS x", "* EXCEPT (n)", "* EXCEPT (n), n + 1 AS n", "*, *"])
 def test_the_operators_own_columns_stay(select: str):
     with pytest.raises(ContractError, match=r"`select` is .*; legal: \*, and columns to add"):
         Shape(select=select)
+
+
+def test_an_added_column_may_have_any_name_once():
+    assert Shape(select="*, n AS x, k AS X2").added == {"x": "n AS x", "X2": "k AS X2"}
+    with pytest.raises(ContractError, match="`select` is 'x'; legal: each column once: rename one of them"):
+        Shape(select="*, n AS x, k AS x")
 
 
 @pytest.mark.parametrize(
