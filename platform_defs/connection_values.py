@@ -22,7 +22,7 @@ class ConnectionsError(TidemarkError, ValueError):
     @classmethod
     def no_variable(cls, name: str) -> "ConnectionsError":
         """An environment variable that a value names is not set."""
-        return cls(f"the connections read the environment variable {name}, which is not set or is empty; legal: set it to the value")
+        return cls(f"the connections read the environment variable {name}, which is not set or is empty; set it to the value of the option")
 
 
 class Secret(Strict):

@@ -25,8 +25,16 @@ from platform_defs.settings import Settings
 from platform_defs.setup.jars import KAFKA, SPARK
 
 HADOOP = "spark.hadoop."
-"""The options of stores, some of which are secret. They are set once the JVM has started, as its command line is visible to all users."""
-_OWN = ("spark.jars", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+"""The prefix of the options of stores, some of which are secret. They are set once the JVM has started, because every user of the machine
+can see its command line."""
+_SET_BY_TIDEMARK = ("spark.jars", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+_SETTINGS = {
+    "spark.master": "TIDEMARK_SPARK_MASTER",
+    "spark.driver.memory": "TIDEMARK_DRIVER_MEMORY",
+    "spark.sql.shuffle.partitions": "TIDEMARK_SHUFFLE_PARTITIONS",
+    "spark.ui.enabled": "TIDEMARK_SPARK_UI",
+}
+"""By option of Spark, the setting that it is made from. Other parts of the configuration, and messages, depend on these settings."""
 
 
 def _jar(path: str) -> str:
@@ -39,7 +47,9 @@ def _spark_options(options: dict[str, Value]) -> dict[str, Value]:
     for name in options:
         if not name.startswith("spark."):
             raise ValueError(f"{name!r} is no option of Spark; legal: names that start with 'spark.'")
-        if name in _OWN or name.startswith("spark.delta.logStore."):
+        if name in _SETTINGS:
+            raise ValueError(f"{name!r} is set by Tidemark; legal: the setting {_SETTINGS[name]}")
+        if name in _SET_BY_TIDEMARK or name.startswith("spark.delta.logStore."):
             raise ValueError(f"{name!r} is set by Tidemark; legal: other options, and for JARs the list `jars`")
         if isinstance(options[name], Secret) and not name.startswith(HADOOP):
             raise ValueError(

@@ -56,6 +56,7 @@ def test_without_a_file_there_are_no_connections():
         pytest.param("sparks: {}", "sparks: there is no such parameter", id="an unknown part"),
         pytest.param("spark: {fs.s3a.endpoint: x}", "'fs.s3a.endpoint' is no option of Spark", id="an option of another program"),
         pytest.param("spark: {spark.delta.logStore.s3a.impl: x}", "is set by Tidemark", id="another log store"),
+        pytest.param("spark: {spark.master: local}", "legal: the setting TIDEMARK_SPARK_MASTER", id="an option that has a setting"),
         pytest.param("spark: {spark.jars: x}", "'spark.jars' is set by Tidemark", id="an option that is set anyway"),
         pytest.param("spark: {spark.x: {env: A}}", "would be on the command line .* SPARK_CONF_DIR", id="a visible secret"),
         pytest.param("spark: {spark.x: {env: 'A B'}}", "spark.spark.x", id="no name of a variable"),
