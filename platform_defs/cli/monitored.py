@@ -14,7 +14,7 @@ _SHOWN_FROM_S = 60
 
 
 def of_table(engine: Engine, name: str) -> dict[str, Any]:
-    """The source that holds back a table, since when the table waits, and the failure of its last advance."""
+    """The source that holds back a table, for how long the table has been stale, and the failure of its last advance."""
     freshness = engine.freshness
     holder, waiting = find_holding_source(freshness.reading, name), freshness.waiting(name)
     behind_s = None if holder is None or holder.behind_ms is None else holder.behind_ms / 1000
@@ -40,13 +40,13 @@ def failure(recorded: Failure | None) -> dict[str, Any] | None:
 
 def print_report(report: Mapping[str, Any]) -> None:
     """Print each source that waits, or holds back tables, and each failure."""
-    for name, source in report.get("sources", {}).items():
+    for name, source in report["sources"].items():
         _print_ahead(name, source)
     _print_held_back(report)
     for name, asset in report["assets"].items():
         _print_failure(name, "advance", asset["last_failure"])
-    for name, source in report.get("sources", {}).items():
-        if (last_failure := source.get("last_failure")) is not None:
+    for name, source in report["sources"].items():
+        if (last_failure := source["last_failure"]) is not None:
             text = f"{plain(name)}: [red]some input is not read[/] since {last_failure['at']}: {plain(last_failure['message'])}"
             out.print(text, highlight=False, soft_wrap=True)
     for name, last_failure in report["sink_failures"].items():

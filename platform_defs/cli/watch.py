@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Annotated
 
 import typer
+from deltalake.exceptions import DeltaError
 from rich.live import Live
 from rich.text import Text
 
@@ -25,8 +26,8 @@ def watch(
     every: Annotated[str, typer.Option(help="How often to look, e.g. '10 seconds'.")] = "2 seconds",
 ) -> None:
     """Show what `tidemark status` shows, and refresh it until Ctrl-C. It starts no Spark."""
-    seconds = length_ms(interval("--every", every) or every, "--every") / 1000
-    engine = _engine()
+    interval("--every", every)
+    seconds, engine = length_ms(every, "--every") / 1000, _engine()
     names = known_assets(engine.assets, assets)
     with Live(console=out, auto_refresh=False, vertical_overflow="visible") as live, suppress(KeyboardInterrupt):
         while True:
@@ -39,7 +40,7 @@ def _report(engine: Engine, assets: list[str]) -> str:
     with out.capture() as captured:
         try:
             status.print_recorded(status.recorded_status(engine, assets))
-        except TidemarkError as error:
+        except (TidemarkError, DeltaError, OSError) as error:
             out.print(f"[bold red]error:[/] {plain(error)}", highlight=False, soft_wrap=True)
     return captured.get()
 

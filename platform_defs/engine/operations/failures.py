@@ -1,4 +1,4 @@
-"""Records in the lake, for a status, the newest failure of each table's advance and publish to Kafka, of the ingest, and of each source.
+"""Records in the lake, for a status, the newest failure of each table's advance and publish to Kafka and of the ingest, and of sources.
 
 Each is one small JSON file below the lake's folder `_failures`. No computation reads it. The failure of an advance is over when the table
 has another step, that of a publish when the topic has the table's steps, and that of an ingest when the ledger has another batch; or when a
@@ -37,7 +37,7 @@ class Failure:
     """A failure.
 
     Args:
-        at: when it happened, in epoch ms of the wall clock.
+        at: when it happened, in epoch ms of the wall clock; for a source, since when some of its input cannot be read.
         error: the class of the error.
         message: its message; of an error whose text may quote rows, only the class and the condition.
         position: the table's progress at that time, or the ledger's newest batch.
@@ -74,16 +74,17 @@ class Failures:
         return self._newest(_INGEST, self._head)
 
     def of_source(self, source: str) -> Failure | None:
-        """Why some input of a source cannot be read, while other sources are ingested; None if all of its input can be read."""
+        """Since when some input of a source cannot be read, and why the newest try failed; None if all of its input can be read."""
         return self._newest(_of_source(source), str)
 
     def record_sources(self, failing: Mapping[str, str]) -> None:
-        """Record the sources of which some input cannot be read, and why; failures of all other sources are over."""
+        """Record the sources of which some input cannot be read, since when, and why; failures of all other sources are over."""
         for source in self.reading.sources:
+            earlier = self.of_source(source)
             if source in failing:
-                failure = Failure(self.clock(), "UnreadError", _short(failing[source]), "")
-                _record(self.reading.lake, _of_source(source), failure)
-            elif self.of_source(source) is not None:
+                since = self.clock() if earlier is None else earlier.at
+                _record(self.reading.lake, _of_source(source), Failure(since, "UnreadError", _short(failing[source]), ""))
+            elif earlier is not None:
                 _forget(self.reading.lake, _of_source(source))
 
     @contextmanager

@@ -129,6 +129,16 @@ def test_a_failed_publish_is_kept_until_the_table_is_published(engine: Engine) -
     assert engine.failures.of_sink("pairs") is None
 
 
+def test_the_failure_of_a_source_names_its_first_time_and_its_newest_reason(engine: Engine, clock: Clock) -> None:
+    engine.failures.record_sources({"l": "no bucket"})
+    clock.pass_ms(MINUTE)
+    engine.failures.record_sources({"l": "access denied", "r": "no bucket"})
+    assert engine.failures.of_source("l") == Failure(NOON, "UnreadError", "access denied", "")
+    assert engine.failures.of_source("r") == Failure(NOON + MINUTE, "UnreadError", "no bucket", "")
+    engine.failures.record_sources({"r": "no bucket"})
+    assert engine.failures.of_source("l") is None
+
+
 def test_another_writer_is_no_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def wait(*_: object) -> None:
         raise LakeBusy.held_by_writer("ledger", "another process")

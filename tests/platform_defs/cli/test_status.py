@@ -5,18 +5,21 @@ from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from typer.testing import CliRunner
 
 from platform_defs.cli import commands as cli
-from platform_defs.cli import watch
+from platform_defs.cli import status, watch
 from platform_defs.cli.failures import StatusError
 from platform_defs.cli.status import recorded_status
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.recorded_account import FOLDER
+from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.new_process import output_after_import
 from tests.support.no_session import without_session
@@ -212,6 +215,17 @@ def test_watch_refreshes_the_status_until_it_is_interrupted(monkeypatch: pytest.
     assert slept == [5, 5, 5]
     assert ["error" in text for text in texts] == [False, True, False]
     assert "pairs   2026-03-01 23:58:59" in texts[2]
+
+
+@pytest.mark.parametrize(
+    "error", [DeltaError("no route to the store"), OSError("no route to the store"), LakeError("no route to the store")]
+)
+def test_watch_survives_an_error_of_the_store(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(status, "recorded_status", fail)
+    assert "error: no route" in watch._report(cast(Any, None), [])
 
 
 def test_the_command_line_imports_neither_dagster_nor_great_expectations():
