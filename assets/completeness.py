@@ -52,7 +52,7 @@ class Completeness:
     def __str__(self) -> str:
         """The shares in words, for the description of a check."""
         limits = [
-            f"{'all sides' if side is None else side} {kind} below {share:.0%}"
+            f"{'all sides' if side is None else side} {kind} below {share * 100:.10g}%"
             for kind, limit in (("warn", self.warn_below), ("fail", self.error_below))
             for side, share in (limit.items() if isinstance(limit, Mapping) else [(None, limit)])
             if share > 0

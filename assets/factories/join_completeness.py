@@ -22,7 +22,7 @@ def is_join(derived: DerivedAsset) -> bool:
 
 def completeness_spec(derived: DerivedAsset, required: Completeness) -> dg.AssetCheckSpec:
     """The definition of the check of a join's completeness."""
-    description = f"The share of matched rows among those of each side and day that are finalized or late: {required}."
+    description = f"For each side and day, the share of matched rows among the finalized and late rows: {required}."
     return dg.AssetCheckSpec(COMPLETENESS, asset=derived.name, description=description)
 
 
@@ -65,7 +65,7 @@ def shares(matches: Sequence[MatchesPort]) -> dict[str, float]:
     for side in sorted({match.side for match in matches}):
         of_side = [match for match in matches if match.side == side]
         matched, rows = sum(match.matched for match in of_side), sum(match.matched + match.unmatched + match.late for match in of_side)
-        shares_by_side[f"completeness {side}"] = round(matched / rows, 4) if rows else 1.0
+        shares_by_side[f"completeness {side}"] = _rounded_down(matched, rows)
     return shares_by_side
 
 
@@ -81,7 +81,12 @@ def _too_few_matched(poor: Sequence[MatchesPort]) -> str:
 def _match_words(match: MatchesPort) -> str:
     late = f", {match.late:,} of them late" if match.late else ""
     rows = match.matched + match.unmatched + match.late
-    return f"{match.side} on {match.day} ({match.completeness:.1%} of {rows:,}{late})"
+    return f"{match.side} on {match.day} ({_rounded_down(match.matched, rows, 1_000):.1%} of {rows:,}{late})"
+
+
+def _rounded_down(matched: int, rows: int, parts: int = 10_000) -> float:
+    """A share in whole parts, rounded down: a share below a limit of 1 is not shown as 1. It is 1 if there are no rows."""
+    return matched * parts // rows / parts if rows else 1.0
 
 
 def _trend(matches: Sequence[MatchesPort]) -> dg.TableMetadataValue:
@@ -94,4 +99,5 @@ def _trend(matches: Sequence[MatchesPort]) -> dg.TableMetadataValue:
 
 def _match_row(match: MatchesPort) -> dict[str, Any]:
     counts = {"matched": match.matched, "unmatched": match.unmatched, "late": match.late}
-    return {"day": str(match.day), "side": match.side, "completeness": round(match.completeness, 4), **counts}
+    completeness = _rounded_down(match.matched, sum(counts.values()))
+    return {"day": str(match.day), "side": match.side, "completeness": completeness, **counts}

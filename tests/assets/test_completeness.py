@@ -79,6 +79,16 @@ def test_the_check_fails_below_a_share_with_its_severity(required: Completeness,
         assert result.description == f"too few rows are matched: {', '.join(poor)}"
 
 
+def test_a_share_is_rounded_down() -> None:
+    required, almost = Completeness(warn_below=0.9999999, error_below={"orders": 0.5}), Matches("orders", FIRST, 99_999, 1)
+    result = completeness_result([almost], required)
+    assert result.description == "too few rows are matched: orders on 2026-03-01 (99.9% of 100,000)"
+    assert (result.metadata or {})["completeness orders"].value == 0.9999
+    [poor] = (result.metadata or {})["poor"].value
+    assert poor["completeness"] == 0.9999
+    assert str(required) == "all sides warn below 99.99999%; orders fail below 50%"
+
+
 def test_the_metadata_have_the_trend_and_the_share_of_each_side() -> None:
     assert shares(FOUND) == {"completeness orders": 0.8333, "completeness payments": 0.7333}
     metadata = completeness_result(FOUND, Completeness()).metadata or {}
