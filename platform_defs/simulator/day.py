@@ -6,7 +6,7 @@ from random import Random
 
 from platform_defs.simulator.errors import InputExistsError
 from platform_defs.simulator.goods import clicks, order_items
-from platform_defs.simulator.rows import Row, make_invalid, simulate_arrivals
+from platform_defs.simulator.rows import Row, assign_kinds, simulate_arrivals
 from platform_defs.simulator.shop import NOT_CLEAN, QUARANTINED, SOURCES, Kind, Shop, ShopDay, Source, Truth
 from platform_defs.simulator.trade import is_within, order_updates, orders, payments
 
@@ -19,15 +19,15 @@ def simulate(shop: Shop) -> ShopDay:
     """
     rng, goods_rng, updates_rng = (Random(f"{shop.seed}/{shop.day}{suffix}") for suffix in ("", "/goods", "/updates"))
     ordered = orders(shop, rng)
-    make_invalid(shop, rng, ordered)
+    assign_kinds(shop, rng, ordered)
     usable = [row for row in ordered if row.kind not in QUARANTINED]
     paid = payments(shop, rng, usable)
-    make_invalid(shop, rng, [row for row in paid if row.order and row.order.kind == "clean" and is_within(shop, row)])
+    assign_kinds(shop, rng, [row for row in paid if row.order and row.order.kind == "clean" and is_within(shop, row)])
     items, clicked = order_items(shop, goods_rng, usable), clicks(shop, goods_rng)
-    make_invalid(shop, goods_rng, items)
-    make_invalid(shop, goods_rng, clicked)
+    assign_kinds(shop, goods_rng, items)
+    assign_kinds(shop, goods_rng, clicked)
     updated = order_updates(shop, updates_rng, usable)
-    make_invalid(shop, updates_rng, updated)
+    assign_kinds(shop, updates_rng, updated)
     sent_rows = {
         "orders": simulate_arrivals(shop, rng, ordered, "order_time"),
         "payments": simulate_arrivals(shop, rng, paid, "payment_time"),

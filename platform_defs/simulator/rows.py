@@ -9,6 +9,8 @@ from random import Random
 from platform_defs.simulator.shop import EPOCH, HOUR, MINUTE, NOT_CLEAN, Kind, Shop
 
 _encode = JSONEncoder(ensure_ascii=False).encode
+_FUTURE_YEAR = 2096
+"""The year of rows with the kind `future`; a leap year, so that it has every day."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,8 +52,8 @@ def pick(rng: Random, rows: Sequence[Row], rate: float, total: int) -> list[Row]
     return rng.sample(rows, min(count(rate, total), len(rows)))
 
 
-def make_invalid(shop: Shop, rng: Random, rows: list[Row]) -> None:
-    """Change the kind of some clean rows to late, duplicate or an invalid one, each row at most once."""
+def assign_kinds(shop: Shop, rng: Random, rows: list[Row]) -> None:
+    """Give some of the clean rows another kind, by the shop's rates: late, duplicate, or one of `QUARANTINED`."""
     newest = shop.start + shop.span - shop.lag - HOUR // 2 - shop.jitter_ms
     for kind in NOT_CLEAN:
         candidates = [row for row in rows if row.kind == "clean" and (kind != "late" or row.time <= newest)]
@@ -73,7 +75,7 @@ def simulate_arrivals(shop: Shop, rng: Random, rows: list[Row], time_field: str)
 
 def _line(row: Row, time_field: str, number: int) -> str:
     stamp, sign = iso(row.time), "-" if row.kind == "rule_breaking" else ""
-    event_time = None if row.kind == "null_time" else f"2099{stamp[4:]}" if row.kind == "future" else stamp
+    event_time = None if row.kind == "null_time" else f"{_FUTURE_YEAR}{stamp[4:]}" if row.kind == "future" else stamp
     line = _encode({**row.fields, row.measure: sign + row.fields[row.measure], time_field: event_time})
     if row.kind != "malformed":
         return line

@@ -47,7 +47,7 @@ def _parse(line: str, time: str) -> tuple[Kind, Event]:
         return "malformed", {}
     if row[time] is None:
         return "null_time", row
-    if row[time].startswith("2099"):
+    if datetime.fromisoformat(row[time]).year == 2096:
         return "future", row
     return "rule_breaking" if amount < 0 else "clean", row
 
@@ -205,6 +205,12 @@ def test_rates_of_zero_give_a_clean_day() -> None:
     truth = simulate(Shop(orders=300, **dict.fromkeys(rates, 0.0))).truth
     assert (truth.orders["clean"], truth.payments["clean"], truth.paid_within_on_time) == (300, 300, 300)
     assert sum(truth.orders.values()) + sum(truth.payments.values()) == 600
+
+
+def test_the_future_rows_of_a_leap_day_have_a_time() -> None:
+    day = simulate(Shop(orders=300, day="2028-02-29"))
+    kinds = Counter(_kind(line, TIMES["orders"]) for line in day.orders)
+    assert kinds["future"] == day.truth.orders["future"] > 0
 
 
 @pytest.mark.parametrize("orders", [1, 2, 7])
