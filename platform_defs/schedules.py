@@ -14,20 +14,15 @@ from platform_defs.stream_runs import reason_not_to_ingest
     description="Advances the tables that the sensors did not advance during the day.",
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """Requests an advance every night at 02:30 UTC. It skips if `reason_not_to_ingest` gives a reason, such as a running stream."""
+    """Requests an advance every night at 02:30 UTC. It skips, until the next night, if `reason_not_to_ingest` gives a reason.
+
+    It does not skip while another process writes to a table: the run tries such a table again.
+    """
     if busy := reason_not_to_ingest(context.instance, engine):
         return dg.SkipReason(busy)
-    days = partition_days(_repository(context))
+    days = partition_days(context.repository_def)
     request = advance_request(engine, days=days)
     return request or dg.SkipReason(later_days(engine, days) or "every table is advanced up to its watermark")
-
-
-def _repository(context: dg.ScheduleEvaluationContext) -> dg.RepositoryDefinition | None:
-    """The repository; None for a context without one."""
-    try:
-        return context.repository_def
-    except dg.DagsterInvariantViolationError:
-        return None
 
 
 nightly_maintenance = dg.ScheduleDefinition(

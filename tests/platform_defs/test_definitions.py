@@ -95,7 +95,7 @@ CHECKS = {
 
 EVENTS = {key for key in CHECKS if key.startswith("events/")}
 DERIVED = CHECKS.keys() - EVENTS
-LEADERBOARDS = {"seller_revenue", "seller_leaderboard", "category_leaderboard", "order_status_board"}
+UPSERTED = {"seller_revenue", "seller_leaderboard", "category_leaderboard", "order_status_board"}
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_each_asset_has_a_group_and_kinds(repository):
     graph = repository.asset_graph
     found = {k.to_user_string(): graph.get(k).group_name for k in graph.get_all_asset_keys()}
     wide = dict.fromkeys(("payment_order_wide", "order_wide", "payment_wide"), "wide")
-    leaderboards = dict.fromkeys(LEADERBOARDS, "leaderboards")
+    leaderboards = dict.fromkeys(UPSERTED, "leaderboards")
     assert found == {**dict.fromkeys(DERIVED, "windows"), **dict.fromkeys(EVENTS, "events"), **wide, **leaderboards}
     assert all(graph.get(k).kinds == {"spark", "delta"} for k in graph.get_all_asset_keys())
 
@@ -177,7 +177,7 @@ def test_every_asset_and_check_is_described(repository):
 def test_partitions_are_days_of_final_at(repository):
     graph = repository.asset_graph
     found = {k.to_user_string(): graph.get(k).partitions_def for k in graph.get_all_asset_keys()}
-    assert {found.pop(key) for key in EVENTS | LEADERBOARDS} == {None}
+    assert {found.pop(key) for key in EVENTS | UPSERTED} == {None}
     [days] = set(found.values())
     assert isinstance(days, dg.DailyPartitionsDefinition)
     assert (days.timezone, days.get_first_partition_key(), days.end_offset) == ("UTC", "2016-01-01", 3)
@@ -354,8 +354,8 @@ def test_ledger_moved_requests_the_open_days_and_keeps_its_cursor(instance, engi
     (request,) = tick.run_requests
     assert request.tags["tidemark/lake"] == lake_identity(engine)
     assert request.tags["dagster/asset_partition_range_start"] == "2026-03-01"
-    assert request.tags["dagster/asset_partition_range_end"] in {"2026-03-02", "2026-03-03"}
-    assert request.tags["dagster/asset_partition_range_end"] == str(engine.pending.days("payment_order_wide")[1])
+    assert request.tags["dagster/asset_partition_range_end"] == "2026-03-03"
+    assert str(engine.pending.days("payment_order_wide")[1]) == "2026-03-03"
 
 
 def test_ledger_moved_requests_existing_partitions_only(instance, engine, values):
@@ -388,8 +388,12 @@ def _cursor(engine: Engine, seq: int) -> str:
 
 def test_ledger_moved_skips_a_handled_batch(instance, engine):
     _commit(engine.ledger, mark=START)
+    assert _evaluate(ledger_moved, instance, engine, cursor=_cursor(engine, 1)).skip_message == "the ledger has no batch after 1"
+
+
+def test_ledger_moved_ignores_the_cursor_of_another_lake_configuration_or_format(instance, engine):
+    _commit(engine.ledger, mark=START)
     seen = _cursor(engine, 1)
-    assert _evaluate(ledger_moved, instance, engine, cursor=seen).skip_message == "the ledger has no batch after 1"
     for cursor in (_cursor(engine, 0), _cursor(engine, 500), f"another:{seen}", f"{seen}0", "1"):
         assert len(_evaluate(ledger_moved, instance, engine, cursor=cursor).run_requests) == 1, cursor
 
@@ -400,7 +404,7 @@ def test_ledger_moved_skips_a_batch_that_gives_no_table_work(instance, engine):
     assert (tick.run_requests, tick.cursor) == ([], _cursor(engine, 1))
 
 
-def test_ledger_moved_requests_only_leaderboards_if_no_day_is_open(instance, engine):
+def test_ledger_moved_requests_only_upserted_tables_if_no_day_is_open(instance, engine):
     now = engine.ledger.now()
     engine.ledger.commit([(SourceEntry(seq=1, kind="rows", ingested_at=now, source="order_items", rows_read=1, accepted=1),)])
     assert engine.pending.upserted_tables() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
@@ -424,22 +428,28 @@ def test_assets_without_rows_are_pending_after_a_watermark_batch(engine):
     assert engine.pending.describe_progress("item_clicks")["lag_ms"] == 0
 
 
-def _evaluate_nightly(home: Path, engine: Engine):
+def _evaluate_nightly(home: Path, engine: Engine, repository: dg.RepositoryDefinition):
     with (
         dg.DagsterInstance.local_temp(str(home)) as instance,  # a schedule does not get an instance in memory
-        dg.build_schedule_context(instance=instance, resources={"engine": engine}) as context,
+        dg.build_schedule_context(instance=instance, repository_def=repository, resources={"engine": engine}) as context,
     ):
         return nightly.evaluate_tick(context)
 
 
-def test_nightly_skips_when_no_day_is_open(tmp_path, engine):
-    tick = _evaluate_nightly(tmp_path, engine)
+def test_nightly_skips_when_no_day_is_open(tmp_path, engine, repository):
+    tick = _evaluate_nightly(tmp_path, engine, repository)
     assert (tick.run_requests, tick.skip_message) == ([], "every table is advanced up to its watermark")
 
 
-def test_nightly_requests_the_open_days(tmp_path, engine):
+def test_nightly_requests_a_run_while_another_process_writes_to_a_table(tmp_path, engine, repository):
     _commit(engine.ledger, mark=START + DAY)
-    (request,) = _evaluate_nightly(tmp_path, engine).run_requests
+    with engine.lake.writer("order_wide"):
+        assert len(_evaluate_nightly(tmp_path, engine, repository).run_requests) == 1
+
+
+def test_nightly_requests_the_open_days(tmp_path, engine, repository):
+    _commit(engine.ledger, mark=START + DAY)
+    (request,) = _evaluate_nightly(tmp_path, engine, repository).run_requests
     first, last = engine.pending.days("payment_order_wide")
     assert (request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"]) == (
         str(first),
@@ -469,7 +479,7 @@ def test_the_parameters_of_the_pipeline_come_from_the_settings(values):
     assert (operators["payment_order_wide"].upper, operators["payment_order_wide"].how) == ("3 hours", "left")
     assert operators["item_sales"].window == operators["item_clicks"].window == Sliding(size="2 hours", slide="10 minutes")
     assert (operators["hot_items"].k, operators["category_hot_items"].k) == (4, 2)
-    assert {operators[name].rank_end for name in LEADERBOARDS - {"seller_revenue"}} == {5}
+    assert {operators[name].rank_end for name in UPSERTED - {"seller_revenue"}} == {5}
 
 
 def test_assets_are_ordered_after_their_inputs(values):
