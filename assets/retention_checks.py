@@ -32,16 +32,18 @@ def _reads_any_age(table: DerivedAsset, index: int) -> str | None:
     if isinstance(reads, NewRows):
         if table.has_every_result:
             return None
-        return f"its `shape` leaves out results of {kind}, so that a step computes keys from all of their rows; filter where it is read"
+        way_out = "remove the condition, and filter in the tables that read this one"
+        return f"its `shape` leaves out results of {kind}, so a step must read every row of the keys that it computes; {way_out}"
     if not reads.closes_ranges:
-        ttl = ", and a `ttl` does not end that: a key that never expires needs its first row for ever" if reads.ttl is not None else ""
+        has_ttl = getattr(table.operator, "ttl", None) is not None
+        ttl = ", and a `ttl` does not end that: a key that never expires needs its first row for ever" if has_ttl else ""
         return f"{kind} reads all rows of a key again{ttl}; use a window, or an operator that merges new rows"
     if reads.is_by_arrival(index):
         return f"{kind} looks up versions by arrival; look them up by event time, with a `max_age`"
     if reads.lookback_of(index) is None:
         return f"{kind} looks up versions of any age; give it a `max_age`"
     if reads.lateness >= FOREVER:
-        return f"{kind} joins late rows of any age; give it an `allowed_lateness` instead"
+        return f"{kind} joins late rows of any age; set an `allowed_lateness` instead of `late_rows='join'`"
     return None
 
 

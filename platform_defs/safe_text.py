@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote
 
 HIDDEN = "***"
-_USER_PART = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^\s'\"<>]*)@")
+_USER_PART = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://((?:(?!://)[^\s\"<>])*)@")
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes whose URLs have a container in place of the user: `abfss://container@account.dfs.core.windows.net`."""
 _PICKED_UP = re.compile(r"^.*Picked up \w*_OPTIONS.*\n?", re.MULTILINE)
@@ -16,7 +16,8 @@ def without_credentials(text: str, secret_url: str | None = None) -> str:
 
     Args:
         text: any text, such as a log, a message or one URL.
-        secret_url: a URL whose user name and password are replaced wherever they occur in the text.
+        secret_url: a URL whose `user:password` and password, or whose user if it has no password, are replaced wherever they occur in the
+            text, also decoded, if they have at least three characters.
 
     >>> without_credentials("GET http://user:s3cret@127.0.0.1:1/a failed")
     'GET http://***@127.0.0.1:1/a failed'
@@ -32,9 +33,9 @@ def without_java_options(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Escape characters that control a terminal or are invisible: C0 and C1 controls, ESC, bidirectional overrides.
+    r"""Escape characters that control a terminal or are invisible, such as ESC and bidirectional overrides.
 
-    Line feeds and tabs stay. What remains is printable in the sense of `str.isprintable`.
+    These are all characters for which `str.isprintable` is false, except line feeds and tabs.
 
     >>> printable("a\x1b[31m\u202eb")
     'a\\x1b[31m\\u202eb'
@@ -65,7 +66,7 @@ def _hide_user_part(match: re.Match[str]) -> str:
 
 
 def _secrets(url: str | None) -> Iterable[str]:
-    """The user name and password of a URL, encoded and decoded, longest first."""
+    """The texts to hide: `user:password` and the password, or the user if there is no password; encoded and decoded, longest first."""
     match = _USER_PART.match(url or "")
     if match is None:
         return []

@@ -11,6 +11,9 @@ from assets.contract_checks import EVENT_TIME_RAW
 from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
+from operators.process_count_window import RESULT_NUMBER
+from operators.triggers import IS_FINAL, ROWS_SEEN
+from operators.windowed_aggregate import GROUPING_ID
 
 COLUMN_DESCRIPTIONS = {
     SEQ: "the number of the ledger batch with which the row was ingested",
@@ -24,13 +27,19 @@ COLUMN_DESCRIPTIONS = {
     RANK: "the rank, from 1",
     STEP: "the step that made the change",
     CHANGE: "the kind of change: +I, -U, +U or -D",
-    CHANGED_AT: "the time of the change",
+    CHANGED_AT: "when the change was committed, by the ledger's clock",
+    GROUPING_ID: "which grouping set the result belongs to",
+    "firing": "the number of the firing of its key and window, from 1",
+    "window_number": "the number of the key's window, from 1",
+    RESULT_NUMBER: "the position of the result among those of its window, from 1",
+    ROWS_SEEN: "the number of rows from which the early result was computed",
+    IS_FINAL: "whether the result is final",
 }
 """The columns that the engine and the operators add, with the descriptions that Dagster and the docs show."""
 
 
 def moment(epoch_ms: int | None) -> dg.MetadataValue:
-    """An instant as a Dagster timestamp; the text `none yet` for None. It is limited to the years 1 to 9999 of Python's datetime."""
+    """An instant as a Dagster timestamp; the text `none yet` for None. An instant outside the years 1 to 9999 becomes the nearest one."""
     if epoch_ms is None:
         return dg.MetadataValue.text("none yet")
     return dg.MetadataValue.timestamp(days.moment(epoch_ms))

@@ -8,6 +8,8 @@ from assets.contracts import DerivedAsset, Preparation, Shape, SourceContract
 from assets.factories.lineage import column_descriptions, column_lineage
 from assets.factories.metadata import COLUMN_DESCRIPTIONS
 from operators import Consecutive, IntervalJoin, TopK, Tumbling, WindowedAggregate
+from operators._support.count_windows import WINDOW_NUMBER
+from operators._support.firings import FIRING
 from tests.support.small_sources import ROW
 
 SOURCES = {name: SourceContract(name=name, schema=ROW, event_time="ts") for name in ("l", "r")}
@@ -77,3 +79,7 @@ def test_the_description_of_a_joined_key_is_that_of_the_first_input():
     of = {name: SourceContract(name=name, schema=f"id STRING COMMENT 'of {name}', ts TIMESTAMP", event_time="ts") for name in ("z", "a")}
     engine: Any = SimpleNamespace(sources=of, assets={})
     assert column_descriptions(engine, DerivedAsset(name="both", inputs=("z", "a"), operator=JOIN), ["id"]) == {"id": "of z"}
+
+
+def test_the_columns_that_only_some_operators_add_are_described() -> None:
+    assert {FIRING, WINDOW_NUMBER} <= COLUMN_DESCRIPTIONS.keys()

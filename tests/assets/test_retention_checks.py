@@ -37,7 +37,7 @@ REFUSED = [
         "all rows of a key",
     ),
     Refused("results that are left out", (FREQUENT,), "table 'frequent' .*its `shape` leaves out results of Aggregate"),
-    Refused("keys with a TTL", (_table("first", Deduplicate(by="k", ttl="1 day"), "l"),), "all rows of a key"),
+    Refused("keys with a TTL", (_table("first", Deduplicate(by="k", ttl="1 day"), "l"),), "all rows of a key again, and a `ttl` does not"),
     Refused(
         "corrections of any age",
         (TOTALS, _table("mixed", IntervalJoin(on="k", lower=0, upper="1 hour"), "l", "totals")),

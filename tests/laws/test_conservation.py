@@ -187,6 +187,9 @@ def test_a_rebuild_during_a_running_stream_loses_nothing(engine: Engine, make_en
 
 
 def test_progress_survives_compaction(engine: Engine) -> None:
-    before = engine.pending.progress("pairs")
+    replay(engine, [{name: [Event("z", 1, 200 * HOUR)] for name in ("l", "r")}, {name: [Event("z", 2, 300 * HOUR)] for name in ("l", "r")}])
+    assert engine.advance("pairs")
+    before, version = engine.pending.progress("pairs"), engine.lake.version("pairs")
     engine.lake.optimize(engine.spark, "pairs")
+    assert engine.lake.version("pairs") > version, "two files were compacted"
     assert engine.pending.progress("pairs") == before

@@ -17,12 +17,15 @@ def main() -> int:
         prog="python -m tests.oracle", description="Compare the engine with Flink's recorded answers, row by row."
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder with case files (*.json), at any depth")
-    parser.add_argument("--operator", help="only the cases of this operator, by Flink's name")
+    parser.add_argument("--operator", help="only the cases with this `operator`, such as sql_interval_join")
     arguments = parser.parse_args()
     if not arguments.folder.exists():
         parser.error(f"{arguments.folder} does not exist")
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # Spark would log a page for an invalid residual
     gathered = gather(arguments.folder, arguments.operator)
+    if not any((gathered.cases, gathered.windows, gathered.tops, gathered.unreadable, gathered.others)):
+        of_operator = "" if arguments.operator is None else f" with the operator {arguments.operator!r}"
+        parser.error(f"{arguments.folder} has no case{of_operator}")
     results = []
     if gathered.cases or gathered.windows or gathered.tops:
         spark = session(Settings(shuffle_partitions=2))  # pyright: ignore[reportCallIssue]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.oracle.__main__ import main
 from tests.oracle.cases import DATASTREAM, SQL, Case, parse
 from tests.oracle.compare import CaseResult, against_model, check_steps
 from tests.oracle.flink import Flink
@@ -160,3 +161,13 @@ def test_the_engine_gives_the_rows_of_flink_in_every_case(spark: SparkSession, t
     results = run(spark, tmp_path, gathered.cases, STEPPED)
     assert not gathered.unreadable
     assert not failed(results)
+
+
+def test_a_folder_without_a_case_of_the_operator_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "case.json").write_text('{"operator": "interval_join"}')
+    monkeypatch.setattr("sys.argv", ["oracle", str(tmp_path), "--operator", "intervall_join"])
+    with pytest.raises(SystemExit, match="^2$"):
+        main()
+    assert "has no case with the operator 'intervall_join'" in capsys.readouterr().err

@@ -140,6 +140,9 @@ def test_a_folder_is_within_itself_and_its_parents() -> None:
         ("abfss://container@account.dfs.core.windows.net/x", "abfss://container@account.dfs.core.windows.net/x"),
         ("no URL, a@b", "no URL, a@b"),
         ("'http://u:p@h'", "'http://***@h'"),
+        ("GET http://user:pa'ss@h/x", "GET http://***@h/x"),
+        ("'http://u:p@h/1','http://h2/2?mail=a@b'", "'http://***@h/1','http://***@b'"),
+        ("'abfss://c@acc/x','http://u:pw@h'", "'abfss://c@acc/x','http://***@h'"),
     ],
 )
 def test_the_user_part_of_a_url_is_hidden(text: str, shown: str) -> None:
