@@ -2,8 +2,10 @@
 
 A step of such a Top-N need not read older rows. Rows only move up if a `TopN` ranks the rows of an `Aggregate` table by columns whose
 values only move forward in its order: in descending order a count, a maximum, and a sum of values that a row rule keeps from being
-negative; in ascending order a minimum. A row may still move down in a step if the upstream table was repaired, or if rows were ingested
-before the rule existed. The engine detects this, and computes the step from all rows.
+negative; in ascending order a minimum. The `TopN` must have the key of the `Aggregate` as its `unique_key`, and no preparation. The
+`Aggregate` must read sources only, without a TTL, and its table must have all of its results. A row may still move down in a step if the
+upstream table was repaired, or if rows were ingested before the rule existed. The engine detects this, and computes the step from all
+rows.
 """
 
 import re
@@ -19,7 +21,7 @@ _NOT_NEGATIVE = re.compile(r"\s*`?(\w+)`?\s*>=?\s*\d+(?:\.\d+)?\s*")
 
 
 def with_known_order(table: DerivedAsset, tables: Mapping[str, DerivedAsset], sources: Mapping[str, SourceContract]) -> DerivedAsset:
-    """The table; if its rows only move up because of its input, with the reason in its operator (`TopN.rises`).
+    """The table. If its input makes its rows only move up, its operator contains the reason (`TopN.rises`).
 
     Args:
         table: the table.
@@ -52,6 +54,7 @@ def _why_rows_rise(top: TopN, totals: Aggregate, never_negative: Collection[str]
 def _never_negative(upstream: DerivedAsset, sources: Mapping[str, SourceContract]) -> Sequence[str]:
     """The columns, in lower case, of a table's source that a row rule keeps from being negative."""
     [source] = upstream.inputs
+    # a preparation may compute another column under the name that a rule checks
     rules = [] if upstream.prepare else [rule for rule in sources[source].rules if rule.action != "warn"]
     matches = [_NOT_NEGATIVE.fullmatch(rule.condition) for rule in rules]
     return [match[1].lower() for match in matches if match]

@@ -60,7 +60,7 @@ class MatchesPort(Protocol):
 
 
 class AccountPort(Protocol):
-    """One side's rows of one day; see `platform_defs.engine.accounting.account.DayAccount`."""
+    """One side's rows of one day; see `platform_defs.engine.accounting.day_accounts.DayAccount`."""
 
     side: str
     day: date
@@ -213,7 +213,7 @@ class EnginePort(Protocol):
         ...
 
     def ingest(self) -> Sequence[Sequence[SourceEntryPort]]:
-        """Ingest the files that have landed, and record sources that became idle; returns the new ledger batches."""
+        """Ingest new files and new records of topics, and record sources that became idle; returns the new ledger batches."""
         ...
 
     def steps(self, asset: str, until: int | None = None) -> Iterator[StepPort]:

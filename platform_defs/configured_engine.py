@@ -26,7 +26,7 @@ def make_engine(
     Args:
         values: the settings.
         pipeline: the pipeline; by default the one that the settings name.
-        connect: returns the session, which starts when it is first needed; by default that of this process.
+        connect: returns the Spark session; called when one is first needed. By default it returns the session of this process.
         earlier: an earlier engine on the same lake, whose cached ledger and folder listings are used.
     """
     pipeline = configured_pipeline(values) if pipeline is None else pipeline

@@ -1,4 +1,7 @@
-"""Describes why a run of Dagster failed: by the text of Tidemark's own error or of a `dg.Failure`, because other texts may quote rows."""
+"""Describes why a run of Dagster failed.
+
+It shows the text of Tidemark's own errors and of a `dg.Failure`. Of any other error it shows the class only, as the text may quote rows.
+"""
 
 from collections.abc import Iterator
 
@@ -23,21 +26,21 @@ def failed_steps(instance: DagsterInstance, run_id: str) -> str | None:
         while error is not None:
             names.append(error.cls_name or "an error")
             name, _, text = error.message.partition(": ")
-            if name.strip() in _own_errors():
+            if name.strip() in _own_error_names():
                 names = [text.strip() or name.strip()]
                 break
             error = error.cause
-        words = data.user_failure_data.description if data.user_failure_data else None
-        failures.append(f"{entry.step_key}: {words or (names[-1] if names else 'failed')}")
+        description = data.user_failure_data.description if data.user_failure_data else None
+        failures.append(f"{entry.step_key}: {description or (names[-1] if names else 'failed')}")
     return short_line("; ".join(failures)) if failures else None
 
 
 def short_line(text: str) -> str:
-    """The text in one line of at most 500 characters."""
+    """The text in one line. Beyond 500 characters it is cut, and its length is added."""
     return shortened(one_line(text), _LONGEST)
 
 
-def _own_errors() -> set[str]:
+def _own_error_names() -> set[str]:
     """The classes of Tidemark's own errors, with their modules: another library's class may have the same name."""
     return {f"{kind.__module__}.{kind.__qualname__}" for kind in _subclasses(TidemarkError)}
 

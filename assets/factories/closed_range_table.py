@@ -15,7 +15,7 @@ from assets.factories.join_completeness import completeness_result, completeness
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
 from assets.factories.metadata import moment
-from assets.factories.partitions import Days, days_of, range_of
+from assets.factories.partitions import Days, days_of_run, range_of
 from assets.factories.pool import SPARK
 from assets.factories.sentences import count, day_range, list_text, sides_and_days
 from assets.factories.work import Advanced, RunDetails, Worker
@@ -94,7 +94,7 @@ def event_time_asset(
     def table(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
-        first, last = days_of(context)
+        first, last = days_of_run(context)
         rebuilt = _rebuild(engine, derived.name, first, last) if config.rebuild else {}
         advanced: Advanced = worker.do(context, engine, derived.name)
         accounts, closed_to = advanced.accounts, engine.pending.describe_progress(derived.name)["closed_to"]
@@ -269,7 +269,7 @@ def _not_finalized(open_days: Sequence[date]) -> str:
 def _completeness_check(context: dg.AssetExecutionContext, matches: Sequence[MatchesPort], required: Completeness) -> dg.AssetCheckResult:
     """The check of a join's completeness, also logged for each day of the run, and for each other day that fails."""
     result, poor = completeness_result(matches, required), {match.day for match in poor_days(matches, required)}
-    first, last = days_of(context)
+    first, last = days_of_run(context)
     days = sorted({match.day for match in matches if first <= match.day <= last or match.day in poor})
     log_days(context, result, {str(day): (day not in poor, rows_of_day([match for match in matches if match.day == day])) for day in days})
     return result
@@ -277,7 +277,7 @@ def _completeness_check(context: dg.AssetExecutionContext, matches: Sequence[Mat
 
 def _log_law(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, accounts: Sequence[AccountPort], violated: set[date]) -> None:
     """Log the result of the law for each day of the run, and for each earlier day that failed: a run accounts for earlier days too."""
-    first, last = days_of(context)
+    first, last = days_of_run(context)
     days = sorted({a.day for a in accounts if first <= a.day <= last or a.day in violated})
     by_day = {
         str(day): (day not in violated, {"rows": dg.MetadataValue.json([_account_row(a) for a in accounts if a.day == day])})

@@ -15,7 +15,7 @@ Days = tuple[date, date]
 
 
 def daily(first_day: str, ahead_ms: int, last_day: date | None = None) -> dg.DailyPartitionsDefinition:
-    """Days from the first one to today, and as far ahead as a result may become final, but not after a last one.
+    """The days from `first_day` to today, and as far ahead as a result can become final, but none after `last_day`.
 
     Args:
         first_day: the first day, ISO.
@@ -26,14 +26,17 @@ def daily(first_day: str, ahead_ms: int, last_day: date | None = None) -> dg.Dai
     return dg.DailyPartitionsDefinition(start_date=first_day, end_date=end, end_offset=1 + -(-ahead_ms // DAY_MS))
 
 
-def range_of(days: dg.DailyPartitionsDefinition) -> tuple[date, date] | None:
+def range_of(days: dg.DailyPartitionsDefinition) -> Days | None:
     """The first and the last day that is a partition now; None if there is none yet."""
     first, last = days.get_first_partition_key(), days.get_last_partition_key()
     return (date.fromisoformat(first), date.fromisoformat(last)) if first and last else None
 
 
-def partitioned_range(days: dg.DailyPartitionsDefinition, first: date, last: date) -> tuple[date, date] | None:
-    """The part of a range of days that has partitions; earlier days are closed with the first partition. None if the range is later."""
+def partitioned_range(days: dg.DailyPartitionsDefinition, first: date, last: date) -> Days | None:
+    """The part of a range of days that has partitions.
+
+    A run of the first partition also finalizes earlier days, so an earlier range gives the first partition. A later range gives None.
+    """
     partition_range = range_of(days)
     if partition_range is None or first > partition_range[1]:
         return None
@@ -45,13 +48,13 @@ def range_tags(first: object, last: object) -> dict[str, str]:
     return {RANGE_START: str(first), RANGE_END: str(last)}
 
 
-def run_days(tags: Mapping[str, str]) -> Days | None:
+def days_in_tags(tags: Mapping[str, str]) -> Days | None:
     """The first and last day of a run over daily partitions; None for a run that has none."""
     first, last = tags.get(RANGE_START, tags.get(PARTITION)), tags.get(RANGE_END, tags.get(PARTITION))
     return None if first is None or last is None else (date.fromisoformat(first), date.fromisoformat(last))
 
 
-def days_of(context: dg.AssetExecutionContext) -> tuple[date, date]:
+def days_of_run(context: dg.AssetExecutionContext) -> Days:
     """The first and last day of a run."""
     window = context.partition_key_range
     return date.fromisoformat(window.start), date.fromisoformat(window.end)

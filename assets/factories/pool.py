@@ -1,4 +1,7 @@
-"""The Dagster concurrency pool of the steps that use Spark. The step of the job `stream` is not in the pool: it would never leave it."""
+"""The Dagster concurrency pool of the steps that use Spark.
+
+The step of the job `stream` is not in the pool: it runs until it is cancelled, and would block every other step.
+"""
 
 SPARK = "spark"
-"""The name of the pool. Each run has a Spark session of its own, and the `dagster.yaml` that Tidemark writes allows one run in the pool."""
+"""The name of the pool. Each run has a Spark session of its own, and the `dagster.yaml` that Tidemark writes allows one run at a time."""

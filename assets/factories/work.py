@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import dagster as dg
 
-from assets.factories.partitions import Days, run_days
+from assets.factories.partitions import Days, days_in_tags
 from assets.ports import AccountPort, EnginePort, MatchesPort
 
 
@@ -55,7 +55,7 @@ class RunDetails:
     @property
     def days(self) -> Days | None:
         """The first and the last day of the run's partitions; None for a run without partitions."""
-        return run_days(self.tags)
+        return days_in_tags(self.tags)
 
 
 Work = Callable[[EnginePort, RunDetails], Any]

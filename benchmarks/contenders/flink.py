@@ -17,7 +17,7 @@ exec java -XX:+UseParallelGC -Xms$HEAP -Xmx$HEAP $OPENS $CHECKPOINT -Dlog4j.conf
 
 
 WORKLOADS = {"payments": "interval_join", "bids": "hot_items", "top_bids": "topn", "top_bids_norn": "topn_norn"}
-"""The Flink benchmark's names of the workloads."""
+"""The Flink benchmark's names of the workloads; `_norn` (no row number) is without ranks."""
 
 
 def is_set_up(folder: Path | None) -> bool:
@@ -36,15 +36,15 @@ def run(job: Job) -> dict[str, Any]:
 def environment(job: Job, java_home: str) -> dict[str, str]:
     """The environment of the command. Heap state without checkpoints or a sink is Flink's best case; production uses RocksDB with both."""
     state = job.options["state"]
-    production = state == "rocksdb"
+    is_production = state == "rocksdb"
     return {
         "PATH": f"{java_home}/bin:/usr/local/bin:/usr/bin:/bin",
         "FLINK": str(job.flink),
         "HEAP": job.heap,
         "DATA": str(job.data.absolute()),
         "STATE": state,
-        "SINK": job.options.get("sink", "files" if production else "blackhole"),
-        "CHECKPOINT": "-Dckpt=10s" if production else "",
+        "SINK": job.options.get("sink", "files" if is_production else "blackhole"),
+        "CHECKPOINT": "-Dckpt=10s" if is_production else "",
         "WORKLOAD": WORKLOADS[job.workload + ("" if job.options.get("with_rank", True) else "_norn")],
         "ROWS": str(len(TABLES_OF["payments" if job.workload == "payments" else "bids"]) * job.rows),
         "OUT": str((job.scratch / "out").absolute()),

@@ -32,7 +32,7 @@ class World:
     """A lake whose source is a topic, with a sink for each table.
 
     Args:
-        root: the folder of everything.
+        root: the folder of the lake, the input, the settings and the logs.
         broker: the broker.
         cluster: the cluster on which the stream runs; None for one process.
         spark: further options of Spark for the stream.
@@ -48,47 +48,43 @@ class World:
         """The folder of the lake."""
         return self.root / "lake"
 
-    def create_topics(self, *names: str, **more: Mapping[str, str]) -> None:
-        """Create the topic of the events and those of the sinks; their records have the broker's time.
-
-        Args:
-            names: further topics.
-            more: the configuration of sinks, by table.
-        """
-        configs = {EVENTS: {}, WINDOWS: {}, TOTALS: {"cleanup.policy": "compact"}, **{name: {} for name in names}, **more}
+    def create_topics(self) -> None:
+        """Create the topic of the events and those of the sinks; their records have the broker's time."""
+        configs = {EVENTS: {}, WINDOWS: {}, TOTALS: {"cleanup.policy": "compact"}}
         wanted = [NewTopic(name, PARTITIONS, 1, config={**APPEND_TIME, **config}) for name, config in configs.items()]
-        client = AdminClient({"bootstrap.servers": self.broker.address, "log_level": 0})  # what it has begun ends with it
+        client = AdminClient({"bootstrap.servers": self.broker.address, "log_level": 0})  # its requests end when it is garbage-collected
         create_topics(client, wanted)
 
     @property
     def connections(self) -> dict[str, Any]:
-        """The file of connections."""
+        """The content of the connections file."""
         sinks = {WINDOWS: {"topic": WINDOWS}, TOTALS: {"topic": TOTALS}}
         source = {"options": {"subscribe": EVENTS}}
         kafka = {"options": {"kafka.bootstrap.servers": self.broker.address}, "sources": {EVENTS: source}, "sinks": sinks}
         return {"kafka": kafka}
 
     def settings(self, heap: str, cores: int) -> dict[str, str]:
-        """The settings of an engine of one process on the lake; the file of connections is written."""
+        """The settings of an engine of one process on the lake. This writes the connections file."""
         return {
             "lake": str(self.lake),
             "landing": str(self.root / "landing"),
-            "connections": self._written("connections.yaml", self.connections),
+            "connections": self._write_yaml("connections.yaml", self.connections),
             "session_file": str(self.root / "session.json"),
             "driver_memory": heap,
             "spark_master": f"local[{cores}]",
         }
 
     def environment(self, heap: str, cores: int) -> dict[str, str]:
-        """The variables of a process that works on the lake, on the cluster if there is one."""
+        """The variables of a process that works on the lake, on the cluster if there is one. This writes the connections files."""
         own = self.settings(heap, cores) | {"pipeline": "benchmarks.live.pipeline:pipeline"}
         if self.cluster is not None:
             own |= {"spark_master": self.cluster.master, "shared_folders": "true", "shuffle_partitions": "2"}
         if self.spark:
-            own["connections"] = self._written("connections-of-the-stream.yaml", self.connections | {"spark": dict(self.spark)})
+            own["connections"] = self._write_yaml("connections-of-the-stream.yaml", self.connections | {"spark": dict(self.spark)})
         return {**{f"TIDEMARK_{name.upper()}": value for name, value in own.items()}, "PYTHONPATH": str(PROJECT)}
 
-    def _written(self, name: str, content: Mapping[str, Any]) -> str:
+    def _write_yaml(self, name: str, content: Mapping[str, Any]) -> str:
+        """Write a YAML file below the root; returns its path."""
         file = self.root / name
         file.write_text(yaml.safe_dump(dict(content)), "utf-8")
         return str(file)

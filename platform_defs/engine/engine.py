@@ -159,7 +159,7 @@ class Engine:
         on_quiet: OnQuiet = lambda: None,
         on_start: OnQuiet = lambda: None,
     ) -> list[Entry]:
-        """Ingest the files that have landed, and record the sources that have become idle.
+        """Ingest new files and new records of topics, and record the sources that have become idle.
 
         Args:
             every: run continuously, and look for files at this interval, such as `'30 seconds'`; None to return when all are ingested.

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from assets.days import day_of, day_start, moment, text
-from assets.factories.partitions import RANGE_END, RANGE_START, run_days
+from assets.factories.partitions import RANGE_END, RANGE_START, days_in_tags
 from platform_defs.cli import render
 from tests.support.small_sources import DAY
 
@@ -41,6 +41,6 @@ def test_instants_outside_the_calendar_are_shown_as_the_first_or_last_day(epoch_
 
 
 def test_the_days_of_a_run_come_from_its_tags() -> None:
-    assert run_days({}) is None
-    assert run_days({"dagster/partition": "2026-03-01"}) == (date(2026, 3, 1), date(2026, 3, 1))
-    assert run_days({RANGE_START: "2026-02-28", RANGE_END: "2026-03-01"}) == (date(2026, 2, 28), date(2026, 3, 1))
+    assert days_in_tags({}) is None
+    assert days_in_tags({"dagster/partition": "2026-03-01"}) == (date(2026, 3, 1), date(2026, 3, 1))
+    assert days_in_tags({RANGE_START: "2026-02-28", RANGE_END: "2026-03-01"}) == (date(2026, 2, 28), date(2026, 3, 1))

@@ -44,7 +44,7 @@ def test_a_pipeline_over_topics_equals_one_over_files(lakes: Lakes, kafka: Kafka
     assert by_topic.ledger.totals("l") == by_file.ledger.totals("l")
 
 
-def test_a_lost_checkpoint_does_not_exist_and_a_kill_repeats_nothing(lakes: Lakes, kafka: Kafka):
+def test_a_killed_ingest_neither_loses_nor_repeats_records(lakes: Lakes, kafka: Kafka):
     topic = new_topic(kafka, 2)
     options = {"options": {"subscribe": topic}}
     send(kafka, topic, lines(LEFT[:40]))
@@ -121,7 +121,7 @@ def test_parts_of_a_record_are_columns(lakes: Lakes, kafka: Kafka):
     assert (row.v, row.key, row.part, row.at, row.trace, row.other, row.is_recent) == (0, "the key", 2, 0, "t2", None, True)
 
 
-def test_a_broker_that_is_killed_is_not_blamed_on_the_records_and_has_them_on_its_port_again(lakes: Lakes, kafka: Kafka):
+def test_records_are_ingested_after_a_killed_broker_has_restarted_and_none_is_quarantined(lakes: Lakes, kafka: Kafka):
     topic, address = new_topic(kafka), kafka.address
     send(kafka, topic, lines(LEFT[:10]))
     options = {"options": {"subscribe": topic, "kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}}

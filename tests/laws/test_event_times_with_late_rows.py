@@ -1,8 +1,8 @@
-"""Joins whose results have the time of a row, with each rule for late rows and each way to compute them: they and their readers in steps.
+"""Interval joins whose `result_time` is the time of one row, and windows over them, with each rule for late rows and each way to compute.
 
 Each key is a generated case, so that one stream compares a thousand of them. After each step every table equals a naive model: a join
-has the results that are final at its watermark, and a window over the join the results of every window that the watermark has passed,
-which for the reader is behind by the longest wait of the join's results.
+has the results that are final at its watermark, and a window over the join the results of every window that its own watermark has passed.
+That watermark is behind the join's by the output watermark delay.
 """
 
 import random
@@ -88,18 +88,22 @@ class Model:
         return found
 
     def counts(self, watermark: int) -> Rows:
-        """The windows that are closed for a reader: a result's last row may come as much later as the bounds say."""
-        wait = (8 if self.operator.result_time == "left" else 2) * MINUTE + 1
+        """The closed windows over the join.
+
+        Their watermark is behind by the output watermark delay: the longest time from the row that gives the result time to the other row,
+        and 1 ms.
+        """
+        watermark_delay = (8 if self.operator.result_time == "left" else 2) * MINUTE + 1
         found = Counter[tuple[str, int]]()
         for (key, _, _, at, _), count in self.results(watermark).items():
             start = at // SIZE * SIZE
-            if start + SIZE - 1 <= watermark - wait:
+            if start + SIZE - 1 <= watermark - watermark_delay:
                 found[key, start] += count
         return Rows((*window, count) for window, count in found.items())
 
 
 def _batches(seed: int) -> Iterator[dict[str, list[Event]]]:
-    """Up to two rows of each case and side, up to half an hour behind the newest one, which each side has. Their values are distinct."""
+    """On each side one row at the newest time, and up to two rows of each case, at most 32 minutes older. The values of a case differ."""
     rng, newest, numbers = random.Random(seed), 0, Counter[str]()
 
     def event(case: str, behind: int) -> Event:

@@ -47,7 +47,7 @@ def _expected_positions(rows: Sequence[Row], keep: str, order: str) -> dict[str 
 
 
 @pytest.mark.parametrize(("keep", "order"), KINDS)
-def test_the_kept_row_equals_the_model_in_any_batching(spark: SparkSession, keep: Any, order: Any) -> None:
+def test_the_kept_row_equals_the_model_at_once_and_batch_by_batch(spark: SparkSession, keep: Any, order: Any) -> None:
     deduplicate = Deduplicate(by="k", keep=keep, order=order)
     for seed in (1, 2):
         rows = _rows(seed)

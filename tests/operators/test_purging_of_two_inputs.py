@@ -48,7 +48,7 @@ PARAMETERS: dict[str, tuple[Aligned, EveryRows | EveryInterval, int, How]] = {
 }
 
 
-class Side(NamedTuple):
+class InputRow(NamedTuple):
     """A row of one of the inputs: its input, its key, its batch, its position in the batch, and the row itself."""
 
     side: int
@@ -58,15 +58,15 @@ class Side(NamedTuple):
     row: Row
 
 
-def _case(rng: random.Random) -> list[Side]:
+def _case(rng: random.Random) -> list[InputRow]:
     """Batches of rows of both inputs, many at the edges of windows and intervals, in the order in which they arrive."""
-    rows, mark, newest = list[Side](), None, rng.randrange(-100, 20)
+    rows, mark, newest = list[InputRow](), None, rng.randrange(-100, 20)
     for batch in range(1, rng.randrange(2, 7)):
-        of_batch, arrived = list[Side](), Counter[int]()
+        of_batch, arrived = list[InputRow](), Counter[int]()
         for _ in range(rng.randrange(8)):
             t = rng.choice([newest - rng.randrange(60), newest + rng.randrange(30), (newest // 5 + rng.randrange(-8, 9)) * 5])
             side, k = rng.randrange(2), None if rng.random() < 0.1 else "k"
-            of_batch.append(Side(side, k, batch, arrived[side], Row(len(rows) + len(of_batch), t, mark)))
+            of_batch.append(InputRow(side, k, batch, arrived[side], Row(len(rows) + len(of_batch), t, mark)))
             arrived[side] += 1
         rows += sorted(of_batch, key=lambda of: (of.arrival, of.side))
         newest = max([newest, *(of.row.t for of in rows)]) + rng.choice([0, 0, 1, 30])
@@ -74,7 +74,7 @@ def _case(rng: random.Random) -> list[Side]:
     return rows
 
 
-def _frames(spark: SparkSession, cases: list[list[Side]]) -> list[DataFrame]:
+def _frames(spark: SparkSession, cases: list[list[InputRow]]) -> list[DataFrame]:
     rows = [
         {
             "case_id": n,
@@ -94,10 +94,12 @@ def _frames(spark: SparkSession, cases: list[list[Side]]) -> list[DataFrame]:
     return [made.where(F.col("side") == side).select("case_id", "k", "id", time, SEQ, ARRIVAL, mark) for side in (0, 1)]
 
 
-def _firings(case: list[Side], window: Aligned, trigger: Any, lateness: int) -> Iterator[tuple[str | None, Firing, list[int], list[int]]]:
+def _firings(
+    case: list[InputRow], window: Aligned, trigger: Any, lateness: int
+) -> Iterator[tuple[str | None, Firing, list[int], list[int]]]:
     """Each firing with its key, and the ids of its left and right rows. On each side, the null key is a separate key."""
     sides = {of.row.id: of.side for of in case}
-    groups: list[list[Side]] = [
+    groups: list[list[InputRow]] = [
         [of for of in case if of.k is not None],
         *[[of for of in case if (of.k, of.side) == (None, n)] for n in (0, 1)],
     ]
@@ -113,7 +115,7 @@ def _times(firing: Firing) -> tuple[int, ...]:
 COLUMNS = "unix_millis(window_start)", "unix_millis(window_end)", "firing", "unix_millis(result_time)", "unix_millis(final_at)"
 
 
-def _generated(name: str) -> list[list[Side]]:
+def _generated(name: str) -> list[list[InputRow]]:
     rng = random.Random(name)
     return [_case(rng) for _ in range(CASES)]
 
@@ -167,7 +169,7 @@ def test_joins_equal_those_of_the_rows_of_each_simulated_firing(spark: SparkSess
     assert sum(number > 1 for _, _, _, _, number, *_ in wanted) > 20
 
 
-def test_the_kinds_of_a_join_cover_all_kinds() -> None:
+def test_the_parameters_contain_every_kind_of_join() -> None:
     assert {how for *_, how in PARAMETERS.values()} == {*get_args(How)}
 
 
@@ -176,7 +178,7 @@ def _few(spark: SparkSession, *ids: int) -> DataFrame:
 
 
 def test_the_columns_of_firings_and_an_evictor_in_each_firing(spark: SparkSession) -> None:
-    """Without batches, rows of both sides are ordered by time. Each firing has the rows up to 25 ms, 50 ms and the end."""
+    """Without batches, rows of both sides are ordered by time. The firings have the rows up to 25, 50 and 75 ms, and up to the end."""
     frames = _few(spark, 0, 3, 4, 7), _few(spark, 1, 2, 6, 8)
     shared: dict[str, Any] = {"on": "k", "window": Tumbling(size=100), "purging": EveryInterval(25)}
     rows = "transform(left, l -> named_struct('l', l.id, 'r', transform(right, r -> r.id)))"

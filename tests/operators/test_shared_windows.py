@@ -147,7 +147,7 @@ class Group:
 
 
 def _cases(number: int) -> dict[tuple[int, str | None], Case]:
-    """For each case a key of its own and a null key; few times, values and batches, so that there are many ties."""
+    """One key for each case, which is null in every fifth case. Few times, values and batches, so that there are many ties."""
     found: dict[tuple[int, str | None], Case] = {}
     for case in range(number):
         rng = random.Random(case)

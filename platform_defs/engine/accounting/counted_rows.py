@@ -74,7 +74,7 @@ def _wide_span(advance: Advance, scope: Scope) -> Span:
 
 
 def _logged_rows(index: int, side: ClassifiedRows, scope: Scope, final_at: Column | None = None) -> DataFrame:
-    """A side's rows: whether they are accepted, late or filtered. With `final_at`, those that the operator reads have `_reported_facts`."""
+    """The rows of a side with their facts: accepted, late, filtered; with `final_at` also `_reported_facts` of rows that are read."""
     facts = facts_of({Fact.LATE: side.late, Fact.FILTERED: side.filtered}, always=Fact.ACCEPTED)
     if final_at is not None:
         facts = facts.bitwiseOR(F.when(~side.excluded, _reported_facts(scope, final_at)).otherwise(0))

@@ -85,7 +85,7 @@ class _Distribution:
         return pc.sum(pc.multiply(rows, share)).as_py() or 0.0
 
     def last_time_with(self, after: int, max_rows: float, low: int, high: int) -> int:
-        """The last time in `low <= time < high` up to which at most `max_rows` rows come after `after`; `low` if there is none."""
+        """The last `time` in `low <= time < high` with at most `max_rows` rows in `after < event_time <= time`; `low` if there is none."""
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.rows_within(after, middle) <= max_rows else (low, middle)
@@ -117,7 +117,7 @@ class RowsOfRange:
 
     Args:
         rows: the distribution of the rows, also of some outside the range.
-        after: the time before the first one of the range, in epoch ms.
+        after: the last millisecond before the range, in epoch ms.
         upto: the last time of the range.
     """
 

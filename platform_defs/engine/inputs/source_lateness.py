@@ -21,7 +21,7 @@ The watermarks of more batches are joined with the rows.
 
 
 def rows_with_lateness(rows: DataFrame, operator: Operator, watermark_by_batch: Mapping[int, int]) -> tuple[DataFrame, Column | None]:
-    """Rows of a source, and the condition of late rows; None in its place if no row is late.
+    """Rows of a source, and the condition that a row is late; the condition is None if no row can be late.
 
     Args:
         rows: the rows.
@@ -46,5 +46,5 @@ def rows_with_lateness(rows: DataFrame, operator: Operator, watermark_by_batch: 
 
 
 def _is_late(operator: Operator, watermark: Column) -> Column:
-    """The operator's rule. A row for which it is null is not late: a user's operator may return null, and the row would be in no result."""
+    """Whether a row is late. Null, which a user's operator may return, counts as not late: otherwise such a row would be in no result."""
     return F.coalesce(operator.late(F.col(EVENT_TIME), watermark), F.lit(False))

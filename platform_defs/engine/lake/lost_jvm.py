@@ -1,4 +1,4 @@
-"""Recognizes errors that are caused by the end of this process's JVM.
+"""Recognizes errors that are caused by the end of the JVM that this process uses.
 
 A call into a JVM that has ended fails with an error of Py4J or of a socket, which names neither the JVM nor a way out. Without this check,
 code that handles errors of files or tables could report the input as the cause.
@@ -52,7 +52,7 @@ class JvmLostError(TidemarkError, RuntimeError):
 
 
 def lost_jvm(error: BaseException) -> JvmLostError | None:
-    """The error that reports the end of this process's JVM; None if it is running, or none was started.
+    """The error that reports the end of the JVM that this process uses; None if it is running, or the process uses none.
 
     Args:
         error: the error that was raised. If it is about the connection, this waits a moment for the JVM to end.

@@ -50,6 +50,6 @@ def test_results_have_no_terms() -> None:
         ("full", Fact.ACCEPTED | Fact.LATE | Fact.MATCHED, {"accepted", "late", "matched"}),
     ],
 )
-def test_a_row_that_is_counted_twice_or_not_at_all_breaks_the_law(how: How, facts: Fact, terms: set[str]) -> None:
+def test_the_facts_of_a_row_determine_its_terms(how: How, facts: Fact, terms: set[str]) -> None:
     """A row that a full join neither matched nor kept is missing from its results; a row that is in no log must not be in the results."""
     assert {*traced_terms(IntervalJoin(on="k", lower=0, upper=1, how=how))(0, facts)} == terms

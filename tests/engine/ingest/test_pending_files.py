@@ -80,7 +80,7 @@ def test_any_other_error_is_raised() -> None:
         Pending(fail).files([GOOD])
 
 
-def test_a_range_of_offsets_waits_but_is_found_again_by_its_finder():
+def test_a_range_of_offsets_waits_and_is_then_listed_again_instead_of_retried():
     now = [0.0]
     range_ = File(5, "kafka:orders/0@id1", 3, "l")
 
@@ -93,10 +93,10 @@ def test_a_range_of_offsets_waits_but_is_found_again_by_its_finder():
     assert File(5, range_.path, 4, "l") not in pending, "a longer range is another one"
     now[0] = 31.0
     assert range_ not in pending
-    assert not pending.is_ready(), "only its finder knows whether the topic is still the same"
+    assert not pending.is_ready(), "only a new listing shows whether the topic is still the same"
 
 
-def test_an_unread_range_that_its_finder_no_longer_finds_is_forgotten():
+def test_an_unread_range_that_is_no_longer_listed_is_forgotten():
     ranges = [File(5, f"kafka:orders/{n}@id1", 3, "l") for n in range(2)]
 
     def ingest(found: Sequence[File]) -> Entry | None:

@@ -93,7 +93,7 @@ def test_the_duplicate_lookup_names_a_lost_file(engine: Engine) -> None:
     assert engine.ledger.head == 2
 
 
-def test_the_law_names_a_lost_file_of_results(engine: Engine) -> None:
+def test_the_count_of_pairs_and_the_law_name_a_lost_file_of_results(engine: Engine) -> None:
     land(engine, "l", "9.jsonl", [Event("b", 1, DAY).line])
     land(engine, "r", "9.jsonl", [Event("b", 1, DAY).line])
     engine.ingest()
@@ -102,9 +102,11 @@ def test_the_law_names_a_lost_file_of_results(engine: Engine) -> None:
     file.unlink()
     with pytest.raises(LakeError, match=rf"^pairs lacks a data file: .*{re.escape(file.name)} is in the table's log"):
         engine.accounts.pairs("pairs")
+    with pytest.raises(LakeError, match=rf"^pairs lacks a data file: .*{re.escape(file.name)} is in the table's log"):
+        engine.accounts.days("pairs")
 
 
-def test_a_table_detects_that_the_ledger_lost_a_batch(engine: Engine, make_engine: MakeEngine) -> None:
+def test_a_batch_that_the_ledger_lost_is_found_by_the_progress_of_a_table(engine: Engine, make_engine: MakeEngine) -> None:
     """The commit of the newest batch is deleted by hand; the remaining ledger is consistent."""
     engine.advance("pairs")
     log = Path(engine.lake.path("ledger"), "_delta_log")
@@ -118,7 +120,7 @@ def test_a_table_detects_that_the_ledger_lost_a_batch(engine: Engine, make_engin
     assert rows_of(restarted.views.table("events/l"), "seq") == [(1,), (2,)], "the rows of the lost batch remain"
 
 
-def test_the_logs_detect_that_the_ledger_lost_two_batches(engine: Engine, make_engine: MakeEngine) -> None:
+def test_two_batches_that_the_ledger_lost_are_found_by_the_event_logs(engine: Engine, make_engine: MakeEngine) -> None:
     log = Path(engine.lake.path("ledger"), "_delta_log")
     for _ in range(2):
         max(log.glob("*.json")).unlink()

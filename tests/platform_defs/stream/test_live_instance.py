@@ -26,7 +26,7 @@ from tests.platform_defs.stream.live import Rides, is_running, java_of, until
 
 pytestmark = pytest.mark.soak
 ENGINE_COLUMNS = ("seq", "arrival")
-"""They name the batches of a row, which differ between a stream and one batch."""
+"""The ends of names of columns with a row's batch and its position in it, which differ between a stream and one batch."""
 WHERE = {"repositoryLocationName": "platform_defs.definitions", "repositoryName": "__repository__"}
 TERMINATE = "mutation($id: String!) { terminateRun(runId: $id) { __typename } }"
 START_SENSOR = "mutation($s: SensorSelector!) { startSensor(sensorSelector: $s) { __typename } }"
@@ -95,7 +95,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
     with ExitStack() as stack:
         log = stack.enter_context((tmp_path / "log").open("wb"))
         instance = stack.enter_context(dg.DagsterInstance.from_config(str(home)))
-        assert instance.get_runs() == [], "the databases exist before two processes would create them"
+        assert instance.get_runs() == []  # this query creates the databases, before the two processes would create them at once
         started = [
             subprocess.Popen(
                 [str(Path(sys.executable).with_name(command[0])), *command[1:], "-w", "workspace.yaml"],
