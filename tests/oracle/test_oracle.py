@@ -168,6 +168,6 @@ def test_a_folder_without_a_case_of_the_operator_is_an_error(
 ) -> None:
     (tmp_path / "case.json").write_text('{"operator": "interval_join"}')
     monkeypatch.setattr("sys.argv", ["oracle", str(tmp_path), "--operator", "intervall_join"])
-    with pytest.raises(SystemExit, match="^2$"):
+    with pytest.raises(SystemExit, match=r"^2$"):
         main()
     assert "has no case with the operator 'intervall_join'" in capsys.readouterr().err
