@@ -19,6 +19,9 @@ _FILE = "TESTS_SESSION_FILE"
 _WAIT_S = 180
 _FEW_CACHED_TABLES = {"spark.databricks.delta.delta.log.cacheSize": "64"}
 """Delta's cache of tables is small: tests use thousands of them, and with all in the cache the JVM would only collect garbage."""
+_SMALL_PAGES = {"spark.buffer.pageSize": "1m"}
+"""A sort or an aggregation takes memory by the page, by default 64 MB with this heap. The tests of three processes then fill the heap, and
+the JVM collects all garbage again and again: 0.5 s each time, in which no test goes on."""
 _LARGE_YOUNG_GENERATION = " -Xms4g -Xmn2g"
 """Tests leave almost only garbage, and a collection takes as long as what survives it: the fewer, the better."""
 
@@ -60,7 +63,7 @@ def _configuration(file: str | None) -> tuple[Settings, dict[str, str]]:
     """
     memory, name = ("4g", file) if file else ("3g", "none")
     values = Settings(driver_memory=memory, shuffle_partitions=2, session_file=name)  # pyright: ignore[reportCallIssue]
-    return values, _FEW_CACHED_TABLES | {"spark.jars": ",".join(_jars())}
+    return values, _FEW_CACHED_TABLES | _SMALL_PAGES | {"spark.jars": ",".join(_jars())}
 
 
 def _jars() -> list[str]:
