@@ -71,7 +71,7 @@ def _print_held_back(report: Mapping[str, Any]) -> None:
 
 
 def _print_ahead(name: str, source: Mapping[str, Any]) -> None:
-    if source.get("waits_for") is not None:
+    if source["waits_for"] is not None:
         ahead_s = source["ahead_seconds"]
         reason = "that source has no watermark yet" if ahead_s is None else f"its watermark is {duration(ahead_s)} ahead"
         out.print(

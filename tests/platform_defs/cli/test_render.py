@@ -146,7 +146,7 @@ def test_nothing_to_do_is_printed_only_if_every_table_was_advanced(complete: boo
 def test_a_table_of_sources_fits_80_columns(monkeypatch, capsys) -> None:
     monkeypatch.setattr(render.out, "_width", 80)
     counts = dict.fromkeys(render.COUNTS, 1000) | dict.fromkeys(render.RARE, 0)
-    source = {**counts, "watermark": "2026-03-02T08:49:35.687Z", "idle": True}
+    source = {**counts, "watermark": "2026-03-02T08:49:35.687Z", "idle": True, "waits_for": None, "last_failure": None}
     status.print_recorded(status_report(sources={"order_updates": source}))
     out = capsys.readouterr().out
     assert "…" not in out
