@@ -56,7 +56,12 @@ class Kafka:
         return topic
 
     def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until the broker has done so: until then, a new topic with this name could return its records."""
         self._admin.delete_topics([topic])[topic].result(_WAIT_S)
+        deadline = time.monotonic() + _WAIT_S
+        while topic in self._admin.list_topics(timeout=_WAIT_S).topics:
+            assert time.monotonic() < deadline, f"the broker still has {topic}"
+            time.sleep(0.02)
 
     def configure(self, topic: str, **config: str) -> None:
         """Set options of a topic; underscores in a name stand for dots."""
