@@ -169,6 +169,10 @@ class SourceContract:
             raise ContractError.bad_value("rules", duplicate, "names that differ in more than case: rows are counted by rule name")
         check_options(self.options, f"source {self.name!r}")
 
+    def __hash__(self) -> int:
+        """A hash of the name: options and tags have none. Contracts with the same name and other values are not equal."""
+        return hash(self.name)
+
     def _check_alignment(self) -> None:
         """Raise `ContractError` if the source would hold back its alignment group for ever, or has no watermark of its own to align."""
         if self.alignment is None:

@@ -9,6 +9,7 @@ from pyspark.sql.types import AtomicType, DataType, StringType, StructField, Str
 
 from assets.contracts import SourceContract
 from operators.engine_columns import ARRIVAL
+from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.values import nullable
 from platform_defs.safe_text import printable, shortened
@@ -106,6 +107,7 @@ def is_text() -> Column:
     return F.is_valid_utf8("value")
 
 
+@built_once
 def raw() -> Column:
     """The original line; its bytes in hexadecimal if it is not valid UTF-8."""
     return F.when(is_text(), F.col("value")).otherwise(F.concat(F.lit(HEX), F.hex(F.col("value").cast("binary")))).alias(RAW)

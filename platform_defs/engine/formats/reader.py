@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
+from platform_defs.engine.formats.csv_lines import csv_rows
 from platform_defs.engine.formats.files import COMPRESSIONS, TOPIC, File
+from platform_defs.engine.formats.json_lines import json_rows
 from platform_defs.engine.formats.parquet import parquet_rows
 from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, RECORD, union, whole_files
 from platform_defs.engine.formats.records import RECORDS, record_rows
-from platform_defs.engine.formats.text import csv_rows, json_rows
 from platform_defs.engine.formats.topics import topic_rows
 
 __all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "RECORD", "File", "is_columnar", "is_text_file", "read"]

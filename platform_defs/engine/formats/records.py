@@ -14,8 +14,9 @@ from assets.contracts import SourceContract
 from operators.columns import temporary
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.json_lines import json_rows_of
 from platform_defs.engine.formats.raw_rows import HEX, PATH, RAW, RECORD
-from platform_defs.engine.formats.text import json_rows_of, lines
+from platform_defs.engine.formats.text import lines
 from platform_defs.engine.formats.topics import NO_VALUE
 
 RECORDS = ".records"

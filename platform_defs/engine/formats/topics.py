@@ -17,9 +17,9 @@ from pyspark.sql.types import StringType, StructField, TimestampType
 from assets.contracts import SourceContract
 from platform_defs.engine.formats.avro import avro_rows
 from platform_defs.engine.formats.files import TOPIC, File
+from platform_defs.engine.formats.json_lines import json_rows_of
 from platform_defs.engine.formats.kafka_options import HEADER, Topics
 from platform_defs.engine.formats.raw_rows import PATH, RECORD, arrival
-from platform_defs.engine.formats.text import json_rows_of
 
 _OFFSET_BITS = 42
 OFFSET_MASK = (1 << _OFFSET_BITS) - 1

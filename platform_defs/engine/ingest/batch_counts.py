@@ -13,6 +13,7 @@ from pyspark.sql.types import DateType, IntegralType, StringType
 from assets.contracts import SourceContract
 from operators.engine_columns import EVENT_TIME
 from operators.timing import millis
+from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.raw_rows import RAW
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.errors import IngestError
@@ -54,6 +55,7 @@ class BatchCounts:
     bytes: int | None = None
 
 
+@built_once
 def measures(contract: SourceContract, *, with_bytes: bool = False) -> list[Column]:
     """The aggregates over a batch's validated rows from which `counts_of` makes its counts.
 
@@ -98,6 +100,7 @@ def counts_of(contract: SourceContract, measured: Mapping[str, Any]) -> BatchCou
     return BatchCounts(**counts)
 
 
+@built_once
 def is_good() -> Column:
     """Whether a validated row is appended to the log, unless it is a duplicate."""
     return F.col(REASON).isNull() & ~F.col(IS_MARKER)

@@ -1,6 +1,7 @@
 """Validates raw rows against a source's contract: each row gets its types and event time, or a reason for its rejection."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -10,6 +11,7 @@ from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
 from operators.columns import parameter
 from operators.engine_columns import ARRIVAL, EVENT_TIME
 from operators.timing import instant, length_ms, millis, timestamp
+from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.raw_rows import TYPE_FAULT, record_of, type_fault
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 from platform_defs.engine.formats.values import parsed_text
@@ -33,27 +35,88 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
         `_path`, `_reason` (string; null for a good row), `_broken_rules` (the rules with another action than
         `quarantine` that the row violates), `_watermark` (the row's watermark, timestamp) and `_is_marker`; and `_record`, if `raw` has it.
     """
+    struct, types = contract.struct, {f.name: f.dataType for f in raw.schema.fields}
+    text = tuple(f.name for f in struct.fields if isinstance(types[f.name], StringType) and not isinstance(f.dataType, StringType))
+    columns = _columns_of(contract, text)
+    with_text = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *record_of(raw), *columns.typed)
+    event_time = timestamp(parameter(now, ARRIVAL)) if columns.event_time is None else columns.event_time
+    with_time = with_text.withColumn(EVENT_TIME_RAW, event_time)
+    with_watermark = with_time.withColumns({ROW_WATERMARK: columns.watermark, IS_MARKER: columns.is_marker})
+    reason = columns.reason(contract, now if clock is None or contract.by_ingest_time else clock).alias(REASON)
+    names = struct.fieldNames()
+    checked = columns.floored_time, EVENT_TIME_RAW, *names, RAW, PATH, reason, columns.broken, ROW_WATERMARK, IS_MARKER
+    return with_watermark.select(ARRIVAL, *checked, *record_of(raw))
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns that validate the rows of a source, without what depends on the clock.
+
+    Args:
+        typed: the columns of the contract, and those that are cast from text also as text.
+        event_time: the event time; None for processing time.
+        floored_time: the event time, floored to 1 ms.
+        watermark: the row's watermark.
+        is_marker: whether the row only has a watermark.
+        broken: the rules that the row violates, and that do not reject it.
+        first_faults: the reasons that precede all others.
+        faults_of_marker: the reasons to reject a marker; used for punctuated watermarks only.
+        faults_before_clock: the reasons to reject an event that precede a time too far ahead of the clock: a missing column, a missing
+            event time, a time out of range.
+        faults_after_clock: the reasons that follow it.
+    """
+
+    typed: Sequence[Column]
+    event_time: Column | None
+    floored_time: Column
+    watermark: Column
+    is_marker: Column
+    broken: Column
+    first_faults: Column
+    faults_of_marker: Column
+    faults_before_clock: Column
+    faults_after_clock: Column
+
+    def reason(self, contract: SourceContract, now: int) -> Column:
+        """The first reason to reject a row; a marker must only be well-formed and have a watermark in range.
+
+        Args:
+            contract: the source's contract.
+            now: the wall clock in epoch ms.
+        """
+        too_far_ahead = _future_fault(contract, EVENT_TIME_RAW, now, "event time")
+        of_event = F.coalesce(self.faults_before_clock, *too_far_ahead, self.faults_after_clock)
+        if not isinstance(contract.watermark, Punctuated):
+            return F.coalesce(self.first_faults, of_event)
+        of_watermark = _future_fault(contract, ROW_WATERMARK, now, "watermark")
+        by_kind = F.when(F.col(IS_MARKER), self.faults_of_marker).otherwise(of_event)
+        return F.coalesce(self.first_faults, *of_watermark, by_kind)
+
+
+@built_once
+def _columns_of(contract: SourceContract, text: tuple[str, ...]) -> _Columns:
+    """The columns for a contract.
+
+    Args:
+        contract: the source's contract.
+        text: the columns that are cast from text.
+    """
     fields = contract.struct.fields
-    text = [f for f in fields if isinstance(raw.schema[f.name].dataType, StringType) and not isinstance(f.dataType, StringType)]
-    typed = [parsed_text(F.col(f.name), f.dataType).alias(f.name) if f in text else F.col(f.name) for f in fields]
-    with_text = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *record_of(raw), *[F.col(f.name).alias(_TEXT + f.name) for f in text], *typed)
-    ingested_at = timestamp(parameter(now, ARRIVAL))
-    with_time = with_text.withColumn(
-        EVENT_TIME_RAW, ingested_at if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp")
-    )
-    with_watermark = with_time.withColumns({ROW_WATERMARK: _row_watermark(contract), IS_MARKER: _is_marker(contract)})
-    return with_watermark.select(
-        ARRIVAL,
-        timestamp(millis(F.col(EVENT_TIME_RAW))).alias(EVENT_TIME),
-        EVENT_TIME_RAW,
-        *contract.struct.fieldNames(),
-        RAW,
-        PATH,
-        _reason(contract, text, now if clock is None or contract.by_ingest_time else clock).alias(REASON),
-        _broken(contract).alias(BROKEN),
-        ROW_WATERMARK,
-        IS_MARKER,
-        *record_of(raw),
+    typed = [parsed_text(F.col(f.name), f.dataType).alias(f.name) if f.name in text else F.col(f.name) for f in fields]
+    is_punctuated = isinstance(contract.watermark, Punctuated)
+    unreadable = [_unreadable(f) for f in fields if f.name in text]
+    time_faults = F.when(F.isnull(EVENT_TIME_RAW), F.lit("event time: missing")), _year_fault(EVENT_TIME_RAW, "event time")
+    return _Columns(
+        typed=[*[F.col(name).alias(_TEXT + name) for name in text], *typed],
+        event_time=None if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp"),
+        floored_time=timestamp(millis(F.col(EVENT_TIME_RAW))).alias(EVENT_TIME),
+        watermark=_row_watermark(contract),
+        is_marker=_is_marker(contract),
+        broken=_broken(contract).alias(BROKEN),
+        first_faults=F.coalesce(_malformed(), *unreadable, *([_year_fault(ROW_WATERMARK, "watermark")] if is_punctuated else [])),
+        faults_of_marker=F.when(F.isnull(ROW_WATERMARK), F.lit("watermark: a marker row carries none")),
+        faults_before_clock=F.coalesce(*[_missing(f) for f in fields if not f.nullable], *time_faults),
+        faults_after_clock=F.coalesce(F.lit(None).cast("string"), *_year_faults(contract), *_rule_faults(contract)),
     )
 
 
@@ -67,24 +130,6 @@ def _is_marker(contract: SourceContract) -> Column:
     if not isinstance(strategy, Punctuated) or strategy.marker is None:
         return F.lit(False)
     return F.coalesce(F.expr(strategy.marker), F.lit(False)) & F.col(MALFORMED).isNull()
-
-
-def _reason(contract: SourceContract, text: Sequence[StructField], now: int) -> Column:
-    """The first reason to reject a row; a marker must only be well-formed and have a watermark in range.
-
-    Args:
-        contract: the source's contract.
-        text: the columns that were cast from text.
-        now: the wall clock in epoch ms.
-    """
-    time, watermark = F.col(EVENT_TIME_RAW), F.col(ROW_WATERMARK)
-    missing = [_missing(f) for f in contract.struct.fields if not f.nullable]
-    of_event = F.coalesce(*missing, *_time_faults(contract, time, now), *_year_faults(contract), *_rule_faults(contract))
-    of_marker = F.when(watermark.isNull(), F.lit("watermark: a marker row carries none"))
-    carried = [F.when(watermark.isNotNull(), fault) for fault in _range_faults(contract, watermark, now, "watermark")]
-    unreadable = [_unreadable(f) for f in text]
-    by_kind = F.when(F.col(IS_MARKER), of_marker).otherwise(of_event)
-    return F.coalesce(_malformed(), *unreadable, *carried, by_kind)
 
 
 def _malformed() -> Column:
@@ -102,16 +147,17 @@ def _missing(field: StructField) -> Column:
     return F.when(F.col(field.name).isNull(), F.lit(f"missing: {field.name}"))
 
 
-def _time_faults(contract: SourceContract, time: Column, now: int) -> list[Column]:
-    return [F.when(time.isNull(), F.lit("event time: missing")), *_range_faults(contract, time, now, "event time")]
+def _year_fault(column: str, name: str) -> Column:
+    """The fault of an event time or a watermark that is not in the years 1 to 9999."""
+    return F.when(~millis(F.col(column)).between(FIRST_TIME, LAST_TIME), F.lit(f"{name}: not in the years 1 to 9999"))
 
 
-def _range_faults(contract: SourceContract, time: Column, now: int, name: str) -> list[Column]:
-    faults = [F.when(~millis(time).between(FIRST_TIME, LAST_TIME), F.lit(f"{name}: not in the years 1 to 9999"))]
-    if contract.future_skew is not None:
-        bound = instant(now + length_ms(contract.future_skew, "future_skew"), time)
-        faults.append(F.when(time > bound, F.lit(f"{name}: more than {contract.future_skew} ahead of the clock")))
-    return faults
+def _future_fault(contract: SourceContract, column: str, now: int, name: str) -> list[Column]:
+    """The fault of an event time or a watermark that is too far ahead of the clock; none if the contract allows any."""
+    if contract.future_skew is None:
+        return []
+    bound = instant(now + length_ms(contract.future_skew, "future_skew"), column)
+    return [F.when(F.col(column) > bound, F.lit(f"{name}: more than {contract.future_skew} ahead of the clock"))]
 
 
 def _year_faults(contract: SourceContract) -> list[Column]:
