@@ -4,12 +4,13 @@ If the rows of a small batch are in memory as Arrow, both are selected there: a 
 these rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType, TimestampType
 
 from assets.contracts import EVENT_TIME_RAW, SourceContract
 from operators.columns import parameter
@@ -20,6 +21,7 @@ from platform_defs.engine.formats.reader import PATH, RAW
 from platform_defs.engine.formats.topics import offset_of
 from platform_defs.engine.ingest.batch_counts import is_good, is_good_in_memory
 from platform_defs.engine.ingest.validate import REASON
+from platform_defs.engine.lake.lazy_frame import LazyFrame
 from platform_defs.engine.lake.small_queries import remember_rows, rows_in_memory
 
 PARQUET_V2 = {"parquet.writer.version": "v2"} | {
@@ -40,16 +42,22 @@ def log_rows(validated: DataFrame, duplicates: DataFrame | None, contract: Sourc
         contract: the source's contract.
         seq: the batch's number.
     """
-    good = validated.where(is_good())
-    events = good if duplicates is None else good.join(duplicates, ARRIVAL, "left_anti")
-    log = events.select(_number(seq).alias(SEQ), ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *contract.struct.fieldNames())
+    names = contract.struct.fieldNames()
+
+    def selected() -> DataFrame:
+        good = validated.where(is_good())
+        events = good if duplicates is None else good.join(duplicates, ARRIVAL, "left_anti")
+        return events.select(_number(seq).alias(SEQ), ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *names)
+
     rows, repeated = rows_in_memory(validated), None if duplicates is None else rows_in_memory(duplicates)
     if rows is None or (duplicates is not None and repeated is None):
-        return log
+        return selected()
     is_appended = is_good_in_memory()
     if repeated is not None:
         is_appended &= ~pc.field(ARRIVAL).isin(repeated[ARRIVAL].to_pylist())
-    return _with_selected_rows(log, rows.filter(is_appended), {SEQ: pa.scalar(seq, pa.int64())}, {})
+    types = {SEQ: LongType(), **{name: validated.schema[name].dataType for name in (ARRIVAL, EVENT_TIME, EVENT_TIME_RAW, *names)}}
+    frame = _lazy_frame(validated, types, selected)
+    return _with_selected_rows(frame, rows.filter(is_appended), {SEQ: pa.scalar(seq, pa.int64())}, {})
 
 
 def quarantine_rows(validated: DataFrame, seq: int, now: int, *, has_offsets: bool) -> DataFrame:
@@ -61,25 +69,36 @@ def quarantine_rows(validated: DataFrame, seq: int, now: int, *, has_offsets: bo
         now: when the batch is ingested, in epoch ms.
         has_offsets: whether rows of the batch are records of topics.
     """
-    quarantined = validated.where(F.col(REASON).isNotNull()).select(
-        _number(seq).alias(SEQ),
-        ARRIVAL,
-        F.col(REASON).alias("reason"),
-        F.col(RAW).alias("raw"),
-        F.col(PATH).alias("path"),
-        timestamp(_number(now)).alias("ingested_at"),
-        *([offset_of(PATH, ARRIVAL).alias("offset")] if has_offsets else []),
-        *[part.alias("record") for part in record_of(validated)],
-    )
+
+    def selected() -> DataFrame:
+        return validated.where(F.col(REASON).isNotNull()).select(
+            _number(seq).alias(SEQ),
+            ARRIVAL,
+            F.col(REASON).alias("reason"),
+            F.col(RAW).alias("raw"),
+            F.col(PATH).alias("path"),
+            timestamp(_number(now)).alias("ingested_at"),
+            *([offset_of(PATH, ARRIVAL).alias("offset")] if has_offsets else []),
+            *[part.alias("record") for part in record_of(validated)],
+        )
+
     rows = rows_in_memory(validated)
     if rows is None or has_offsets:
-        return quarantined
+        return selected()
+    types = {SEQ: LongType(), ARRIVAL: LongType(), **dict.fromkeys(("reason", "raw", "path"), StringType()), "ingested_at": TimestampType()}
+    types |= dict.fromkeys(("record",) if record_of(validated) else (), StringType())
     constants = {SEQ: pa.scalar(seq, pa.int64()), "ingested_at": pa.scalar(now, pa.timestamp("ms", "UTC"))}
-    return _with_selected_rows(quarantined, rows.filter(pc.field(REASON).is_valid()), constants, _COPIED_FROM)
+    frame = _lazy_frame(validated, types, selected)
+    return _with_selected_rows(frame, rows.filter(pc.field(REASON).is_valid()), constants, _COPIED_FROM)
 
 
 def _number(value: int) -> Column:
     return parameter(value, ARRIVAL)
+
+
+def _lazy_frame(validated: DataFrame, types: Mapping[str, DataType], select: Callable[[], DataFrame]) -> DataFrame:
+    """A frame that selects from the validated rows, with the types of its columns by name."""
+    return LazyFrame(validated.sparkSession, StructType([StructField(*column) for column in types.items()]), select)
 
 
 def _with_selected_rows(frame: DataFrame, rows: pa.Table, constants: Mapping[str, pa.Scalar], copied_from: Mapping[str, str]) -> DataFrame:

@@ -25,6 +25,7 @@ from pyspark.util import _load_from_socket
 from operators.column_types import types_within
 from platform_defs.engine.formats.values import COMMON_TYPES
 from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows
+from platform_defs.engine.lake.lazy_frame import LazyFrame
 from platform_defs.engine.lake.plan_inputs import ROWS_IN_MEMORY, inputs_of, text_bytes
 from platform_defs.engine.lake.plans import analyzed_plan, first_rows, frame_of, has_cached_plans, with_single_partitions
 
@@ -210,7 +211,7 @@ def from_arrow(rows: pa.Table, frame: DataFrame) -> DataFrame:
 
 def in_memory(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
     """A frame of rows in memory, fewer than `MOST_FETCHED_ROWS`, with the columns of a schema."""
-    frame = spark.createDataFrame(rows, schema)
+    frame = LazyFrame(spark, schema, lambda: spark.createDataFrame(rows, schema))
     _ROWS[frame] = rows
     return frame
 

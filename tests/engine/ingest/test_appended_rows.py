@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +13,8 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from platform_defs.engine.ingest.appended_rows import log_rows, quarantine_rows
 from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.lake import small_queries
-from platform_defs.engine.lake.arrow_rows import arrow_rows
+from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows
+from platform_defs.engine.lake.lazy_frame import LazyFrame
 from platform_defs.engine.lake.small_queries import fetch_arrow, materialize, rows_in_memory
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, Event, join, land, source
@@ -54,7 +56,9 @@ def test_rows_selected_in_memory_are_those_of_the_query(spark: SparkSession, has
     in_memory = materialize(_validated(spark))
     duplicates = materialize(spark.range(0, 200, 3).withColumnRenamed("id", ARRIVAL)) if has_duplicates else None
     log, quarantine = log_rows(in_memory, duplicates, contract, 41), quarantine_rows(in_memory, 41, NOW, has_offsets=False)
+    assert [cast(LazyFrame, frame)._made for frame in (in_memory, log, quarantine)] == [None] * 3, "Spark need not read them"
     for rows in (log, quarantine):
+        assert all_nullable(rows) == all_nullable(DataFrame(cast(Any, rows)._jdf, spark)), "the types of the frame that Spark makes"
         known = _by_arrival(rows, computed=False)
         assert known == _by_arrival(rows, computed=True)
         assert len(known[0]) > 20
