@@ -64,7 +64,7 @@ def shares(matches: Sequence[MatchesPort]) -> dict[str, float]:
     shares_by_side = dict[str, float]()
     for side in sorted({match.side for match in matches}):
         of_side = [match for match in matches if match.side == side]
-        matched, rows = sum(match.matched for match in of_side), sum(match.matched + match.unmatched + match.late for match in of_side)
+        matched, rows = sum(match.matched for match in of_side), sum(map(_rows_of, of_side))
         shares_by_side[f"completeness {side}"] = _rounded_down(matched, rows)
     return shares_by_side
 
@@ -80,8 +80,13 @@ def _too_few_matched(poor: Sequence[MatchesPort]) -> str:
 
 def _match_words(match: MatchesPort) -> str:
     late = f", {match.late:,} of them late" if match.late else ""
-    rows = match.matched + match.unmatched + match.late
+    rows = _rows_of(match)
     return f"{match.side} on {match.day} ({_rounded_down(match.matched, rows, 1_000):.1%} of {rows:,}{late})"
+
+
+def _rows_of(match: MatchesPort) -> int:
+    """The number of finalized and late rows of a side and day."""
+    return match.matched + match.unmatched + match.late
 
 
 def _rounded_down(matched: int, rows: int, parts: int = 10_000) -> float:
@@ -99,5 +104,5 @@ def _trend(matches: Sequence[MatchesPort]) -> dg.TableMetadataValue:
 
 def _match_row(match: MatchesPort) -> dict[str, Any]:
     counts = {"matched": match.matched, "unmatched": match.unmatched, "late": match.late}
-    completeness = _rounded_down(match.matched, sum(counts.values()))
+    completeness = _rounded_down(match.matched, _rows_of(match))
     return {"day": str(match.day), "side": match.side, "completeness": completeness, **counts}

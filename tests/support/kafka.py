@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from benchmarks.live.processes import until
 from benchmarks.live.topics import create_topics
 from platform_defs.setup.broker import Broker
 
@@ -58,10 +59,7 @@ class Kafka:
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until the broker has done so: until then, a new topic with this name could return its records."""
         self._admin.delete_topics([topic])[topic].result(_WAIT_S)
-        deadline = time.monotonic() + _WAIT_S
-        while topic in self._admin.list_topics(timeout=_WAIT_S).topics:
-            assert time.monotonic() < deadline, f"the broker still has {topic}"
-            time.sleep(0.02)
+        until(lambda: topic not in self._admin.list_topics(timeout=_WAIT_S).topics, _WAIT_S, 0.02)
 
     def configure(self, topic: str, **config: str) -> None:
         """Set options of a topic; underscores in a name stand for dots."""

@@ -41,7 +41,7 @@ def json_rows_of(
         columns_of_parts: by name, the raw values of columns that are not read from the object.
         fault: the reason to reject a row before it is parsed, or null.
     """
-    return raw_rows_of(rows, _json_columns(contract), columns_of_parts or {}, fault)
+    return raw_rows_of(rows, _json_columns(contract), columns_of_parts, fault)
 
 
 @built_once

@@ -6,7 +6,6 @@ Files are read line by line, so that the original text of a line that cannot be 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -81,7 +80,7 @@ def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], b
 
 
 def raw_rows_of(
-    rows: DataFrame, columns: LineColumns, columns_of_parts: Mapping[str, Column] = MappingProxyType({}), first: Column | None = None
+    rows: DataFrame, columns: LineColumns, columns_of_parts: Mapping[str, Column] | None = None, first: Column | None = None
 ) -> DataFrame:
     """Parsed lines as raw rows.
 
@@ -91,10 +90,11 @@ def raw_rows_of(
         columns_of_parts: by name, the raw values of columns that are not read from the line.
         first: a reason to reject a line that precedes all others, or null.
     """
+    parts = columns_of_parts or {}
     for name, column in columns.steps.items():
         rows = rows.withColumn(name, column)
     rows = rows.withColumn(MALFORMED, columns.malformed if first is None else F.coalesce(first, columns.malformed))
-    fields = [columns_of_parts[name].alias(name) if name in columns_of_parts else column for name, column in columns.fields.items()]
+    fields = [parts[name].alias(name) if name in parts else column for name, column in columns.fields.items()]
     return rows.select(*fields, raw(), PATH, MALFORMED, ARRIVAL, *record_of(rows))
 
 
