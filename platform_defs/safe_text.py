@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from urllib.parse import unquote
 
 HIDDEN = "***"
-_USER_PART = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://((?:(?!://)[^\s\"<>])*)@")
+_USER_PART = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://((?:[^\s'\"<>]|'(?![,;:)\]}]))*)@")
+"""A URL up to its user part. A quote belongs to it, unless a separator follows: then the URL was written in quotes, and ends there."""
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes whose URLs have a container in place of the user: `abfss://container@account.dfs.core.windows.net`."""
 _PICKED_UP = re.compile(r"^.*Picked up \w*_OPTIONS.*\n?", re.MULTILINE)

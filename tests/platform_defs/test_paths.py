@@ -141,6 +141,8 @@ def test_a_folder_is_within_itself_and_its_parents() -> None:
         ("no URL, a@b", "no URL, a@b"),
         ("'http://u:p@h'", "'http://***@h'"),
         ("GET http://user:pa'ss@h/x", "GET http://***@h/x"),
+        ("GET http://user:a://b@h/x", "GET http://***@h/x"),
+        ("['s3://b/k','me@example.com']", "['s3://b/k','me@example.com']"),
         ("'http://u:p@h/1','http://h2/2?mail=a@b'", "'http://***@h/1','http://***@b'"),
         ("'abfss://c@acc/x','http://u:pw@h'", "'abfss://c@acc/x','http://***@h'"),
     ],
