@@ -119,7 +119,7 @@ def ingested_rows(engine: Engine) -> int:
 def raise_watermarks(engine: Engine, ms: int = 1) -> None:
     """Raise the watermarks of all sources by a control batch without rows."""
     last = engine.ledger.newest_rows()
-    engine.ingestion.signals.watermark({name: (last[name].watermark or 0) + ms for name in engine.sources})
+    engine.ingestion.control_batches.watermark({name: (last[name].watermark or 0) + ms for name in engine.sources})
 
 
 def outcome(engine: Engine, job: Job) -> dict[str, Any]:

@@ -185,7 +185,7 @@ class Engine:
                 rows of these sources that arrive later are late in every table.
 
         Returns:
-            The batch; None if no source has rows, or if the watermarks need not be raised; see `Signals.drain`.
+            The batch; None if no source has rows, or if the watermarks need not be raised; see `ControlBatches.drain`.
 
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.
@@ -196,7 +196,7 @@ class Engine:
             if assets is None
             else sorted({source for name in assets for source in input_named(name, self.sources, self.assets).sources})
         )
-        return self.ingestion.signals.drain(longest_delay, ended_sources)
+        return self.ingestion.control_batches.drain(longest_delay, ended_sources)
 
     def steps(self, asset: str, until: int | None = None, *, checked: bool = False, purpose: Purpose = "write") -> Generator[Step]:
         """Advance an asset step by step; each step is committed before it is yielded.

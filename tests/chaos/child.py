@@ -147,10 +147,10 @@ class Child:
 
     def _watermark(self, engine: Engine, action: Action) -> None:
         seen = engine.ledger.newest_rows()["orders"].max_event_time
-        engine.ingestion.signals.watermark({"orders": seen or 0})
+        engine.ingestion.control_batches.watermark({"orders": seen or 0})
 
     def _idle(self, engine: Engine, action: Action) -> None:
-        engine.ingestion.signals.idle()
+        engine.ingestion.control_batches.idle()
 
     def _drain(self, engine: Engine, action: Action) -> None:
         engine.drain()

@@ -19,7 +19,7 @@ SCRIPT = [Action(kind, 0, n) for n, kind in enumerate(["ingest", "abandoned", "d
 PASSED = {
     0: ["ingest.after_log", "ingest.after_log", "ingest.after_ledger"],
     1: [],
-    2: ["signals.before_ledger"],
+    2: ["control_batch.before_ledger"],
     3: ["advance.after_apply"],
     4: [],
 }
@@ -65,7 +65,7 @@ def test_rarely_killed_points_come_first_and_the_seed_determines_every_choice() 
     first = killed(1)
     assert first == killed(1)
     assert first != killed(2)
-    assert {p for p, _ in first} >= {*REMOVAL_POINTS, "ingest.after_ledger", "signals.before_ledger", "advance.after_apply", "timer"}
+    assert {p for p, _ in first} >= {*REMOVAL_POINTS, "ingest.after_ledger", "control_batch.before_ledger", "advance.after_apply", "timer"}
     assert {nth for p, nth in first if p == "ingest.after_log"} <= {1, 2}
     assert Planner(SCRIPT, PASSED, 0, share=1).plan(Random(1), 0, Counter(), False) == {}
 

@@ -84,7 +84,7 @@ def test_the_late_rows_of_a_table_are_counted_and_each_severity_has_its_share(ma
     engine = make_engine([source("l"), source("r")], [join(how="left")])
     in_time = {"l": [Event("a", 1, 0), Event("b", 2, MINUTE), Event("a", 3, DAY)], "r": [Event("a", 4, 0), Event("a", 5, DAY)]}
     replay(engine, [in_time, {"l": [Event("a", 6, 2 * MINUTE)], "r": []}, {"l": [], "r": [Event("c", 7, DAY + HOUR)]}])
-    engine.ingestion.signals.drain(DAY)
+    engine.ingestion.control_batches.drain(DAY)
     engine.advance("pairs")
 
     def shares(side: str | None, days: tuple[date, date] | None = None) -> dict[str, tuple[bool, float]]:

@@ -378,7 +378,7 @@ class SimIngestion(Ingestion):
 
     @property
     def stream(self) -> Stream:
-        return SimStream(self.connect(), self.lake, self.batches, self.folders, self.max_files, {}, self.signals.idle)
+        return SimStream(self.connect(), self.lake, self.batches, self.folders, self.max_files, {}, self.control_batches.idle)
 
     def new_files(self, source: str) -> list[File]:
         return self.ledger.files_to_read(source, listed(self.lake, self.folders[source], source))

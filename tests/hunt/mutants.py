@@ -10,7 +10,7 @@ from platform_defs import tries
 from platform_defs.engine import engine
 from platform_defs.engine.advance import advance
 from platform_defs.engine.formats import files
-from platform_defs.engine.ingest import control_batches as signals
+from platform_defs.engine.ingest import control_batches as control_batches
 from platform_defs.engine.ingest import ingest, uncommitted
 from platform_defs.engine.inputs import reader as reading
 from platform_defs.engine.ledger import open_batch as batch
@@ -21,15 +21,17 @@ Mutate = Callable[[pytest.MonkeyPatch], None]
 
 
 def drain_keeps_idle_sources_idle(patch: pytest.MonkeyPatch) -> None:
-    raised = signals._raise_mark
-    patch.setattr(signals, "_raise_mark", lambda last, *how: replace(raised(last, *how), idle=bool(last and last.idle)))
-    patch.setattr(signals, "_has_reached", lambda last, least: last is not None and last.watermark is not None and last.watermark >= least)
+    raised = control_batches._raise_mark
+    patch.setattr(control_batches, "_raise_mark", lambda last, *how: replace(raised(last, *how), idle=bool(last and last.idle)))
+    patch.setattr(
+        control_batches, "_has_reached", lambda last, least: last is not None and last.watermark is not None and last.watermark >= least
+    )
 
 
 def uncommitted_rows_of_a_removed_source_are_kept(patch: pytest.MonkeyPatch) -> None:
     """Readers use the newest batch of the ledger, and only rows of the next batch are removed as uncommitted."""
     patch.setattr(adapters, "last_with_rows", lambda ledger, source, head=None: ledger.head if head is None else head)
-    for module in (ingest, signals):
+    for module in (ingest, control_batches):
         patch.setattr(module, "clear_uncommitted", _clear_by_number)
 
 

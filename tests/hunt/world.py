@@ -258,10 +258,10 @@ class World:
         source, watermark = action.args
         self.finish(action.who)
         if source in self.engine(action.who).sources:
-            self.run(action.who, lambda engine: engine.ingestion.signals.watermark({source: watermark}), action.faults)
+            self.run(action.who, lambda engine: engine.ingestion.control_batches.watermark({source: watermark}), action.faults)
 
     def _idle(self, action: Action) -> None:
-        self.run(action.who, lambda engine: engine.ingestion.signals.idle(), action.faults)
+        self.run(action.who, lambda engine: engine.ingestion.control_batches.idle(), action.faults)
 
     def _drain(self, action: Action) -> None:
         self.run(action.who, lambda engine: engine.drain(), action.faults)

@@ -87,7 +87,7 @@ def test_without_rows_the_watermark_removes_expired_keys(make_engine: MakeEngine
     for name in engine.assets:
         engine.advance(name)
     clock.pass_ms(30 * MINUTE)
-    engine.ingestion.signals.watermark({"l": START + 80 * MINUTE})
+    engine.ingestion.control_batches.watermark({"l": START + 80 * MINUTE})
     assert engine.pending.upserted_tables() == ["removed", "last"]
     for name in ("removed", "last"):
         engine.advance(name)
@@ -192,7 +192,7 @@ def test_over_final_results_each_table_equals_the_model(make_engine: MakeEngine,
     assert engine.rebuild("top_pairs").missing > 0
     _advance_readers(engine)
     assert _tables_of_pairs(engine) == wanted
-    engine.ingestion.signals.watermark(dict.fromkeys(("l", "r"), START + 200 * MINUTE))
+    engine.ingestion.control_batches.watermark(dict.fromkeys(("l", "r"), START + 200 * MINUTE))
     engine.advance("pairs")
     assert {*engine.pending.upserted_tables()} == {*OF_PAIRS}
     _advance_readers(engine)

@@ -102,7 +102,7 @@ def test_uncommitted_rows_of_another_input_are_removed_first(make_engine: MakeEn
     assert not engine.views.table("events/l").isEmpty()
     removed.unlink()
     restarted = make_engine([source("l"), source("r")], [join()])
-    restarted.ingestion.signals.watermark({"r": 5})
+    restarted.ingestion.control_batches.watermark({"r": 5})
     assert restarted.views.table("events/l").isEmpty()
     assert restarted.views.table("quarantine/l").isEmpty()
     assert restarted.accounts.count_differences("pairs") == {}

@@ -87,7 +87,7 @@ def test_after_each_batch_the_leaderboard_equals_the_model(make_engine: MakeEngi
         assert [account.holds for account in engine.accounts.days(name)] == [True]
     assert len({repr(contents) for contents in leaderboards.values()}) == len(names)
     clock.pass_ms(30 * MINUTE)
-    engine.ingestion.signals.watermark({"l": START + 80 * MINUTE})
+    engine.ingestion.control_batches.watermark({"l": START + 80 * MINUTE})
     assert engine.pending.upserted_tables() == [name for name in names if name != "kept"]
     for name in engine.pending.upserted_tables():
         engine.advance(name)

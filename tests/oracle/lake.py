@@ -245,7 +245,7 @@ def stepwise(spark: SparkSession, folder: Path, case: Case) -> tuple[list[Steppe
         if entry.mark is None:
             engine.ingestion.batches.files(list(_landed(folder, number, entry.rows, shift)))
         else:
-            engine.ingestion.signals.watermark(dict.fromkeys(SIDES, entry.mark + shift))
+            engine.ingestion.control_batches.watermark(dict.fromkeys(SIDES, entry.mark + shift))
         engine.advance("join")
         now = Counter(tuple(_unshifted(row, shift)[c] for c in _READ) for row in table(engine, "join"))
         steps.append(Stepped(entry.mark, [dict(zip(_READ, row, strict=True)) for row in (now - before).elements()]))

@@ -16,7 +16,7 @@ from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.engine.engine import wall_clock
-from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ledger.ledger import SourceEntry
 from platform_defs.jobs import advance_request, partition_days
 from platform_defs.schedules import nightly
@@ -191,7 +191,7 @@ def test_idle_sources_are_recorded_without_a_new_file(daemon: Daemon) -> None:
     daemon.clock.pass_ms(HOUR + 1)
     assert daemon.tick(new_input) == "requested"
     no_session: Any = None
-    Signals(no_session, engine.lake, engine.ledger, engine.sources).idle()  # as the run does
+    ControlBatches(no_session, engine.lake, engine.ledger, engine.sources).idle()  # as the run does
     daemon.end_run(dg.DagsterRunStatus.SUCCESS)
     daemon.clock.pass_ms(DAY)
     assert daemon.tick(new_input) == "nothing new has landed"

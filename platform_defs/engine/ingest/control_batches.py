@@ -3,7 +3,7 @@
 A control batch that would change nothing is not written, so that a control call can be repeated after a crash.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from platform_defs.engine.ingest.clock import Wait, clock_rows, follows_clock, may_be_pending, waiting_sources, watermark_at
@@ -17,7 +17,7 @@ from platform_defs.faults import point
 
 
 @dataclass(frozen=True)
-class Signals(LedgerWriter):
+class ControlBatches(LedgerWriter):
     """Writes control batches to the ledger.
 
     Args:
@@ -35,32 +35,34 @@ class Signals(LedgerWriter):
             The batch; None if every source has reached its value and none is idle.
 
         Raises:
-            IngestError: no source has one of the names.
+            IngestError: a name is not that of a source.
         """
-        return self._write("watermark", marks)
+        return self._write("watermark", marks, lambda _: marks)
 
-    def drain(self, reach: int, sources: Collection[str] | None = None) -> Entry | None:
-        """Mark the end of the input: raise the watermarks of sources to the newest event time of all of them + `reach` + 1 ms.
+    def drain(self, longest_delay: int, sources: Collection[str] | None = None) -> Entry | None:
+        """Mark the end of the input: raise the watermarks of sources to the newest event time of all of them + `longest_delay` + 1 ms.
 
         Idle sources become active again: the watermark of an operator whose sources are all idle does not advance. The watermark of a
         source with processing time is raised to the ledger's clock only, since a later row has a later time, and would be late otherwise.
 
         Args:
-            reach: in ms, the longest time that any result may wait for a row.
+            longest_delay: in ms, the longest time that any result may wait for a row.
             sources: the sources whose input has ended; None for all.
 
         Returns:
             The batch; None if the sources have no events, or if each has reached that watermark and none is idle. A source with processing
-            time need not reach it if no result of its tables can be pending, however far the clock has moved on.
+            time counts as raised if no result of its tables can be pending.
 
         Raises:
-            IngestError: no source has one of the names.
+            IngestError: a name is not that of a source.
         """
         ending = self.contracts if sources is None else sources
-        last = self.ledger.newest_rows()
-        ended = last if sources is None else {name: row for name, row in last.items() if name in ending}
-        newest_times = [s.max_event_time for s in ended.values() if s.max_event_time is not None]
-        return self._write("drain", dict.fromkeys(ending, max(newest_times) + reach + 1)) if newest_times else None
+
+        def marks(last: Mapping[str, SourceEntry]) -> Mapping[str, int]:
+            newest_times = [time for name in ending if name in last and (time := last[name].max_event_time) is not None]
+            return dict.fromkeys(ending, max(newest_times) + longest_delay + 1) if newest_times else {}
+
+        return self._write("drain", ending, marks)
 
     def idle(self) -> Entry | None:
         """Record the sources without rows for longer than their idle timeout, and move the clock of sources with processing time.
@@ -84,12 +86,16 @@ class Signals(LedgerWriter):
     def _newly_idle(self) -> Mapping[str, SourceEntry]:
         return idle_sources(self.ledger, self.contracts, self.ledger.now()) if self.ledger.head else {}
 
-    def _write(self, kind: Kind, marks: Mapping[str, int]) -> Entry | None:
-        unknown = [name for name in marks if name not in self.contracts]
+    def _write(
+        self, kind: Kind, names: Collection[str], marks_after: Callable[[Mapping[str, SourceEntry]], Mapping[str, int]]
+    ) -> Entry | None:
+        """Raise the watermarks of sources; they are computed once this holds the lock, since other writers may add rows before."""
+        unknown = [name for name in names if name not in self.contracts]
         if unknown:
             raise IngestError.no_source(unknown[0], self.contracts)
         with self.lake.writer("ledger"):
             batch, last, unchanged = self._begin(), self.ledger.newest_rows(), set[str]()
+            marks = marks_after(last)
             if kind == "drain":
                 on_clock = {name: watermark_at(self.contracts[name], batch.now) for name in marks if follows_clock(self.contracts[name])}
                 marks = {name: min(watermark, on_clock.get(name, watermark)) for name, watermark in marks.items()}
@@ -103,9 +109,9 @@ class Signals(LedgerWriter):
     def _commit(self, batch: Batch, rows: Entry) -> Entry:
         entry = rows + clock_rows(self.ledger.newest_rows(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
         clear_uncommitted(self.spark, self.lake, batch, self.contracts)
-        point("signals.before_ledger")
+        point("control_batch.before_ledger")
         batch.commit([entry])
-        point("signals.after_ledger")
+        point("control_batch.after_ledger")
         return entry
 
 

@@ -14,7 +14,7 @@ from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.ingest.alignment import Ahead, sources_ahead
 from platform_defs.engine.ingest.change_feed import check_feed
 from platform_defs.engine.ingest.clock import waits_of
-from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.ingest.new_files import Landing, landings
@@ -67,9 +67,9 @@ class Ingestion:
         return Ingest(*self._writes, require=self.require)
 
     @cached_property
-    def signals(self) -> Signals:
+    def control_batches(self) -> ControlBatches:
         """Writes batches without rows."""
-        return Signals(*self._writes, require=self.require, waits=waits_of(self.sources, self.assets))
+        return ControlBatches(*self._writes, require=self.require, waits=waits_of(self.sources, self.assets))
 
     @cached_property
     def replay(self) -> Replay:
@@ -101,7 +101,7 @@ class Ingestion:
         """Ingests new files in the sources' folders, and new records of their topics."""
         folders = self.folders, self.max_files, self.landings
         ranges = topic_ranges(self.topics, self.ledger, self.at_once)
-        return Stream(self.connect(), self.lake, self.batches, *folders, self.signals.idle, ranges=ranges, failing=self.failing)
+        return Stream(self.connect(), self.lake, self.batches, *folders, self.control_batches.idle, ranges=ranges, failing=self.failing)
 
     def run(
         self,
@@ -114,9 +114,9 @@ class Ingestion:
         try:
             entries = self.stream.run(every, on_entry, on_quiet, on_start)
         except UnreadError:  # an unreadable file does not keep other sources from being recorded as idle
-            self.signals.idle()
+            self.control_batches.idle()
             raise
-        idle_entry = self.signals.idle()
+        idle_entry = self.control_batches.idle()
         return [*entries, idle_entry] if idle_entry else entries
 
     def new_files(self, source: str) -> list[File]:

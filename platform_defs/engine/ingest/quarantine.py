@@ -105,10 +105,10 @@ class Quarantine(LedgerWriter):
     def _request_retry(self, source: str, offsets: Sequence[str]) -> None:
         batch, last = self._begin(), self.ledger.newest_rows()[source]
         clear_uncommitted(self.spark, self.lake, batch, self.contracts)
-        point("signals.before_ledger")
+        point("control_batch.before_ledger")
         row = next_row(last, seq=batch.seq, kind="retry", ingested_at=batch.now, offsets=tuple(offsets))
         batch.commit([(row, *clock_rows(self.ledger.newest_rows(), self.contracts, batch.seq, batch.now, {source}))])
-        point("signals.after_ledger")
+        point("control_batch.after_ledger")
 
 
 def rejected_rows(writer: LedgerWriter, contract: SourceContract, lake: Lake | None = None) -> DataFrame | None:

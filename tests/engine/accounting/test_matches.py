@@ -39,7 +39,7 @@ def test_each_join_counts_its_matched_unmatched_and_late_rows(make_engine: MakeE
         {"l": [Event("x", 11, DAY + 2 * HOUR)], "r": []},
     ]
     replay(engine, batches)
-    engine.ingestion.signals.drain(DAY)
+    engine.ingestion.control_batches.drain(DAY)
     for name in engine.assets:
         engine.advance(name)
     of_sources = {

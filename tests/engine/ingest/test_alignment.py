@@ -16,7 +16,7 @@ from platform_defs.cli.monitored import of_source
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
-from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
 from platform_defs.engine.ledger.new_rows import IDLE as PRESENT_RULE
@@ -168,7 +168,7 @@ class Stream:
         """Record the sources that have become idle."""
         if self.engine:
             no_session: Any = None
-            Signals(no_session, self.engine.lake, self.ledger, self.contracts).idle()
+            ControlBatches(no_session, self.engine.lake, self.ledger, self.contracts).idle()
             return
         for name, row in idle_sources(self.ledger, self.contracts, self.clock.now).items():
             self.ledger.rows[name] = next_row(row, seq=1, kind="inactive", ingested_at=self.clock.now, idle=True)

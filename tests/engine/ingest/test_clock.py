@@ -13,7 +13,7 @@ from assets.contracts import BoundedOutOfOrderness, DerivedAsset, Punctuated, So
 from operators import Aggregate, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.clock import MOST_STEPS, Wait, clock_rows, waiting_sources, waits_of, watermark_at
-from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
 from tests.support.bare_lake import bare_engine, commit_batch
@@ -43,10 +43,10 @@ def engine(tmp_path: Path, clock: Clock) -> Engine:
     return bare_engine(tmp_path, clock, SOURCES, TABLES)
 
 
-def _signals(engine: Engine) -> Signals:
+def _control_batches(engine: Engine) -> ControlBatches:
     no_session: Any = None
     waits = waits_of(engine.sources, engine.assets)
-    return Signals(no_session, engine.lake, engine.ledger, engine.sources, waits=waits)
+    return ControlBatches(no_session, engine.lake, engine.ledger, engine.sources, waits=waits)
 
 
 def _watermark(engine: Engine, name: str = "c") -> int | None:
@@ -63,12 +63,12 @@ def _rows_of_clock(engine: Engine) -> int:
 
 
 def test_every_batch_moves_the_clock(engine: Engine, clock: Clock) -> None:
-    signals = _signals(engine)
-    assert signals.watermark({"s": START}) is not None
+    batches = _control_batches(engine)
+    assert batches.watermark({"s": START}) is not None
     [seen, *_] = engine.ledger.entries()
     assert [(row.source, row.kind, row.watermark) for row in seen] == [("c", "clock", NOON - 1), ("s", "watermark", START)]
     clock.pass_ms(HOUR)
-    signals.watermark({"l": START})
+    batches.watermark({"l": START})
     assert _watermark(engine) == NOON + HOUR - 1
 
 
@@ -100,14 +100,14 @@ def test_a_source_that_has_a_row_in_the_batch_gets_no_second_one() -> None:
 def test_the_clock_goes_on_until_the_last_result_is_final_and_then_stands_still(engine: Engine, clock: Clock) -> None:
     """A row waits at most 10 minutes in the join, and less than a minute in the count."""
     engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
-    signals = _signals(engine)
-    assert signals.idle() is None, "there is no row yet"
+    batches = _control_batches(engine)
+    assert batches.idle() is None, "there is no row yet"
     last = _rows_of_clock(engine)
     written = 0
     for _ in range(15 * MINUTE // 5_000):
         clock.pass_ms(5_000)
         is_due = bool(engine.pending.idle())
-        assert is_due is (signals.idle() is not None)
+        assert is_due is (batches.idle() is not None)
         written = engine.ledger.head - 1
     watermark = _watermark(engine)
     assert watermark is not None
@@ -119,15 +119,15 @@ def test_the_clock_goes_on_until_a_key_has_expired(tmp_path: Path, clock: Clock)
     """A key expires when its newest row is older than the TTL, so not yet when it is as old as the TTL."""
     totals = Aggregate(by="k", aggregates={"n": "count(*)"}, ttl="1 minute", after_ttl="retract")
     engine = bare_engine(tmp_path, clock, SOURCES, [DerivedAsset(name="totals", inputs=("c",), operator=totals)])
-    signals, last = _signals(engine), _rows_of_clock(engine)
+    batches, last = _control_batches(engine), _rows_of_clock(engine)
     clock.pass_ms(MINUTE + 1)
-    assert signals.idle() is not None
+    assert batches.idle() is not None
     assert _watermark(engine) == last + MINUTE
     clock.pass_ms(1)
-    assert signals.idle() is not None
+    assert batches.idle() is not None
     assert _watermark(engine) == last + MINUTE + 1
     clock.pass_ms(HOUR)
-    assert signals.idle() is None, "the key has expired"
+    assert batches.idle() is None, "the key has expired"
 
 
 def test_the_clock_moves_by_steps_until_every_result_is_final() -> None:
@@ -163,7 +163,7 @@ def test_a_sensor_sees_that_results_wait_for_the_clock(engine: Engine, clock: Cl
     assert engine.pending.idle() == []
     clock.pass_ms(2_000)
     assert engine.pending.idle() == ["c"]
-    assert _signals(engine).idle() is not None
+    assert _control_batches(engine).idle() is not None
     assert engine.pending.idle() == []
 
 
@@ -178,7 +178,7 @@ def test_a_result_waits_for_the_sum_of_the_waits_on_its_way() -> None:
 def test_rows_of_a_joined_source_wait_for_the_clock_too(engine: Engine) -> None:
     commit_batch(engine, {"s": {"watermark": NOON, "max_event_time": NOON}})
     assert engine.pending.idle() == ["c"], "the clock has not been recorded yet"
-    assert _signals(engine).idle() is not None
+    assert _control_batches(engine).idle() is not None
     assert _watermark(engine) is not None
 
 
@@ -187,37 +187,40 @@ def test_a_source_with_processing_time_is_never_idle(tmp_path: Path, clock: Cloc
     _rows_of_clock(engine)
     clock.pass_ms(HOUR)
     assert [*idle_sources(engine.ledger, engine.sources, engine.ledger.now())] == ["s"]
-    assert [(row.source, row.kind, row.idle) for row in _signals(engine).idle() or ()] == [("s", "inactive", True), ("c", "clock", False)]
+    assert [(row.source, row.kind, row.idle) for row in _control_batches(engine).idle() or ()] == [
+        ("s", "inactive", True),
+        ("c", "clock", False),
+    ]
 
 
 def test_a_drain_raises_processing_time_to_the_clock_only(engine: Engine, clock: Clock) -> None:
     last = _rows_of_clock(engine)
     commit_batch(engine, {"s": {"watermark": NOON, "max_event_time": NOON + HOUR}})
-    signals = _signals(engine)
-    drained = {row.source: (row.kind, row.watermark) for row in signals.drain(10 * MINUTE) or ()}
+    batches = _control_batches(engine)
+    drained = {row.source: (row.kind, row.watermark) for row in batches.drain(10 * MINUTE) or ()}
     end = NOON + HOUR + 10 * MINUTE + 1
     assert drained == {"c": ("drain", engine.ledger.newest_rows()["c"].ingested_at - 1)} | dict.fromkeys(("s", "l", "r"), ("drain", end))
     clock.pass_ms(2 * HOUR)
-    assert signals.idle() is not None, "the clock finalizes the rows that the drain did not"
+    assert batches.idle() is not None, "the clock finalizes the rows that the drain did not"
     watermark = _watermark(engine)
     assert watermark is not None
     assert watermark > last + 10 * MINUTE
 
 
 def test_a_repeated_drain_writes_a_batch_only_while_a_result_may_be_pending(engine: Engine, clock: Clock) -> None:
-    last, signals = _rows_of_clock(engine), _signals(engine)
-    assert signals.drain(_LOOKBACK) is not None
+    last, batches = _rows_of_clock(engine), _control_batches(engine)
+    assert batches.drain(_LOOKBACK) is not None
     clock.pass_ms(MINUTE)
-    assert signals.drain(_LOOKBACK) is not None, "the join's row waits for 10 minutes"
+    assert batches.drain(_LOOKBACK) is not None, "the join's row waits for 10 minutes"
     assert _watermark(engine) == engine.ledger.newest_rows()["c"].ingested_at - 1
     clock.pass_ms(10 * MINUTE)
-    assert signals.drain(_LOOKBACK) is not None
+    assert batches.drain(_LOOKBACK) is not None
     assert (_watermark(engine) or 0) >= last + 10 * MINUTE
     for _ in range(2):
         clock.pass_ms(1_000)
-        assert signals.drain(_LOOKBACK) is None
+        assert batches.drain(_LOOKBACK) is None
     _rows_of_clock(engine)
-    assert signals.drain(_LOOKBACK) is not None
+    assert batches.drain(_LOOKBACK) is not None
 
 
 def test_a_drain_of_tables_raises_their_own_sources_only(engine: Engine) -> None:
@@ -233,8 +236,8 @@ _LOOKBACK = sum(t.operator.reads.longest_lookback + t.operator.reads.watermark_d
 
 
 def _drain(engine: Engine, tables: list[str] | None) -> Any:
-    """`Engine.drain` with signals that need no session."""
-    engine.ingestion.__dict__["signals"] = _signals(engine)
+    """`Engine.drain` with control batches that need no session."""
+    engine.ingestion.__dict__["control_batches"] = _control_batches(engine)
     return engine.drain(tables)
 
 
@@ -270,7 +273,7 @@ def _check_actions(folder: Path, actions: list[tuple[str, int]]) -> None:
             newest = max(clock.now, _watermark(engine, "s") or 0)
             commit_batch(engine, {"s": {"watermark": newest, "max_event_time": newest + HOUR}})
         else:
-            _ = _signals(engine).drain(_LOOKBACK) if action == "drain" else _signals(engine).idle()
+            _ = _control_batches(engine).drain(_LOOKBACK) if action == "drain" else _control_batches(engine).idle()
         watermarks.append(_watermark(engine) or -1)
     assert watermarks == sorted(watermarks)
 

@@ -1,6 +1,7 @@
 """Idle sources: how they become active again, how long they stay idle, and how they hold back upstream tables. Most tests need no Spark."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from assets.contracts import DerivedAsset
 from assets.factories.closed_range_table import progress_metadata
 from operators import Deduplicate, Sliding, WindowJoin
 from platform_defs.engine import Engine
-from platform_defs.engine.ingest.control_batches import Signals
+from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, next_row
@@ -32,8 +33,8 @@ def engine(tmp_path: Path, clock: Clock) -> Engine:
     return Engine(Lake(str(tmp_path / "lake")), contracts, {a.name: a for a in WIDE}, lambda: NO_SESSION, clock)
 
 
-def _signals(engine: Engine) -> Signals:
-    return Signals(NO_SESSION, engine.lake, engine.ledger, engine.sources)
+def _control_batches(engine: Engine) -> ControlBatches:
+    return ControlBatches(NO_SESSION, engine.lake, engine.ledger, engine.sources)
 
 
 def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), kind: Kind = "inactive") -> Entry:
@@ -69,14 +70,36 @@ def _watermark(engine: Engine, asset: str) -> int | None:
 def test_a_drain_closes_the_input_of_idle_sources_and_a_second_one_writes_nothing(engine: Engine, clock: Clock) -> None:
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)
-    signals = _signals(engine)
-    assert {s.source: (s.kind, s.idle) for s in signals.idle() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
+    control = _control_batches(engine)
+    assert {s.source: (s.kind, s.idle) for s in control.idle() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
     assert _watermark(engine, "pairs") == HOUR - MINUTE - 1
-    drained = signals.drain(15 * MINUTE)
+    drained = control.drain(15 * MINUTE)
     assert {(s.kind, s.idle, s.watermark) for s in drained or ()} == {("drain", False, START + HOUR + 15 * MINUTE + 1)}
     assert _watermark(engine, "pairs") == HOUR + 15 * MINUTE + 1
-    assert signals.drain(15 * MINUTE) is None
-    assert signals.idle() is None, "a drained source is not idle"
+    assert control.drain(15 * MINUTE) is None
+    assert control.idle() is None, "a drained source is not idle"
+
+
+def test_a_drain_includes_rows_that_were_ingested_while_it_waited_for_the_ledger(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    _rows(engine, {"l": HOUR, "r": HOUR})
+    writer = Lake.writer
+
+    def writer_after_another(lake: Lake, table: str) -> AbstractContextManager[None]:
+        monkeypatch.undo()
+        _rows(engine, {"l": 3 * HOUR})
+        return writer(lake, table)
+
+    monkeypatch.setattr(Lake, "writer", writer_after_another)
+    _control_batches(engine).drain(15 * MINUTE)
+    assert _watermark(engine, "pairs") == 3 * HOUR + 15 * MINUTE + 1
+
+
+def test_a_drain_ignores_sources_that_the_pipeline_no_longer_has(engine: Engine) -> None:
+    _rows(engine, {"removed": 90 * DAY})
+    assert _control_batches(engine).drain(15 * MINUTE) is None
+    _rows(engine, {"l": HOUR, "r": HOUR})
+    _control_batches(engine).drain(15 * MINUTE)
+    assert _watermark(engine, "pairs") == HOUR + 15 * MINUTE + 1
 
 
 def test_a_drain_of_an_earlier_version_is_completed_by_the_next_one(engine: Engine) -> None:
@@ -89,7 +112,7 @@ def test_a_drain_of_an_earlier_version_is_completed_by_the_next_one(engine: Engi
         ]
         engine.ledger.commit([tuple(entry)])
     assert _watermark(engine, "pairs") == HOUR - MINUTE - 1, "as that version decided"
-    assert _signals(engine).drain(15 * MINUTE) is not None
+    assert _control_batches(engine).drain(15 * MINUTE) is not None
     assert _watermark(engine, "pairs") == drained - START
     assert engine.reading.operator_timeline(engine.assets["pairs"]).after[3] == START + HOUR - MINUTE - 1, (
         "the earlier batches keep their lateness decisions"
@@ -99,22 +122,22 @@ def test_a_drain_of_an_earlier_version_is_completed_by_the_next_one(engine: Engi
 def test_a_given_watermark_makes_only_its_own_source_active(engine: Engine, clock: Clock) -> None:
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)
-    signals = _signals(engine)
-    signals.idle()
-    [recorded] = [*(signals.watermark({"l": START}) or ())]
+    control = _control_batches(engine)
+    control.idle()
+    [recorded] = [*(control.watermark({"l": START}) or ())]
     assert (recorded.idle, recorded.watermark) == (False, START + HOUR - MINUTE - 1), "a watermark never goes back"
-    assert signals.watermark({"l": START}) is None
+    assert control.watermark({"l": START}) is None
     assert {name: s.idle for name, s in engine.ledger.newest_rows().items()} == {"l": False, "r": True, "p": True}
-    signals.watermark({"l": START + 3 * HOUR})
+    control.watermark({"l": START + 3 * HOUR})
     assert _watermark(engine, "pairs") == 3 * HOUR
 
 
 def test_a_source_of_watermarks_only_becomes_idle_when_they_stop(engine: Engine, clock: Clock) -> None:
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
-    signals = _signals(engine)
+    control = _control_batches(engine)
     for hour in range(2, 5):
         clock.pass_ms(HOUR)
-        signals.watermark({"l": START + hour * HOUR})
+        control.watermark({"l": START + hour * HOUR})
         assert "l" not in idle_sources(engine.ledger, engine.sources, clock())
     clock.pass_ms(HOUR + 1)
     assert "l" in idle_sources(engine.ledger, engine.sources, clock())
@@ -142,7 +165,7 @@ def test_batches_of_kind_silent_keep_their_lateness_decisions(engine: Engine, cl
     _rows(engine, {"p": DAY})
     assert _watermark(engine, "pay") == HOUR - MINUTE - 2
     clock.pass_ms(2 * HOUR)
-    assert {s.source: (s.kind, s.idle) for s in _signals(engine).idle() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
+    assert {s.source: (s.kind, s.idle) for s in _control_batches(engine).idle() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
     _rows(engine, {"p": DAY + HOUR})
     assert _watermark(engine, "pay") == DAY + HOUR - MINUTE - 1, "from here on by the present rule"
     after = engine.reading.operator_timeline(engine.assets["pay"]).after
@@ -194,9 +217,9 @@ def test_old_batches_of_an_earlier_version_keep_their_lateness_decisions(engine:
     _rows(engine, {"p": 4 * HOUR})
     assert _watermark(engine, "pay") == 4 * HOUR - MINUTE - 1
     clock.pass_ms(2 * HOUR)
-    [*entries] = _signals(engine).idle() or ()
+    [*entries] = _control_batches(engine).idle() or ()
     assert {s.source: (s.kind, s.idle) for s in entries} == dict.fromkeys(("l", "p", "r"), ("inactive", True)), "recorded once more"
-    assert _signals(engine).idle() is None
+    assert _control_batches(engine).idle() is None
     _rows(engine, {"p": 9 * HOUR})
     assert _watermark(engine, "pay") == 9 * HOUR - MINUTE - 1
     after = engine.reading.operator_timeline(engine.assets["pay"]).after
@@ -327,7 +350,7 @@ def test_a_retry_request_does_not_change_when_a_source_becomes_idle(engine: Engi
     assert {*idle_sources(engine.ledger, engine.sources, engine.ledger.now())} == recorded
     assert recorded == (set() if kind == "inactive" else {"l", "r"}), "recorded once more, by the present rule"
     assert engine.ledger.newest_rows()["l"].idle
-    _signals(engine).idle()
+    _control_batches(engine).idle()
     assert idle_sources(engine.ledger, engine.sources, engine.ledger.now()) == {}
 
 

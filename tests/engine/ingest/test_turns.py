@@ -56,7 +56,7 @@ def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_i
     folders = {"l": str(tmp_path / "in/l")}
     engine = Engine(Lake(str(tmp_path / "lake")), {"l": source("l", idle_timeout="1 hour")}, {}, lambda: NO_SESSION, clock, folders=folders)
     calls, waited = Calls(), list[float]()
-    engine.ingestion.signals.watermark({"l": START})
+    engine.ingestion.control_batches.watermark({"l": START})
 
     def sleep(seconds: float) -> None:
         clock.pass_ms(HOUR // 2)

@@ -129,7 +129,7 @@ def test_two_batches_that_the_ledger_lost_are_found_by_the_event_logs(engine: En
     restarted = make_engine(SOURCES, [join()])
     assert restarted.ledger.head == 0
     with pytest.raises(LedgerError, match=r"ends at batch 0, but table events/l records batch 1"):
-        restarted.ingestion.signals.watermark({"l": 1})
+        restarted.ingestion.control_batches.watermark({"l": 1})
     assert restarted.lake.newest_commit("events/l", "attempt").value["seq"] == 2  # pyright: ignore[reportOptionalMemberAccess]
 
 

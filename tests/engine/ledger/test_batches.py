@@ -154,9 +154,9 @@ def test_the_number_of_a_lost_batch_that_a_table_handled_is_not_reused(tmp_path:
     engine = Engine(lake, contracts, {a.name: a for a in assets}, lambda: NO_SESSION, clock, folders=folders)
     acts: dict[str, Callable[[], Any]] = {
         "ingest": lambda: engine.ingestion.batches.files([]),
-        "watermark": lambda: engine.ingestion.signals.watermark({"l": 7}),
+        "watermark": lambda: engine.ingestion.control_batches.watermark({"l": 7}),
         "drain": engine.drain,
-        "idle": engine.ingestion.signals.idle,
+        "idle": engine.ingestion.control_batches.idle,
         "retry": lambda: engine.ingestion.quarantine._request_retry("l", [offset]),
     }
     with pytest.raises(LedgerError, match="table pairs records batch 2"):
@@ -170,7 +170,7 @@ def test_a_corrupted_table_outside_the_pipeline_does_not_stop_a_writer(tmp_path:
     write_deltalake(lake.path("old"), _rows(1), commit_properties=properties)
     (tmp_path / "old/_delta_log/00000000000000000000.json").write_text("no JSON")
     engine = Engine(lake, {"l": source("l")}, {}, lambda: NO_SESSION, Clock(5))
-    assert engine.ingestion.signals.watermark({"l": 7}) is not None
+    assert engine.ingestion.control_batches.watermark({"l": 7}) is not None
 
 
 def test_the_ledger_format_is_raised_only_on_the_version_that_was_read(tmp_path: Path) -> None:

@@ -306,7 +306,7 @@ def test_a_rebuild_while_a_removal_is_planned_holds_it_back(engine: Engine) -> N
 
 
 def test_a_watermark_beyond_all_events_removes_no_more_than_the_newest_event(engine: Engine) -> None:
-    engine.ingestion.signals.watermark({"l": START + 90 * DAY, "r": START + 90 * DAY})  # as a drain of tables that look back far
+    engine.ingestion.control_batches.watermark({"l": START + 90 * DAY, "r": START + 90 * DAY})  # as a drain of tables that look back far
     for name in engine.assets:
         engine.advance(name)
     done = by_table(engine.maintain())["events/l"]
