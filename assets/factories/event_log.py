@@ -10,6 +10,7 @@ from assets.contracts import ENGINE_COLUMNS, SourceContract
 from assets.factories.keys import event_key
 from assets.factories.metadata import moment, table_schema
 from assets.factories.pool import SPARK
+from assets.factories.sentences import count
 from assets.ports import EnginePort, SourceEntryPort
 
 EVENTS = "events"
@@ -36,7 +37,7 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
             batches, ingest_error = getattr(error, "entries", None), error
             if not batches:
                 raise
-        context.log.info(f"{len(batches)} ledger batches")
+        context.log.info(count(len(batches), "ledger batch"))
         for contract in contracts:
             rows = [s for batch in batches for s in batch if s.source == contract.name]
             yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=batch_metadata(rows))
@@ -53,7 +54,7 @@ def _spec(contract: SourceContract) -> dg.AssetSpec:
         kinds={"spark", "delta"},
         owners=contract.owners,
         tags=contract.tags,
-        description=f"Every well-formed event of the source `{contract.name}`, in the order it was ingested. "
+        description=f"Every accepted row of the source `{contract.name}`, in the order it was ingested. "
         f"It contains late rows too. Rows that violate the contract are in `{contract.quarantine}`, each with its reason.",
         metadata={
             "dagster/column_schema": table_schema(_log_schema(contract)),
@@ -70,11 +71,7 @@ def _log_schema(contract: SourceContract) -> StructType:
 
 
 def batch_metadata(rows: Sequence[SourceEntryPort]) -> dict[str, Any]:
-    """The metadata of a source's event log for what some ledger batches record about the source."""
+    """The metadata of a source's event log for what some ledger batches record about the source; without a batch, it has no watermark."""
     counts = {name: sum(getattr(s, name) for s in rows) for name in COUNTS}
-    newest = rows[-1] if rows else None
-    return counts | {
-        "dagster/partition_row_count": counts["accepted"],
-        "batches": len(rows),
-        "watermark": moment(newest.watermark if newest else None),
-    }
+    watermark = {"watermark": moment(rows[-1].watermark)} if rows else {}
+    return counts | {"dagster/partition_row_count": counts["accepted"], "batches": len(rows)} | watermark

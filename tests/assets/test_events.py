@@ -6,7 +6,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.factories.event_log import event_logs
+from assets.factories.event_log import batch_metadata, event_logs
+from assets.factories.metadata import moment
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
@@ -48,6 +49,11 @@ def _run(instance: dg.DagsterInstance, failed: Exception | None = None) -> tuple
 
 def test_every_ingested_source_is_materialized(instance: dg.DagsterInstance) -> None:
     assert _run(instance) == (True, {"l": 2, "r": 0})
+
+
+def test_a_source_without_a_batch_shows_no_watermark() -> None:
+    assert batch_metadata(ENTRY)["watermark"] == moment(5)
+    assert "watermark" not in batch_metadata([])
 
 
 def test_unreadable_files_fail_the_run_after_the_ingested_sources_are_materialized(instance: dg.DagsterInstance) -> None:
