@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from pyspark.sql.types import StructField, StructType
 
-from assets.names import MOST_COLUMNS, column_fault, first_twice, fold_case, is_key, is_stored, name_fault, nested_fields
-from assets.reader_options import option_fault
+from assets.names import MOST_COLUMNS, column_fault, first_twice, fold_case, is_key, is_stored, name_fault, nested_fields, table_name_fault
+from assets.reader_options import legal_values, option_fault
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError, did_you_mean
 from operators.timing import DAY_MS, Duration, length_ms
@@ -15,11 +16,9 @@ EVENT_TIME_RAW = "event_time_raw"
 ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
 LONGEST_DAYS = 3_652_059
 """The longest duration in a contract, in days: that from year 1 to year 9999."""
-_NOT_A_QUOTE = ("\n", "\r", "\0")
-"""Characters that cannot be a quote or an escape character."""
-_SEPARATOR = re.compile(r"""(?:[^\\\n\r\0\U00010000-\U0010ffff]|\\[tbf\\"'])+""")
-"""A field separator that Spark accepts: one or more characters of the Basic Multilingual Plane, or escapes such as `\\t`."""
-_OWNER = re.compile(r"team:[A-Za-z0-9_]+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
+_RENAME = "rename it in the schema, and where the files are made"
+_OWNER = re.compile(r"team:[A-Za-z0-9_]+|\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}\b")
+_GROUP = re.compile(r"\w+(/\w+)*", re.ASCII)
 _TAG, _TAG_VALUE = re.compile(r"([\w.-]{1,63}/)?[\w.-]{1,63}", re.ASCII), re.compile(r"[\w.-]{0,63}", re.ASCII)
 
 
@@ -55,9 +54,24 @@ def check_name(parameter: str, name: object) -> None:
         raise ContractError.bad_value(parameter, name, legal)
 
 
+def check_table_name(name: object) -> None:
+    """Raise `ContractError` unless a name is legal for a table."""
+    if legal := table_name_fault(name):
+        raise ContractError.bad_value("name", name, legal)
+
+
+def check_group(group: object) -> None:
+    """Raise `ContractError` unless a group of assets has a name that Dagster accepts."""
+    if not isinstance(group, str) or not _GROUP.fullmatch(group):
+        raise ContractError.bad_value("group", group, "letters a to z, digits and '_', in one or more parts separated by '/'")
+
+
 def check_owners(owners: object) -> None:
     """Raise `ContractError` unless owners are a list of mail addresses or teams, in the form that Dagster accepts."""
-    legal = "a list of mail addresses, or of teams: 'team:' and letters, digits and '_'"
+    legal = (
+        "a list of mail addresses that start with a letter, a digit or '_' and end with a dot and 2 to 7 letters, "
+        "or of teams: 'team:' and letters, digits and '_'"
+    )
     if not isinstance(owners, list | tuple):
         raise ContractError.bad_value("owners", owners, legal)
     for owner in owners:
@@ -65,17 +79,19 @@ def check_owners(owners: object) -> None:
             raise ContractError.bad_value("owners", owner, legal)
 
 
-def check_tags(tags: Mapping[str, str]) -> None:
-    """Raise `ContractError` unless tags are text that Dagster accepts."""
-    for key, value in tags.items():
-        if not (isinstance(key, str) and _TAG.fullmatch(key) and isinstance(value, str) and _TAG_VALUE.fullmatch(value)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            legal = "keys and values of at most 63 letters, digits, '_', '-' and '.'; a key may start with a prefix and '/'"
+def check_tags(tags: object) -> None:
+    """Raise `ContractError` unless tags are a mapping of texts that Dagster accepts."""
+    legal = "a mapping with keys and values of at most 63 letters, digits, '_', '-' and '.'; a key may start with a prefix and '/'"
+    if not isinstance(tags, Mapping):
+        raise ContractError.bad_value("tags", tags, legal)
+    for key, value in cast(Mapping[object, object], tags).items():
+        if not (isinstance(key, str) and _TAG.fullmatch(key) and isinstance(value, str) and _TAG_VALUE.fullmatch(value)):
             raise ContractError.bad_value("tags", {key: value}, legal)
 
 
-def check_length(parameter: str, value: Duration | None) -> None:
-    """Raise `OperatorError` unless a value is None, or a duration from zero to `LONGEST_DAYS` days."""
-    if value is not None and length_ms(value, parameter) > LONGEST_DAYS * DAY_MS:
+def check_length(parameter: str, value: Duration) -> None:
+    """Raise `OperatorError` unless a value is a duration from zero to `LONGEST_DAYS` days."""
+    if length_ms(value, parameter) > LONGEST_DAYS * DAY_MS:
         raise ContractError.bad_value(parameter, value, f"a duration of at most {LONGEST_DAYS} days, the years 1 to 9999")
 
 
@@ -98,7 +114,7 @@ def check_columns(declared: Sequence[StructField], names: Sequence[str]) -> None
         if fold_case(column.name) in ENGINE_COLUMNS or column.name.startswith("_"):
             raise ContractError.reserved_name(column.name)
         if legal := column_fault(column.name):
-            raise ContractError.bad_value("schema", column.name, legal)
+            raise ContractError.bad_value("schema", column.name, f"{legal}; {_RENAME}")
         _check_type(column)
     if (duplicate := first_twice(names)) is not None:
         raise ContractError.duplicate_column(duplicate)
@@ -114,7 +130,7 @@ def _check_type(column: StructField) -> None:
             raise ContractError.duplicate_column(f"{column.name}.{duplicate}")
         for name in names:
             if legal := column_fault(name, nested=True):
-                raise ContractError.bad_value("schema", f"{column.name}.{name}", legal)
+                raise ContractError.bad_value("schema", f"{column.name}.{name}", f"{legal}; {_RENAME}")
 
 
 def check_key(key: Sequence[str], schema: StructType, owner: str) -> None:
@@ -125,8 +141,9 @@ def check_key(key: Sequence[str], schema: StructType, owner: str) -> None:
         schema: the source's columns.
         owner: the owner of the columns for the error, such as `source 'orders'`.
     """
-    if isinstance(key, str):
-        raise ContractError.bad_value("unique_key", key, f"a tuple of column names, such as ({key!r},)")
+    if not isinstance(key, list | tuple):
+        example = f", such as ({key!r},)" if isinstance(key, str) else ""
+        raise ContractError.bad_value("unique_key", key, f"a tuple of column names{example}")
     columns = schema.fieldNames()
     for column in key:
         if column not in columns:
@@ -138,14 +155,16 @@ def check_key(key: Sequence[str], schema: StructType, owner: str) -> None:
         raise ContractError.bad_value("unique_key", key, "each column once")
 
 
-def check_options(options: Mapping[str, object], owner: str) -> None:
+def check_options(options: object, owner: str) -> None:
     """Raise `ContractError` if an option is unknown, has no effect, has an illegal value, or conflicts with how the engine reads lines.
 
     Args:
         options: the options for Spark's `from_csv` or `from_json`; names ignore case.
         owner: the owner of the options for the error, such as `source 'orders'`.
     """
-    for option, value in options.items():
+    if not isinstance(options, Mapping):
+        raise ContractError.bad_value("options", options, "a mapping of names of options to their values")
+    for option, value in cast(Mapping[object, object], options).items():
         name = str(option).lower()
         if name != "columnnameofcorruptrecord" and (fault := option_fault(option)) is not None:
             raise ContractError.unusable_option(option, owner, fault)
@@ -153,19 +172,5 @@ def check_options(options: Mapping[str, object], owner: str) -> None:
             raise ContractError.bad_value(
                 "options", {option: value}, "other options: the engine itself quarantines lines that cannot be parsed"
             )
-        if name == "header" and str(value).lower() not in ("true", "false"):
-            raise ContractError.bad_value(
-                "options", {option: value}, "'true', or 'false' for CSV files whose fields are the schema's columns, in its order"
-            )
-        if name in ("sep", "delimiter") and not (isinstance(value, str) and _SEPARATOR.fullmatch(value)):
-            legal = "for 'sep' and 'delimiter', one or more characters other than line breaks; write a backslash twice"
+        if (legal := legal_values(name, value)) is not None:
             raise ContractError.bad_value("options", {option: value}, legal)
-        if name in ("quote", "escape") and not _is_one_character_or_empty(value):
-            raise ContractError.bad_value(
-                "options", {option: value}, "for 'quote' and 'escape', one character other than a line break, or empty text"
-            )
-
-
-def _is_one_character_or_empty(value: object) -> bool:
-    """Whether a value is one character that Java represents as one `char`, or empty."""
-    return isinstance(value, str) and value not in _NOT_A_QUOTE and (not value or (len(value) == 1 and ord(value) < 0x10000))

@@ -23,7 +23,7 @@ from assets.contract_checks import (
 from assets.ddl import misspelled_type, schema_of
 from assets.derived_asset import CHANGELOGS, DerivedAsset
 from assets.expressions import check_expression
-from assets.names import first_twice
+from assets.names import first_twice, fold_case
 from assets.preparation import Preparation
 from assets.shape import Shape
 from assets.watermark_strategies import (
@@ -37,6 +37,7 @@ from assets.watermark_strategies import (
     Punctuated,
     WatermarkGenerator,
 )
+from operators.engine_columns import ARRIVAL, EVENT_TIME
 from operators.timing import Duration
 
 INGESTED_AT = "ingested_at"
@@ -158,13 +159,17 @@ class SourceContract:
         check_columns([f for f in self.struct.fields if not self.is_added(f)], self.struct.fieldNames())
         check_key(self.unique_key, self.struct, f"source {self.name!r}")
         check_sql("event_time", self.event_time)
+        if not isinstance(self.rules, list | tuple) or not all(isinstance(rule, RowRule) for rule in self.rules):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ContractError.bad_value("rules", self.rules, "a tuple of RowRule(...)")
         self._check_expressions()
         if not isinstance(self.watermark, STRATEGIES):  # pyright: ignore[reportUnnecessaryIsInstance]
             legal = "BoundedOutOfOrderness(...), Punctuated(...), BatchExpression(...) or Generated(...)"
             raise ContractError.bad_value("watermark", self.watermark, legal)
         self._check_alignment()
-        for parameter in ("duplicate_horizon", "idle_timeout", "future_skew", "retention"):
-            check_length(parameter, getattr(self, parameter))
+        check_length("duplicate_horizon", self.duplicate_horizon)
+        for parameter in ("idle_timeout", "future_skew", "retention"):
+            if (length := getattr(self, parameter)) is not None:
+                check_length(parameter, length)
         if (duplicate := first_twice([r.name for r in self.rules])) is not None:
             raise ContractError.bad_value("rules", duplicate, "names that differ in more than case: rows are counted by rule name")
         check_options(self.options, f"source {self.name!r}")
@@ -188,13 +193,16 @@ class SourceContract:
 
     def _check_expressions(self) -> None:
         """Raise `ContractError` if an expression reads a column that the schema does not have."""
-        columns, owner, engine_columns = self.struct.fieldNames(), f"source {self.name!r}", (*ENGINE_COLUMNS, INGESTED_AT)
-        expressions = [("event_time", self.event_time), *(("condition", rule.condition) for rule in self.rules)]
-        if isinstance(self.watermark, Punctuated | BatchExpression):
-            expressions += [("watermark", self.watermark.watermark)]
+        columns, owner = self.struct.fieldNames(), f"source {self.name!r}"
+        of_checked_row = (ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
+        expressions = [] if self.by_ingest_time else [("event_time", self.event_time, (ARRIVAL,))]
+        expressions += [("condition", rule.condition, of_checked_row) for rule in self.rules]
+        if isinstance(self.watermark, BatchExpression):
+            expressions += [("watermark", self.watermark.watermark, of_checked_row)]
         if isinstance(self.watermark, Punctuated):
-            expressions += [("marker", self.watermark.marker or "true")]
-        for parameter, expression in expressions:
+            of_row = (ARRIVAL, EVENT_TIME_RAW)
+            expressions += [("watermark", self.watermark.watermark, of_row), ("marker", self.watermark.marker or "true", of_row)]
+        for parameter, expression, engine_columns in expressions:
             check_expression(parameter, expression, columns, owner, engine_columns)
 
     @cached_property
@@ -212,7 +220,8 @@ class SourceContract:
     @property
     def by_ingest_time(self) -> bool:
         """Whether a row's event time is the time at which it was ingested."""
-        return self.event_time.strip() == INGESTED_AT and INGESTED_AT not in self.struct.fieldNames()
+        names = [fold_case(name) for name in self.struct.fieldNames()]
+        return fold_case(self.event_time.strip()) == INGESTED_AT and INGESTED_AT not in names
 
     def with_added_columns(self, columns: Sequence[StructField]) -> "SourceContract":
         """The contract with columns that were added to its event log, or are being added. A file need not have them."""

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from pyspark.sql import DataFrame
 
-from assets.contract_checks import ContractError, check_name, check_owners, check_tags
+from assets.contract_checks import ContractError, check_group, check_owners, check_table_name, check_tags
 from assets.preparation import Preparation
 from assets.shape import Shape
 from operators.accounting import TracesInputs
@@ -32,7 +32,7 @@ class DerivedAsset:
     """A table that one operator computes from sources or other derived tables.
 
     Args:
-        name: the table's name, by the same rules as a source's.
+        name: the table's name, by the same rules as a source's. Python's keywords and the names of Dagster's own steps are refused too.
         inputs: names of sources or derived assets, in the order of the operator's inputs.
         operator: the operator.
         prepare: for an input's name, what is done to its rows before the operator reads them; see `Preparation`. Rows with change kinds
@@ -42,7 +42,7 @@ class DerivedAsset:
             operator's result to the table's rows, which must keep the operator's own columns.
         description: what the table contains.
         columns: descriptions of the table's columns. By default a column has the description of the input's column from which it comes.
-        group: the asset's group in Dagster.
+        group: the asset's group in Dagster: letters, digits, `_` and `/`.
         version: the version of the code that the engine cannot compare: `shape`, and an operator of your own. A table that was made with
             another version is refused until it is rebuilt.
         streams_as: how a stream computes the table's steps. With `ranges` a step reads the rows that it needs from the event logs; with
@@ -69,7 +69,8 @@ class DerivedAsset:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_name("name", self.name)
+        check_table_name(self.name)
+        check_group(self.group)
         check_owners(self.owners)
         check_tags(self.tags)
         self._check_streams_as()

@@ -1,5 +1,6 @@
 """The legal names of sources, tables and columns, and the legal types of columns. `*_fault` returns None for a legal name."""
 
+import keyword
 import re
 from collections.abc import Iterator, Sequence
 
@@ -21,6 +22,16 @@ from operators.column_types import types_within
 LONGEST_NAME, LONGEST_COLUMN, MOST_COLUMNS = 128, 255, 1_000
 RESERVED = frozenset({"events", "ledger", "quarantine", "landing", "changelog", "early", "verdicts", "kept_rows", "maintenance"})
 """Names of the lake's own folders and locks; names that start with `_` are reserved too."""
+OF_DAGSTER = frozenset(
+    {"arg_dict", "bool", "conf", "config", "context", "dict", "float", "input", "input_arg_dict", "int", "meta", "output"}
+    | {"output_arg_dict", "str", "type", *keyword.kwlist}
+)
+"""Names that Dagster accepts for no step."""
+STEPS = frozenset(
+    {"advance", "event_logs", "export", "export_table", "full_checks", "ingest", "land_changes", "land_versions", "maintain", "run_stream"}
+    | {"stream"}
+)
+"""The jobs and steps that a code location has beside those of its tables."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _BESIDE_LETTERS = "-@$:"
 _NOT_STORED = (NullType, CalendarIntervalType, DayTimeIntervalType, YearMonthIntervalType, TimeType, UserDefinedType)
@@ -35,6 +46,18 @@ def name_fault(name: object) -> str | None:
     return None
 
 
+def table_name_fault(name: object) -> str | None:
+    """A description of the legal names of tables, for an error; None if the name is legal. A table's step in Dagster has its name."""
+    if fault := name_fault(name):
+        return fault
+    if name in OF_DAGSTER:
+        return f"a name other than Python's keywords, and the names that Dagster refuses; choose another, such as {f'{name}_rows'!r}"
+    if name in STEPS:
+        others = ", ".join(sorted(STEPS))
+        return f"a name other than {others}, which are jobs and steps in Dagster; choose another, such as {f'{name}_rows'!r}"
+    return None
+
+
 def column_fault(name: str, *, nested: bool = False) -> str | None:
     """A description of the legal names of columns, for an error; None if the name is legal.
 
@@ -44,10 +67,8 @@ def column_fault(name: str, *, nested: bool = False) -> str | None:
     """
     if name and len(name) <= LONGEST_COLUMN and all(map(_is_legal, name)) and (nested or not name.startswith("_")):
         return None
-    return (
-        f"letters, digits, '_' and {' '.join(_BESIDE_LETTERS)}, at most {LONGEST_COLUMN}, not starting with '_'; "
-        "rename it in the schema, and where the files are made"
-    )
+    start = "" if nested else ", not starting with '_'"
+    return f"letters, digits, '_' and {' '.join(_BESIDE_LETTERS)}, at most {LONGEST_COLUMN}{start}"
 
 
 def _is_legal(letter: str) -> bool:

@@ -108,8 +108,10 @@ class Pipeline:
 
     def _check_freshness(self) -> None:
         for limit in self._limits("freshness", self.freshness):
+            if limit is None:
+                continue
             check_length("freshness", limit)
-            if limit is not None and length_ms(limit, "freshness") == 0:
+            if length_ms(limit, "freshness") == 0:
                 raise ContractError.bad_value("freshness", limit, "a duration of more than zero")
 
     def _limits(self, parameter: str, limits: Any) -> list[Any]:

@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
 from assets.expressions import bare_function, check_columns_exist, check_expression, columns_read
 from assets.names import column_fault, first_twice, fold_case
+from assets.time_zones import is_time_zone
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 
 ALL = "*"
@@ -22,11 +23,11 @@ _MULTI_ROW = (exp.AggFunc, exp.Window, exp.Query, exp.DerivedTable)
 _GENERATORS = {"inline", "inline_outer", "json_tuple", "stack", "variant_explode", "variant_explode_outer", "window", "session_window"}
 _NONDETERMINISTIC = CHANCE | CLOCK | FILES | SESSION
 _DETERMINISTIC = (
-    "expressions without random numbers and the clock (also 'now', 'today', 'yesterday' and 'tomorrow', which Spark reads as times): "
-    "results are computed again and compared; read a time from a column"
+    "expressions without random numbers and the clock: results are computed again and compared; read a time from a column. "
+    "'now', 'today', 'yesterday' and 'tomorrow' alone are times too; find a text that is such a word by column RLIKE '^today$'"
 )
-_TIME_OF_THE_CLOCK = re.compile(r"\s*(now|today|yesterday|tomorrow)\b.*", re.IGNORECASE | re.DOTALL)
-"""Texts that Spark casts to the time of the query where they are compared with a time."""
+_TIME_OF_THE_CLOCK = re.compile(r"(now|today|yesterday|tomorrow)[ \t]*(.*)", re.IGNORECASE | re.DOTALL)
+"""Texts that Spark casts to the time of the query where they are compared with a time. All but `now` may have a time zone."""
 
 
 @dataclass(frozen=True)
@@ -219,13 +220,18 @@ def _check_bare_names(parameter: str, sql: str, tree: exp.Expr, columns: Sequenc
 
 def _is_nondeterministic(node: exp.Expr) -> bool:
     """Whether a value depends on random numbers, on the clock, on the process, or on how Spark reads rows."""
-    if node.is_string:
-        return _TIME_OF_THE_CLOCK.fullmatch(node.name) is not None
+    if node.is_string or isinstance(node, exp.RawString):
+        return _is_time_of_the_clock(node.name)
     if isinstance(node, exp.StrToUnix):  # unix_timestamp() of no argument
         return node.this is None
     if type(node).__name__.startswith("Current") or any(name.startswith("current_") for name in _function_names(node)):
         return True
     return bool(_function_names(node) & _NONDETERMINISTIC)
+
+
+def _is_time_of_the_clock(text: str) -> bool:
+    found = _TIME_OF_THE_CLOCK.fullmatch(text.strip())
+    return found is not None and (not found[2] or (found[1].lower() != "now" and is_time_zone(found[2])))
 
 
 def _function_names(node: exp.Expr) -> set[str]:
@@ -244,7 +250,7 @@ def _check_column(item: _Item) -> None:
         legal = f"names other than {', '.join(ENGINE_COLUMNS)}, which the engine keeps; rename it"
         raise ContractError.bad_value("select", item.sql, legal)
     if legal := column_fault(name):
-        raise ContractError.bad_value("select", item.sql, legal)
+        raise ContractError.bad_value("select", item.sql, f"{legal}; write another name after AS, or {ALL} alone for all columns")
 
 
 def _quoted(name: str) -> str:

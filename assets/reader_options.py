@@ -4,6 +4,9 @@ Lines of CSV and JSON files are read first, and then parsed by Spark's `from_csv
 applies only if it concerns the parsing of one line. Spark ignores unknown options. Names ignore case.
 """
 
+import re
+
+from assets.time_zones import is_time_zone
 from operators.errors import did_you_mean
 
 _CSV = (
@@ -36,9 +39,6 @@ _JSON = (
     "maxStringLen",
 )
 _FORMATS_OF_VALUES = (
-    "nanValue",
-    "positiveInf",
-    "negativeInf",
     "locale",
     "timeZone",
     "dateFormat",
@@ -53,6 +53,7 @@ _FILES = "text files are read as lines of UTF-8, decompressed by their suffix, a
 _SCHEMA = "the columns and their types are those of the contract's `schema`"
 _OUTPUT = "it is an option for writing files"
 _PARQUET = "Parquet files are read by the types of their own columns"
+_TEXT = "the columns of CSV are read as text and cast"
 NO_EFFECT = {
     **dict.fromkeys(("encoding", "charset", "lineSep", "multiLine", "compression", "codec"), _FILES),
     **dict.fromkeys(("pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter", "path", "basePath"), _FILES),
@@ -64,6 +65,7 @@ NO_EFFECT = {
     **dict.fromkeys(("quoteAll", "escapeQuotes", "extension", "pretty"), _OUTPUT),
     **dict.fromkeys(("ignoreNullFields", "writeNonAsciiCharacterAsCodePoint"), _OUTPUT),
     **dict.fromkeys(("mergeSchema", "datetimeRebaseMode", "int96RebaseMode", "parquet.compression"), _PARQUET),
+    **dict.fromkeys(("nanValue", "positiveInf", "negativeInf"), _TEXT),
 }
 """Options of Spark's file readers and writers that would have no effect on a source, and why."""
 _OTHER_NAMES = {
@@ -78,6 +80,23 @@ _OTHER_NAMES = {
     "nullValues": "nullValue",
 }
 """Names that other libraries use for an option of Spark."""
+_BOOLEANS = {
+    "ignoreLeadingWhiteSpace",
+    "ignoreTrailingWhiteSpace",
+    "enableDateTimeParsingFallback",
+    *(name for name in _JSON if name.startswith("allow")),
+}
+_CHARACTERS = ("quote", "escape", "comment", "charToEscapeQuoteEscaping")
+_LEAST = {
+    **dict.fromkeys(("maxColumns", "inputBufferSize", "maxNestingDepth", "maxNumLen", "maxStringLen"), 1),
+    "maxCharsPerColumn": -1,
+}
+"""The least whole number of an option."""
+_MOST = 2**31 - 1
+_QUOTES = ("STOP_AT_CLOSING_QUOTE", "BACK_TO_DELIMITER", "STOP_AT_DELIMITER", "SKIP_VALUE", "RAISE_ERROR")
+_SEPARATOR = re.compile(r"""(?:[^\\\n\r\0\U00010000-\U0010ffff]|\\[tbf\\"'])+""")
+"""A field separator that Spark accepts: one or more characters of the Basic Multilingual Plane, or escapes such as `\\t`."""
+_NOT_A_CHARACTER = ("\n", "\r", "\0")
 _LEGAL = {name.lower() for name in LEGAL}
 _WITHOUT_EFFECT = {name.lower(): reason for name, reason in NO_EFFECT.items()}
 
@@ -96,3 +115,37 @@ def option_fault(option: object) -> str | None:
     if name in _WITHOUT_EFFECT:
         return f"has no effect here: {_WITHOUT_EFFECT[name]}; {legal}"
     return f"is no option of Spark's CSV or JSON parser; {legal}{did_you_mean(option, LEGAL, _OTHER_NAMES)}"
+
+
+def legal_values(option: str, value: object) -> str | None:
+    """What is legal for an option; None if its value is.
+
+    Args:
+        option: the name of a legal option; names ignore case.
+        value: its value.
+
+    >>> legal_values("maxColumns", "0")
+    "for 'maxColumns', a whole number from 1 to 2147483647"
+    """
+    name = next(known for known in LEGAL if known.lower() == option.lower())
+    text = str(value)
+    if name == "header" and text.lower() not in ("true", "false"):
+        return "'true', or 'false' for CSV files whose fields are the schema's columns, in its order"
+    if name in _BOOLEANS and text.lower() not in ("true", "false"):
+        return f"for {name!r}, 'true' or 'false'"
+    if name in ("sep", "delimiter") and not _SEPARATOR.fullmatch(text):
+        return f"for {name!r}, one or more characters up to U+FFFF other than line breaks and NUL; write a backslash twice"
+    if name in _CHARACTERS and (len(text) > 1 or text in _NOT_A_CHARACTER or text > "\uffff"):
+        return f"for {name!r}, one character up to U+FFFF other than a line break and NUL, or empty text"
+    if name in _LEAST and not _is_number(text, _LEAST[name]):
+        no_limit = ", or -1 for no limit" if _LEAST[name] < 0 else ""
+        return f"for {name!r}, a whole number from 1 to {_MOST}{no_limit}"
+    if name == "unescapedQuoteHandling" and text.upper() not in _QUOTES:
+        return f"for {name!r}, {', '.join(_QUOTES)}"
+    if name == "timeZone" and not is_time_zone(text):
+        return "for 'timeZone', a region such as 'Europe/Berlin', or an offset such as '+01:00'"
+    return None
+
+
+def _is_number(text: str, least: int) -> bool:
+    return re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII) is not None and least <= int(text) <= _MOST and int(text) != 0

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampType
 
+from assets.factories.keys import check_step
 from assets.factories.partitions import Days
 from assets.factories.pool import SPARK
 from assets.factories.sentences import from_to
@@ -59,7 +60,7 @@ def suite_checks(
     expectations = {check_name(e): e for e in suite.expectations}
     specs = [_spec(asset_key, name, e, blocking) for name, e in expectations.items()]
 
-    suite_name = f"{asset_key.to_python_identifier()}_suite"
+    suite_name = check_step(asset_key.to_python_identifier(), "suite")
 
     def evaluate(names: Sequence[str], engine: EnginePort, run: RunDetails) -> Findings | None:
         selected = [expectations[name] for name in names]

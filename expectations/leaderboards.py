@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
+from assets.factories.keys import check_step
 from assets.factories.pool import SPARK
 from assets.factories.work import RunDetails, Worker
 from assets.ports import EnginePort, UpsertedPort
@@ -47,7 +48,7 @@ def leaderboard_checks(derived: DerivedAsset, worker: Worker | None = None) -> d
     ]
     key = dg.AssetKey(derived.name)
 
-    step = f"{derived.name}_board"
+    step = check_step(derived.name, "board")
 
     def evaluate(engine: EnginePort, run: RunDetails) -> list[dg.AssetCheckResult]:
         is_full = FULL in run.tags

@@ -1,4 +1,4 @@
-"""The Dagster asset keys of event logs and tables."""
+"""The Dagster asset keys of event logs and tables, and the names of the steps that check them."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,11 @@ import dagster as dg
 def input_keys(inputs: Sequence[str], sources: Sequence[str]) -> list[dg.AssetKey]:
     """The asset keys of a derived table's inputs: event logs for those that are sources, tables for the others."""
     return [event_key(name) if name in sources else dg.AssetKey(name) for name in inputs]
+
+
+def check_step(name: str, kind: str) -> str:
+    """The name of a step that checks an asset. It starts with `_`, which no table's name does, so that it is not that of a table's step."""
+    return f"_{name}_{kind}"
 
 
 def event_key(source: str) -> dg.AssetKey:

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from assets.contracts import BoundedOutOfOrderness, ContractError, DerivedAsset, Punctuated, RowRule, SourceContract
+from assets.contracts import BatchExpression, BoundedOutOfOrderness, ContractError, DerivedAsset, Punctuated, RowRule, SourceContract
 from operators import Aggregate
 from operators.errors import OperatorError
 from operators.timing import length_ms
@@ -91,14 +91,57 @@ ILLEGAL = [
     Illegal("a delimiter that ends lines", {"options": {"sep": "\n"}}, "`options` is .*other than line breaks"),
     Illegal("a delimiter that contains the end of a line", {"options": {"delimiter": "|\r"}}, "`options` is .*other than line breaks"),
     Illegal("a delimiter with a lone backslash", {"options": {"SEP": "|\\"}}, "`options` is .*one or more characters"),
-    Illegal("a quote of two", {"options": {"quote": "''"}}, "`options` is .*one character other than a line break, or empty text"),
+    Illegal(
+        "a quote of two",
+        {"options": {"quote": "''"}},
+        "`options` is .*one character up to U\\+FFFF other than a line break and NUL, or empty text",
+    ),
     Illegal("an unknown option", {"options": {"seperator": ";"}}, "^`options` of source 's' has 'seperator', .*: header, sep, .*'sep'\\?$"),
     Illegal("a misspelt option", {"options": {"nulValue": "NA"}}, "'nulValue', which is no option of Spark's .*mean 'nullValue'\\?$"),
     Illegal("an option without effect", {"options": {"MULTILINE": "true"}}, "'MULTILINE', which has no effect here: text files are"),
     Illegal("an option for writing", {"options": {"quoteAll": "true"}}, "'quoteAll', which has no effect here: it is an option for wr"),
     Illegal("a file source's option", {"options": {"pathGlobFilter": "*.csv"}}, "'pathGlobFilter', which has no effect here: .*every file"),
     Illegal("an option that is no text", {"options": {1: "a"}}, "`options` of source 's' has 1, which is no option"),
+    Illegal("a number of NaN", {"options": {"nanValue": "n/a"}}, "'nanValue', which has no effect here: the columns of CSV are read as"),
+    *[
+        Illegal(f"{name} {value!r}", {"options": {name: value}}, f"`options` is .*for '{name}', {legal}")
+        for name, value, legal in [
+            ("comment", "##", "one character"),
+            ("comment", "\U0001f600", "one character"),
+            ("maxColumns", "x", "a whole number from 1 to 2147483647$"),
+            ("maxColumns", "0", "a whole number"),
+            ("maxCharsPerColumn", "-2", "a whole number .*, or -1 for no limit"),
+            ("maxStringLen", "-1", "a whole number"),
+            ("maxNumLen", "10 MB", "a whole number"),
+            ("inputBufferSize", "9999999999", "a whole number"),
+            ("allowComments", "maybe", "'true' or 'false'"),
+            ("ignoreLeadingWhiteSpace", "", "'true' or 'false'"),
+            ("unescapedQuoteHandling", "x", "STOP_AT_CLOSING_QUOTE, "),
+            ("timeZone", "Mars", "a region such as"),
+            ("timeZone", "", "a region such as"),
+        ]
+    ],
     Illegal("another mode", {"options": {"mode": "FAILFAST"}}, "`options` is .*quarantine"),
+    Illegal("tags as a list", {"tags": ["x"]}, r"`tags` is \['x'\]; legal: a mapping"),
+    Illegal("no tags", {"tags": None}, "`tags` is None; legal: a mapping"),
+    Illegal("no options", {"options": None}, "`options` is None; legal: a mapping"),
+    Illegal("one rule", {"rules": RowRule("r", "k > 1")}, "`rules` is RowRule.*; legal: a tuple of RowRule"),
+    Illegal("a rule as text", {"rules": ["k > 1"]}, "`rules` is .*; legal: a tuple of RowRule"),
+    Illegal("no key", {"unique_key": None}, "`unique_key` is None; legal: a tuple of column names"),
+    Illegal("no horizon", {"duplicate_horizon": None}, "`duplicate_horizon` is None; legal: whole milliseconds"),
+    *[
+        Illegal(f"{parameter} of {column}", fields, f"`{parameter}` is '.*{column}.*; legal: .*the columns of source 's' are k$")
+        for parameter, column, fields in [
+            ("event_time", "event_time", {"event_time": "event_time"}),
+            ("event_time", "seq", {"event_time": "timestamp_millis(seq)"}),
+            ("event_time", "ingested_at", {"event_time": "ingested_at - INTERVAL 1 MINUTE"}),
+            ("condition", "seq", {"rules": (RowRule("r", "seq > 1"),)}),
+            ("condition", "ingested_at", {"rules": (RowRule("r", "event_time <= ingested_at"),)}),
+            ("watermark", "event_time", {"watermark": Punctuated("event_time")}),
+            ("marker", "seq", {"watermark": Punctuated("event_time_raw", "seq = 1")}),
+            ("watermark", "ingested_at", {"watermark": BatchExpression("max(ingested_at)")}),
+        ]
+    ],
     Illegal("no source name", {"name": ""}, "`name` is ''; legal: a letter"),
     Illegal("a path as a name", {"name": "../x"}, "`name` is '../x'"),
     Illegal("a folder's name", {"name": "a/b"}, "`name` is 'a/b'"),
@@ -192,10 +235,13 @@ def test_any_option_is_legal_or_refused_by_name(options: dict[str, str]) -> None
     ("changes", "message"),
     [
         ({"owners": "team:a"}, r"`owners` is 'team:a'; legal: a list of mail addresses"),
-        ({"owners": ["anna"]}, r"`owners` is 'anna'; legal: a list of mail addresses, or of teams"),
+        ({"owners": ["anna"]}, r"`owners` is 'anna'; legal: a list of mail addresses that .* or of teams"),
+        ({"owners": ["ops@example.technology"]}, "`owners` is 'ops@example.technology'; legal: .*2 to 7 letters"),
+        ({"owners": ["-a@b.co"]}, "`owners` is '-a@b.co'; legal: .*that start with a letter"),
+        ({"owners": ["a.b+c@team.example.museum"]}, None),
         ({"owners": [3]}, r"`owners` is 3; legal: a list"),
         ({"owners": ["anna@example.org", "team:data"]}, None),
-        ({"tags": {"a b": "c"}}, r"`tags` is \{'a b': 'c'\}; legal: keys and values of at most 63"),
+        ({"tags": {"a b": "c"}}, r"`tags` is \{'a b': 'c'\}; legal: a mapping with keys and values of at most 63"),
         ({"tags": {"a/b/c": "c"}}, r"`tags` is"),
         ({"tags": {"team/a": "x" * 64}}, r"`tags` is"),
         ({"tags": {"team/a": ""}}, None),
@@ -213,3 +259,30 @@ def test_owners_and_tags_are_those_that_dagster_accepts(changes: dict[str, Any],
         else:
             with pytest.raises(ContractError, match=message):
                 make()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"event_time": "Ingested_At"},
+        {"rules": (RowRule("r", "event_time >= event_time_raw AND arrival >= 0"),)},
+        {"watermark": Punctuated("event_time_raw", "arrival = 0")},
+        {"watermark": BatchExpression("max(event_time)")},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_an_expression_can_read_the_columns_that_the_engine_has_at_that_point(changes: dict[str, Any]) -> None:
+    contract_with(**changes)
+
+
+@pytest.mark.parametrize("name", ["output", "type", "class", "import", "advance", "event_logs", "maintain"])
+def test_a_table_cannot_have_the_name_of_another_step_in_dagster(name: str) -> None:
+    assert contract_with(name=name).log == f"events/{name}"
+    with pytest.raises(ContractError, match=f"`name` is '{name}'; legal: a name other than .*, such as '{name}_rows'"):
+        DerivedAsset(name=name, inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
+
+
+@pytest.mark.parametrize("group", ["a b", "", "a/", None])
+def test_a_group_has_a_name_that_dagster_accepts(group: Any) -> None:
+    with pytest.raises(ContractError, match=r"`group` is .*; legal: letters"):
+        DerivedAsset(name="n", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}), group=group)

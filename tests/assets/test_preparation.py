@@ -53,6 +53,8 @@ ONE_ROW, NO_CLOCK = "legal: expressions over one row", "legal: expressions witho
         ({"where": "a > system.builtin.current_timestamp()"}, NO_CLOCK),
         ({"where": "a > current_timestamp"}, NO_CLOCK),
         ({"where": "a > CAST(' Today' AS DATE)"}, NO_CLOCK),
+        ({"where": "a > r'now'"}, NO_CLOCK),
+        ({"where": "a > 'tomorrow Europe/Berlin'"}, NO_CLOCK),
         ({"where": "uniform(1, 2) = 1"}, NO_CLOCK),
         ({"select": "aes_encrypt(a, b) AS c"}, NO_CLOCK),
         ({"select": "java_method('java.lang.System', 'nanoTime') AS c"}, NO_CLOCK),
@@ -68,7 +70,8 @@ ONE_ROW, NO_CLOCK = "legal: expressions over one row", "legal: expressions witho
         ({"select": "a; DROP TABLE b"}, r"legal: SQL over the columns"),
         ({"select": "a + 1"}, r"`select` is 'a \+ 1'; legal: a name for each computed column: a \+ 1 AS name"),
         ({"select": "a AS event_time"}, r"legal: names other than seq, arrival, event_time"),
-        ({"select": "a AS `b c`"}, r"legal: letters, digits"),
+        ({"select": "a AS `b c`"}, r"legal: letters, digits.*; write another name after AS"),
+        ({"select": "t.*"}, r"write another name after AS, or \* alone for all columns"),
         ({"select": "a AS _b"}, r"not starting with '_'"),
     ],
 )
@@ -80,6 +83,11 @@ def test_other_sql_is_refused_with_what_is_legal(given: dict[str, str], message:
 def test_a_time_that_is_read_from_a_column_is_no_clock():
     Preparation(where="localtimestamp > now AND user = 'nowhere'").check(["now", "User", "localtimestamp"], "'l'", [])
     assert Preparation(where="unix_timestamp(a) > 0 AND exists(array(b), x -> x > 1)").columns(["a"]) == {"a": "`a`"}
+
+
+def test_a_text_that_only_starts_like_a_time_of_the_clock_is_no_clock():
+    where = "a = 'now or never' OR a LIKE 'Today%' OR a <> 'Yesterday was bad news' OR a = 'now UTC' OR a RLIKE '^today$'"
+    Preparation(where=where).check(["a"], "'l'", [])
 
 
 def test_the_lineage_of_a_column_is_the_columns_that_its_sql_reads():

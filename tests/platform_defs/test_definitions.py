@@ -7,7 +7,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.utils import DISALLOWED_NAMES
 
+from assets.names import table_name_fault
 from expectations.new_rows import FULL
 from operators import Sliding
 from platform_defs.configured_engine import make_engine
@@ -228,7 +230,16 @@ def test_each_job_has_these_assets_or_ops(repository):
     assert repository.get_job("full_checks").tags[FULL] == "true"
     suites = {node.name for node in repository.get_job("full_checks").nodes}
     assert len(suites) == 19
-    assert {"events__orders_suite", "seller_leaderboard_board"} <= suites
+    assert {"_events__orders_suite", "_seller_leaderboard_board"} <= suites
+
+
+def test_no_table_can_have_the_name_of_a_job_or_of_another_step(repository):
+    names = {name for job in repository.get_all_jobs() for name in [job.name, *(d.name for d in job.graph.iterate_node_defs())]}
+    assert {name for name in names - DERIVED if table_name_fault(name) is None} == set()
+
+
+def test_no_table_can_have_a_name_that_dagster_refuses():
+    assert {name for name in DISALLOWED_NAMES if table_name_fault(name) is None} == set()
 
 
 def test_the_schedules_have_these_times(repository):

@@ -3,9 +3,12 @@
 from typing import Any, cast
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from assets.reader_options import LEGAL, NO_EFFECT
+from assets.reader_options import LEGAL, NO_EFFECT, legal_values
 
 _OF_SPARK = {
     "CSV": "org.apache.spark.sql.catalyst.csv.CSVOptions",
@@ -29,3 +32,42 @@ def test_an_option_is_either_legal_or_without_effect() -> None:
     assert {*LEGAL} > _UNREGISTERED
     assert {*LEGAL}.isdisjoint(NO_EFFECT)
     assert len({name.lower() for name in [*LEGAL, *NO_EFFECT]}) == len(LEGAL) + len(NO_EFFECT)
+
+
+_ZONES = ["UTC", "Europe/Berlin", "+01:00", "-3", "UTC+1", "GMT+01:00", "Z", "PST", "Mars", "", "+25"]
+_BOOLEANS = ["true", "FALSE", "maybe", " true", ""]
+_WHOLE_NUMBERS = ["100", "+100", "1e3", " 5", "-1", "-2", "0", "2147483648", ""]
+_VALUES = {
+    "CSV": {
+        "ignoreLeadingWhiteSpace": _BOOLEANS,
+        "comment": ["#", "", "##"],
+        "charToEscapeQuoteEscaping": ["#", "", "##"],
+        "quote": ["'", "", "''"],
+        "maxColumns": _WHOLE_NUMBERS,
+        "maxCharsPerColumn": _WHOLE_NUMBERS,
+        "inputBufferSize": _WHOLE_NUMBERS,
+        "unescapedQuoteHandling": ["skip_value", "RAISE_ERROR", "x", ""],
+        "timeZone": _ZONES,
+    },
+    "JSON": {
+        "allowComments": _BOOLEANS,
+        "enableDateTimeParsingFallback": _BOOLEANS,
+        "maxNestingDepth": _WHOLE_NUMBERS,
+        "maxNumLen": _WHOLE_NUMBERS,
+        "maxStringLen": _WHOLE_NUMBERS,
+        "timeZone": _ZONES,
+    },
+}
+
+
+@pytest.mark.parametrize(("kind", "option"), [(kind, option) for kind, options in _VALUES.items() for option in options])
+def test_a_value_is_legal_if_spark_reads_a_row_with_it(spark: SparkSession, kind: str, option: str) -> None:
+    read, row = (F.from_csv, "a,1.5") if kind == "CSV" else (F.from_json, '{"a": "a", "b": 1.5}')
+    rows = spark.createDataFrame([(row,)], "value STRING")
+    for value in _VALUES[kind][option]:
+        try:
+            found = rows.select(read("value", "a STRING, b STRING", {option: value})).collect()[0][0]
+            is_read = found is not None and found.a == "a"
+        except (PySparkException, Py4JJavaError):
+            is_read = False
+        assert (legal_values(option, value) is None) is is_read, (option, value)
