@@ -44,13 +44,26 @@ def stream_supervisor(values: Settings) -> dg.SensorDefinition:
     def supervise(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
         if busy := engine.ingestion.busy():
             return dg.SkipReason(f"the input is being ingested: {busy}")
-        subject = JOB if StreamTrigger.read(values.stream_trigger).every is not None else _subject_of_input(engine)
-        return dg.SkipReason("all present input is ingested") if subject is None else _request(context.instance, engine, subject)
+        if StreamTrigger.read(values.stream_trigger).every is not None:
+            return _request(context.instance, engine, JOB)
+        waiting = waiting_input(engine)
+        subject = waiting.subject or (None if waiting.is_known else JOB)
+        return dg.SkipReason(waiting.reason) if subject is None else _request(context.instance, engine, subject)
 
     return supervise
 
 
 def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.RunRequest | dg.SkipReason:
+    """Request a run, unless one is running or has to wait.
+
+    If the subject has changed since the last run, the next run is requested at once; otherwise after 15 minutes, as for input that cannot
+    be checked without Spark.
+
+    Args:
+        instance: Dagster's instance.
+        engine: the engine.
+        subject: the input that waits, as text, or `JOB` if it is not known.
+    """
     now_s = engine.clock() / 1000
     records = [*newest_runs(instance, engine)]
     newest = records[0] if records else None
@@ -66,15 +79,6 @@ def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.R
         outcome = "" if tries.is_success(records[0]) else f". It ended with: {reason_of_end(instance, records[0].dagster_run.run_id)}"
         return dg.SkipReason(f"{tries.wait}{outcome}")
     return dg.RunRequest(run_key=tries.key, tags={**tries.tags, TAG: stream_of(engine)})
-
-
-def _subject_of_input(engine: Engine) -> str | None:
-    """The input that waits or may wait, as text; None if none does. Input may wait in topics that cannot be checked without Spark.
-
-    If the input has changed since the last run, the next run is requested at once; otherwise after 15 minutes, as for such topics.
-    """
-    waiting = waiting_input(engine)
-    return waiting.subject or (None if waiting.is_known else JOB)
 
 
 def _since_healthy(records: list[RunRecord]) -> list[RunRecord]:

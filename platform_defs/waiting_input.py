@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from platform_defs.engine import Engine
 
 _SHOWN = 3
-"""The number of folders that a skip reason names."""
+"""The most folders and topics, and the most waiting sources, that a skip reason names."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class WaitingInput:
     Args:
         subject: a text that describes the waiting input and changes when the input does; None if nothing waits.
         unlisted: the folders and topics that could not be checked, each with the reason.
-        is_known: whether all topics could be checked.
+        is_known: whether no input can wait in a folder or a topic that only Spark can read.
         ahead: the sources that are not read now, each with the source of its alignment group for which it waits.
     """
 
@@ -35,16 +35,19 @@ def waiting_input(engine: Engine) -> WaitingInput:
 
     The input of a source that is ahead of its alignment group does not count: an ingest would not read it now.
     """
-    ahead = engine.ingestion.ahead
-    new_files = [file for source in sorted(engine.folders) if source not in ahead for file in engine.ingestion.new_files(source)]
-    idle, records = engine.pending.idle(), engine.ingestion.new_records()
+    ingestion, ahead = engine.ingestion, engine.ingestion.ahead
+    read = [source for source in sorted(engine.folders) if source not in ahead]
+    new_files = [file for source in read for file in ingestion.new_files(source)]
+    idle, records = engine.pending.idle(), ingestion.new_records()
     unlisted = (
-        *(f"{path} cannot be listed: {reason}" for path, reason in engine.ingestion.unlisted.items()),
+        *(f"{path} cannot be listed: {reason}" for source in read for path, reason in ingestion.unlisted(source).items()),
         *(f"{path} cannot be checked: {reason}" for path, reason in records.unlisted.items()),
+        *(f"{path} does not exist" for path in records.missing),
     )
+    is_known = not records.unlisted and all(map(ingestion.can_list, read))
+    waits = tuple(f"{name} waits for {lead.source} of its alignment group" for name, lead in sorted(ahead.items()))
     if not new_files and not idle and not records.ends:
-        waits = tuple(f"{name} waits for {lead.source} of its alignment group" for name, lead in sorted(ahead.items()))
-        return WaitingInput(None, unlisted, not records.unlisted, waits)
+        return WaitingInput(None, unlisted, is_known, waits)
     newest = max((file.offset for file in new_files), default="")
     ends = ",".join(f"{path}:{end}" for path, end in sorted(records.ends.items()))
-    return WaitingInput(f"{engine.ledger.head}:{len(new_files)}:{newest}:{','.join(idle)}:{ends}", unlisted, not records.unlisted)
+    return WaitingInput(f"{engine.ledger.head}:{len(new_files)}:{newest}:{','.join(idle)}:{ends}", unlisted, is_known, waits)

@@ -26,6 +26,7 @@ def test_a_look_finds_records_until_an_ingest_has_read_them(lakes: Lakes, kafka:
 
 
 def test_a_topic_that_does_not_exist_has_no_records(lakes: Lakes) -> None:
-    engine = lakes.engine([source("l")], l={"options": {"subscribe": f"none-{uuid4().hex[:8]}"}})
+    topic = f"none-{uuid4().hex[:8]}"
+    engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}})
     found = engine.ingestion.new_records()
-    assert (found.ends, found.unlisted) == ({}, {})
+    assert (found.ends, found.unlisted, found.missing) == ({}, {}, [f"kafka:{topic}"])

@@ -1,6 +1,6 @@
 """The sensor that keeps the job `stream` running, on an instance without a daemon. No test starts Spark."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -240,7 +240,7 @@ def test_the_other_sensors_and_the_schedule_stay_off_with_a_supervised_stream(
 
 def test_a_stream_that_ends_with_the_present_files_is_started_when_there_are_new_ones(daemon: Daemon) -> None:
     daemon.sensor = stream_supervisor(Settings(lake=daemon.engine.lake.root, stream_trigger="availableNow"))
-    assert daemon.tick() == "all present input is ingested"
+    assert daemon.tick() == "nothing new has landed"
     _land(daemon.engine, "1.jsonl")
     assert daemon.tick() == "requested"
     daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
@@ -260,12 +260,15 @@ class Looks:
 
     ends: dict[str, int]
     unlisted: dict[str, str]
+    missing: Sequence[str] = ()
 
 
 @pytest.fixture
 def looks(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Looks:
     found = Looks({}, {})
-    monkeypatch.setattr("platform_defs.engine.ingest.ingestion.new_records", lambda *_: NewRecords(found.ends, found.unlisted))
+    monkeypatch.setattr(
+        "platform_defs.engine.ingest.ingestion.new_records", lambda *_: NewRecords(found.ends, found.unlisted, found.missing)
+    )
     daemon.sensor = stream_supervisor(Settings(lake=daemon.engine.lake.root, stream_trigger="availableNow"))
     return found
 
@@ -281,8 +284,21 @@ def test_topics_that_need_spark_are_looked_at_every_quarter_of_an_hour(daemon: D
     assert daemon.tick(new_input) == "kafka:orders cannot be checked: `kafka.ssl.keystore.location` can only be used by Java's client"
 
 
+def test_a_missing_topic_is_named(daemon: Daemon, looks: Looks) -> None:
+    looks.missing = ["kafka:ordres"]
+    assert [daemon.tick(), daemon.tick(new_input)] == ["kafka:ordres does not exist"] * 2
+
+
+def test_a_folder_that_only_spark_can_list_is_looked_at_every_quarter_of_an_hour(daemon: Daemon) -> None:
+    daemon.sensor = stream_supervisor(Settings(lake=daemon.engine.lake.root, stream_trigger="availableNow"))
+    landings = daemon.engine.ingestion.landings
+    daemon.engine.ingestion.__dict__["landings"] = {name: landing for name, landing in landings.items() if name != "orders"}
+    assert daemon.tick() == "requested"
+    assert "cannot be listed: only Spark can list it; run the stream" in daemon.tick(new_input)
+
+
 def test_new_records_start_a_run_at_once(daemon: Daemon, looks: Looks) -> None:
-    assert daemon.tick() == "all present input is ingested"
+    assert daemon.tick() == "nothing new has landed"
     assert daemon.tick(new_input) == "nothing new has landed"
     for end in (5, 7):
         looks.ends = {"kafka:orders/0@id": end}

@@ -62,10 +62,15 @@ class Topics:
         """The topics, as the options name them."""
         return self.option("subscribe") or self.option("subscribePattern")
 
+    @property
+    def subscribed(self) -> list[str]:
+        """The topics that are named one by one; none if a pattern names them."""
+        return [name.strip() for name in self.option("subscribe").split(",")] if self.option("subscribe") else []
+
     def reads(self, topic: str) -> bool:
         """Whether the topic of this name is read."""
-        if subscribed := self.option("subscribe"):
-            return topic in [name.strip() for name in subscribed.split(",")]
+        if self.subscribed:
+            return topic in self.subscribed
         try:
             return re.fullmatch(self.option("subscribePattern"), topic) is not None
         except re.error:  # Java's regular expressions have forms that Python's lack

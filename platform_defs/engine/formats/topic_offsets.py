@@ -25,7 +25,16 @@ _WAY_OUT = "To read the records, run the stream, or schedule the job `ingest`"
 
 
 class TopicLookError(TidemarkError, RuntimeError):
-    """The offsets of a source's topics cannot be looked up without Spark; other sources are not affected."""
+    """The offsets of a source's topics cannot be looked up without Spark; other sources are not affected.
+
+    Args:
+        text: the reason.
+        of_client: whether it holds for all topics that are read with the same options of the client.
+    """
+
+    def __init__(self, text: str, *, of_client: bool = True) -> None:
+        super().__init__(text)
+        self.of_client = of_client
 
     @classmethod
     def no_client(cls) -> "TopicLookError":
@@ -40,7 +49,7 @@ class TopicLookError(TidemarkError, RuntimeError):
     @classmethod
     def no_pattern(cls, pattern: str) -> "TopicLookError":
         """A pattern is not a regular expression of Python."""
-        return cls(f"`subscribePattern` is {shortened(pattern)!r}, which only Java can match. {_WAY_OUT}")
+        return cls(f"`subscribePattern` is {shortened(pattern)!r}, which only Java can match. {_WAY_OUT}", of_client=False)
 
     @classmethod
     def no_answer(cls, error: Exception) -> "TopicLookError":
@@ -115,8 +124,8 @@ def topic_offsets(topics: Topics) -> dict[Partition, tuple[int, int]]:
 
 
 def _names(topics: Topics, listed: Callable[[], Any]) -> list[str]:
-    if subscribed := topics.option("subscribe"):
-        return [name.strip() for name in subscribed.split(",")]
+    if topics.subscribed:
+        return topics.subscribed
     pattern = topics.option("subscribePattern")
     try:
         matcher = re.compile(pattern)

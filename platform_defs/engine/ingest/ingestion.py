@@ -28,6 +28,8 @@ from platform_defs.engine.ingest.topic_ranges import topic_ranges
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry, Ledger
 
+_ONLY_SPARK = "only Spark can list it; run the stream, or schedule the job `ingest`"
+
 
 @dataclass(frozen=True)
 class Ingestion:
@@ -91,10 +93,13 @@ class Ingestion:
         """The finders of new files for local folders and for those in S3, by source."""
         return self.known if self.known is not None else landings(self.folders, self.ledger, self.lake.storage_options)
 
-    @property
-    def unlisted(self) -> dict[str, str]:
-        """The folders and files that the newest look for new files could not examine, by path, and why."""
-        return {path: reason for landing in self.landings.values() for path, reason in landing.unlisted.items()}
+    def unlisted(self, source: str) -> Mapping[str, str]:
+        """The folders and files of a source that the newest look for new files could not examine, by path, and why."""
+        return self.landings[source].unlisted if source in self.landings else {self.folders[source]: _ONLY_SPARK}
+
+    def can_list(self, source: str) -> bool:
+        """Whether the files of a source's folder can be listed without Spark: the folder is local or in S3."""
+        return source in self.landings
 
     @property
     def stream(self) -> Stream:

@@ -1,6 +1,6 @@
 """Finds out whether Kafka topics have records that the ledger does not list, without Spark, for sensors. An ingest looks again itself."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from platform_defs.engine.formats.files import TOPIC
@@ -16,10 +16,12 @@ class NewRecords:
     Args:
         ends: the offset after the newest record, by the path of each partition with new records.
         unlisted: the topics that could not be looked at, by path, each with the reason.
+        missing: the paths of the topics that sources name, and that do not exist.
     """
 
     ends: Mapping[str, int]
     unlisted: Mapping[str, str]
+    missing: Sequence[str] = ()
 
 
 def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
@@ -33,17 +35,21 @@ def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
         topics: the topics of each source.
         ledger: the lake's ledger.
     """
-    ends, unlisted, silent = dict[str, int](), dict[str, str](), dict[str, str]()
+    ends, unlisted, missing, silent = dict[str, int](), dict[str, str](), list[str](), dict[str, str]()
     for source, of_source in sorted(topics.items()):
-        path, broker = f"{TOPIC}{of_source.name}", repr(sorted(of_source.client.items()))
-        if broker in silent:
-            unlisted[path] = silent[broker]
+        path, client = f"{TOPIC}{of_source.name}", repr(sorted(of_source.client.items()))
+        if client in silent:
+            unlisted[path] = silent[client]
             continue
         try:
             offsets_by_partition = topic_offsets(of_source)
         except TopicLookError as error:
-            unlisted[path] = silent[broker] = str(error)
+            unlisted[path] = str(error)
+            if error.of_client:
+                silent[client] = str(error)
             continue
+        existing = {partition.topic for partition in offsets_by_partition}
+        missing += [f"{TOPIC}{name}" for name in of_source.subscribed if name not in existing]
         known_ends = ledger.topic_ends(source)
         is_undecided = not known_ends and not of_source.starts_at_earliest
         ends |= {
@@ -51,7 +57,7 @@ def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
             for partition, offsets in offsets_by_partition.items()
             if is_undecided or _has_new(offsets, known_ends.get(partition.path))
         }
-    return NewRecords(ends, unlisted)
+    return NewRecords(ends, unlisted, missing)
 
 
 def _has_new(offsets: tuple[int, int], end: int | None) -> bool:

@@ -64,3 +64,17 @@ def test_a_silent_broker_is_asked_once_and_hides_no_other(monkeypatch: pytest.Mo
     assert asked == ["a", "orders"]
     assert found.ends == {ONE.path: 5}
     assert found.unlisted == dict.fromkeys(["kafka:a", "kafka:b"], "the broker gave no offsets: timed out")
+
+
+def test_a_pattern_that_only_java_can_match_hides_no_other_topic_of_its_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(topics: Topics) -> dict[Partition, tuple[int, int]]:
+        if topics.option("subscribePattern"):
+            raise TopicLookError.no_pattern(topics.name)
+        return {ONE: (0, 5)}
+
+    monkeypatch.setattr(module, "topic_offsets", look)
+    pattern = Topics(options={"kafka.bootstrap.servers": "b:9092", "subscribePattern": r"\\p{Lower}+"})
+    found = new_records({"a": pattern, "b": _topics(subscribe="orders, ordres")}, _ledger())
+    assert found.ends == {ONE.path: 5}
+    assert [*found.unlisted] == [f"kafka:{pattern.name}"]
+    assert found.missing == ["kafka:ordres"]
