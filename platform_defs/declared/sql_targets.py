@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, cast
 
-from assets.contracts import DerivedAsset
-from operators.aggregate import Aggregate
+from assets.contracts import ENGINE_COLUMNS, DerivedAsset
+from assets.shape import Shape
 from operators.consecutive import Consecutive
 from operators.contract import Operator
-from operators.deduplicate import Deduplicate
 from operators.errors import OperatorError, did_you_mean
 from operators.sql.errors import SqlError
-from operators.sql.names import require_name
+from operators.sql.names import column_sql, require_name
 from operators.sql.tables import CreateTable
 from operators.triggers import read_trigger
 from platform_defs.declared.sql_sources import DELTA, KAFKA, bad_option, client_options
@@ -50,18 +49,26 @@ class Target:
     def check(self, table: DerivedAsset) -> None:
         """Raise `SqlError` if the connector or the key is not that of the table's rows.
 
-        As in Flink, upserted tables have a connector of their own. A table of other rows can have any key for its records.
+        As in Flink, upserted tables have a connector of their own. The records of a table that is not upserted can have any key.
         """
         operator = table.operator
         legal = UPSERT_KAFKA if operator.emits.upserts else KAFKA
         if self.sink and self.connector != legal:
             rows = "its rows are updated and deleted" if operator.emits.upserts else "it has no key by which rows are updated"
             raise SqlError.refused(f"the connector {self.connector!r} of table {table.name!r}", rows, f"write 'connector' = '{legal}'")
-        declares_key = operator.emits.upserts and self.sink and self.key
-        if declares_key and isinstance(operator, Aggregate | Deduplicate) and {*self.key} != {*operator.key}:
-            declared, own_key = f"PRIMARY KEY ({', '.join(self.key)})", f"PRIMARY KEY ({', '.join(operator.key)})"
-            way_out = f"write {own_key} NOT ENFORCED, or leave it out"
-            raise SqlError.refused(f"{declared} of table {table.name!r}", "its records have its own key", way_out)
+        own_key = _key(table)
+        if operator.emits.upserts and self.sink and self.key and {*self.key} != {*own_key}:
+            key = ", ".join(own_key)
+            way_out = "leave it out" if {*own_key} & {*ENGINE_COLUMNS} else f"write PRIMARY KEY ({key}) NOT ENFORCED, or leave it out"
+            refused = f"PRIMARY KEY ({', '.join(self.key)}) of table {table.name!r}"
+            raise SqlError.refused(refused, f"its records have its own key, ({key})", way_out)
+
+
+def _key(table: DerivedAsset) -> list[str]:
+    """The key of a table's records, by the names that the query gives to its columns."""
+    added = table.shape.added if isinstance(table.shape, Shape) else {}
+    names = {sql.removesuffix(f" AS {column_sql(name)}"): name for name, sql in added.items()}
+    return [names.get(column_sql(column), column) for column in table.operator.emits.key]
 
 
 def declared_target(table: CreateTable) -> Target:
@@ -73,14 +80,17 @@ def declared_target(table: CreateTable) -> Target:
     options = {**table.options}
     connector = options.pop("connector", "")
     if connector not in _CONNECTORS:
-        way_out = "leave out its WITH clause; for files see `tidemark export`"
+        legal = [name for name in _CONNECTORS if name]
+        way_out = f"legal: {', '.join(legal)}{did_you_mean(connector, legal)}; for files see `tidemark export`"
         raise SqlError.refused(f"the connector {connector!r} of table {table.name!r}", "tables are Delta tables in the lake", way_out)
     parameters = {_PARAMETERS[option]: _value(table, option, options.pop(option)) for option in [*options] if option in _PARAMETERS}
     if connector not in (KAFKA, UPSERT_KAFKA):
         _check_known(table, options, [*_PARAMETERS, "connector"])
         return Target(parameters, connector)
     kafka_options, sink = client_options(table, options), _sink(table, connector, options)
-    _check_known(table, options, [*_PARAMETERS, "connector", "topic", *_FORMAT_OPTIONS, "key.fields", "properties.*"])
+    of_connector = ["key.fields"] if connector == KAFKA else []
+    legal = [*_PARAMETERS, "connector", "topic", *_FORMAT_OPTIONS, *_REGISTRY_OPTIONS, *of_connector, "properties.*"]
+    _check_known(table, options, legal)
     return Target(parameters, connector, sink, kafka_options, table.key)
 
 
@@ -118,8 +128,7 @@ def _sink(table: CreateTable, connector: str, options: dict[str, str]) -> dict[s
     if key and connector == UPSERT_KAFKA:
         raise bad_option(table, "key.fields", key, "legal: none, since an upserted table has its own key")
     key_columns = key.split(";") if key else [*table.key] if connector == KAFKA else []
-    for column in key_columns:
-        require_name(column, [c.name for c in table.columns])
+    key_columns = [require_name(column, [c.name for c in table.columns]) for column in key_columns]
     return sink | ({"key": key_columns} if key_columns else {})
 
 

@@ -45,6 +45,8 @@ FIRST_OF_HOUR = """SELECT id, seller FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, seller ORDER BY ordered_at) AS n
   FROM TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '1' HOUR)
 ) WHERE n = 1"""
+RANKED = """SELECT id, seller, n AS place
+FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY price DESC) AS n FROM orders) WHERE n <= 3"""
 TOP = "SELECT id, seller FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY price DESC) AS n FROM orders) WHERE n <= 3"
 COLUMNS = {
     PAID: "id STRING, price INT",
@@ -55,6 +57,7 @@ COLUMNS = {
     FIRST: "id STRING, seller STRING",
     FIRST_OF_HOUR: "id STRING, seller STRING",
     TOP: "id STRING, seller STRING",
+    RANKED: "id STRING, seller STRING, place BIGINT",
 }
 
 
@@ -142,6 +145,12 @@ def test_an_option_of_a_window_top_n_is_a_parameter_of_its_windows():
         (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'avro-confluent'", "legal: one URL with avro-confluent"),
         (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'json', 'key.fields' = 'no'", "there is no column 'no'; legal: id, price"),
         (SOLD, "'connector' = 'upsert-kafka', 'topic' = 'a', 'format' = 'json', 'key.fields' = 'n'", "an upserted table has its own key"),
+        (PAID, "'connector' = 'kafak'", "tables are Delta tables in the lake; legal: delta, kafka, upsert-kafka; did you mean 'kafka'?"),
+        (
+            SOLD,
+            "'connector' = 'upsert-kafka', 'topic' = 'a', 'format' = 'json', 'value.avro-confluent.ulr' = 'x'",
+            "mean 'value.avro-confluent.url'?",
+        ),
         (SOLD, "'tidemark.ttl' = 'soon'", "the options tidemark.ttl of table 't': `ttl` is 'soon'"),
         (BEST, "'tidemark.early' = 'every step'", "insert the windows into a table"),
         (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'csv'", "legal: json, avro-confluent"),
@@ -198,10 +207,27 @@ def test_an_option_of_the_watermark_without_a_counterpart_is_refused(option: str
         read_sql(f"{declared} INSERT INTO t {PAID}")
 
 
-def test_the_primary_key_of_a_topic_is_that_of_the_table():
+@pytest.mark.parametrize(
+    ("query", "wrong", "own", "way_out"),
+    [
+        (SOLD, "n", "seller", "write PRIMARY KEY (seller) NOT ENFORCED, or leave it out"),
+        (FIRST, "id", "seller", "write PRIMARY KEY (seller) NOT ENFORCED, or leave it out"),
+        (RANKED, "id", "seller, place", "write PRIMARY KEY (seller, place) NOT ENFORCED, or leave it out"),
+        (TOP, "id", "seq, arrival", "leave it out"),
+    ],
+    ids=["aggregate", "first rows", "ranks", "without ranks"],
+)
+def test_the_primary_key_of_a_topic_is_that_of_the_table(query: str, wrong: str, own: str, way_out: str):
     options = "'connector' = 'upsert-kafka', 'topic' = 'sold', 'format' = 'json'"
-    with pytest.raises(OperatorError, match=re.escape("its records have its own key; write PRIMARY KEY (seller) NOT ENFORCED")):
-        read_sql(text(SOLD, options, ", PRIMARY KEY (n) NOT ENFORCED"))
+    with pytest.raises(OperatorError, match=re.escape(f"its records have its own key, ({own}); {way_out}")):
+        read_sql(text(query, options, f", PRIMARY KEY ({wrong}) NOT ENFORCED"))
+    if query != TOP:
+        read_sql(text(query, options, f", PRIMARY KEY ({own}) NOT ENFORCED"))
+
+
+def test_the_fields_of_a_key_have_the_names_of_the_columns():
+    script = plan(text(PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'json', 'key.fields' = 'ID'"))
+    assert kafka_part(sources_of(script), targets_of(script))["kafka"]["sinks"] == {"t": {"topic": "a", "key": ["id"]}}
 
 
 @pytest.mark.parametrize("query", [PAID, FIRST_OF_HOUR], ids=["join", "first rows of windows"])
