@@ -8,8 +8,9 @@ from platform_defs.cli import render
 from platform_defs.engine import Engine
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published
-from platform_defs.stream.reports import Accounts, Steps, reason
+from platform_defs.stream.reports import Accounts, Steps
 
 
 class StreamOutput:
@@ -84,7 +85,7 @@ class StreamOutput:
 
     def report_unaccounted(self, asset: str, error: Exception) -> None:
         """Warn of a table that could not be accounted for."""
-        self._warn(f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
+        self._warn(f"{asset} could not be accounted for: {describe_error(error)}. The next try is after its next step")
 
     def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """Print nothing at the end of a turn: its failures were printed when they occurred."""
@@ -92,8 +93,8 @@ class StreamOutput:
     def _warn_of(self, asset: str, predicate: str, failure: Failed) -> None:
         """Warn of a failure, given as the predicate of a sentence about the table, such as `does not advance`."""
         if failure.is_busy:
-            self._warn(f"{asset} is skipped until it is free: {reason(failure.error)}. Other assets continue")
+            self._warn(f"{asset} is skipped until it is free: {describe_error(failure.error)}. Other assets continue")
             return
         tries = f"{failure.tries} tries" if failure.tries > 1 else "1 try"
         next_try = f"The next try is in {failure.wait_s:.0f} s; other assets continue"
-        self._warn(f"{asset} {predicate} ({tries}): {reason(failure.error)}. {next_try}")
+        self._warn(f"{asset} {predicate} ({tries}): {describe_error(failure.error)}. {next_try}")

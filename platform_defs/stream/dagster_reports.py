@@ -39,7 +39,7 @@ from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
 from platform_defs.stream.changed_days import changed_days
-from platform_defs.stream.reports import Accounts, Steps, reason
+from platform_defs.stream.reports import Accounts, Steps
 
 _RETRY_S = 30.0
 """How long a stream waits before it reports again if Dagster's event store, or the lake, has failed."""
@@ -160,16 +160,16 @@ class DagsterReports:
             return
         logged[asset] = failure.is_busy
         if failure.is_busy:
-            self._log_line("info", f"{asset} is skipped until it is free: {reason(failure.error)}. Other tables continue")
+            self._log_line("info", f"{asset} is skipped until it is free: {describe_error(failure.error)}. Other tables continue")
         else:
-            self._log_line("warning", f"{asset} {what_fails}: {reason(failure.error)}. It is tried again; other tables continue")
+            self._log_line("warning", f"{asset} {what_fails}: {describe_error(failure.error)}. It is tried again; other tables continue")
 
     def report_unaccounted(self, asset: str, error: Exception) -> None:
         """Log that a table could not be accounted for, unless this was logged before."""
         if asset in self._unaccounted:
             return
         self._unaccounted.add(asset)
-        self._log_line("warning", f"{asset} could not be accounted for: {reason(error)}. The next try is after its next step")
+        self._log_line("warning", f"{asset} could not be accounted for: {describe_error(error)}. The next try is after its next step")
 
     def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
         """Log the collected reports if the last time is long enough ago, and the tables that no longer wait."""

@@ -3,12 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
-from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.publish_to_topic import Published
@@ -17,13 +13,6 @@ Steps = Mapping[str, Sequence[Step]]
 """The steps of some tables, by table."""
 Accounts = Mapping[str, Sequence[DayAccount]]
 """The accounts of some tables, by table; the conservation law holds for each."""
-
-
-def reason(error: Exception) -> str:
-    """Why a table failed; an error of Spark without its text, which may quote rows."""
-    if isinstance(error, (PySparkException, Py4JJavaError)):
-        return f"Spark failed with {spark_condition(error)}; its text may quote rows, so it is not shown"
-    return str(error) or type(error).__name__
 
 
 class Reports(Protocol):

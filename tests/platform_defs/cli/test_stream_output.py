@@ -22,15 +22,19 @@ ENGINE: Any = SimpleNamespace(assets={}, sources=())
             "total is skipped until it is free: total is released for process 7 (tidemark rebuild); the stream goes on with it when that "
             "process has ended. Other assets continue",
         ),
-        (ValueError("no such column"), 1, "total does not advance (1 try): no such column. The next try is in 4 s; other assets continue"),
+        (OSError("no such disk"), 1, "total does not advance (1 try): no such disk. The next try is in 4 s; other assets continue"),
+        (
+            ValueError("the row is s3cret"),
+            1,
+            "total does not advance (1 try): ValueError. The next try is in 4 s; other assets continue",
+        ),
         (
             AnalysisException("the row is s3cret"),
             3,
-            "total does not advance (3 tries): Spark failed with AnalysisException; its text may quote rows, so it is not shown. "
-            "The next try is in 4 s; other assets continue",
+            "total does not advance (3 tries): Spark failed with AnalysisException. The next try is in 4 s; other assets continue",
         ),
     ],
-    ids=["another writer", "an error", "an error of Spark"],
+    ids=["another writer", "an error of the machine", "an error of another library", "an error of Spark"],
 )
 def test_a_table_that_does_not_advance_is_warned_of_with_the_reason(error: Exception, tries: int, warning: str) -> None:
     warnings = list[str]()

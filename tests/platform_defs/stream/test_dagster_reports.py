@@ -146,7 +146,7 @@ def test_an_hour_has_at_most_a_summary_every_five_minutes_and_a_quiet_hour_has_n
 
 
 def test_a_table_that_waits_is_logged_when_it_begins_and_when_it_advances_again(run: Callable[..., list[EventLogEntry]]) -> None:
-    busy, failing = Failed(LakeBusy.held_by_writer("totals", "process 7"), 1, 2.0, 0.0), Failed(ArithmeticError("overflow"), 1, 1.0, 0.0)
+    busy, failing = Failed(LakeBusy.held_by_writer("totals", "process 7"), 1, 2.0, 0.0), Failed(OSError("no disk"), 1, 1.0, 0.0)
 
     def script(stream: Stream) -> None:
         for tries in range(100):
@@ -161,7 +161,7 @@ def test_a_table_that_waits_is_logged_when_it_begins_and_when_it_advances_again(
     assert logged[:2] == [
         "totals is skipped until it is free: totals has a writer already: process 7; only one can write at a time, so wait for it or end "
         "it. Other tables continue",
-        "windows does not advance: overflow. It is tried again; other tables continue",
+        "windows does not advance: no disk. It is tried again; other tables continue",
     ]
     assert logged[2].endswith("; waiting: totals, windows")
     assert logged[3:] == ["totals, windows: advancing again"]
@@ -202,11 +202,11 @@ def test_a_line_that_cannot_be_logged_ends_no_stream(run: Callable[..., list[Eve
     def script(stream: Stream) -> None:
         context: Any = SimpleNamespace(log=Log())
         stream.reports._context = context
-        stream.reports.report_unaccounted("windows", ArithmeticError("overflow"))
+        stream.reports.report_unaccounted("windows", OSError("no disk"))
 
     with caplog.at_level("WARNING"):
         run(script)
-    assert "windows could not be accounted for: overflow" in caplog.text
+    assert "windows could not be accounted for: no disk" in caplog.text
 
 
 def test_a_violation_fails_the_check_of_its_days_and_of_the_table(run: Callable[..., list[EventLogEntry]]) -> None:
@@ -239,7 +239,7 @@ def test_days_outside_the_partitions_are_one_result_of_the_table(run: Callable[.
 
 
 def test_the_steps_on_a_topic_are_one_materialization_and_a_sink_that_fails_is_logged_once(run: Callable[..., list[EventLogEntry]]) -> None:
-    away = Failed(ArithmeticError("no broker"), 1, 1.0, 0.0)
+    away = Failed(OSError("no broker"), 1, 1.0, 0.0)
 
     def script(stream: Stream) -> None:
         stream.turn()
