@@ -20,6 +20,7 @@ def make_engine(
     pipeline: Pipeline | None = None,
     connect: Callable[[], SparkSession] | None = None,
     earlier: Engine | None = None,
+    with_topics: bool = True,
 ) -> Engine:
     """The engine of a pipeline.
 
@@ -28,8 +29,10 @@ def make_engine(
         pipeline: the pipeline; by default the one that the settings name.
         connect: returns the Spark session; called when one is first needed. By default it returns the session of this process.
         earlier: an earlier engine on the same lake, whose cached ledger and folder listings are used.
+        with_topics: whether sources read topics, and tables are published to topics, as the connections say.
     """
     pipeline = configured_pipeline(values) if pipeline is None else pipeline
+    connected = connections(values) if with_topics else None
     return Engine(
         lake_of(values),
         pipeline.sources_by_name,
@@ -38,8 +41,8 @@ def make_engine(
         max_step=values.max_step,
         folders={s.name: f"{values.landing_root}/{s.name}" for s in pipeline.sources},
         max_files=values.max_files,
-        topics=connections(values).topics(pipeline),
-        sinks=connections(values).sinks(pipeline),
+        topics=connected.topics(pipeline) if connected else {},
+        sinks=connected.sinks(pipeline) if connected else {},
         lake_retention=LakeRetention(_ms(values.changelog_retention), _ms(values.quarantine_retention), _ms(values.ledger_retention)),
         earlier=earlier,
     )

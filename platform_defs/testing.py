@@ -7,11 +7,12 @@ from typing import Any
 from assets.pipeline import Pipeline
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
+from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.settings import Settings
 
 
 class Sandbox:
-    """A pipeline on an empty lake in a temporary folder.
+    """A pipeline on an empty lake in a temporary folder. It neither reads nor writes topics, whatever connections are set.
 
     Args:
         pipeline: the pipeline.
@@ -20,7 +21,7 @@ class Sandbox:
 
     def __init__(self, pipeline: Pipeline, folder: Path) -> None:
         values = Settings(lake=str(folder / "lake"), landing=str(folder / "landing"))
-        self.engine: Engine = make_engine(values, pipeline)
+        self.engine: Engine = make_engine(values, pipeline, with_topics=False)
 
     def land(self, source: str, name: str, text: str) -> None:
         """Put an input file into a source's landing folder.
@@ -31,8 +32,10 @@ class Sandbox:
             text: the content.
 
         Raises:
-            KeyError: the pipeline has no such source.
+            IngestError: the pipeline has no such source.
         """
+        if source not in self.engine.sources:
+            raise IngestError.no_source(source, self.engine.sources)
         folder = Path(self.engine.folders[source])
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
@@ -59,7 +62,9 @@ class Sandbox:
             assert not differing, f"the ledger's counts differ from the rows of {name}'s event logs: {differing}"
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """The rows of a table, sorted with nulls last; decimals as floats.
+        """The rows of a table, sorted with nulls last; by their text if a value, such as a map, has no order.
+
+        Decimals are floats, except those within arrays, maps and structs.
 
         Args:
             table: a table of the pipeline, or `events/SOURCE` or `quarantine/SOURCE`.

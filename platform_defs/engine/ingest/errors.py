@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from operators.errors import TidemarkError
+from operators.errors import TidemarkError, did_you_mean
 from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.new_columns import NewColumn
 from platform_defs.engine.formats.unreadable_files import Unread
@@ -35,7 +35,8 @@ class IngestError(TidemarkError, RuntimeError):
     @classmethod
     def no_source(cls, source: str, sources: Iterable[str]) -> "IngestError":
         """No source has the name."""
-        return cls(f"no source is named {source!r}; the sources: {', '.join(sources)}")
+        names = [*sources]
+        return cls(f"no source is named {source!r}; the sources: {', '.join(names)}{did_you_mean(source, names)}")
 
     @classmethod
     def not_replayed(cls, source: str, reason: str) -> "IngestError":
