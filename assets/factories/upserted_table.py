@@ -18,7 +18,7 @@ from operators.top_n import TopN
 
 PROMISE = "promise_kept"
 PROMISED = "No row that replaced another came after it in the order, and none was deleted, as `monotonic` promises."
-HANDLED = "Every accepted row was handled or is pending, and the table equals the result computed from all handled rows."
+HANDLED = "Every accepted row was handled, or is pending, late or filtered, and the table equals the result computed from all handled rows."
 
 
 def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Worker) -> dg.AssetsDefinition:
@@ -33,7 +33,8 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
         worker: does the work of steps.
     """
     worker.add(derived.name, derived.inputs, partial(_advance_and_account, derived))
-    promises = isinstance(derived.operator, TopN) and derived.operator.monotonic
+    top = derived.operator
+    promises = isinstance(top, TopN) and top.monotonic and top.strategy_used != "retract"
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=HANDLED)]
     specs += [dg.AssetCheckSpec(PROMISE, asset=derived.name, description=PROMISED)] if promises else []
 
@@ -75,7 +76,7 @@ def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
         check_name=PROMISE,
         passed=not keys,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"rows of {count(keys, 'key')} of {table!r} moved back or were deleted: {way_out}" if keys else "no row has moved back",
+        description=f"rows of {count(keys, 'key')} of {table!r} moved back or were deleted: {way_out}" if keys else "no row has moved back or was deleted",
         metadata={MOVED_BACK: keys},
     )
 

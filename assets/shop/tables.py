@@ -117,7 +117,7 @@ def category_hot_items(k: int) -> DerivedAsset:
 def seller_leaderboard(n: int) -> DerivedAsset:
     """The most expensive items that each seller sold; its input is append-only."""
     top = TopN(by="seller_id", order_by="price DESC", rank_end=n)
-    description = f"The {n} most expensive items that each seller sold; of equal prices, the one sold first ranks first."
+    description = f"The {n} most expensive items that each seller sold; of equal prices, the one that arrived first ranks first."
     return DerivedAsset(name=SELLER_LEADERBOARD, inputs=(ORDER_ITEMS,), operator=top, description=description, group=LEADERBOARDS)
 
 

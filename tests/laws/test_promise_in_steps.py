@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import DataFrame
@@ -116,7 +117,8 @@ def test_the_check_names_the_table_the_keys_and_the_way_out(keys: int) -> None:
         )
 
 
-def test_only_a_top_n_with_a_promise_has_the_check() -> None:
-    tables = [PROMISED, DerivedAsset(name="others", inputs=("l",), operator=TopN(order_by="v", rank_end=1))]
+def test_only_a_top_n_that_needs_its_promise_has_the_check() -> None:
+    retracting = replace(PROMISED, operator=replace(NEWEST, strategy="retract"))
+    tables = [PROMISED, retracting, DerivedAsset(name="others", inputs=("l",), operator=TopN(order_by="v", rank_end=1))]
     made = [upserted_asset(table, sources=["l"], worker=ParallelWork()) for table in tables]
-    assert [{spec.name for spec in one.check_specs} for one in made] == [{LAW, PROMISE}, {LAW}]
+    assert [{spec.name for spec in one.check_specs} for one in made] == [{LAW, PROMISE}, {LAW}, {LAW}]

@@ -89,7 +89,7 @@ class AdvanceAll:
                 self.report(name, self.failed[name])
 
     def retry(self) -> None:
-        """Advance again if the wait of a failed asset has ended: that asset, and those that read it."""
+        """Advance again if the wait of a failed asset has ended: every asset that does not wait."""
         if any(self.now() >= f.until for f in self.failed.values()):
             self()
 
