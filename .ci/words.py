@@ -10,23 +10,28 @@ FOLDERS = ("operators", "assets", "expectations", "platform_defs", "tests", "ben
 
 
 def names(tree: ast.AST) -> list[tuple[int, str]]:
-    """Every identifier that a module gives to a value, a parameter or a definition, with its line."""
-    found: list[tuple[int, str]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.append((node.lineno, node.id))
-        elif isinstance(node, ast.arg):
-            found.append((node.lineno, node.arg))
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.append((node.lineno, node.name))
-    return found
+    """Every identifier that a module gives to a value, an attribute, a parameter, an import or a definition, with its line."""
+    return [(node.lineno, name) for node in ast.walk(tree) if (name := _name(node))]
+
+
+def _name(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(ctx=ast.Store(), id=name) | ast.Attribute(ctx=ast.Store(), attr=name):
+            return name
+        case ast.arg(arg=name) | ast.alias(asname=name):
+            return name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+        case ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.MatchMapping(rest=name):
+            return name
+    return None
 
 
 def main() -> int:
-    """Print each banned identifier; returns 1 where there is one."""
+    """Print each banned identifier; returns 1 if there is one, else 0."""
     found = 0
     for path in sorted(p for folder in FOLDERS for p in Path(folder).rglob("*.py")):
-        for line, name in names(ast.parse(path.read_text("utf-8"))):
+        for line, name in [(1, path.stem), *names(ast.parse(path.read_text("utf-8")))]:
             if name.strip("_") in BANNED:
                 print(f"{path}:{line}: `{name}` is too vague: say what it is here")
                 found += 1
