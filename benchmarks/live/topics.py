@@ -9,8 +9,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 _WAIT_S = 60.0
 _REQUEST_S = 10.0
 _PAUSE_S = 0.2
-_BUSY = {KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.REQUEST_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
-"""The errors of a broker that did not answer in time, or that has not renewed its session with the controller yet."""
+_BUSY = {
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+}
+"""The errors of a broker that did not answer in time, has not renewed its session with the controller, or has not read a new topic yet."""
 
 
 def create_topics(client: AdminClient, topics: Sequence[NewTopic]) -> None:
@@ -23,22 +30,31 @@ def create_topics(client: AdminClient, topics: Sequence[NewTopic]) -> None:
         ValueError: a topic exists with another number of partitions, so something else has created it.
     """
     deadline = time.monotonic() + _WAIT_S
-    while topics := [topic for topic in topics if not _create(client, topic, can_wait=time.monotonic() < deadline)]:
+    while topics := [topic for topic in topics if not _is_created(client, topic, can_wait=time.monotonic() < deadline)]:
         time.sleep(_PAUSE_S)
 
 
-def _create(client: AdminClient, topic: NewTopic, *, can_wait: bool) -> bool:
+def _is_created(client: AdminClient, topic: NewTopic, *, can_wait: bool) -> bool:
     """Create a topic; False if the broker is busy and there is time to ask again."""
+    try:
+        _create(client, topic)
+    except KafkaException as error:
+        if can_wait and error.args[0].code() in _BUSY:
+            return False
+        raise
+    return True
+
+
+def _create(client: AdminClient, topic: NewTopic) -> None:
+    """Create a topic, or check the number of partitions of an existing one."""
     try:
         client.create_topics([topic], request_timeout=_REQUEST_S)[topic.topic].result()
     except KafkaException as error:
-        code = error.args[0].code()
-        if can_wait and code in _BUSY:
-            return False
-        if code != KafkaError.TOPIC_ALREADY_EXISTS:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
-        partitions = len(client.list_topics(topic.topic, _REQUEST_S).topics[topic.topic].partitions)
-        if partitions != topic.num_partitions:
-            found = f"{partitions} partitions instead of {topic.num_partitions}"
-            raise ValueError(f"the topic {topic.topic!r} exists with {found}; delete it, or use another broker") from None
-    return True
+        existing = client.list_topics(topic.topic, _REQUEST_S).topics[topic.topic]
+        if existing.error is not None:
+            raise KafkaException(existing.error) from None
+        if len(existing.partitions) != topic.num_partitions:
+            found = f"its number of partitions is {len(existing.partitions)} instead of {topic.num_partitions}"
+            raise ValueError(f"the topic {topic.topic!r} exists, but {found}; delete it, or use another broker") from None

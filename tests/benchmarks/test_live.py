@@ -1,7 +1,7 @@
 """The observer of the live benchmarks, with records and commits made by hand. No test starts Spark or a broker."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,10 +107,16 @@ def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
 
 
 class _AnsweringClient(AdminClient):
-    """A client whose broker gives these answers, by topic, each once; None is success."""
+    """A client whose broker gives these answers, by topic, each once; None is success.
 
-    def __init__(self, **answers: Sequence[int | None]) -> None:
+    Args:
+        lists: the answers to a list of topics: the error of the request, that of the topic, or None; by default None each time.
+        answers: the answers to a creation.
+    """
+
+    def __init__(self, lists: Iterable[KafkaException | KafkaError | None] = (), **answers: Sequence[int | None]) -> None:
         self._answers = {topic: iter(codes) for topic, codes in answers.items()}
+        self._lists = iter(lists)
 
     def create_topics(self, new_topics: Sequence[NewTopic], **_: Any) -> dict[str, Future[None]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         futures = {topic.topic: Future[None]() for topic in new_topics}
@@ -123,8 +129,11 @@ class _AnsweringClient(AdminClient):
         return futures
 
     def list_topics(self, topic: str = "", *_: Any, **__: Any) -> Any:
-        """A topic with one partition."""
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: None})})
+        """A topic with one partition, or one that the broker does not know yet."""
+        error = next(self._lists, None)
+        if isinstance(error, KafkaException):
+            raise error
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=error, partitions={} if error else {0: None})})
 
 
 def test_topics_are_created_by_a_busy_broker_that_repeats_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +148,20 @@ def test_topics_are_created_by_a_busy_broker_that_repeats_a_request(monkeypatch:
     assert not any(list(left) for left in client._answers.values()), "each answer was waited for"
 
 
+_UNKNOWN = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def test_a_broker_that_has_not_read_a_created_topic_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "_PAUSE_S", 0)
+    listed = [_UNKNOWN, KafkaException(KafkaError(KafkaError._TRANSPORT))]
+    client = _AnsweringClient(listed, clicks=[KafkaError.TOPIC_ALREADY_EXISTS] * 3)
+    create_topics(client, [NewTopic("clicks", 1, 1)])
+    assert not any(list(left) for left in (client._lists, *client._answers.values())), "each answer was waited for"
+    monkeypatch.setattr(topics, "_WAIT_S", 0)
+    with pytest.raises(KafkaException, match="code=UNKNOWN_TOPIC_OR_PART,"):
+        create_topics(_AnsweringClient([_UNKNOWN], clicks=[KafkaError.TOPIC_ALREADY_EXISTS]), [NewTopic("clicks", 1, 1)])
+
+
 @pytest.mark.parametrize(("code", "name"), [(KafkaError.INVALID_PARTITIONS, "INVALID_PARTITIONS"), (KafkaError._TIMED_OUT, "_TIMED_OUT")])
 def test_a_refused_topic_and_a_broker_that_never_answers_are_errors(monkeypatch: pytest.MonkeyPatch, code: int, name: str) -> None:
     monkeypatch.setattr(topics, "_WAIT_S", 0)
@@ -148,5 +171,5 @@ def test_a_refused_topic_and_a_broker_that_never_answers_are_errors(monkeypatch:
 
 def test_a_topic_that_something_else_has_created_is_an_error() -> None:
     client = _AnsweringClient(clicks=[KafkaError.TOPIC_ALREADY_EXISTS])
-    with pytest.raises(ValueError, match="the topic 'clicks' exists with 1 partitions instead of 3; delete it, or use another broker"):
+    with pytest.raises(ValueError, match="'clicks' exists, but its number of partitions is 1 instead of 3; delete it, or use"):
         create_topics(client, [NewTopic("clicks", 3, 1)])
