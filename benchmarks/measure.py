@@ -83,11 +83,11 @@ class ProcessTree:
     def end(self) -> None:
         """Wait for processes that run longer than the root process, and kill those that do not end."""
         _, running = psutil.wait_procs(list(self._cpu), timeout=EXIT_TIMEOUT_S)
-        _kill(running)
+        kill(running)
 
     def stop(self) -> None:
         """Kill all processes of the tree."""
-        _kill(self._processes())
+        kill(self._processes())
 
     def _processes(self) -> list[psutil.Process]:
         try:
@@ -96,7 +96,8 @@ class ProcessTree:
             return [p for p in self._cpu if p.is_running()]
 
 
-def _kill(processes: Sequence[psutil.Process]) -> None:
+def kill(processes: Sequence[psutil.Process]) -> None:
+    """Kill processes, of which some may have ended."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -1,11 +1,8 @@
 """A standalone Spark cluster of small processes on this machine, whose workers can be killed and cannot see the driver's folders."""
 
-import os
-import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
@@ -13,6 +10,8 @@ from shutil import which
 import psutil
 import pyspark
 
+from benchmarks.live.processes import until
+from benchmarks.measure import kill
 from platform_defs.setup.java import find_java
 from platform_defs.setup.ports import HOST, free_ports, is_open
 from platform_defs.spark.class_archive import archive_option
@@ -20,7 +19,7 @@ from platform_defs.spark.class_archive import archive_option
 SPARK = Path(pyspark.__file__).resolve().parent
 SMALL_JVM = ("-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
 CLASS_PATH = f"{SPARK}/conf:{SPARK}/jars/*"
-"""Spark's class path, as that of the class archive."""
+"""Spark's class path. It must equal the one with which the class archive was written, or the JVM ignores the archive."""
 _WAIT_S = 60
 
 
@@ -37,15 +36,15 @@ class Cluster:
         folder: the folder for the workers' files and logs.
         hidden: folders that the workers see empty, if `hides_folders`.
         memory: the memory of a worker for its executors.
-        port: the master's port.
     """
 
     folder: Path
     hidden: Sequence[Path] = ()
     memory: str = "1g"
-    port: int = 0
-    _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    _workers: list[int] = field(default_factory=list)
+    port: int = field(default=0, init=False)
+    """The master's port; 0 before its start."""
+    _started: "list[subprocess.Popen[bytes]]" = field(default_factory=list, init=False)
+    _workers: list[int] = field(default_factory=list, init=False)
 
     @property
     def master(self) -> str:
@@ -69,8 +68,8 @@ class Cluster:
     def start_master(self) -> None:
         """Start the master, and wait until it answers."""
         self.port, ui = free_ports(2)
-        self._start("master.Master", [], ["--host", HOST, "--port", str(self.port), "--webui-port", str(ui)])
-        _wait(lambda: is_open(self.port), f"the master did not start: {self._log('master.Master')}")
+        process = self._start("master.Master", [], ["--host", HOST, "--port", str(self.port), "--webui-port", str(ui)])
+        self._wait(lambda: is_open(self.port), "master.Master", process)
 
     def start_worker(self) -> int:
         """Start a worker of one core, and wait until the master has it; returns its process id."""
@@ -79,10 +78,7 @@ class Cluster:
         hide = ["unshare", "--mount", "sh", "-c", f'{_hiding(self.hidden)} exec "$@"', "sh"] if self.hidden and hides_folders() else []
         own = ["--cores", "1", "--memory", self.memory, "--work-dir", str(self.folder / "work")]
         process = self._start("worker.Worker", hide, ["--host", HOST, "--webui-port", str(ui), *own, self.master])
-        _wait(
-            lambda: self._log("master.Master").count("Registering worker") > before,
-            f"the worker did not register: {self._log('worker.Worker')}",
-        )
+        self._wait(lambda: self._log("master.Master").count("Registering worker") > before, "worker.Worker", process)
         self._workers.append(process.pid)
         return process.pid
 
@@ -92,10 +88,10 @@ class Cluster:
         self._workers.remove(pid)
 
     def end(self) -> None:
-        """Kill all processes, with the executors."""
-        for process in reversed(self._started):
-            kill_with_children(process.pid)
-            process.wait(_WAIT_S)
+        """Kill all processes, the newest first, with the executors; also the others if one cannot be killed."""
+        with ExitStack() as kills:
+            for process in self._started:
+                kills.callback(_kill_and_wait, process)
 
     def _start(self, role: str, before: Sequence[str], arguments: Sequence[str]) -> "subprocess.Popen[bytes]":
         java = find_java()
@@ -108,12 +104,11 @@ class Cluster:
         self._started.append(process)
         return process
 
+    def _wait(self, is_started: Callable[[], bool], role: str, process: "subprocess.Popen[bytes]") -> None:
+        until(is_started, _WAIT_S, lambda: f"the {role} does not start; its log is:\n{self._log(role)}", process, 0.05)
+
     def _log(self, role: str) -> str:
         return (self.folder / f"{role}.log").read_text()
-
-
-class ClusterNotStarted(RuntimeError):
-    """A process of the cluster did not start in time."""
 
 
 @contextmanager
@@ -134,18 +129,13 @@ def kill_with_children(pid: int) -> None:
     """Kill a process and those that it has started, as the end of a machine does."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        for one in [process, *process.children(recursive=True)]:
-            with suppress(psutil.NoSuchProcess):
-                os.kill(one.pid, signal.SIGKILL)
+        kill([process, *process.children(recursive=True)])
+
+
+def _kill_and_wait(process: "subprocess.Popen[bytes]") -> None:
+    kill_with_children(process.pid)
+    process.wait(_WAIT_S)
 
 
 def _hiding(folders: Iterable[Path]) -> str:
     return "".join(f"mount -t tmpfs -o size=1m none '{folder}' && " for folder in folders)
-
-
-def _wait(is_so: Callable[[], bool], what_failed: str) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise ClusterNotStarted(what_failed)
-        time.sleep(0.05)

@@ -15,7 +15,7 @@ import psutil
 
 from platform_defs.settings import PROJECT
 
-_ENDED_S = 120.0
+_STARTED_S, _ENDED_S = 180.0, 120.0
 
 
 @dataclass
@@ -85,15 +85,14 @@ class StreamProcess:
         """Whether its newest process has ended."""
         return self.process.poll() is not None
 
-    def require_running(self) -> None:
-        """Raise if it has ended."""
-        if (code := self.process.poll()) is not None:
-            raise RuntimeError(f"the stream ended with {code}; its log ends with:\n" + "\n".join(self.lines[-15:]))
-
     @property
     def lines(self) -> list[str]:
         """The output of all its processes."""
         return self.log.read_text(errors="replace").splitlines()
+
+    def wait_started(self, is_started: Callable[[], bool]) -> None:
+        """Wait until its newest process has started."""
+        until(is_started, _STARTED_S, lambda: "the stream does not start; its log ends with:\n" + "\n".join(self.lines[-15:]), self.process)
 
     def kill(self) -> None:
         """Kill all processes of its group, with the JVM, as the end of a machine does."""
@@ -110,14 +109,31 @@ class StreamProcess:
         self.kill()
 
 
-def until(condition: Callable[[], bool], seconds: float, poll_s: float = 0.2) -> None:
+def until(
+    condition: Callable[[], bool],
+    seconds: float,
+    problem: Callable[[], str],
+    process: "subprocess.Popen[bytes] | None" = None,
+    poll_s: float = 0.2,
+) -> None:
     """Wait until a condition is true.
+
+    Args:
+        condition: the condition.
+        seconds: the longest wait.
+        problem: describes the failure, at the time of the failure.
+        process: the process that makes the condition true, without which the wait is in vain.
+        poll_s: the time between two looks at the condition.
 
     Raises:
         TimeoutError: it is not true in time.
+        RuntimeError: the process has ended.
     """
     end = time.monotonic() + seconds
-    while not condition():
+    while process is None or process.poll() is None:
+        if condition():
+            return
         if time.monotonic() > end:
-            raise TimeoutError(f"{condition} is not true after {seconds:.0f} s")
+            raise TimeoutError(f"not in {seconds:.0f} s: {problem()}")
         time.sleep(poll_s)
+    raise RuntimeError(f"a process ended with exit code {process.returncode}: {problem()}")

@@ -163,7 +163,7 @@ def _sent(soak: Soak, world: World, note: Callable[[str], None]) -> tuple[list[S
             killer.look(soak.minutes * 60 + time.monotonic() - began)
             return sampler.accepted >= acked
 
-        until(is_ingested, _CAUGHT_UP_S, 1.0)
+        until(is_ingested, _CAUGHT_UP_S, lambda: f"the ledger has {sampler.accepted:,} of {acked:,} events", poll_s=1.0)
     return samples, killer, acked
 
 

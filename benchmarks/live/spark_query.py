@@ -13,13 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.live.pipeline import BOUND_MS, EVENTS, WINDOWS, clicks, windows
-from benchmarks.live.processes import StreamProcess, until
+from benchmarks.live.processes import StreamProcess
 from benchmarks.live.world import World
 from platform_defs.settings import Settings
 from platform_defs.spark.session import session
 
 _STARTED = "the queries run"
-_STARTED_S = 180.0
 
 
 def queries(spark: SparkSession, address: str, root: Path, every: str) -> None:
@@ -48,13 +47,8 @@ def spark_streaming(world: World, every: str, heap: str, cores: int) -> Iterator
     argument = {"settings": world.settings(heap, cores), "address": world.broker.address, "root": str(world.root), "every": every}
     command = [sys.executable, "-m", "benchmarks.live.spark_query", json.dumps(argument)]
     made = StreamProcess(command, world.root / "spark.log").start()
-
-    def is_started() -> bool:
-        made.require_running()
-        return _STARTED in made.lines
-
     try:
-        until(is_started, _STARTED_S)
+        made.wait_started(lambda: _STARTED in made.lines)
         yield made
     finally:
         made.end()

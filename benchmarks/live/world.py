@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.live.cluster import Cluster
 from benchmarks.live.pipeline import EVENTS, TOTALS, WINDOWS, pipeline
-from benchmarks.live.processes import Sending, StreamProcess, until
+from benchmarks.live.processes import Sending, StreamProcess
 from benchmarks.live.producer import Order
 from benchmarks.live.topics import create_topics
 from platform_defs.configured_engine import make_engine
@@ -23,7 +23,6 @@ from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.broker import Broker
 
 PARTITIONS = 3
-_STARTED_S = 180.0
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 
 
@@ -113,13 +112,7 @@ def streaming(world: World, every: str, heap: str, cores: int) -> Iterator[Strea
     made = world.stream(every, heap, cores)
     try:
         engine = world.engine()
-        until(lambda: _is_started(made, engine), _STARTED_S)
+        made.wait_started(lambda: engine.ingestion.busy() is not None)  # it takes its lock when its JVM runs
         yield made
     finally:
         made.end()
-
-
-def _is_started(stream: StreamProcess, engine: Engine) -> bool:
-    """Whether a stream holds its lock, which it takes when its JVM runs."""
-    stream.require_running()
-    return engine.ingestion.busy() is not None

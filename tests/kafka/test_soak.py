@@ -50,7 +50,8 @@ def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_job_and_the_brok
     engine, errors = world.engine(lambda: spark), list[BaseException]()
     with streaming(world, "500 milliseconds", "1g", 2) as job:
         sending = world.produce(RATE, SECONDS, KEYS)
-        until((world.lake / engine.sources[EVENTS].log).exists, WAIT_S, 0.05)
+        has_begun = (world.lake / engine.sources[EVENTS].log).exists
+        until(has_begun, WAIT_S, lambda: f"there is no event log; {job.log.read_text()}", job.process, 0.05)
         job.kill()  # in a batch
 
     def ended() -> bool:

@@ -59,7 +59,11 @@ class Kafka:
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until the broker has done so: until then, a new topic with this name could return its records."""
         self._admin.delete_topics([topic])[topic].result(_WAIT_S)
-        until(lambda: topic not in self._admin.list_topics(timeout=_WAIT_S).topics, _WAIT_S, 0.02)
+
+        def is_deleted() -> bool:
+            return topic not in self._admin.list_topics(timeout=_WAIT_S).topics
+
+        until(is_deleted, _WAIT_S, lambda: f"the broker lists the deleted topic {topic!r}", poll_s=0.02)
 
     def configure(self, topic: str, **config: str) -> None:
         """Set options of a topic; underscores in a name stand for dots."""
