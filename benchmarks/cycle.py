@@ -8,11 +8,11 @@ with one table after the other.
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import dagster as dg
 import psutil
@@ -36,6 +36,7 @@ from platform_defs.shop import shop
 from platform_defs.simulator import Shop, ShopDay, drop, simulate
 from platform_defs.spark.session import session
 
+T = TypeVar("T")
 PHASES = ("ingest", "advance", "account", "checks")
 _SAMPLE_ORDERS = 500
 
@@ -121,16 +122,11 @@ class Meter:
         yield
         seconds = time.perf_counter() - began
         cycle.parts[phase, table] = replace(self._now() - before, seconds=seconds)
-        cycle.memory_mb = sum(p.memory_info().rss for p in self._processes()) // 2**20
+        cycle.memory_mb = sum(_of_processes(lambda p: p.memory_info().rss)) // 2**20
 
     def _now(self) -> Cost:
         """All costs since the session began, except the time."""
-        times = [p.cpu_times() for p in self._processes()]
-        return Cost(0, self._jobs(), self._commits(), sum(t.user + t.system for t in times))
-
-    def _processes(self) -> list[psutil.Process]:
-        """This process and its JVM."""
-        return [psutil.Process(), *psutil.Process().children(recursive=True)]
+        return Cost(0, self._jobs(), self._commits(), sum(t.user + t.system for t in _of_processes(psutil.Process.cpu_times)))
 
     def _jobs(self) -> int:
         """The number of jobs that the session has started; Spark numbers them from 0."""
@@ -138,6 +134,13 @@ class Meter:
 
     def _commits(self) -> int:
         return sum(1 for _ in self._root.rglob("_delta_log/*.json"))
+
+
+def _of_processes(measure: Callable[[psutil.Process], T]) -> Iterator[T]:
+    """A measure of this process and its child processes, without those that end meanwhile."""
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            yield measure(process)
 
 
 class _Jobs:

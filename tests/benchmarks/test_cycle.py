@@ -1,6 +1,11 @@
 """The summary of a cycle, which other programs read as JSON."""
 
-from benchmarks.cycle import Cost, Cycle
+import subprocess
+
+import psutil
+import pytest
+
+from benchmarks.cycle import Cost, Cycle, _of_processes
 
 
 def test_a_summary_adds_up_tables_by_phase() -> None:
@@ -21,3 +26,11 @@ def test_a_summary_adds_up_tables_by_phase() -> None:
         },
     }
     assert cycle.tables["advance sums"] == {"seconds": 0.25, "jobs": 5, "commits": 2, "cpu_s": 0.25}
+
+
+def test_a_child_process_that_ends_meanwhile_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = subprocess.Popen(["true"])
+    child = psutil.Process(started.pid)
+    started.wait()
+    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [child, psutil.Process()])
+    assert [process.pid for process in _of_processes(lambda process: process.memory_info() and process)] == [psutil.Process().pid] * 2
