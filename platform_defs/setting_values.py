@@ -82,10 +82,21 @@ def _checked_host(value: str) -> str:
     return value
 
 
-def _checked_memory(value: str) -> str:
+def memory_mib(value: str) -> float:
+    """The size of a heap in MiB.
+
+    Raises:
+        ValueError: the size is not legal; the message says what is.
+    """
     match = _MEMORY.fullmatch(value)
-    if match is None or not 512 <= int(match[1]) * _MIB[match[2].lower()] <= 1024 * 1024:
+    mib = 0 if match is None else int(match[1]) * _MIB[match[2].lower()]
+    if not 512 <= mib <= 1024 * 1024:
         raise ValueError("legal: a number and its unit, such as 3g or 800m, from 512m to 1t")
+    return mib
+
+
+def _checked_memory(value: str) -> str:
+    memory_mib(value)
     return value
 
 

@@ -67,11 +67,6 @@ def growths(samples: Sequence[Sample]) -> dict[str, float]:
     return {name: growth(longest, name) for name in MEMORY} | between
 
 
-def mebibytes(size: str) -> int:
-    """A size as Spark and Java write it, such as `1g` or `1536m`, in MiB."""
-    return int(size[:-1]) * {"m": 1, "g": 1024}[size[-1]]
-
-
 def not_flat(samples: Sequence[Sample], rate: float, most_mb: Mapping[str, float]) -> list[str]:
     """What grows, what takes too much memory, and whether the stream falls behind more and more.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.live import final_checks
 from benchmarks.live.cluster import Cluster, cluster
-from benchmarks.live.flat import OUTSIDE_EXECUTOR_MB, OUTSIDE_MB, growths, mebibytes, not_flat
+from benchmarks.live.flat import OUTSIDE_EXECUTOR_MB, OUTSIDE_MB, growths, not_flat
 from benchmarks.live.kills import KINDS, Kill, Killer, Kind, plan, with_recovery
 from benchmarks.live.observed import steps
 from benchmarks.live.pipeline import EVENTS
@@ -23,6 +23,7 @@ from benchmarks.live.samples import Sample, Sampler, files_by_kind
 from benchmarks.live.world import World, streaming
 from benchmarks.results import machine
 from platform_defs.engine import Engine
+from platform_defs.setting_values import memory_mib
 from platform_defs.setup.broker import running_broker
 from platform_defs.spark.session import LOGGING
 
@@ -36,8 +37,13 @@ class SoakError(ValueError):
 
     @classmethod
     def no_workers(cls, workers: int) -> "SoakError":
-        """Workers are to be killed, and there is none, or no other one."""
+        """Kills of workers need at least two workers."""
         return cls(f"`workers` is {workers}, and `kill` names worker; legal: 2 or more workers, or kinds of kills without worker")
+
+    @classmethod
+    def illegal_memory(cls, name: str, value: str, error: ValueError) -> "SoakError":
+        """A heap of an illegal size."""
+        return cls(f"`{name}` is {value!r}; {error}")
 
     @classmethod
     def unknown(cls, kind: str) -> "SoakError":
@@ -85,12 +91,17 @@ class Soak:
                 raise SoakError.unknown(kind)
         if "worker" in self.kill and self.workers < 2:
             raise SoakError.no_workers(self.workers)
+        for name, value in (("heap", self.heap), ("executor_memory", self.executor_memory)):
+            try:
+                memory_mib(value)
+            except ValueError as error:
+                raise SoakError.illegal_memory(name, value, error) from None
 
     @property
     def most_mb(self) -> dict[str, float]:
         """The most resident memory of the driver's JVM, and of all executors, in MiB."""
-        executors = self.workers * (mebibytes(self.executor_memory) + OUTSIDE_EXECUTOR_MB)
-        return {"jvm_mb": mebibytes(self.heap) + OUTSIDE_MB} | ({"executors_mb": executors} if self.workers else {})
+        executors = self.workers * (memory_mib(self.executor_memory) + OUTSIDE_EXECUTOR_MB)
+        return {"jvm_mb": memory_mib(self.heap) + OUTSIDE_MB} | ({"executors_mb": executors} if self.workers else {})
 
     @property
     def spark(self) -> dict[str, str]:

@@ -123,7 +123,7 @@ def test_files_are_counted_by_table_and_kind(tmp_path: Path) -> None:
 
 def test_the_legal_memory_follows_from_the_heaps(tmp_path: Path) -> None:
     assert Soak(work=tmp_path, heap="1536m", executor_memory="1g").most_mb == {"jvm_mb": 2_560, "executors_mb": 3_072}
-    assert Soak(work=tmp_path, heap="2g", workers=0, kill=("job",)).most_mb == {"jvm_mb": 3_072}
+    assert Soak(work=tmp_path, heap="2Gb", workers=0, kill=("job",)).most_mb == {"jvm_mb": 3_072}
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,8 @@ def test_the_legal_memory_follows_from_the_heaps(tmp_path: Path) -> None:
     [
         ({"workers": 1}, r"`workers` is 1, and `kill` names worker; legal: 2 or more workers"),
         ({"kill": ("job", "disk")}, r"`kill` names 'disk'; legal: job, broker, worker"),
+        ({"heap": "2x"}, r"`heap` is '2x'; legal: a number and its unit"),
+        ({"executor_memory": "100m"}, r"`executor_memory` is '100m'; legal: .*from 512m"),
     ],
 )
 def test_a_soak_that_cannot_be_run_is_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
