@@ -46,7 +46,7 @@ def write_soak(found: Mapping[str, Any], docs: Path) -> None:
         "batches; steps of `windows`; of `totals`": "; ".join(f"{found['steps'][name]:,}" for name in ("ledger", "windows", "totals")),
         "events behind the broker, in seconds of the rate: median; most": _behind(samples, soak["rate"]),
         **{f"{title}: median; most, MiB": _sizes(samples, name) for name, title in _MEMORY.items()},
-        **{f"growth of {title}": f"{found['growth'][name]:.2f} times" for name, title in _GROWTH.items()},
+        **{f"growth of {title}": _times(found["growth"][name]) for name, title in _GROWTH.items()},
         "data files in the newest versions of all tables: most": f"{max(sample['files'] for sample in samples):,}",
         "files on disk, added in an hour": f"{(last['on_disk'] - samples[0]['on_disk']) / hours:,.0f}",
         "problems": "; ".join(found["problems"]) or "none",
@@ -89,6 +89,10 @@ def _behind(samples: Sequence[Mapping[str, Any]], rate: float) -> str:
 def _sizes(samples: Sequence[Mapping[str, Any]], name: str) -> str:
     known = [sample[name] for sample in samples if sample[name] is not None]
     return f"{median(known):,.0f}; {max(known):,.0f}" if known else "not measured"
+
+
+def _times(growth: float | None) -> str:
+    return "not measured" if growth is None else f"{growth:.2f} times"
 
 
 def _kills(kills: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -141,7 +141,7 @@ def run(soak: Soak, note: Callable[[str], None]) -> dict[str, Any]:
         kept = files_by_kind(world.lake)
     found = {"soak": {**asdict(soak), "work": str(soak.work)}, "machine": machine(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
     found |= {"acked": acked, "kills": [kill.as_dict() for kill in kills], "ended": killer.ended, "on_disk": on_disk, "maintained": kept}
-    found |= {"growth": {name: round(value, 3) for name, value in growths(samples).items()}, "steps": _numbers(engine)}
+    found |= {"growth": {name: value and round(value, 3) for name, value in growths(samples).items()}, "steps": _numbers(engine)}
     found |= {"problems": wrong, "samples": [sample.as_dict() for sample in samples]}
     (soak.work / "soak.json").write_text(json.dumps(found, indent=1))
     write_samples(found["samples"], soak.work / "soak.csv")

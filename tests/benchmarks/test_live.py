@@ -82,7 +82,7 @@ def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
     write_latency(found | {"latency": {"rates": [100.0]}, "found": {"tidemark": {"100": one}}}, tmp_path)
     samples = [SAMPLE | {"seconds": seconds, "live_mb": live} for seconds, live in ((0.0, None), (1_800.0, 150))]
     memory = ("live_mb", "python_mb")
-    growth = dict.fromkeys([*memory, *[f"{name} between processes" for name in memory], "files"], 1.0)
+    growth = dict.fromkeys([*memory, *[f"{name} between processes" for name in memory]], 1.0) | {"live_mb": None}
     kills = [
         {"kind": "job", "seconds": 60.0, "back_s": 9.0, "step_s": 21.0},
         {"kind": "job", "seconds": 160.0, "back_s": 7.0, "step_s": 18.0},
@@ -96,6 +96,8 @@ def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
     )
     text = page.read_text()
     assert "| Tidemark, closed window, in the Delta table | 1.23 / 4.00 |" in text
+    assert "| growth of the live heap of the stream process that ran longest, first third to last | not measured |" in text
+    assert "| growth of the live heap from early stream processes to late ones of the same age | 1.00 times |" in text
     assert "| problems | none |" in text
     assert "| job | 2 | 8.0; 9.0 | 19.5; 21.0 |" in text
     assert "| worker | 1 | none | 2.5; 2.5 |" in text
