@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -134,8 +134,8 @@ def run(soak: Soak, note: Callable[[str], None]) -> dict[str, Any]:
             samples, killer, acked = _sent(soak, world, note)
         engine = world.engine()
         on_disk = files_by_kind(world.lake)
+        kills = _recovered(killer, engine)  # by the stream, not by `finish`
         final_checks.finish(engine, QuietReports())
-        kills = with_recovery(killer.made, _begun(engine), _steps(engine, world.lake))
         wrong = [*final_checks.problems(engine, acked), *not_flat(samples, soak.rate, soak.most_mb), *_unrecovered(kills)]
         engine.maintain(retention_hours=0)
         kept = files_by_kind(world.lake)
@@ -158,7 +158,11 @@ def _workers(soak: Soak) -> Iterator[Cluster | None]:
 
 
 def _sent(soak: Soak, world: World, note: Callable[[str], None]) -> tuple[list[Sample], Killer, int]:
-    """Send all events while the stream runs, and wait until they are ingested; returns the samples, the kills, and the number of events."""
+    """Send all events while the stream runs, and wait until they are ingested and every kill is followed by a step.
+
+    Returns:
+        The samples, the kills, and the number of events.
+    """
     with streaming(world, soak.every, soak.heap, soak.cores) as stream:
         planned = plan(soak.kill, soak.kill_every_s, soak.minutes * 60 - min(_QUIET_S, soak.minutes * 15), soak.seed)
         killer, sampler = Killer(world, stream, planned, soak.seed, note), Sampler(world, stream)
@@ -168,13 +172,18 @@ def _sent(soak: Soak, world: World, note: Callable[[str], None]) -> tuple[list[S
         finally:
             sending.end()
         acked = sending.wait()["acked"]
-        began = time.monotonic()
+        engine, began = world.engine(), time.monotonic()
 
-        def is_ingested() -> bool:
-            killer.look(soak.minutes * 60 + time.monotonic() - began)
-            return sampler.accepted >= acked
+        def wait(condition: Callable[[], bool], problem: Callable[[], str]) -> None:
+            def is_true() -> bool:
+                killer.look(soak.minutes * 60 + time.monotonic() - began)
+                return condition()
 
-        until(is_ingested, _CAUGHT_UP_S, lambda: f"the ledger has {sampler.accepted:,} of {acked:,} events", poll_s=1.0)
+            until(is_true, _CAUGHT_UP_S, problem, poll_s=1.0)
+
+        wait(lambda: sampler.accepted >= acked, lambda: f"the ledger has {sampler.accepted:,} of {acked:,} events")
+        with suppress(TimeoutError):  # `run` reports it as a problem
+            wait(lambda: not _unrecovered(_recovered(killer, engine)), lambda: "no step followed a kill")
     return samples, killer, acked
 
 
@@ -190,15 +199,19 @@ def _watch(soak: Soak, sampler: Sampler, killer: Killer, sending: Sending, note:
     return samples
 
 
+def _recovered(killer: Killer, engine: Engine) -> list[Kill]:
+    return with_recovery(killer.made, _begun(engine), _steps(engine))
+
+
 def _begun(engine: Engine) -> list[tuple[int, int]]:
     """When each batch with rows was begun, in epoch ms, and its number."""
     return [(row.ingested_at, row.seq) for entry in engine.ledger.entries() for row in entry if row.source == EVENTS and row.kind == "rows"]
 
 
-def _steps(engine: Engine, lake: Path) -> dict[str, list[tuple[int, int]]]:
+def _steps(engine: Engine) -> dict[str, list[tuple[int, int]]]:
     """The time of the commit of each step, in epoch ms, and the newest batch in it, by table."""
     tables = {asset.name: asset.changelog if asset.operator.emits.upserts else asset.name for asset in engine.assets.values()}
-    return {name: steps(lake / table) for name, table in tables.items()}
+    return {name: steps(Path(engine.lake.path(table))) for name, table in tables.items()}
 
 
 def _unrecovered(kills: Sequence[Kill]) -> list[str]:
