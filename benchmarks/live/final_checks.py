@@ -57,20 +57,20 @@ def _counts(engine: Engine, acked: int) -> Mapping[str, tuple[Any, Any]]:
 
 
 def _sum(engine: Engine, table: str) -> int:
-    return engine.views.table(table).agg(F.sum("events")).collect()[0][0]
+    return engine.views.table(table).agg(F.sum("events")).collect()[0][0] or 0
 
 
 def _differences(engine: Engine, table: str) -> tuple[int, int]:
     """The rows of a table that its topic lacks, and those that only the topic has, for a reader of each key's newest version."""
-    ours, theirs = engine.views.table(table), newest_versions(engine, table)
+    ours, theirs = engine.views.table(table), _newest_versions(engine, table)
     both = ours.withColumn("_copies", F.lit(1)).unionByName(theirs.withColumn("_copies", F.lit(-1)))
     left = both.groupBy(*ours.columns).agg(F.sum("_copies").alias("_copies")).where("_copies <> 0")
     missing, extra = left.agg(F.sum(F.expr("greatest(_copies, 0)")), F.sum(F.expr("greatest(-_copies, 0)"))).collect()[0]
     return missing or 0, extra or 0
 
 
-def newest_versions(engine: Engine, table: str) -> DataFrame:
-    """What a reader of a table's topic has, that keeps the newest version of each key."""
+def _newest_versions(engine: Engine, table: str) -> DataFrame:
+    """The rows of a reader of a table's topic who keeps each key's newest version."""
     sink = engine.sinks[table]
     options = {"kafka.bootstrap.servers": sink.options["kafka.bootstrap.servers"], "subscribe": sink.topic, "includeHeaders": "true"}
     records = engine.spark.read.format("kafka").options(**options, startingOffsets="earliest").load()

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from benchmarks.live.observed import Input, commits, epoch_ms, of_upserts, of_windows, records
+from benchmarks.live.observed import Input, commits, epoch_ms, records, upsert_latencies, window_latencies
 from benchmarks.live.pipeline import BOUND_MS, EVENTS, TOTALS, WINDOWS
 from benchmarks.live.spark_query import spark_streaming
 from benchmarks.live.world import World, streaming
@@ -108,16 +108,16 @@ def _percentiles(latency: Latency, world: World, engine: str, phases: Sequence[t
 
     lake = world.root / "lake"
     outputs: dict[str, Mapping[int, list[int]]] = {
-        "window to table": of_windows(given, _ends_in_table(lake / WINDOWS), BOUND_MS, phase_of),
-        "window to topic": of_windows(given, _ends_in_topic(world), BOUND_MS, phase_of),
+        "window to table": window_latencies(given, _ends_in_table(lake / WINDOWS), BOUND_MS, phase_of),
+        "window to topic": window_latencies(given, _ends_in_topic(world), BOUND_MS, phase_of),
     }
     if engine == "tidemark":
         in_table = ((row["k"], row["last_id"], at) for at, rows in commits(lake / TOTALS, ("k", "last_id")) for row in rows)
         seen = sorted(records(world.broker.address, TOTALS), key=lambda record: record.at)
         in_topic = ((one.value["k"], one.value["last_id"], one.at) for one in seen if one.value)
         outputs |= {
-            "upsert to table": of_upserts(given, in_table, phase_of),
-            "upsert to topic": of_upserts(given, in_topic, phase_of),
+            "upsert to table": upsert_latencies(given, in_table, phase_of),
+            "upsert to topic": upsert_latencies(given, in_topic, phase_of),
         }
     return {f"{rate:g}": {name: _summary(of.get(n, [])) for name, of in outputs.items()} for n, rate in enumerate(latency.rates)}
 

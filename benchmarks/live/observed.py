@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 _WAIT_S = 30
 
@@ -36,24 +36,38 @@ class Seen:
 
 
 def records(address: str, topic: str) -> Iterator[Seen]:
-    """The records that a topic has now, by partition in their order."""
+    """The records that a topic has now, in order within each partition.
+
+    Raises:
+        KafkaException: the broker refuses to return a partition.
+        TimeoutError: the broker does not answer.
+    """
     consumer = Consumer({"bootstrap.servers": address, "group.id": "observer", "enable.auto.commit": False, "enable.partition.eof": True})
     try:
         partitions = consumer.list_topics(topic, _WAIT_S).topics[topic].partitions
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        ended = 0
-        while ended < len(partitions):
-            for message in consumer.consume(10_000, _WAIT_S):
-                if message.error() is None:
+        ended = set[int | None]()
+        while len(ended) < len(partitions):
+            messages = consumer.consume(10_000, _WAIT_S)
+            if not messages:
+                raise TimeoutError(f"the broker returned no record of {topic}, and no end of a partition, in {_WAIT_S} s")
+            for message in messages:
+                error = message.error()
+                if error is None:
                     yield Seen(message.partition(), message.timestamp()[1], json.loads(message.value() or b"{}"))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
                 else:
-                    ended += 1
+                    raise KafkaException(error)
     finally:
         consumer.close()
 
 
 def commits(table: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """The rows that each commit has added to a Delta table, with the time from which they are visible; not those that it moved."""
+    """The rows of the files that each commit has added to a Delta table, with the time from which they are visible.
+
+    Files of a compaction do not count. A rewritten file of an upserted table returns its unchanged rows again.
+    """
     for log in sorted((table / "_delta_log").glob("*.json")):
         at, rows = log.stat().st_mtime_ns // 1_000_000, list[dict[str, Any]]()
         for line in log.read_text().splitlines():
@@ -124,7 +138,9 @@ class Input:
         return max(found, key=lambda event: event.at, default=None)
 
 
-def of_windows(given: Input, ends: Iterable[tuple[int, int]], bound_ms: int, phase_of: Callable[[int], int | None]) -> dict[int, list[int]]:
+def window_latencies(
+    given: Input, ends: Iterable[tuple[int, int]], bound_ms: int, phase_of: Callable[[int], int | None]
+) -> dict[int, list[int]]:
     """Latencies of closed windows in ms, by phase: from the append of the record that closes a window until its row is visible.
 
     Args:
@@ -144,7 +160,7 @@ def of_windows(given: Input, ends: Iterable[tuple[int, int]], bound_ms: int, pha
     return found
 
 
-def of_upserts(given: Input, newest: Iterable[tuple[str, int, int]], phase_of: Callable[[int], int | None]) -> dict[int, list[int]]:
+def upsert_latencies(given: Input, newest: Iterable[tuple[str, int, int]], phase_of: Callable[[int], int | None]) -> dict[int, list[int]]:
     """Latencies of events in an upserted table in ms, by phase: from the append of an event's record until its key's row includes it.
 
     Args:

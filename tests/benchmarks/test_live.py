@@ -12,9 +12,9 @@ import typer
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.live import topics
+from benchmarks.live import observed, topics
 from benchmarks.live.commands import latency
-from benchmarks.live.observed import Input, Seen, commits, of_upserts, of_windows
+from benchmarks.live.observed import Input, Seen, commits, records, upsert_latencies, window_latencies
 from benchmarks.live.report import write_latency, write_samples, write_soak
 from benchmarks.live.topics import create_topics
 from tests.support.small_sources import START, iso
@@ -42,12 +42,12 @@ def test_a_window_is_closed_by_the_last_of_the_partitions_first_records_after_it
 
 def test_latencies_are_counted_from_the_closing_record_in_its_phase() -> None:
     ends = [(START + 1_000, 6_300), (START + 1_000, 6_400), (START + 1_900, 9_000)]
-    assert of_windows(GIVEN, ends, 0, lambda number: number // 10) == {1: [200, 300]}
+    assert window_latencies(GIVEN, ends, 0, lambda number: number // 10) == {1: [200, 300]}
 
 
 def test_an_upserted_row_counts_from_the_version_that_has_the_event() -> None:
     newest = [("k0", 2, 1_500), ("k0", 2, 1_600), ("k0", 8, 2_000)]
-    found = of_upserts(GIVEN, newest, lambda number: 0 if number <= 8 else None)
+    found = upsert_latencies(GIVEN, newest, lambda number: 0 if number <= 8 else None)
     assert sorted(found[0]) == [200, 300, 400, 500, 600], "ids 0 to 8 of partition 0; no version has those of partition 1"
 
 
@@ -58,6 +58,59 @@ def test_rows_that_a_compaction_moves_are_not_new(tmp_path: Path) -> None:
         deltalake.write_deltalake(str(tmp_path), pa.table({"n": [n]}), mode="append")
     deltalake.DeltaTable(str(tmp_path)).optimize.compact()
     assert [[row["n"] for row in rows] for _, rows in commits(tmp_path, ["n"])] == [[0], [1], [2], []]
+
+
+class _Message:
+    def __init__(self, partition: int, value: bytes | None = None, error: int | None = None) -> None:
+        self.partition, self.value, self.timestamp = lambda: partition, lambda: value, lambda: (1, 5)
+        self.error = lambda: None if error is None else KafkaError(error)
+
+
+class _Consumer:
+    """A consumer of two partitions with these answers."""
+
+    def __init__(self, *answers: list[_Message]) -> None:
+        self._answers, self.is_closed = iter(answers), False
+
+    def list_topics(self, topic: str, _: float) -> Any:
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: None, 1: None})})
+
+    def assign(self, _: Sequence[Any]) -> None:
+        pass
+
+    def consume(self, *_: Any) -> list[_Message]:
+        return next(self._answers)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def _ends(partition: int) -> _Message:
+    return _Message(partition, error=KafkaError._PARTITION_EOF)
+
+
+def test_a_topic_is_read_until_each_partition_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _Consumer([_Message(0, b'{"n": 1}'), _ends(0)], [_ends(0)], [_Message(1), _ends(1)])
+    monkeypatch.setattr(observed, "Consumer", lambda _: made)
+    assert [*records("address", "clicks")] == [Seen(0, 5, {"n": 1}), Seen(1, 5, {})]
+    assert made.is_closed
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        ([], TimeoutError, "the broker returned no record of clicks, and no end of a partition, in 30 s"),
+        ([_Message(1, error=KafkaError._TRANSPORT)], KafkaException, "code=_TRANSPORT,"),
+    ],
+)
+def test_a_topic_that_cannot_be_read_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, answer: list[_Message], error: type[Exception], message: str
+) -> None:
+    made = _Consumer([_ends(0)], answer)
+    monkeypatch.setattr(observed, "Consumer", lambda _: made)
+    with pytest.raises(error, match=message):
+        [*records("address", "clicks")]
+    assert made.is_closed
 
 
 def test_an_unknown_engine_is_refused(tmp_path: Path) -> None:
