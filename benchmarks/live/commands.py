@@ -27,7 +27,7 @@ def soak(
     work: Work = WORK,
     cores: Annotated[int, typer.Option(help="Cores of a stream without workers.", min=1)] = 2,
 ) -> None:
-    """Run a stream from Kafka to Kafka at a steady rate on a Spark cluster of this machine, kill job, broker and workers at random moments.
+    """Run a stream from Kafka to Kafka at a steady rate on a local Spark cluster, and kill job, broker and workers at random moments.
 
     It checks lake, topics, memory and files. The figures are in soak.json, the samples in soak.csv; `report-live` writes the docs.
     """
@@ -56,14 +56,16 @@ def latency(
 ) -> None:
     """Measure the time from an event's record in Kafka to its row in a table, and to its record on the topic of a sink.
 
-    The figures are in latency.json; `report-live` writes them into the docs.
+    The figures are in latency.json, which keeps those of other engines; `report-live` writes them into the docs.
     """
     if unknown := sorted({*only} - {*ENGINES}):
         raise typer.BadParameter(f"{', '.join(unknown)} is no engine; the engines are {', '.join(ENGINES)}")
     from benchmarks.live.latency import Latency, run
 
-    found = run(Latency(work=work / "latency", rates=rates, seconds=seconds, heap=heap, cores=cores), only, print)
-    print(json.dumps(found["found"], indent=1))
+    wanted = Latency(work=work / "latency", rates=rates, seconds=seconds, heap=heap, cores=cores)
+    with ending_on_sigterm():  # the stream is in a process group of its own
+        found = run(wanted, only, print)
+    print(json.dumps({engine: of_engine["found"] for engine, of_engine in found.items()}, indent=1))
 
 
 def report_live(
@@ -72,7 +74,9 @@ def report_live(
     """Write the results of `soak` and `latency` into benchmarks.md, with the plot of the soak."""
     from benchmarks.live import report
 
-    for name, write in (("latency", report.write_latency), ("soak", report.write_soak)):
-        file = work / name / f"{name}.json"
-        if file.exists():
-            write(json.loads(file.read_text()), docs)
+    results = {work / "latency" / "latency.json": report.write_latency, work / "soak" / "soak.json": report.write_soak}
+    found = [file for file in results if file.exists()]
+    for file in found:
+        results[file](json.loads(file.read_text()), docs)
+    if not found:
+        raise SystemExit(f"there are no results: neither {' nor '.join(map(str, results))} exists; run `latency` or `soak` first")

@@ -27,7 +27,7 @@ class Latency:
     """What to run.
 
     Args:
-        work: the folder of everything; its content is deleted.
+        work: the folder of everything; the folder of each measured engine in it is deleted first.
         rates: the rates, in events in a second, one after the other.
         seconds: for how long each rate is sent.
         warm_up_s: for how long the middle rate is sent before, so that the JVM has compiled its code.
@@ -48,7 +48,9 @@ class Latency:
 
 
 def run(latency: Latency, engines: Sequence[str], note: Callable[[str], None]) -> dict[str, Any]:
-    """Measure; returns the percentiles in ms by engine, rate and output.
+    """Measure; returns for each engine what was run, the machine, and the percentiles in ms by rate and output.
+
+    `latency.json` keeps the results of the other engines.
 
     Args:
         latency: what to run.
@@ -56,15 +58,12 @@ def run(latency: Latency, engines: Sequence[str], note: Callable[[str], None]) -
         note: receives a line now and then.
     """
     file, found = latency.work / "latency.json", dict[str, Any]()
-    written = {"latency": {**asdict(latency), "work": str(latency.work)}, "machine": machine(), "at": _now(), "found": found}
+    recorded = json.loads(file.read_text()).get("engines", {}) if file.exists() else {}
     for engine in engines:
-        found[engine] = _measured(latency, engine, note)
-        file.write_text(json.dumps(written, indent=1))
-    return written
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+        run_at = {"machine": machine(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
+        found[engine] = {"latency": {**asdict(latency), "work": str(latency.work)}, **run_at, "found": _measured(latency, engine, note)}
+        file.write_text(json.dumps({"engines": recorded | found}, indent=1))
+    return found
 
 
 def _measured(latency: Latency, engine: str, note: Callable[[str], None]) -> dict[str, Any]:

@@ -21,16 +21,23 @@ PLOT = "bench-soak.svg"
 
 
 def write_latency(found: Mapping[str, Any], docs: Path) -> None:
-    """Replace the table of latencies."""
-    rates = [f"{rate:g}" for rate in found["latency"]["rates"]]
+    """Replace the table of latencies, with the machine of each engine if they differ."""
+    engines = found["engines"]
+    rates = sorted({rate for run in engines.values() for rate in run["found"]}, key=float)
     lines = [f"| | {' | '.join(f'{float(rate):,.0f}/s' for rate in rates)} |", f"|---|{'---:|' * len(rates)}"]
+    machines = dict[str, str]()
     for (engine, output), title in _OUTPUTS.items():
-        if engine in found["found"]:
-            lines.append(f"| {title} | {' | '.join(_cell(found['found'][engine][rate][output]) for rate in rates)} |")
-    _replace(docs, "latency", "\n".join([*lines, "", _machine(found)]))
+        if engine in engines:
+            lines.append(f"| {title} | {' | '.join(_cell(engines[engine]['found'].get(rate), output) for rate in rates)} |")
+            machines[title.partition(",")[0]] = _machine(engines[engine])
+    texts = {*machines.values()}
+    _replace(docs, "latency", "\n".join([*lines, "", *(texts if len(texts) == 1 else map(": ".join, machines.items()))]))
 
 
-def _cell(summary: Mapping[str, float]) -> str:
+def _cell(of_rate: Mapping[str, Any] | None, output: str) -> str:
+    if of_rate is None:
+        return "not measured"
+    summary = of_rate[output]
     return f"{summary['p50_ms'] / 1000:.2f} / {summary['p99_ms'] / 1000:.2f}" if "p50_ms" in summary else "none"
 
 
@@ -69,8 +76,8 @@ def write_soak(found: Mapping[str, Any], docs: Path) -> None:
 
 _MEMORY = {
     "jvm_mb": "resident memory of the driver's JVM",
-    "python_mb": "of its Python process",
-    "executors_mb": "of both executors",
+    "python_mb": "resident memory of the stream's Python process",
+    "executors_mb": "resident memory of all executors",
     "live_mb": "live heap of the driver",
 }
 _GROWTH = {

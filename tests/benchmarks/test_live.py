@@ -1,6 +1,7 @@
 """The observer of the live benchmarks, with records and commits made by hand. No test starts Spark or a broker."""
 
 import json
+import signal
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -12,10 +13,12 @@ import typer
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.live import latency as live_latency
 from benchmarks.live import observed, topics
-from benchmarks.live.commands import latency
+from benchmarks.live.commands import latency, report_live
+from benchmarks.live.latency import Latency
 from benchmarks.live.observed import Input, Seen, commits, records, upsert_latencies, window_latencies
-from benchmarks.live.report import write_latency, write_samples, write_soak
+from benchmarks.live.report import write_samples, write_soak
 from benchmarks.live.topics import create_topics
 from tests.support.small_sources import START, iso
 
@@ -123,16 +126,54 @@ MEMORY = {"jvm_mb": 900, "outside_mb": 400, "python_mb": 300, "live_mb": None, "
 SAMPLE = {"acked": 100, "accepted": 90, "start": 0, "age_s": 5.0, **MEMORY, "files": 40, "on_disk": 99}
 
 
-def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the plots need the dependency group `bench`")
-    page = tmp_path / "explanation" / "benchmarks.md"
+CELL = {"n": 2, "p50_ms": 1_234, "p99_ms": 4_000, "max_ms": 4_000}
+OUTPUTS = {"window to table": CELL, "window to topic": CELL, "upsert to table": {"n": 0}, "upsert to topic": CELL}
+
+
+def _page(docs: Path) -> Path:
+    page = docs / "explanation" / "benchmarks.md"
     page.parent.mkdir()
-    (tmp_path / "images").mkdir()
     page.write_text("".join(f"<!-- measured:{name} -->\n<!-- /measured:{name} -->\n" for name in ("latency", "soak")))
-    cell = {"n": 2, "p50_ms": 1_234, "p99_ms": 4_000, "max_ms": 4_000}
-    one = {"window to table": cell, "window to topic": cell, "upsert to table": {"n": 0}, "upsert to topic": cell}
+    return page
+
+
+def test_latency_keeps_the_results_of_the_other_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    page, handlers = _page(tmp_path), list[object]()
+
+    def measured(wanted: Latency, *_: object) -> dict[str, Any]:
+        handlers.append(signal.getsignal(signal.SIGTERM))
+        return {f"{rate:g}": OUTPUTS for rate in wanted.rates}
+
+    monkeypatch.setattr(live_latency, "_measured", measured)
+    (tmp_path / "latency").mkdir()
+    for commit, engine, rates in (("abc", "tidemark", [5_000.0, 100.0]), ("def", "spark", [100.0])):
+        monkeypatch.setattr(live_latency, "machine", lambda commit=commit: MACHINE | {"commit": commit})
+        latency(only=[engine], rates=rates, work=tmp_path)
+    assert signal.getsignal(signal.SIGTERM) not in handlers, "SIGTERM ends the stream and the broker too"
+    report_live(tmp_path, tmp_path)
+    text = page.read_text()
+    assert "| | 100/s | 5,000/s |" in text
+    assert "| Tidemark, closed window, in the Delta table | 1.23 / 4.00 | 1.23 / 4.00 |" in text
+    assert "| Tidemark, upserted row, in the Delta table | none | none |" in text
+    assert "| Spark's own state, closed window, in a topic | 1.23 / 4.00 | not measured |" in text
+    machines = [line for line in text.splitlines() if " at `" in line]
+    assert [(line.partition(":")[0], line[-5:]) for line in machines] == [("Tidemark", "abc`."), ("Spark's own state", "def`.")]
+    monkeypatch.setattr(live_latency, "machine", lambda: MACHINE)
+    latency(only=["spark"], rates=[100.0], work=tmp_path)
+    report_live(tmp_path, tmp_path)
+    assert [line[:7] for line in page.read_text().splitlines() if " at `" in line] == ["2 cores"]
+
+
+def test_a_report_without_results_names_the_files(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=rf"neither {tmp_path}/latency/latency.json nor {tmp_path}/soak/soak.json exists"):
+        report_live(tmp_path, tmp_path)
+
+
+def test_the_figures_of_a_soak_are_written_into_the_page(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the plots need the dependency group `bench`")
+    page = _page(tmp_path)
+    (tmp_path / "images").mkdir()
     found = {"machine": MACHINE, "at": "2026-11-25T00:00:00"}
-    write_latency(found | {"latency": {"rates": [100.0]}, "found": {"tidemark": {"100": one}}}, tmp_path)
     samples = [SAMPLE | {"seconds": seconds, "live_mb": live} for seconds, live in ((0.0, None), (1_800.0, 150))]
     memory = ("live_mb", "python_mb")
     growth = dict.fromkeys([*memory, *[f"{name} between processes" for name in memory]], 1.0) | {"live_mb": None}
@@ -148,7 +189,7 @@ def test_the_figures_are_written_into_the_page(tmp_path: Path) -> None:
         found | soak | {"acked": 100, "steps": steps, "on_disk": on_disk, "maintained": {"ledger": {"data": 1}}, "problems": []}, tmp_path
     )
     text = page.read_text()
-    assert "| Tidemark, closed window, in the Delta table | 1.23 / 4.00 |" in text
+    assert "| resident memory of the stream's Python process: median; most, MiB | 300; 300 |" in text
     assert "| growth of the live heap of the stream process that ran longest, first third to last | not measured |" in text
     assert "| growth of the live heap from early stream processes to late ones of the same age | 1.00 times |" in text
     assert "| problems | none |" in text
