@@ -25,13 +25,16 @@ def _counts(rows: DataFrame, job: Job) -> DataFrame:
 
 
 def _batch(spark: SparkSession, job: Job) -> dict[str, Any]:
+    target = str(job.scratch / "hot_items")
+    seconds = tidemark.seconds_of(lambda: _ranks(spark, job).write.format("delta").save(target))
+    return {"seconds": seconds, **bids.outcome(spark.read.format("delta").load(target))}
+
+
+def _ranks(spark: SparkSession, job: Job) -> DataFrame:
     rows = spark.read.parquet(str(job.data / "bids")).withColumn("at", F.timestamp_millis("ts"))
     best = Window.partitionBy("window").orderBy(F.col("bids").desc(), "auction")
     ranked = _counts(rows, job).withColumn("rank", F.row_number().over(best)).where(F.col("rank") <= bids.TOP)
-    target = str(job.scratch / "hot_items")
-    ranks = ranked.select(F.col("window.end").alias("window_end"), "rank", "auction", "bids")
-    seconds = tidemark.seconds_of(lambda: ranks.write.format("delta").save(target))
-    return {"seconds": seconds, **bids.outcome(spark.read.format("delta").load(target))}
+    return ranked.select(F.col("window.end").alias("window_end"), "rank", "auction", "bids")
 
 
 def _streamed(spark: SparkSession, job: Job) -> dict[str, Any]:

@@ -23,9 +23,9 @@ def _into_delta(spark: SparkSession, job: Job) -> tuple[float, int]:
 
 
 def _into_noop(spark: SparkSession, job: Job) -> tuple[float, int]:
-    observation = Observation("joined")
-    pairs = joined(spark, job).observe(observation, F.count(F.lit(1)).alias("pairs"))
-    return tidemark.seconds_of(lambda: pairs.write.format("noop").mode("append").save()), observation.get["pairs"]
+    observation, count = Observation("joined"), F.count(F.lit(1)).alias("pairs")
+    seconds = tidemark.seconds_of(lambda: joined(spark, job).observe(observation, count).write.format("noop").mode("append").save())
+    return seconds, observation.get["pairs"]
 
 
 def joined(spark: SparkSession, job: Job) -> DataFrame:
