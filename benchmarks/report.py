@@ -111,13 +111,16 @@ def _ingest_note(records: Sequence[Record], kind: str) -> str:
 
 
 def _step_note(records: Sequence[Record], kind: str) -> str:
-    """Median times of a micro-batch in the last run at each size, without the first one, which runs in a cold session."""
+    """Median times of a micro-batch in the last run at each size, without the first one, which runs in a cold session.
+
+    A part that no micro-batch has is left out, such as the conservation check of hot items.
+    """
     by_rows: dict[int, Record] = {r["cell"]["rows"]: r for r in successful(records, kind, contender="ten")}
-    seconds = {
-        part: [median(lap.get(part, 0.0) for lap in r["outcome"]["steps"][1:]) for _, r in sorted(by_rows.items())] for part in PARTS
-    }
-    parts = ", ".join(f"{PARTS[part]} {joined(map(number, values)) or '-'} s" for part, values in seconds.items())
-    return f"Median times of a micro-batch in the last run, without the first: {parts}."
+    steps = [by_rows[rows]["outcome"]["steps"][1:] for rows in sorted(by_rows)]
+    timed = [part for part in PARTS if any(part in lap for laps in steps for lap in laps)]
+    seconds = {part: [median(lap.get(part, 0.0) for lap in laps) for laps in steps] for part in timed}
+    parts = ", ".join(f"{PARTS[part]} {joined(map(number, values))} s" for part, values in seconds.items())
+    return f"Median times of a micro-batch in the last run, without the first: {parts or '-'}."
 
 
 def targets(records: Sequence[Record]) -> str:

@@ -1,5 +1,6 @@
-"""Tidemark, micro-batches: each is ingested exactly once, advanced, and checked by the conservation law; then a drain and empty steps.
+"""Tidemark, micro-batches: each is ingested exactly once and advanced; then a drain and empty steps.
 
+The conservation law is checked after each step of a table whose results name their rows: of the join, but not of hot items and top bids.
 With the option `checks` the expectations of the workload are checked too, as in Dagster: new rows of event logs, changed days of tables.
 """
 
@@ -37,11 +38,11 @@ class LiveRun:
 
     @property
     def checks_conservation(self) -> bool:
-        """Whether the conservation law is checked after each step."""
+        """Whether the conservation law is checked after each step: single steps can be accounted for."""
         return tidemark.accounts_for_steps(self.engine)
 
     def advance(self) -> None:
-        """Advance the table, and check the conservation law for the finalized rows."""
+        """Advance the table, and check the conservation law for the finalized rows if single steps can be accounted for."""
         with self.watch.time("advance"):
             steps = self.engine.advance(tidemark.derived_table(self.engine))
         if self.checks_conservation:
@@ -62,7 +63,7 @@ class LiveRun:
             after_batch()
 
     def drain(self) -> None:
-        """Drain the input, finalize every row, and compare the number of finalized rows with that of ingested rows."""
+        """Drain the input, and finalize every row; if finalized rows were counted, they must be as many as the ingested ones."""
         self.watch.lap()
         self.engine.drain()
         self.advance()
@@ -72,7 +73,7 @@ class LiveRun:
             )
 
     def empty_steps(self) -> float:
-        """The median time of steps without rows: a raised watermark, an advance and the conservation check."""
+        """The median time of steps without rows: a raised watermark, an advance and, if it is made, the conservation check."""
 
         def step() -> None:
             self.watch.lap()

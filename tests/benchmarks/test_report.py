@@ -78,6 +78,13 @@ def test_the_join_section_has_the_timings_of_the_engine():
     assert "without the first: ingest 1.50 / 1.50 s, advance 0.50 / 0.50 s, conservation check 0.25 / 0.25 s" in text
 
 
+def test_a_check_that_was_not_made_has_no_timing():
+    steps = [{"ingest": 1.0, "advance": 0.5}] * 3
+    text = report.hot_items([record("hot_items", "ten", 1_000_000, 40.0, {"steps": steps})])
+    assert "without the first: ingest 1.00 s, advance 0.50 s." in text
+    assert "without the first: -." in report.hot_items([record("hot_items", "flink", 1_000_000, 40.0)])
+
+
 def test_the_report_names_the_machine_and_its_other_load():
     text = report.machine(SAMPLE)
     assert text.startswith(
