@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators import CoGroup, Deduplicate, Sliding, TopK, Tumbling, WindowedAggregate, WindowJoin
@@ -15,7 +14,8 @@ from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.change_feed import check_change_feed
 from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
-from tests.support.windows_model import TimedRow, aggregated, open_windows
+from tests.support.windows_in_engine import rows_with_watermark, window_results
+from tests.support.windows_model import TimedRow, aggregated, open_windows, two_largest
 
 LATENESS = "3 minutes"
 LATENESS_MS = 3 * MINUTE
@@ -78,17 +78,16 @@ def chain(make_module_engine: MakeEngine) -> tuple[Engine, int]:
 def test_corrected_aggregates_equal_the_model(chain: tuple[Engine, int], name: str) -> None:
     engine, corrected = chain
     assert corrected > 5
-    rows = _rows_with_watermark(engine, name)
-    assert _results(engine, name, *SUMS) == _sums(rows, WINDOWS[name], LATENESS_MS) != _sums(rows, WINDOWS[name], 0)
+    rows = rows_with_watermark(engine, name)
+    assert window_results(engine, name, *SUMS) == _sums(rows, WINDOWS[name], LATENESS_MS) != _sums(rows, WINDOWS[name], 0)
     missed = sum(not open_windows(WINDOWS[name], r, LATENESS_MS) for r in rows)
     assert engine.views.late(name, "l").count() == missed > 0
 
 
 def test_tables_derived_from_corrected_results_equal_a_backfill(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
-    assert _results(engine, "top", "rank", "total") == _ranked(
-        _sums(_rows_with_watermark(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS)
-    )
+    sums = _sums(rows_with_watermark(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS)
+    assert window_results(engine, "top", "rank", "total") == two_largest(sums)
     for table in TABLES:
         assert rows_of(engine.views.table(table)) == rows_of(engine.views.table(f"{table}_again"))
 
@@ -101,29 +100,8 @@ def test_the_change_feed_yields_the_table_and_contains_net_changes_only(chain: t
     assert check_change_feed(engine, "sliding_again") == (0, 0)
 
 
-def _rows_with_watermark(engine: Engine, name: str) -> list[TimedRow]:
-    """The log's rows, each with the watermark before its batch."""
-    marks = engine.reading.operator_timeline(engine.assets[name]).after
-    log = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
-    return [TimedRow(k, t, v, marks[seq - 1]) for k, t, v, seq in log]
-
-
 def _sums(rows: list[TimedRow], window: Aligned, lateness: int) -> list[tuple[Any, ...]]:
     return sorted([(k, *span, *sums[:4]) for (k, span), sums in aggregated(window, rows, lateness).items()], key=repr)
-
-
-def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
-    return rows_of(engine.views.table(table).select("k", *times, *columns))
-
-
-def _ranked(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The two largest totals of each window; ties by key, null first."""
-    found = []
-    for span in {r[1:3] for r in rows}:
-        inside = sorted((r for r in rows if r[1:3] == span), key=lambda r: (-r[4], r[0] is not None, r[0] or ""))
-        found += [(r[0], *span, n, r[4]) for n, r in enumerate(inside[:2], 1)]
-    return sorted(found, key=repr)
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,16 @@
 
 import random
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
-from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators import Consecutive, Cumulative, Sliding, TopK, Tumbling, WindowedAggregate
 from operators.windows import Aligned
-from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, Event, replay, source
-from tests.support.windows_model import TimedRow, aggregated, open_windows
+from tests.support.windows_in_engine import rows_with_watermark, window_results
+from tests.support.windows_model import TimedRow, aggregated, open_windows, two_largest
 
 SUMS = {"n": "count(*)", "total": "sum(v)", "least": "min(v)", "most": "max(v)", "different": "count(DISTINCT v)"}
 MERGEABLE = {name: sql for name, sql in SUMS.items() if name != "different"}
@@ -50,18 +48,6 @@ def _batches(seed: int) -> list[Mapping[str, list[Event]]]:
     return batches
 
 
-def _rows_with_watermark(engine: Engine, asset: str) -> list[TimedRow]:
-    """The log's rows, each with the watermark before its batch."""
-    marks = engine.reading.operator_timeline(engine.assets[asset]).after
-    rows = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
-    return [TimedRow(k, t, v, marks[seq - 1]) for k, t, v, seq in rows]
-
-
-def _results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
-    return sorted((tuple(r) for r in engine.views.table(table).select("k", *times, *columns).collect()), key=repr)
-
-
 @pytest.mark.parametrize("names", [["tumbling", "sliding"], pytest.param(["cumulative"], marks=pytest.mark.soak)], ids="-".join)
 def test_windows_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine, names: list[str]) -> None:
     engine = make_engine([source("l")], _assets(names))
@@ -76,23 +62,14 @@ def test_windows_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine
     some_late = False
     for name in names:
         window = WINDOWS[name]
-        rows = _rows_with_watermark(engine, name)
+        rows = rows_with_watermark(engine, name)
         columns = list(SUMS if name == "tumbling" else MERGEABLE)
         wanted = sorted([(k, *span, *aggregates[: len(columns)]) for (k, span), aggregates in aggregated(window, rows).items()], key=repr)
-        assert _results(engine, name, *columns) == wanted
-        assert _results(engine, f"{name}_again", *columns) == wanted
-        assert _results(engine, f"{name}_top", "rank", "total") == _results(engine, f"{name}_again_top", "rank", "total") == _ranked(wanted)
-        assert _results(engine, f"{name}_both", "rank", "total") == _ranked(wanted)
+        assert window_results(engine, name, *columns) == wanted
+        assert window_results(engine, f"{name}_again", *columns) == wanted
+        for top in (f"{name}_top", f"{name}_again_top", f"{name}_both"):
+            assert window_results(engine, top, "rank", "total") == two_largest(wanted)
         late = sum(not open_windows(window, r) for r in rows) - sum(not open_windows(window, TimedRow(r.k, r.t, r.v)) for r in rows)
         assert engine.views.late(name, "l").count() == late
         some_late |= late > 0
     assert some_late
-
-
-def _ranked(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The two largest totals of each window; ties by key, null first."""
-    found = []
-    for span in {r[1:3] for r in rows}:
-        inside = sorted((r for r in rows if r[1:3] == span), key=lambda r: (-r[4], r[0] is not None, r[0] or ""))
-        found += [(r[0], *span, n, r[4]) for n, r in enumerate(inside[:2], 1)]
-    return sorted(found, key=repr)

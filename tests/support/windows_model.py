@@ -1,6 +1,6 @@
 """A model of windows in plain Python, which tries every start of a window."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +54,22 @@ def contents(window: Aligned, rows: Iterable[TimedRow], lateness: int = 0) -> Ma
 
 
 def aggregated(window: Aligned, rows: Iterable[TimedRow], lateness: int = 0) -> dict[tuple[str | None, Span], tuple[Any, ...]]:
-    """Count, sum, min, max and distinct count of the values of each key and window; nulls are ignored, as in SQL."""
+    """The number of rows, and the sum, min, max and distinct count of the values that are not null."""
     results: dict[tuple[str | None, Span], tuple[Any, ...]] = {}
     for where, values in contents(window, rows, lateness).items():
         known = [v for v in values if v is not None]
         results[where] = (len(values), sum(known) if known else None, min(known, default=None), max(known, default=None), len({*known}))
     return results
+
+
+def two_largest(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The key, the window, the rank and the total of the two largest totals of each window; ties by key, null first.
+
+    Args:
+        rows: the key, the start and the end of the window, the number of rows, and the total.
+    """
+    found = list[tuple[Any, ...]]()
+    for span in {r[1:3] for r in rows}:
+        inside = sorted((r for r in rows if r[1:3] == span), key=lambda r: (-r[4], r[0] is not None, r[0] or ""))
+        found += [(r[0], *span, n, r[4]) for n, r in enumerate(inside[:2], 1)]
+    return sorted(found, key=repr)

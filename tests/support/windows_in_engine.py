@@ -1,0 +1,22 @@
+"""What a test of windows compares with the model: the rows of an engine's log, and the results in its tables."""
+
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from platform_defs.engine import Engine
+from tests.support.small_sources import rows_of
+from tests.support.windows_model import TimedRow
+
+
+def rows_with_watermark(engine: Engine, asset: str) -> list[TimedRow]:
+    """The rows of the log `l`, each with the watermark of an asset before its batch."""
+    marks = engine.reading.operator_timeline(engine.assets[asset]).after
+    rows = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
+    return [TimedRow(k, t, v, marks[seq - 1]) for k, t, v, seq in rows]
+
+
+def window_results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    """The rows of a table of windows: the key, the window in epoch ms, and some columns."""
+    times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
+    return rows_of(engine.views.table(table).select("k", *times, *columns))
