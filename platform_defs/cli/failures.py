@@ -68,7 +68,7 @@ class Failures:
         """Record an error of an asset instead of raising it."""
         try:
             yield
-        except (PySparkException, Py4JJavaError) as error:  # first: some of PySpark's are a ValueError too
+        except (PySparkException, Py4JJavaError) as error:
             self.reasons[name] = self.describe(error)
         except (TidemarkError, DeltaError, OSError) as error:
             self.reasons[name] = str(error)

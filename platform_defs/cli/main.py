@@ -49,7 +49,7 @@ def main() -> None:
         _exit_with_usage_error(cast(Any, error))
     except typer.Abort:
         _exit_with_error("interrupted")
-    except (PySparkException, Py4JJavaError, UserCodeError) as error:  # first: some of PySpark's are a ValueError too
+    except (PySparkException, Py4JJavaError, UserCodeError) as error:  # first: a UserCodeError is a TidemarkError too
         if settings().traceback:
             raise
         _exit_with_error(str(error) if isinstance(error, UserCodeError) else without_rows(error))
