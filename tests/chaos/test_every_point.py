@@ -28,7 +28,7 @@ def _compacted_ledger() -> Iterator[None]:
 
 
 def test_kills_of_a_process_and_at_every_point_lead_to_the_lake_of_an_undisturbed_run(spark: SparkSession, tmp_path: Path) -> None:
-    """The process is killed in the first action. This process performs the script from there on.
+    """A child process is killed in the first action; the test's own process then performs the whole script.
 
     Only `make chaos` kills processes that work on a lake with tables: 300 of them.
     """
@@ -40,7 +40,7 @@ def test_kills_of_a_process_and_at_every_point_lead_to_the_lake_of_an_undisturbe
     trial = Trial(tmp_path / "trial", SEED, PARTS, True, None, messages.append)
 
     def perform_the_rest(start: int) -> dict[str, Any]:
-        assert start == 0, "no point is passed before"
+        assert start == 0, f"the process was killed in action {start}, not in the first"
         check, points = finish(spark, trial, start, passages)
         killed.update(points)
         return check

@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[Operator, dict[str, str], str]] = {
     "random_values": (FIRST, {"select": "*, dice() AS x"}, ONE_ROW_EACH),
     "several_rows": (FIRST, {"select": "*, json_tuple('{}', 'a') AS x"}, ONE_ROW_EACH),
 }
-"""Preparations that only Spark can refuse: the table's operator, its preparation, and the legal value that the error names."""
+"""Preparations that Spark refuses, also if the check of the text does not: operator, preparation, and the legal value in the error."""
 NULL_FOR_A_ROW = {"where": f"k <> 'a' AND event_time < '{iso(START + HOUR)}'"}
 
 
@@ -158,7 +158,7 @@ def one_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_preparation_that_only_spark_can_refuse_is_described_with_the_table(one_batch: Engine, name: str) -> None:
+def test_a_preparation_that_spark_refuses_is_described_with_the_table(one_batch: Engine, name: str) -> None:
     with pytest.raises(OperatorError, match=rf"`prepare` is .* of .*{name}.*legal: {REFUSED[name][2]}"):
         [*one_batch.advance(name)]
 

@@ -34,7 +34,7 @@ def test_the_sources_of_a_table_are_those_of_all_its_inputs() -> None:
     }
 
 
-def test_only_a_table_has_an_asset() -> None:
+def test_only_an_input_table_has_a_definition() -> None:
     assert (_named("l").is_source, _named("l").table) == (True, None)
     assert (_named("pairs").is_source, _named("pairs").table) == (False, PAIRS)
 

@@ -154,8 +154,9 @@ def test_a_command_reads_the_alert_from_its_input(tmp_path: Path) -> None:
 
 
 def test_a_command_that_fails_or_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(HookError, match=r"command of TIDEMARK_ALERT_COMMAND failed: it ended with exit code 3"):
+    with pytest.raises(HookError, match=r"command of TIDEMARK_ALERT_COMMAND failed: it ended with exit code 3") as refused:
         _send(alert_command="echo s3cret >&2; exit 3")
+    assert "s3cret" not in str(refused.value)
     monkeypatch.setattr(hooks, "TIMEOUT_S", 0.05)
     with pytest.raises(HookError, match="it did not end in 0 s"):
         _send(alert_command="sleep 30; true")

@@ -92,7 +92,8 @@ def test_the_java_on_the_path_is_resolved_through_links(monkeypatch: pytest.Monk
 @pytest.mark.skipif(os.name == "nt", reason="a link to a folder needs a right on Windows")
 def test_well_known_folders_are_searched_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     homes = [home_of(tmp_path / "jvm" / name, 'JAVA_VERSION="17"\n') for name in ("a", "b")]
+    monkeypatch.setenv("JAVA_HOME", str(home_of(tmp_path / "set", 'JAVA_VERSION="17"\n')))
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(java, "_KNOWN_FOLDERS", (f"{tmp_path}/jvm/*", "C:/Program Files/*/jdk*"))
     monkeypatch.setattr("sys.platform", "linux")
-    assert list(java.java_homes()) == homes
+    assert list(java.java_homes()) == [tmp_path / "set", *homes]
