@@ -2,6 +2,7 @@
 
 import re
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
@@ -52,7 +53,8 @@ _ATOMIC: dict[str, type[DataType]] = {
     "variant": VariantType,
 }
 _DECIMALS = ("decimal", "dec", "numeric")
-_MOST_DIGITS = 38
+_MOST_DIGITS, _LONGEST_NUMBER, _DEEPEST = 38, 9, 100
+"""Limits: of the precision of a decimal, of the digits of a number in parentheses, and of the types within each other."""
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\['\\])*')|([A-Za-z_0-9]+)|([<>(),:]))")
 _ESCAPED = re.compile(r"\\(['\\])")
 
@@ -97,7 +99,7 @@ def _by_spark(ddl: str) -> StructType | None:
         return None
     try:
         schema = StructType.fromDDL(ddl)
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):  # the latter for a stack overflow
         return None
     return schema if isinstance(schema, StructType) else None
 
@@ -113,7 +115,7 @@ class _Reader:
                 raise _NotValidError(ddl)
             self._tokens.append(next(group for group in token.groups() if group is not None))
             position = token.end()
-        self._at = 0
+        self._at = self._depth = 0
 
     def schema(self) -> StructType:
         fields = self._fields(colon=False)
@@ -141,6 +143,15 @@ class _Reader:
         return StructField(name, kind, nullable, metadata)
 
     def _type(self) -> DataType:
+        if self._depth > _DEEPEST:
+            raise _NotValidError(self._depth)
+        self._depth += 1
+        try:
+            return self._type_here()
+        finally:
+            self._depth -= 1
+
+    def _type_here(self) -> DataType:
         name = self._next().lower()
         if name in _ATOMIC:
             return _ATOMIC[name]()
@@ -185,7 +196,7 @@ class _Reader:
 
     def _number(self) -> int:
         text = self._next()
-        if not text.isdecimal():
+        if not text.isdecimal() or len(text) > _LONGEST_NUMBER:
             raise _NotValidError(text)
         return int(text)
 

@@ -76,7 +76,9 @@ def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
         check_name=PROMISE,
         passed=not keys,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"rows of {count(keys, 'key')} of {table!r} moved back or were deleted: {way_out}" if keys else "no row has moved back or was deleted",
+        description=f"rows of {count(keys, 'key')} of {table!r} moved back or were deleted: {way_out}"
+        if keys
+        else "no row has moved back or was deleted",
         metadata={MOVED_BACK: keys},
     )
 

@@ -1,4 +1,4 @@
-"""Checks that the folders of input files overlap neither each other nor the tables of the lake."""
+"""Checks that the folders of input files overlap neither each other nor the tables of the lake, and do not contain the lake."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
@@ -11,7 +11,7 @@ from platform_defs.engine.formats.files import is_local
 
 
 def check_folders(root: str, folders: Mapping[str, str], assets: Mapping[str, DerivedAsset]) -> None:
-    """Raise if folders overlap: two sources would ingest a file in both of their folders, and a table's folder has the table's own files.
+    """Raise if folders overlap: otherwise two sources would ingest one file, or a source would ingest the files of a table.
 
     Args:
         root: the lake's root.
@@ -19,7 +19,7 @@ def check_folders(root: str, folders: Mapping[str, str], assets: Mapping[str, De
         assets: the derived assets, by name.
 
     Raises:
-        ContractError: a source's folder overlaps the folder of another source or of a table in the lake.
+        ContractError: a source's folder overlaps the folder of another source or of a table in the lake, or contains the lake.
     """
     lake = _resolve(root)
     for name, folder in folders.items():
