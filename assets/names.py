@@ -28,8 +28,8 @@ OF_DAGSTER = frozenset(
 )
 """Names that Dagster accepts for no step."""
 STEPS = frozenset(
-    {"advance", "event_logs", "export", "export_table", "full_checks", "ingest", "land_changes", "land_versions", "maintain", "run_stream"}
-    | {"stream"}
+    {"advance", "event_logs", "export", "export_table", "fresh_tables", "full_checks", "ingest", "land_changes", "land_versions"}
+    | {"maintain", "run_stream", "stream"}
 )
 """The jobs and steps that a code location has beside those of its tables."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")

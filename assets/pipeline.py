@@ -106,6 +106,14 @@ class Pipeline:
                 legal = f"names of inputs of {table.name!r}: {', '.join(table.inputs)}"
                 raise ContractError.bad_value("completeness", min(unknown), legal)
 
+        if isinstance(self.completeness, Mapping):
+            return
+        sides = {side for table in self.tables for side in self.completeness_of(table.name).sides & {*table.inputs}}
+        if unknown := completeness_of("completeness", self.completeness).sides - sides:
+            inputs = sorted({name for t in self.tables if self.completeness_of(t.name).sides for name in t.inputs})
+            legal = f"names of inputs of joins of sources: {', '.join(inputs) or 'there is none'}{did_you_mean(min(unknown), inputs)}"
+            raise ContractError.bad_value("completeness", min(unknown), legal)
+
     def _check_freshness(self) -> None:
         for limit in self._limits("freshness", self.freshness):
             if limit is None:

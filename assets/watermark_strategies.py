@@ -141,7 +141,12 @@ class Generated:
     def made(self) -> WatermarkGenerator:
         """The generator itself."""
         generator = _imported(self.generator) if isinstance(self.generator, str) else self.generator
-        generator = generator() if isinstance(generator, type) else generator
+        if isinstance(generator, type):
+            try:
+                generator = generator()
+            except Exception as error:
+                legal = f"a class that can be called without arguments; {type(error).__name__}: {error}"
+                raise ContractError.bad_value("generator", self.generator, legal) from error
         if not isinstance(generator, WatermarkGenerator):
             raise ContractError.bad_value("generator", self.generator, "an object with a method `on_batch(batch)`")
         return generator
@@ -199,5 +204,5 @@ def _imported(text: str) -> object:
         raise ContractError.bad_value("generator", text, legal)
     try:
         return cast(Callable[[], object], getattr(import_module(module), name))
-    except (ImportError, AttributeError) as error:
-        raise ContractError.bad_value("generator", text, f"{legal}, that can be imported; {error}") from error
+    except Exception as error:  # the module is a user's, so it may raise anything
+        raise ContractError.bad_value("generator", text, f"{legal}, that can be imported; {type(error).__name__}: {error}") from error

@@ -23,7 +23,9 @@ def _split(value: str, schemes: tuple[str, ...], legal: str) -> SplitResult:
 
 
 def _checked_webhook(value: str) -> str:
-    _split(value, ("http", "https"), "legal: http://host/path or https://host/path")
+    legal = "legal: http://host/path or https://host/path, without user and password"
+    if "@" in _split(value, ("http", "https"), legal).netloc:
+        raise ValueError(legal)
     return value
 
 

@@ -137,7 +137,13 @@ def read(text: str, file: str = "") -> Connections:
     except ValidationError as error:
         raise ConnectionsError.of(file, DeclaredError.of_values(error, document)) from None  # pydantic's own text quotes values
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConnectionsError.of(file, f"it is not one YAML document: {error}") from error
+        raise ConnectionsError.of(file, f"it is not one YAML document: {_without_lines(error)}") from None  # YAML's own text quotes lines
+
+
+def _without_lines(error: Exception) -> str:
+    """Why a text is no YAML document, without the lines of the text, which may have a password."""
+    mark = getattr(error, "problem_mark", None)
+    return str(error) if mark is None else f"{error.problem} in line {mark.line + 1}, column {mark.column + 1}"  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @lru_cache

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from assets.contracts import BoundedOutOfOrderness
+from assets.names import first_twice
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.connection_values import Secret, Value, registry_config, resolve_secrets
@@ -16,6 +17,7 @@ from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, R
 from platform_defs.kafka_sinks import KafkaSink
 from platform_defs.setting_values import PROJECT
 
+_TOPICS = {"subscribe", "subscribepattern"}
 _OPTIONS = (
     "subscribe",
     "subscribePattern",
@@ -63,6 +65,8 @@ class KafkaError(TidemarkError, ValueError):
 def checked_options(options: dict[str, Value]) -> dict[str, Value]:
     """Raise `ValueError` unless all options are known."""
     lower_names = {name.lower() for name in _OPTIONS}
+    if (twice := first_twice([*options])) is not None:
+        raise ValueError(f"{twice!r} differs from another option in case only; legal: each option once")
     for name in options:
         if name in _OF_SPARK:
             raise ValueError(f"{name!r} is set by Spark; legal: other options of Kafka's client")
@@ -101,6 +105,14 @@ def _checked_part(part: str) -> str:
 
 
 Options = Annotated[dict[str, Value], AfterValidator(checked_options)]
+
+
+def _without_topics(options: dict[str, Value]) -> dict[str, Value]:
+    """Raise `ValueError` if options of all sources name topics."""
+    for name in options:
+        if name.lower() in _TOPICS:
+            raise ValueError(f"{name!r} is an option of a single source; legal: {name} in kafka.sources.NAME.options")
+    return options
 
 
 class AvroValues(Strict):
@@ -154,7 +166,7 @@ class KafkaSource(Strict):
 
     @model_validator(mode="after")
     def _check_topics(self) -> "KafkaSource":
-        topic_options = {name.lower() for name in self.options} & {"subscribe", "subscribepattern"}
+        topic_options = {name.lower() for name in self.options} & _TOPICS
         if len(topic_options) != 1:
             raise ValueError("legal: either subscribe (topics, separated by commas) or subscribePattern (a regular expression)")
         return self
@@ -169,7 +181,7 @@ class Kafka(Strict):
         sinks: by the name of a table, its topic.
     """
 
-    options: Options = Field(default_factory=dict)
+    options: Annotated[Options, AfterValidator(_without_topics)] = Field(default_factory=dict)
     sources: dict[str, KafkaSource] = Field(default_factory=dict)
     sinks: dict[str, KafkaSink] = Field(default_factory=dict)
 
@@ -195,5 +207,7 @@ class Kafka(Strict):
             if column not in columns:
                 raise KafkaError.no_column(name, column, columns)
         avro = source.avro.described() if source.avro else None
-        options = resolve_secrets({**self.options, **source.options})
+        own = {name.lower() for name in source.options}
+        shared = {name: value for name, value in self.options.items() if name.lower() not in own}
+        options = resolve_secrets({**shared, **source.options})
         return Topics(options=options, columns=source.columns, avro=avro, accepted=tuple(source.accepted))

@@ -43,8 +43,8 @@ from platform_defs.setting_values import (
 from platform_defs.shop_settings import ShopSettings
 
 HOME = PROJECT / ".tidemark"
-_SECRET = ("alert_webhook", "alert_smtp")
-"""Settings whose whole value is secret."""
+_SECRET = ("alert_webhook", "alert_smtp", "alert_command", "alert_ui")
+"""Settings whose whole value is secret, or may contain a secret."""
 _log = logging.getLogger(__name__)
 
 

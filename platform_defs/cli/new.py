@@ -70,8 +70,10 @@ def create(folder: Path, pipeline: str = "pipeline.py") -> list[str]:
     try:
         Settings(**values)  # pyright: ignore[reportArgumentType]
     except ValidationError as error:
-        legal = error.errors()[0]["msg"].removeprefix("Value error, ").removeprefix("legal: ")
-        raise ArgumentError.bad_value("folder", str(folder), legal) from None
+        of_folder = [one for one in error.errors() if {*one["loc"]} & values.keys()]  # others are of the environment, and are not used
+        if of_folder:
+            legal = of_folder[0]["msg"].removeprefix("Value error, ").removeprefix("legal: ")
+            raise ArgumentError.bad_value("folder", str(folder), legal) from None
     try:
         _write(folder, pipeline, values)
     except OSError as error:

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from platform_defs.cli import render
-from platform_defs.cli.arguments import Json
+from platform_defs.cli.arguments import Json, require_known
 from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.quarantine_list import QuarantinedFile
@@ -30,7 +30,9 @@ def list_(source: Annotated[str | None, typer.Argument(help="A source; by defaul
 @app.command()
 def retry(source: Source, files: Files = None, as_json: Json = False) -> None:
     """Request that quarantined files are read again, after their cause was repaired; the next `tidemark ingest` treats them as new."""
-    files_to_retry = _engine().ingestion.quarantine.retry(source, files or [])
+    engine = _engine()
+    require_known("source", source, [*engine.sources])
+    files_to_retry = engine.ingestion.quarantine.retry(source, files or [])
     render.show(as_json, {"source": source, "files": [_file(f) for f in files_to_retry]}, _print_retry)
 
 
@@ -43,6 +45,7 @@ def release(
 ) -> None:
     """Write rejected rows to new input files, each row once, after the contract was corrected; `tidemark ingest` reads them."""
     engine = _engine()
+    require_known("source", source, [*engine.sources])
     files = engine.ingestion.quarantine.release(source, reason or [], file or [])
     released = {"source": source, "folder": engine.folders[source], "files": [{"file": r.name, "rows": r.rows} for r in files]}
     render.show(as_json, released, _print_release)

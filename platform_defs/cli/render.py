@@ -163,11 +163,16 @@ def _as_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table
     return table
 
 
-def print_entries(report: dict[str, Any]) -> None:
-    """Print ledger batches."""
+def print_entries(report: dict[str, Any], without: str = "Nothing new has landed.") -> None:
+    """Print ledger batches.
+
+    Args:
+        report: the batches, as `entries`.
+        without: the text if there is none.
+    """
     source_rows = [(batch, name, counts) for batch in report["entries"] for name, counts in batch["sources"].items()]
     if not source_rows:
-        out.print("Nothing new has landed.")
+        out.print(without)
         return
     columns = [column for column in COUNTS if column in USUAL or any(counts[column] for _, _, counts in source_rows)]
     kinds = ["kind"] if any(batch["kind"] != "rows" for batch, _, _ in source_rows) else []
@@ -219,7 +224,7 @@ def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
 
 def print_drain(report: dict[str, Any], *, complete: bool = True) -> None:
     """Print the result of a drain; for `complete` see `print_steps`."""
-    print_entries(report)
+    print_entries(report, "The watermarks need not be raised: there are no events, or they have ended before.")
     print_steps(report, complete=complete)
 
 

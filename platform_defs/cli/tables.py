@@ -90,6 +90,9 @@ def publish(
         raise ArgumentError.bad_value("folder", folder, "a folder, or the option --kafka, and not both")
     engine = _engine()
     if folder is None:
+        if not engine.sinks:
+            legal = "a table with a topic, and no table has one; name it under kafka.sinks in the file of TIDEMARK_CONNECTIONS"
+            raise ArgumentError.bad_value("asset", asset, legal)
         require_known("asset", asset, [*engine.sinks])
         render.show(as_json, {"asset": asset, **asdict(engine.views.publish_to_topic(asset))}, _print_published_records)
         return

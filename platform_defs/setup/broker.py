@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from operators.errors import TidemarkError
+from platform_defs.settings import SettingsError
 from platform_defs.setup.jars import JarError, jar_paths
 from platform_defs.setup.java import JavaNotFound, find_java
 from platform_defs.setup.ports import HOST, free_ports, is_open
@@ -258,7 +259,7 @@ def main(port: int = PORT) -> int:
                 sys.stdout.write(_HOW_TO_CONNECT.format(address=broker.address))
                 sys.stdout.flush()
                 return broker.wait()
-        except (BrokerError, JarError, JavaNotFound) as error:
+        except (BrokerError, JarError, JavaNotFound, SettingsError) as error:
             sys.stderr.write(f"{error}\n")
             return 1
     return 0

@@ -68,7 +68,10 @@ class Shop:
     orphan: float = 0.02
 
     def __post_init__(self) -> None:
-        date.fromisoformat(self.day)
+        try:
+            date.fromisoformat(self.day)
+        except (TypeError, ValueError):
+            raise ShopError.bad_value("day", self.day, "a day such as '2026-03-01'") from None
         for name, least in (("orders", 1), ("parts", 1), ("within_ms", 0), ("jitter_ms", 0), ("clicks_per_order", 0)):
             if getattr(self, name) < least:
                 raise ShopError.bad_value(name, getattr(self, name), f"{least} or more")

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.interrupts import cancel_jobs, ending_on_sigterm
 from platform_defs.engine.lake.lost_jvm import JvmLostError
+from platform_defs.setup.ports import is_open
 from platform_defs.spark.java_calls import delete_all
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -106,7 +107,8 @@ def check_free(file: Path) -> None:
     Raises:
         ServeError: a process serves a session by this file.
     """
-    if (record := served_session(file)) is not None:
+    record = served_session(file)
+    if record is not None and is_open(record.port):  # the process may have ended, and its number may be that of another one
         raise ServeError.already_served(file, record.pid)
 
 

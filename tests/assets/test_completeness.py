@@ -138,6 +138,10 @@ TOTALS = DerivedAsset(name="totals", inputs=("orders",), operator=Aggregate(by="
             "`completeness` is 'order'; legal: names of inputs of 'pairs': orders, payments",
         ),
         (
+            lambda: Pipeline(sources=SOURCES, tables=TABLES, completeness=Completeness(warn_below={"paymnts": 0.99})),
+            r"`completeness` is 'paymnts'; legal: names of inputs of joins of sources: .*; did you mean 'payments'\?",
+        ),
+        (
             lambda: Pipeline(sources=SOURCES, tables=[*TABLES, TOTALS], completeness={"totals": 0.9}),
             "`completeness` is 'totals'; legal: names of joins: .*pairs.*; only their rows are matched or unmatched",
         ),

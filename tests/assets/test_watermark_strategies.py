@@ -22,6 +22,13 @@ class Constant:
         return batch.last_event_time
 
 
+class NeedsAnArgument:
+    """A generator that a name alone cannot make."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+
+
 def _contract(**changes: Any) -> SourceContract:
     return SourceContract(**{"name": "rides", "schema": "zone STRING, started_at TIMESTAMP", "event_time": "started_at", **changes})
 
@@ -35,8 +42,12 @@ HERE = "tests.assets.test_watermark_strategies"
         (lambda: BatchExpression("started_at"), r"`watermark` is 'started_at'; legal: SQL with an aggregate function, such as max"),
         (lambda: BatchExpression(""), "`watermark` is ''"),
         (lambda: Generated("os"), r"`generator` is 'os'; legal: a WatermarkGenerator, or the name of one, 'package.module:name'"),
-        (lambda: Generated("no_such_module:x"), r"that can be imported; No module named 'no_such_module'"),
-        (lambda: Generated("os:no_such"), r"that can be imported; module 'os' has no attribute 'no_such'"),
+        (lambda: Generated("no_such_module:x"), r"that can be imported; ModuleNotFoundError: No module named 'no_such_module'"),
+        (lambda: Generated("os:no_such"), r"that can be imported; AttributeError: module 'os' has no attribute 'no_such'"),
+        (
+            lambda: Generated(f"{HERE}:NeedsAnArgument"),
+            "legal: a class that can be called without arguments; TypeError: ",
+        ),
         (lambda: Generated("os:sep"), r"`generator` is 'os:sep'; legal: an object with a method `on_batch"),
         (lambda: Generated(object()), r"legal: an object with a method `on_batch"),  # pyright: ignore[reportArgumentType]
         (lambda: Alignment("", "1 hour"), "`group` is ''"),

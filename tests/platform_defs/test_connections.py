@@ -1,5 +1,6 @@
 """The file of the connections: what it may hold, its errors, and what a session gets from it."""
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("THE_KEY", raising=False)
     with pytest.raises(ConnectionsError, match="environment variable THE_KEY, which is not set"):
         _ = read(FILE).spark_options
+
+
+def test_a_line_that_is_no_yaml_is_not_quoted():
+    text = "kafka:\n  options:\n    kafka.ssl.key.password: 's3cret\n"
+    with pytest.raises(ConnectionsError, match=r"it is not one YAML document: .* in line 4, column 1") as refused:
+        read(text)
+    assert "s3cret" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_without_a_file_there_are_no_connections():

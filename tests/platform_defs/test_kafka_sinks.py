@@ -9,7 +9,7 @@ from platform_defs.definitions import build
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 
-SERVER = "options: {kafka.bootstrap.servers: 'localhost:9092', subscribe: orders"
+SERVER = "options: {kafka.bootstrap.servers: 'localhost:9092', startingOffsets: latest"
 FILE = f"kafka: {{{SERVER}, kafka.sasl.jaas.config: {{env: THE_KEY}}}}, sinks: {{category_leaderboard: {{topic: best}}}}}}"
 
 

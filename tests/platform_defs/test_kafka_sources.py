@@ -33,6 +33,18 @@ def test_options_of_all_sources_and_of_one_are_joined_and_secrets_are_read(monke
     assert "s3cret" not in repr(topics)
 
 
+def test_an_option_of_a_source_replaces_one_of_all_sources_that_is_written_in_another_case():
+    topics = _topics({"options": {"subscribe": "orders", "startingoffsets": "earliest"}}, startingOffsets="latest")
+    assert topics.option("startingOffsets") == "earliest"
+
+
+def test_topics_are_named_for_a_single_source():
+    with pytest.raises(
+        ConnectionsError, match=r"'subscribe' is an option of a single source; legal: subscribe in kafka.sources"
+    ):
+        _topics({"options": {"subscribePattern": "b"}}, subscribe="a")
+
+
 def test_without_a_part_kafka_no_source_has_topics():
     assert read("spark: {}").topics(_pipeline()) == {}
 
@@ -69,6 +81,7 @@ def test_a_number_of_the_registrys_client_stays_a_number(monkeypatch: pytest.Mon
         pytest.param({"options": {"subscribe": "a", "startingOffsets": "newest"}}, "legal: earliest, latest, or JSON", id="no start"),
         pytest.param({"options": {"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}}, "or JSON", id="no offset"),
         pytest.param({"options": {"subscribe": "a"}, "columns": {"region": "value"}}, "legal: key, topic, partition", id="no part"),
+        pytest.param({"options": {"subscribe": "a", "Subscribe": "b"}}, "'subscribe' differs from another option in case only", id="twice"),
         pytest.param({"options": {"subscribe": "a"}, "avro": {}}, "legal: one of schema_file and registry", id="no schema"),
     ],
 )

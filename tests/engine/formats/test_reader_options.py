@@ -34,7 +34,7 @@ def test_an_option_is_either_legal_or_without_effect() -> None:
     assert len({name.lower() for name in [*LEGAL, *NO_EFFECT]}) == len(LEGAL) + len(NO_EFFECT)
 
 
-_ZONES = ["UTC", "Europe/Berlin", "+01:00", "-3", "UTC+1", "GMT+01:00", "Z", "PST", "Mars", "", "+25"]
+_ZONES = ["UTC", "Europe/Berlin", "+01:00", "-3", "UTC+1", "GMT+01:00", "Z", "PST", "+18:00", "XYZ", "Mars", "", "+25", "+18:30", "+5:99"]
 _BOOLEANS = ["true", "FALSE", "maybe", " true", ""]
 _WHOLE_NUMBERS = ["100", "+100", "1e3", " 5", "-1", "-2", "0", "2147483648", ""]
 _VALUES = {

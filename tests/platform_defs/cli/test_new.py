@@ -90,6 +90,12 @@ def test_nothing_is_written_into_a_folder_that_contains_something(tmp_path, cont
     assert [p.name for p in tmp_path.rglob("*")] == ["taken", *(["mine"] if content != "a file" else [])]
 
 
+def test_an_illegal_variable_of_the_environment_is_no_fault_of_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIDEMARK_MAX_STEP", "abc")
+    result = CliRunner().invoke(cli.app, ["new", str(tmp_path / "rides")])
+    assert "`folder`" not in str(result.exception)
+
+
 @pytest.mark.parametrize(("name", "legal"), [("rides[1]", "a folder .*without"), ("proc/rides", "a folder that can be written to")])
 def test_a_folder_that_no_lake_can_use_is_refused(tmp_path, name, legal):
     target = "/proc/rides" if name.startswith("proc") else str(tmp_path / name)

@@ -1,6 +1,7 @@
 """`tidemark publish --kafka`: what it prints, and which arguments it refuses."""
 
 import json
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +11,11 @@ from platform_defs.cli.main import main
 from platform_defs.engine.operations.publish_to_topic import Published
 
 
-def _main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def _main(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str, sinks: Sequence[str] = ("board",)
+) -> tuple[int, str]:
     views = SimpleNamespace(publish_to_topic=lambda _: Published("best", 7, 2, 1234))
-    engine = SimpleNamespace(sinks={"board": None}, assets={}, views=views)
+    engine = SimpleNamespace(sinks=dict.fromkeys(sinks), assets={}, views=views)
     monkeypatch.setattr(tables, "_engine", lambda: engine)
     monkeypatch.setattr("sys.argv", ["tidemark", "publish", *arguments])
     code = 0
@@ -34,6 +37,8 @@ def test_it_prints_the_topic_and_what_was_written(monkeypatch: pytest.MonkeyPatc
 def test_a_table_without_a_sink_and_two_targets_or_none_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     code, out = _main(monkeypatch, capsys, "other", "--kafka")
     assert (code, "`asset` is 'other'; legal: board" in out) == (1, True)
+    code, out = _main(monkeypatch, capsys, "other", "--kafka", sinks=())
+    assert (code, "name it under kafka.sinks in the file of TIDEMARK_CONNECTIONS" in " ".join(out.split())) == (1, True)
     for arguments in (["board"], ["board", "/tmp/x", "--kafka"]):
         code, out = _main(monkeypatch, capsys, *arguments)
         assert (code, "legal: a folder, or the option --kafka" in " ".join(out.split())) == (1, True)

@@ -94,6 +94,8 @@ def test_json_output_is_complete(quarantine: _Quarantine) -> None:
         (["retry", "payments"], 0, "There is no file to read again."),
         (["release", "payments"], 0, "There are no matching rows to release."),
         (["list", "refunds"], 1, "error: `source` is 'refunds'; legal: orders, payments"),
+        (["retry", "refunds"], 1, "error: `source` is 'refunds'; legal: orders, payments"),
+        (["release", "refunds"], 1, "error: `source` is 'refunds'; legal: orders, payments"),
         (["retry"], 2, "source"),
         (["destroy"], 2, "destroy"),
     ],

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from platform_defs.settings import Settings
+from platform_defs.setup.ports import HOST
 from platform_defs.spark.served import ServeError, attach_session, served_session, serving_session
 from platform_defs.spark.session import spark_config
 from tests.support.java_objects import objects_of
@@ -31,13 +33,20 @@ def session_of(port: int = 1, secret: str = "s") -> SparkSession:
 
 def test_only_this_user_can_read_the_file_and_it_is_deleted_at_the_end(tmp_path: Path) -> None:
     file = tmp_path / "state" / "session.json"
-    with serving_session(session_of(), CONFIG, file) as own:
+    with socket.create_server((HOST, 0)) as jvm, serving_session(session_of(jvm.getsockname()[1]), CONFIG, file) as own:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert served_session(file) == own
         assert own.pid == os.getpid()
         with pytest.raises(ServeError, match=rf"process {os.getpid()} serves a Spark session already.*TIDEMARK_SESSION_FILE"):
             serving_session(session_of(), CONFIG, file).__enter__()
     assert [*file.parent.iterdir()] == []
+
+
+def test_a_file_whose_jvm_has_ended_is_free_even_if_a_process_has_its_number(tmp_path: Path) -> None:
+    """In a container, a killed `tidemark serve` and its successor have the same process id."""
+    file = tmp_path / "session.json"
+    with serving_session(session_of(), CONFIG, file), serving_session(session_of(), CONFIG, file):
+        pass
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '"text"', "missing", "ended"])
