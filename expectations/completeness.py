@@ -60,6 +60,8 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
             count no late rows. Tidemark replaces `late_rows` when it runs the suite, at the cost of an account of the table. Great
             Expectations alone does not count them.
         late_rows: the number of late rows by UTC day, as `{"2026-03-01": 3}`; they count as rows without a partner.
+        only_days: the first and the last UTC day that is checked, as `["2026-03-01", "2026-03-02"]`; none for all days. Tidemark sets it in
+            a run over days: its rows are those that are final on these days, of which a few can have the last time of the day before.
 
     Returns:
         `observed_value` is the least share of all days; `details` has the share of each day, the late rows, and the days below `mostly`.
@@ -78,10 +80,11 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
     day_column: str = RESULT_TIME
     mostly: float = 1.0
     side: str | None = None
-    late_rows: dict[str, int] = {}  # a field with a default, which pydantic copies
+    late_rows: dict[str, int] = {}  # fields with defaults, which pydantic copies
+    only_days: list[str] = []
 
     metric_dependencies: ClassVar[tuple[str, ...]] = (_METRIC,)
-    success_keys: ClassVar[tuple[str, ...]] = ("column", "side_column", "day_column", "mostly", "side", "late_rows")
+    success_keys: ClassVar[tuple[str, ...]] = ("column", "side_column", "day_column", "mostly", "side", "late_rows", "only_days")
     domain_keys: ClassVar[tuple[str, ...]] = ("batch_id",)
 
     @validator("mostly")
@@ -120,18 +123,21 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
     ) -> dict[str, Any]:
         counts: dict[str, list[int]] = metrics[_METRIC]
         late = {day: rows for day, rows in self.late_rows.items() if rows}
-        by_day = {day: (*counts.get(day, (0, 0)), late.get(day, 0)) for day in sorted({*counts, *late})}
+        by_day = {day: (*counts.get(day, (0, 0)), late.get(day, 0)) for day in sorted({*counts, *late}) if self._is_checked(day)}
         shares = {day: joined / (rows + late_rows) for day, (rows, joined, late_rows) in by_day.items()}
         below = [day for day, share in shares.items() if share < self.mostly]
         worst = min(shares.values(), default=1.0)
         details = {"shares": shares, "late_rows": late, "days_below": below}
         return {"success": not below, "result": {"observed_value": worst, "details": details}}
 
+    def _is_checked(self, day: str) -> bool:
+        return not self.only_days or self.only_days[0] <= day <= self.only_days[-1]
+
 
 def with_late_rows(
     expectations: Sequence[Expectation], engine: EnginePort, table: str, days: tuple[date, date] | None
 ) -> list[Expectation]:
-    """The expectations of a table; those of a `side` with the numbers of its late rows.
+    """The expectations of a table; those of joined rows with the days that are checked, and those of a `side` with its late rows.
 
     Args:
         expectations: the expectations.
@@ -144,7 +150,12 @@ def with_late_rows(
     def late_rows(side: str) -> Iterator[tuple[str, int]]:
         return ((match.day.isoformat(), match.late) for match in matches() if match.side == side and match.late)
 
-    return [
-        e.copy(update={"late_rows": dict(late_rows(e.side))}) if isinstance(e, ExpectRowsToBeJoinedOnEachDay) and e.side else e
-        for e in expectations
-    ]
+    only_days = [day.isoformat() for day in days or ()]
+
+    def with_details(expectation: Expectation) -> Expectation:
+        if not isinstance(expectation, ExpectRowsToBeJoinedOnEachDay):
+            return expectation
+        of_side = {"late_rows": dict(late_rows(expectation.side))} if expectation.side else {}
+        return expectation.copy(update={"only_days": only_days, **of_side})
+
+    return [*map(with_details, expectations)]

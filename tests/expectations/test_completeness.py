@@ -32,8 +32,9 @@ OF_ORDERS: dict[str, Any] = {"column": "payment_seq", "side_column": "order_seq"
         ({"column": "order_seq", "side_column": "payment_seq", "mostly": 0.1}, False, 0.0),
         ({"column": "payment_seq", "mostly": 0.6}, True, 2 / 3),
         ({**OF_ORDERS}, False, 0.5),
+        ({**OF_ORDERS, "mostly": 0.6, "only_days": ["2026-03-01", "2026-03-01"]}, True, 2 / 3),
     ],
-    ids=["enough on each day", "too few on one day", "the other side", "all rows of the table", "all by default"],
+    ids=["enough on each day", "too few on one day", "the other side", "all rows of the table", "all by default", "one day only"],
 )
 def test_the_share_of_the_worst_day_decides(spark: SparkSession, parameters: dict[str, Any], passed: bool, worst: float) -> None:
     expectation = ExpectRowsToBeJoinedOnEachDay(**parameters)
