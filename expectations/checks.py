@@ -21,8 +21,8 @@ from assets.factories.sentences import from_to
 from assets.factories.work import RunDetails, Worker
 from assets.ports import EnginePort, LogPort
 from expectations.completeness import with_late_rows
-from expectations.finding import Finding, Row, check_name
-from expectations.new_rows import CHECKED, FULL, passed_batches, passed_record, select_row_checks
+from expectations.finding import Finding, Row, check_name, expectations_by_name
+from expectations.new_rows import CHECKED, FULL, expectation_values, passed_batches, passed_record, select_row_checks
 from expectations.validation import validate
 
 NO_TABLE = frozenset(
@@ -56,8 +56,11 @@ def suite_checks(
         sample: how many failing rows to show.
         blocking: whether a failed critical expectation blocks downstream assets in the same run.
         worker: evaluates the suite; None for the step itself.
+
+    Raises:
+        ContractError: two expectations have the same name.
     """
-    expectations = {check_name(e): e for e in suite.expectations}
+    expectations = expectations_by_name(suite)
     specs = [_spec(asset_key, name, e, blocking) for name, e in expectations.items()]
 
     suite_name = check_step(asset_key.to_python_identifier(), "suite")
@@ -225,8 +228,7 @@ def _result(
 
 
 def _metadata(expectation: Expectation, finding: Finding, schema: StructType) -> dict[str, Any]:
-    config = expectation.configuration
-    metadata: dict[str, Any] = {"expectation": dg.MetadataValue.json({"type": config.type, **config.kwargs})}
+    metadata: dict[str, Any] = {"expectation": dg.MetadataValue.json(expectation_values(expectation))}
     if finding.evaluated is not None:
         metadata |= {"evaluated_rows": finding.evaluated, "unexpected_count": finding.unexpected, "unexpected_percent": finding.percent}
     if finding.sample:

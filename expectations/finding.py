@@ -1,11 +1,14 @@
 """The result of one expectation, and the name of its check."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from great_expectations import ExpectationSuite
 from great_expectations.expectations.expectation import Expectation
 
+from assets.contract_checks import ContractError
 from assets.factories.sentences import count
 
 Row = Mapping[str, Any]
@@ -46,9 +49,26 @@ class Finding:
 
 
 def check_name(expectation: Expectation) -> str:
-    """The name of an expectation's check: `meta["check"]`, else its type and columns."""
+    """The name of an expectation's check: `meta["check"]`, else its type and columns, with `_` for characters illegal in Dagster."""
     if expectation.meta and "check" in expectation.meta:
         return str(expectation.meta["check"])
     config = expectation.configuration
     columns = [config.kwargs[key] for key in ("column", "column_A", "column_B") if key in config.kwargs]
-    return "_".join([config.type, *columns, *config.kwargs.get("column_list", [])])
+    return re.sub(r"[^A-Za-z0-9_]", "_", "_".join([config.type, *columns, *config.kwargs.get("column_list", [])]))
+
+
+def expectations_by_name(suite: ExpectationSuite) -> dict[str, Expectation]:
+    """The expectations of a suite, by the name of their check.
+
+    Raises:
+        ContractError: two of them have the same name; Dagster would show only one.
+    """
+    by_name = dict[str, Expectation]()
+    for expectation in suite.expectations:
+        if (name := check_name(expectation)) in by_name:
+            raise ContractError(
+                f"suite {suite.name!r}: the check {name!r} is that of two expectations; legal: a name for each. Give one of them another "
+                "name, with `meta: {check: NAME}`"
+            )
+        by_name[name] = expectation
+    return by_name

@@ -5,6 +5,7 @@ up to which all rows have passed, and Dagster's event log keeps it. All rows are
 from a backup, if the expectation changed, or in a run with the tag `FULL`.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ def select_row_checks(expectations: Sequence[Expectation], schema: StructType) -
 def passed_record(expectation: Expectation, log: LogPort, last_seq: int) -> dg.JsonMetadataValue:
     """Make the record that the rows of a log have passed an expectation up to a batch; 0 if none is known to have passed."""
     return dg.MetadataValue.json(
-        {"log": log.id, "expectation": _expectation_text(expectation), "to": last_seq, "time": log.time_of(last_seq)}
+        {"log": log.id, "expectation": expectation_values(expectation), "to": last_seq, "time": log.time_of(last_seq)}
     )
 
 
@@ -66,6 +67,7 @@ def last_recorded(instance: dg.DagsterInstance, key: dg.AssetCheckKey, name: str
     return value if isinstance(value, dict) else None
 
 
-def _expectation_text(expectation: Expectation) -> dict[str, Any]:
+def expectation_values(expectation: Expectation) -> dict[str, Any]:
+    """The type and parameters of an expectation, as JSON values; dates, times and decimals are texts."""
     config = expectation.configuration
-    return {"type": config.type, **config.kwargs}
+    return json.loads(json.dumps({"type": config.type, **config.kwargs}, default=str))

@@ -9,7 +9,7 @@ from assets.contract_checks import ENGINE_COLUMNS, ContractError
 from assets.expressions import check_columns_exist
 from assets.pipeline import Pipeline, Suites
 from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
-from expectations.finding import check_name
+from expectations.finding import check_name, expectations_by_name
 from operators.accounting import ReportsMatches
 
 _ONE_COLUMN, _COLUMNS = ("column", "column_A", "column_B", "side_column", "day_column"), "column_list"
@@ -19,16 +19,18 @@ _MAY_BE_ABSENT = "expect_column_to_exist"
 def check_suite_columns(pipeline: Pipeline, suites: Suites) -> None:
     """Raise if an expectation names a column that its source or table does not have, as far as its columns are known without rows.
 
-    Raise too if it counts the late rows of an input that the table does not have, or of a table that is no join.
+    Raise too if it counts the late rows of an input that the table does not have, or of a table that is no join, or if two expectations of
+    a suite have the same name.
 
     Args:
         pipeline: the pipeline.
         suites: its suites, by the name of a source or table.
 
     Raises:
-        ContractError: the message names the table, the check, the column and the most similar one, or the inputs.
+        ContractError: the message names the table, the check, the column and the most similar one, or the inputs; or suite and name.
     """
     for name, suite in suites.items():
+        expectations_by_name(suite)
         _check_sides(pipeline, name, suite)
     tables = pipeline.columns_of_tables()
     for name, suite in suites.items():

@@ -1,6 +1,11 @@
 from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from itertools import chain
+from types import SimpleNamespace
+from typing import Any, cast
 
+import dagster as dg
 import pytest
 from great_expectations import ExpectationSuite
 from great_expectations import expectations as gxe
@@ -11,10 +16,11 @@ from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import Pipeline
 from expectations import shop as suites
-from expectations import table_suites
+from expectations import suite_checks, table_suites
+from expectations.checks import Findings
 from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
-from expectations.finding import check_name
-from expectations.new_rows import select_row_checks
+from expectations.finding import Finding, check_name
+from expectations.new_rows import CHECKED, select_row_checks
 from operators import Aggregate, IntervalJoin
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
@@ -64,6 +70,13 @@ def test_an_expectation_without_a_name_is_named_by_type_and_columns():
     }
 
 
+@pytest.mark.parametrize("columns", [["order-id"], ["a$b", "straße"], ["paid.at"]])
+def test_the_default_name_of_a_check_is_legal_in_dagster(columns: list[str]) -> None:
+    expectation = gxe.ExpectCompoundColumnsToBeUnique(column_list=["seq", *columns])
+    suite = ExpectationSuite(name="fares", expectations=[expectation])
+    assert len(list(suite_checks(dg.AssetKey("fares"), "fares", suite).check_keys)) == 1
+
+
 FARES = SourceContract(name="fares", schema="zone STRING, fee INT, paid STRUCT<at: TIMESTAMP>", event_time="paid.at")
 TOTALS = DerivedAsset(name="totals", inputs=("fares",), operator=Aggregate(by="zone", aggregates={"total": "sum(fee)"}))
 
@@ -107,6 +120,41 @@ def test_a_column_that_the_source_or_table_does_not_have_is_refused(name: str, e
 )
 def test_columns_that_may_exist_are_accepted(expectation: Expectation) -> None:
     assert _suites_of("fares", expectation) == ["events/fares"]
+
+
+def test_two_expectations_with_the_same_name_are_refused() -> None:
+    limits = [gxe.ExpectColumnValuesToBeBetween(column="fee", max_value=most) for most in (500, 10_000)]
+    name = "expect_column_values_to_be_between_fee"
+    message = rf"^suite 'fares': the check '{name}' is that of two expectations; legal: a name for each\. .* `meta: {{check: NAME}}`$"
+    suite = ExpectationSuite(name="fares", expectations=limits)
+    with pytest.raises(ContractError, match=message):
+        table_suites(Pipeline(sources=[FARES], tables=[TOTALS], suites={"fares": suite}))
+    with pytest.raises(ContractError, match=message):
+        suite_checks(dg.AssetKey("fares"), "fares", suite)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "value"),
+    [
+        (gxe.ExpectColumnValuesToBeBetween(column="t", min_value=datetime(2020, 1, 1, tzinfo=UTC)), "2020-01-01 00:00:00+00:00"),
+        (gxe.ExpectColumnValuesToBeInSet(column="t", value_set=[date(2020, 1, 1)]), ["2020-01-01"]),
+        (gxe.ExpectColumnValuesToBeInSet(column="v", value_set=[Decimal("1.5")]), ["1.5"]),
+    ],
+    ids=["datetime", "date", "decimal"],
+)
+def test_the_metadata_of_a_check_has_dates_times_and_decimals(
+    expectation: Expectation, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, name = SimpleNamespace(id="log", head=3, time_of=lambda seq: seq), check_name(expectation)
+    found = Findings({name: Finding(passed=True, evaluated=0)}, StructType(), cast(Any, log), {name: 0})
+    monkeypatch.setattr("expectations.checks.log_findings", lambda *_, **__: found)
+    checks = suite_checks(dg.AssetKey("l"), "events/l", ExpectationSuite(name="l", expectations=[expectation]), source="l")
+    job = dg.define_asset_job("checks", selection=dg.AssetSelection.all_asset_checks())
+    defs = dg.Definitions(assets=[dg.AssetSpec("l")], asset_checks=[checks], jobs=[job], resources={"engine": None})
+    [evaluation] = defs.resolve_job_def("checks").execute_in_process().get_asset_check_evaluations()
+    shown, recorded = (cast(Any, evaluation.metadata[key].value) for key in ("expectation", CHECKED))
+    assert value in shown.values()
+    assert recorded["expectation"] == shown
 
 
 def test_a_column_that_files_may_add_is_accepted() -> None:
