@@ -1,6 +1,6 @@
 """The Dagster jobs of every pipeline except `advance` and `stream`: ingest, maintain the lake, export a table, land a table's changes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import dagster as dg
 from pydantic import Field
@@ -8,12 +8,13 @@ from pydantic import Field
 from assets.days import day_start
 from assets.factories.event_log import EVENTS
 from assets.factories.kafka_topic import topic_key
-from assets.factories.partitions import partitioned_range, range_of, range_tags
+from assets.factories.partitions import days_in_tags, partitioned_range, range_of, range_tags
 from assets.factories.pool import SPARK
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.operations.export import ViewError, view_of
 from platform_defs.engine.operations.maintenance import Maintained, retention_of
+from platform_defs.readable_tables import readable_tables
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """Retries for transient faults: another writer, an unreachable store. After lasting faults the sensors request a new run."""
@@ -136,8 +137,8 @@ def advance_request(
 ) -> dg.RunRequest | None:
     """The run that advances the tables that are behind.
 
-    If days are open, the run selects all assets over those days, else only the upserted assets that are behind, with their topics.
-    None if no table is behind.
+    If days are open, the run selects all assets over those days, else only the upserted assets that are behind, with their topics, and
+    the topics whose last publish failed. Tables that cannot be read, and those that read them, are left out. None if nothing is behind.
 
     Args:
         engine: the engine.
@@ -146,14 +147,41 @@ def advance_request(
             days after the last partition stay open until they are partitions.
         tags: further tags of the run.
     """
+    readable, unreadable = readable_tables(engine)
     partition_range = range_of(days) if days else None
     days_to_advance, upserted = (
-        engine.pending.all_days(day_start(partition_range[0]) if partition_range else None),
-        engine.pending.upserted_tables(),
+        readable.pending.all_days(day_start(partition_range[0]) if partition_range else None),
+        readable.pending.upserted_tables(),
     )
     if days_to_advance and days:
         days_to_advance = partitioned_range(days, *days_to_advance)
     if days_to_advance:
-        return dg.RunRequest(run_key=run_key, tags={**range_tags(*days_to_advance), **(tags or {})})
-    selected = [*(dg.AssetKey(name) for name in upserted), *(topic_key(name) for name in upserted if name in engine.sinks)]
-    return dg.RunRequest(run_key=run_key, tags=tags, asset_selection=selected) if upserted else None
+        selected = _keys(engine, readable.assets) if unreadable else None
+        return dg.RunRequest(run_key=run_key, tags={**range_tags(*days_to_advance), **(tags or {})}, asset_selection=selected)
+    unpublished = [topic_key(name) for name in engine.sinks if name in readable.assets and engine.failures.of_sink(name) is not None]
+    selected = [*dict.fromkeys([*_keys(engine, upserted), *unpublished])]
+    return dg.RunRequest(run_key=run_key, tags=tags, asset_selection=selected) if selected else None
+
+
+def repeated_request(
+    engine: Engine, failed: dg.DagsterRun, run_key: str, days: dg.DailyPartitionsDefinition | None, tags: Mapping[str, str]
+) -> dg.RunRequest | None:
+    """The run that repeats a failed run after its tables were advanced: it accounts for their rows, checks and publishes them.
+
+    None if nothing is left of the run's assets or partitions.
+    """
+    readable, unreadable = readable_tables(engine)
+    is_whole = failed.asset_selection is None and not unreadable
+    selected = [key for key in _keys(engine, readable.assets) if failed.asset_selection is None or key in failed.asset_selection]
+    days_of_run = days_in_tags(failed.tags)
+    window = partitioned_range(days, *days_of_run) if days and days_of_run else days_of_run
+    if not selected or (days_of_run and not window):
+        return None
+    range_of_run = range_tags(*window) if window else {}
+    return dg.RunRequest(run_key=run_key, tags={**range_of_run, **tags}, asset_selection=None if is_whole else selected)
+
+
+def _keys(engine: Engine, tables: Iterable[str]) -> list[dg.AssetKey]:
+    """The assets of tables, and of their topics."""
+    names = [*tables]
+    return [*(dg.AssetKey(name) for name in names), *(topic_key(name) for name in names if name in engine.sinks)]

@@ -4,6 +4,7 @@ import dagster as dg
 
 from platform_defs.engine import Engine
 from platform_defs.jobs import advance_request, later_days, maintenance_job, partition_days
+from platform_defs.readable_tables import readable_tables
 from platform_defs.stream_runs import reason_not_to_ingest
 
 
@@ -21,8 +22,11 @@ def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engi
     if busy := reason_not_to_ingest(context.instance, engine):
         return dg.SkipReason(busy)
     days = partition_days(context.repository_def)
-    request = advance_request(engine, days=days)
-    return request or dg.SkipReason(later_days(engine, days) or "every table is advanced up to its watermark")
+    if request := advance_request(engine, days=days):
+        return request
+    readable, unreadable = readable_tables(engine)
+    reasons = [*unreadable.values(), later_days(readable, days)]
+    return dg.SkipReason("; ".join(filter(None, reasons)) or "every table is advanced up to its watermark")
 
 
 nightly_maintenance = dg.ScheduleDefinition(

@@ -5,13 +5,15 @@ A sensor skips while another process writes. It requests a failed run again afte
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 import dagster as dg
 
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
-from platform_defs.jobs import advance_request, later_days, partition_days
+from platform_defs.jobs import advance_request, later_days, partition_days, repeated_request
+from platform_defs.readable_tables import readable_tables
 from platform_defs.stream_runs import reason_not_to_ingest
 from platform_defs.tries import Tries, tries
 from platform_defs.waiting_input import waiting_input
@@ -35,9 +37,10 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
 
 @dg.sensor(job_name="advance", minimum_interval_seconds=30, description="Requests an advance when the ledger has new batches.")
 def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult | dg.SkipReason:
-    """Requests an advance when the ledger has batches that a table has not handled.
+    """Requests an advance when the ledger has batches that a table has not handled, or when the last run failed.
 
-    The cursor is the lake's identity, the `seq` up to which its tables are advanced, and a hash of the assets' configuration.
+    Tables that cannot be read, and those that read them, are left out, and named until they can be read. The cursor is the lake's identity,
+    the `seq` up to which its tables are advanced, and a hash of the assets' configuration.
     """
     head, configured = engine.ledger.head, configuration(engine)
     cursor = f"{lake_identity(engine)}:{head}:{configured}"
@@ -45,16 +48,37 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
         return dg.SkipReason(f"the ledger has no batch after {head}")
     if busy := reason_not_to_ingest(context.instance, engine) or engine.pending.busy():
         return dg.SkipReason(busy)
-    earlier_runs = _tries(context, engine, "advance", f"advance:{head}:{configured}")
+    readable, unreadable = readable_tables(engine)
+    earlier_runs = _tries(context, engine, "advance", f"advance:{head}:{configuration(readable)}")
+    if earlier_runs.wait and not earlier_runs.succeeded:
+        return dg.SkipReason(earlier_runs.wait)
     days = partition_days(context.repository_def)
-    if not earlier_runs.succeeded:
-        if earlier_runs.wait:
-            return dg.SkipReason(earlier_runs.wait)
-        if request := advance_request(engine, earlier_runs.key, days, earlier_runs.tags):
-            return dg.SensorResult(run_requests=[request])
-    if reason := later_days(engine, days):
-        return dg.SkipReason(reason)  # the cursor stays, since the partitions may change without a new batch
+    if request := _advance_request(engine, earlier_runs, days):
+        if unreadable:
+            context.log.warning(f"Tables are left out: {'; '.join(unreadable.values())}")
+        return dg.SensorResult(run_requests=[request])
+    if reason := _reason_to_look_again(readable, unreadable, days):
+        return dg.SkipReason(reason)
     return dg.SensorResult(skip_reason=f"all tables are advanced up to batch {head}", cursor=cursor)
+
+
+def _advance_request(engine: Engine, earlier_runs: Tries, days: dg.DailyPartitionsDefinition | None) -> dg.RunRequest | None:
+    """The run for tables that are behind; if none is, the run that repeats the newest one if that failed; else None."""
+    if earlier_runs.succeeded:
+        return None
+    if request := advance_request(engine, earlier_runs.key, days, earlier_runs.tags):
+        return request
+    newest = next(iter(earlier_runs.records), None)
+    if newest is None or earlier_runs.is_success(newest):
+        return None
+    return repeated_request(engine, newest.dagster_run, earlier_runs.key, days, earlier_runs.tags)
+
+
+def _reason_to_look_again(engine: Engine, unreadable: Mapping[str, str], days: dg.DailyPartitionsDefinition | None) -> str | None:
+    """Why the cursor stays: tables that cannot be read, or days without a partition. Both may change without a new batch."""
+    if unreadable:
+        return f"all other tables are advanced up to batch {engine.ledger.head}; {'; '.join(unreadable.values())}"
+    return later_days(engine, days)
 
 
 def configuration(engine: Engine) -> str:

@@ -10,8 +10,9 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import InstigatorStatus
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.ingest.stream import writer_name
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.run_errors import failed_steps, short_line
 
 JOB = "stream"
@@ -92,13 +93,22 @@ def reason_not_to_stream(engine: Engine, newest: Sequence[RunRecord]) -> str | N
     """
     if newest and newest[0].dagster_run.status == dg.DagsterRunStatus.CANCELED:
         return f"run {newest[0].dagster_run.run_id} was cancelled; launch the job {JOB} to go on, and {SUPERVISOR} supervises it"
-    violating = [name for name in engine.assets if (account := engine.accounts.recorded_account(name)) is not None and not account.holds]
+    violating = [name for name in engine.assets if _is_violated(engine, name)]
     if not violating:
         return None
     return (
         f"the recorded account of {', '.join(violating)} violates the conservation law. `tidemark status --recount` shows it, "
         "`tidemark backfill --rebuild` repairs the days; the stream starts when the recorded account holds"
     )
+
+
+def _is_violated(engine: Engine, name: str) -> bool:
+    """Whether the recorded account of a table violates the conservation law. A table that cannot be read does not keep the others off."""
+    try:
+        account = engine.accounts.recorded_account(name)
+    except (LakeError, ProgressError):  # the stream reports it, and advances the other tables
+        return False
+    return account is not None and not account.holds
 
 
 def _is_supervised(instance: dg.DagsterInstance, newest: Sequence[RunRecord]) -> bool:

@@ -12,9 +12,11 @@ from assets.factories.sentences import count, duration
 from assets.ports import TERMS
 from platform_defs.cli import monitored
 from platform_defs.cli.render import COUNTS, RARE, heading, instant, out, plain, print_table, seconds
+from platform_defs.cli.unreadable import state_or_reason
 from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.accounting.day_accounts import longest_wait
 from platform_defs.engine.accounting.recorded_account import RecordedAccount
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations.in_parallel import compute_in_parallel
 
 _DIFFERS = "ledger_differs_from_log"
@@ -26,7 +28,7 @@ _EQUAL = "[green]The table equals a recomputation[/] from the changelog that it 
 def recorded_status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     """The state of the lake and of some tables, from one snapshot, with the newest recorded accounts. It needs no Spark session."""
     engine = engine.snapshot()
-    return _lake(engine) | {"assets": {name: _recorded_table(engine, name) for name in assets}}
+    return _lake(engine) | {"assets": {name: state_or_reason(_recorded_table, engine, name) for name in assets}}
 
 
 def recounted_status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def recounted_status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     engine = engine.snapshot()
     if engine.ledger.head:
         _ = engine.reading  # start the session now, so that several threads do not start it at once
-    return _lake(engine) | {"assets": compute_in_parallel(assets, partial(_recounted_table, engine))}
+    return _lake(engine) | {"assets": compute_in_parallel(assets, partial(state_or_reason, _recounted_table, engine))}
 
 
 def _lake(engine: Engine) -> dict[str, Any]:
@@ -124,7 +126,7 @@ def _recounted_table(engine: Engine, name: str) -> dict[str, Any]:
         return summary | {"pairs": 0, "law": {"holds": True, "broken": []}}
     try:
         accounts, pairs = engine.accounts.days(name), engine.accounts.pairs(name)
-    except ProgressError as error:
+    except (ProgressError, LakeError) as error:
         return summary | {"law": {"holds": False, "broken": [], "refused": str(error)}}
     results = {"results": engine.views.table(name).count() if engine.lake.exists(name) else 0} if pairs is None else {"pairs": pairs}
     differences = engine.accounts.count_differences(name)
@@ -176,8 +178,10 @@ def print_recorded(report: dict[str, Any]) -> None:
 def _row(name: str, asset: dict[str, Any]) -> list[object]:
     last = asset["last_account"]
     law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
-    progress = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] and asset["ledger_entry"] else "nothing yet")
     account = ("unknown", "never") if last is None else (law, last["oldest_at"][:16])
+    if asset["steps"] is None:
+        return [name, "unknown", "unknown", *account]
+    progress = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] and asset["ledger_entry"] else "nothing yet")
     return [name, seconds(progress), duration(asset["lag_seconds"]), *account]
 
 

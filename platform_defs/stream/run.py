@@ -8,13 +8,14 @@ Meanwhile, tables with a sink are published to Kafka, each after its step.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 from operators.errors import TidemarkError
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.interrupts import LostInterrupts
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import AdvanceAll
@@ -127,9 +128,11 @@ class StreamRun:
         return entries, unread_error
 
     def start(self) -> None:
-        """Advance the tables that are behind, and publish the topics that are."""
+        """Advance the tables that are behind, and publish the topics that are. A table that cannot be read stops no other table."""
         self._interrupts.watch()
-        self._publish.note_steps({name: self._engine.pending.progress(name).step for name in self._engine.sinks})
+        for name in self._engine.sinks:
+            with suppress(LakeError, ProgressError):  # its advance reports the error
+                self._publish.note_steps({name: self._engine.pending.progress(name).step})
         self._turn(self._advance)
 
     def after(self, batch: Entry) -> None:

@@ -3,10 +3,11 @@
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import pytest
@@ -15,6 +16,7 @@ from platform_defs import sensors
 from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
+from platform_defs.engine.advance.pending_work import PendingWork
 from platform_defs.engine.engine import wall_clock
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ledger.ledger import SourceEntry
@@ -51,7 +53,10 @@ class Daemon:
             if known:
                 return "skipped by the daemon"
             tags = {**request.tags, "dagster/run_key": request.run_key or ""}
-            self.run = added_run(self.instance, self.repository.get_job(str(sensor.job_name)), tags)
+            self.run = added_run(
+                self.instance, self.repository.get_job(str(sensor.job_name)), tags, asset_selection=request.asset_selection
+            )
+            self.request = request
             return "requested"
         return result.skip_message or ""
 
@@ -273,3 +278,76 @@ def test_jobs_retry_transient_errors(daemon: Daemon) -> None:
         policy = daemon.repository.get_job(name)._op_retry_policy
         assert policy is not None, name
         assert (policy.max_retries, policy.backoff) == (2, dg.Backoff.EXPONENTIAL), name
+
+
+def _damage(engine: Engine, table: str) -> Path:
+    """Make the Delta log of a table unreadable; returns its folder."""
+    log = Path(engine.lake.path(table), "_delta_log")
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("x")
+    return log.parent
+
+
+@pytest.mark.parametrize("damaged", ["item_sales", "changelog/seller_revenue", "seller_revenue"])
+def test_a_table_that_cannot_be_read_is_left_out_until_it_can_be_read(daemon: Daemon, damaged: str) -> None:
+    _commit(daemon.engine, START, START + 2 * DAY)
+    damaged_table = _damage(daemon.engine, damaged)
+    request = advance_request(daemon.engine, days=partition_days(daemon.repository))
+    assert request is not None
+    selected = {key.to_user_string() for key in request.asset_selection or ()}
+    readers = {"item_conversion", "hot_items", "category_hot_items"} if damaged == "item_sales" else {"category_leaderboard"}
+    left_out = {damaged.rpartition("/")[2], *readers}
+    assert selected == daemon.engine.assets.keys() - left_out
+    assert daemon.tick(ledger_moved) == "requested"
+    daemon.end_run(dg.DagsterRunStatus.SUCCESS)
+    assert daemon.tick(ledger_moved).startswith(f"all other tables are advanced up to batch 1; the Delta log of {damaged} cannot be read: ")
+    assert daemon.cursor is None
+    shutil.rmtree(damaged_table)
+    assert daemon.tick(ledger_moved) == "requested", "the tables that were left out"
+
+
+def test_the_nightly_schedule_names_a_table_that_cannot_be_read(daemon: Daemon, stored_instance: dg.DagsterInstance) -> None:
+    _damage(daemon.engine, "item_sales")
+    with dg.build_schedule_context(
+        instance=stored_instance, resources={"engine": daemon.engine}, repository_def=daemon.repository
+    ) as context:
+        assert str(nightly.evaluate_tick(context).skip_message).startswith("the Delta log of item_sales cannot be read: ")
+
+
+@pytest.mark.parametrize("ranged", [True, False])
+def test_a_failed_run_is_repeated_although_its_tables_were_advanced(daemon: Daemon, monkeypatch: pytest.MonkeyPatch, ranged: bool) -> None:
+    """The run was killed before it accounted for its last table, or a topic could not be reached."""
+    _commit(daemon.engine, START, START + 2 * DAY)
+    monkeypatch.setattr(PendingWork, "upserted_tables", lambda _: [] if ranged else ["seller_revenue"])
+    monkeypatch.setattr(PendingWork, "all_days", lambda *_: (date(2026, 3, 1), date(2026, 3, 2)) if ranged else None)
+    assert daemon.tick(ledger_moved) == "requested"
+    asked = daemon.request
+    monkeypatch.setattr(PendingWork, "upserted_tables", lambda _: [])
+    monkeypatch.setattr(PendingWork, "all_days", lambda *_: None)
+    daemon.end_run(dg.DagsterRunStatus.FAILURE)
+    assert "failed, the last of 1 in a row" in daemon.tick(ledger_moved)
+    daemon.clock.pass_ms(30_000)
+    assert daemon.tick(ledger_moved) == "requested"
+    assert (daemon.request.asset_selection, daemon.request.tags) == (asked.asset_selection, asked.tags)
+    assert daemon.request.tags.get(FIRST) == ("2026-03-01" if ranged else None)
+    daemon.end_run(dg.DagsterRunStatus.SUCCESS)
+    assert daemon.tick(ledger_moved) == "all tables are advanced up to batch 1"
+
+
+def test_a_topic_whose_publish_failed_is_published_without_a_new_row(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = replace(daemon.engine, sinks={"seller_revenue": cast(Any, None), "hot_items": cast(Any, None)})
+    _commit(engine, START, START + 2 * DAY)
+    with suppress(OSError), engine.failures.recorded_of_sink("hot_items"):
+        raise OSError("no broker")
+    topic = dg.AssetKey(["kafka", "hot_items"])
+    monkeypatch.setattr(PendingWork, "all_days", lambda *_: None)
+    for behind in ([], ["seller_revenue"], ["hot_items"]):
+        monkeypatch.setattr(PendingWork, "upserted_tables", lambda _, behind=behind: behind)
+        request = advance_request(engine)
+        assert request is not None
+        keys = [*map(dg.AssetKey, behind), *(dg.AssetKey(["kafka", name]) for name in behind)]
+        assert request.asset_selection == (keys if topic in keys else [*keys, topic])
+    with engine.failures.recorded_of_sink("hot_items"):
+        pass
+    monkeypatch.setattr(PendingWork, "upserted_tables", lambda _: [])
+    assert advance_request(engine) is None

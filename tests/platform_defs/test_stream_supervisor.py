@@ -175,6 +175,13 @@ def test_a_broken_law_keeps_the_stream_off(daemon: Daemon, monkeypatch: pytest.M
     assert daemon.tick() == "requested"
 
 
+def test_a_table_that_cannot_be_read_does_not_keep_the_stream_off(daemon: Daemon) -> None:
+    log = Path(daemon.engine.lake.path("item_sales"), "_delta_log")
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("x")
+    assert daemon.tick() == "requested"
+
+
 def _nightly(daemon: Daemon) -> str:
     """The reason why the schedule skips. It does not get an instance in memory."""
     with dg.build_schedule_context(

@@ -12,6 +12,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from typer.testing import CliRunner
 
+from assets.contracts import DerivedAsset
+from operators import Aggregate, TopN, Tumbling, WindowedAggregate
 from platform_defs.cli import commands as cli
 from platform_defs.cli import status, watch
 from platform_defs.cli.failures import StatusError
@@ -21,9 +23,11 @@ from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.recorded_account import FOLDER
 from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import CopyEngine, MakeEngine
+from tests.support.bare_lake import bare_engine, commit_batch, commit_step
+from tests.support.clock import Clock
 from tests.support.new_process import output_after_import
 from tests.support.no_session import without_session
-from tests.support.small_sources import DAY, MINUTE, Event, join, replay, source
+from tests.support.small_sources import DAY, MINUTE, START, Event, join, replay, source
 
 STREAM = [
     {"l": [Event("a", 1, 0), Event("b", 2, MINUTE)], "r": [Event("a", 3, MINUTE)]},
@@ -101,6 +105,37 @@ def test_a_table_that_is_refused_is_named_with_the_reason(monkeypatch: pytest.Mo
     assert isinstance(error, StatusError)
     assert "upper was 600000, and is 1200000" in out
     assert "violated" not in out, "the last account held"
+
+
+@pytest.mark.parametrize("damaged", ["counts", "changelog/sums"])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_table_that_cannot_be_read_is_named_and_others_are_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock, damaged: str, as_json: bool
+) -> None:
+    name = damaged.rpartition("/")[2]
+    counts = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})
+    tables = [
+        DerivedAsset(name="counts", inputs=("l",), operator=counts),
+        DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"})),
+        DerivedAsset(name="top", inputs=(name,), operator=TopN(by="k", order_by="n DESC", rank_end=1)),
+        join(),
+    ]
+    engine = bare_engine(tmp_path, clock, [source("l"), source("r")], tables)
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START - MINUTE)
+    log = Path(engine.lake.path(damaged), "_delta_log")
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("x")
+    out, error = _status(monkeypatch, engine, *["--json"] * as_json)
+    assert isinstance(error, StatusError)
+    assert f"the Delta log of {damaged} cannot be read" in out
+    if as_json:
+        assets = json.loads(out)["assets"]
+        assert {table for table in assets if "refused" not in assets[table]["law"]} == {"counts", "sums", "pairs"} - {name}
+        assert assets["pairs"]["steps"] == 1
+        assert assets[name].keys() == assets["pairs"].keys()
+    else:
+        assert f"{name}: cannot be accounted for: the Delta log of {damaged}" in out
 
 
 FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)

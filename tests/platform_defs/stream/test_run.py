@@ -2,6 +2,9 @@
 
 import threading
 import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -10,12 +13,13 @@ from operators import Aggregate, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.locks import UNRECORDED
-from platform_defs.engine.operations.advance_all import BUSY_WAIT_S
+from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll
 from platform_defs.stream.run import StreamError, StreamRun
 from platform_defs.stream_trigger import StreamTrigger
 from tests.conftest import MakeEngine
 from tests.engine.entries import source_entry
 from tests.platform_defs.stream.recorder import Recorder
+from tests.support.bare_lake import bare_engine
 from tests.support.clock import Clock
 from tests.support.small_sources import HOUR, MINUTE, Event, join, land, law_violations, replay, rows_of, source
 
@@ -134,3 +138,18 @@ def test_a_stream_of_the_present_files_advances_tables_after_a_source_has_become
     assert reports.of("batch") == [engine.ledger.head]
     assert engine.pending.days("pairs") is None, "it is advanced as far as the watermark allows"
     assert rows_of(engine.views.table("pairs"), "left_v", "right_v") == [(1, 3)]
+
+
+def test_a_table_with_a_topic_that_cannot_be_read_stops_no_stream(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = replace(bare_engine(tmp_path, clock, [source("l")], ASSETS), sinks={"totals": cast(Any, None)})
+    log = Path(engine.lake.path("changelog/totals"), "_delta_log")
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("x")
+    turns = list[str]()
+    monkeypatch.setattr(AdvanceAll, "__call__", lambda _: turns.append("advanced"))
+    stream = StreamRun(engine, Recorder())
+    try:
+        stream.start()
+    finally:
+        stream._interrupts.end()
+    assert turns == ["advanced"]
