@@ -231,6 +231,10 @@ def _metadata(expectation: Expectation, finding: Finding, schema: StructType) ->
     metadata: dict[str, Any] = {"expectation": dg.MetadataValue.json(expectation_values(expectation))}
     if finding.evaluated is not None:
         metadata |= {"evaluated_rows": finding.evaluated, "unexpected_count": finding.unexpected, "unexpected_percent": finding.percent}
+    if finding.error:
+        metadata["error"] = finding.error
+    elif finding.evaluated is None and finding.observed is not None:
+        metadata["observed"] = str(finding.observed)
     if finding.sample:
         metadata["failing_rows"] = _failing_rows(finding.sample, schema)
     return metadata

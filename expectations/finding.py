@@ -38,11 +38,11 @@ class Finding:
 
     @property
     def description(self) -> str:
-        """The result in a few words, such as `1 of 4 rows fails`."""
+        """The result in a few words, such as `1 of 4 rows fails`. Alerts send it, so it quotes no values of rows."""
         if self.error:
-            return f"could not be evaluated: {self.error}"
+            return "could not be evaluated; the metadata has the error"
         if self.evaluated is None:
-            return f"observed {self.observed}"
+            return f"observed {self.observed}" if isinstance(self.observed, int | float | None) else "the metadata has the observed value"
         if self.evaluated == 0:
             return "no rows to check"
         return f"{self.unexpected:,} of {count(self.evaluated, 'row')} {'fails' if 1 in (self.unexpected, self.evaluated) else 'fail'}"

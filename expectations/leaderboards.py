@@ -78,7 +78,7 @@ def leaderboard_checks(derived: DerivedAsset, worker: Worker | None = None) -> d
 def _result(
     derived: DerivedAsset, snapshot: UpsertedPort, name: str, counted: int | None, passed_state: Mapping[str, Any] | None
 ) -> dg.AssetCheckResult:
-    """The result of a check, with up to five of the partitions or rows that fail.
+    """The result of a check. Its metadata has up to five of the partitions or rows that fail; alerts send the description.
 
     Args:
         derived: the asset.
@@ -94,13 +94,17 @@ def _result(
         else partitions_failing(snapshot.table, derived.operator, name)
     )
     sample = [] if counted == 0 else [str(row.asDict()) for row in failing.limit(5).collect()]
+    number = counted or (failing.count() if sample else 0)
     return dg.AssetCheckResult(
         check_name=name,
         asset_key=dg.AssetKey(derived.name),
         passed=not sample,
-        description="; ".join(sample) or "no violation",
+        description=f"{'rows' if is_fold else 'partitions'} that fail: {number:,}; the metadata has some of them"
+        if sample
+        else "no violation",
         metadata={
-            "partitions_or_rows_wrong": counted or (failing.count() if sample else 0),
+            "partitions_or_rows_wrong": number,
+            **({"failing": dg.MetadataValue.json(sample)} if sample else {}),
             **(_fold_metadata(snapshot, passed_state, passed=not sample) if is_fold else {}),
         },
     )

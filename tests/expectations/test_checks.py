@@ -277,7 +277,7 @@ def test_a_missing_column_fails_as_an_error_that_names_it(frame, spark):
     evaluations = run(FakeEngine(spark, {ORDER_LOG.table: table}), ORDER_LOG.checks, ORDER_LOG.key)
     assert not evaluations["status_known"].passed
     assert evaluations["status_known"].severity == dg.AssetCheckSeverity.ERROR
-    assert "status" in str(evaluations["status_known"].description)
+    assert "status" in str(evaluations["status_known"].metadata["error"].value)
     assert evaluations["row_identity_unique"].passed
 
 

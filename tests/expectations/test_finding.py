@@ -21,6 +21,7 @@ def test_the_numbers_agree_with_noun_and_verb(unexpected: int, evaluated: int, d
     assert Finding(passed=not unexpected, unexpected=unexpected, evaluated=evaluated).description == description
 
 
-def test_a_finding_without_rows_describes_its_value_or_its_error() -> None:
+def test_a_finding_without_rows_describes_a_number_and_quotes_no_other_value_and_no_error() -> None:
     assert Finding(passed=True, observed=3).description == "observed 3"
-    assert Finding(passed=False, error="no column `amount`").description == "could not be evaluated: no column `amount`"
+    assert Finding(passed=False, observed=["ana"]).description == "the metadata has the observed value"
+    assert Finding(passed=False, error="ana is no number").description == "could not be evaluated; the metadata has the error"

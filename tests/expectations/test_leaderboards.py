@@ -2,13 +2,15 @@
 
 from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from assets.contracts import DerivedAsset
+from expectations import leaderboards
 from expectations.leaderboards import AT_MOST_N, FOLDS, GAPS, count_failing, differing_rows, leaderboard_checks, partitions_failing
 from operators import Aggregate, IntervalJoin, OperatorError, TopN
 from platform_defs.engine.operations.time_travel import UpsertedSnapshot
@@ -97,7 +99,20 @@ def test_each_check_reports_the_partitions_or_rows_that_fail(spark: SparkSession
     found = {e.check_name: e for e in evaluations(board, (table, changelog.where("v = 1")))}
     assert not any(e.passed for e in found.values())
     assert {name: e.metadata["partitions_or_rows_wrong"].value for name, e in found.items()} == {FOLDS: 2, GAPS: 1, AT_MOST_N: 1}
-    assert "'ranks': [2, 3]" in str(found[GAPS].description)
+    assert "'ranks': [2, 3]" in str(found[GAPS].metadata["failing"].value)
+
+
+def test_the_description_of_a_failed_check_has_no_values_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alerts send descriptions."""
+    board = DerivedAsset(name="board", inputs=("rows",), operator=TopN(by="k", order_by="v", rank_end=2))
+    failing = SimpleNamespace(limit=lambda _: SimpleNamespace(collect=lambda: [Row(k="ana")]), count=lambda: 3)
+    monkeypatch.setattr(leaderboards, "differing_rows", lambda *_: failing)
+    monkeypatch.setattr(leaderboards, "count_failing", lambda *_: {GAPS: 0, AT_MOST_N: 0})
+    monkeypatch.setattr(leaderboards, "partitions_failing", lambda *_: failing)
+    no_rows: Any = None
+    found = {e.check_name: e for e in evaluations(board, (no_rows, no_rows))}[FOLDS]
+    assert (found.passed, found.description) == (False, "rows that fail: 3; the metadata has some of them")
+    assert found.metadata["failing"].value == ["{'k': 'ana'}"]
 
 
 def evaluations(derived: DerivedAsset, snapshot: tuple[DataFrame, DataFrame] | None) -> list[dg.AssetCheckEvaluation]:
