@@ -70,7 +70,9 @@ def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.R
     if newest is not None and not newest.dagster_run.is_finished:
         if is_starting(newest, now_s) or running_process(engine):
             return dg.SkipReason(f"run {newest.dagster_run.run_id} has not ended yet")
-        instance.report_run_failed(newest.dagster_run, _LEFT)  # otherwise Dagster would show two running runs
+        is_cancelled = newest.dagster_run.status == dg.DagsterRunStatus.CANCELING
+        end = instance.report_run_canceled if is_cancelled else instance.report_run_failed
+        end(newest.dagster_run, _LEFT)  # otherwise Dagster would show two running runs
         records = [*newest_runs(instance, engine)]
     if reason := reason_not_to_stream(engine, records):
         return dg.SkipReason(reason)

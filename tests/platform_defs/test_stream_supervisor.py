@@ -164,6 +164,16 @@ def test_a_cancelled_stream_stays_off_until_it_is_launched_by_hand(daemon: Daemo
     assert daemon.tick() == "requested"
 
 
+def test_a_stream_that_is_killed_while_it_is_cancelled_stays_off(daemon: Daemon) -> None:
+    assert daemon.tick() == "requested"
+    daemon.instance.report_run_canceling(daemon.run)
+    assert daemon.tick() == f"run {daemon.run.run_id} has not ended yet"
+    daemon.clock.pass_ms(DAY)
+    assert daemon.tick().startswith(f"run {daemon.run.run_id} was cancelled; launch the job stream to go on")
+    [run] = daemon.instance.get_runs()
+    assert run.status == dg.DagsterRunStatus.CANCELED
+
+
 def test_a_broken_law_keeps_the_stream_off(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     day = RecordedDay("orders", str(day_of(START)), 1, False, {})
     accounts = {"order_wide": RecordedAccount([day], 1)}
