@@ -35,6 +35,17 @@ def failed_steps(instance: DagsterInstance, run_id: str) -> str | None:
     return short_line("; ".join(failures)) if failures else None
 
 
+def has_failed_with(instance: DagsterInstance, run_id: str, kind: type[TidemarkError]) -> bool:
+    """Whether a step of a run failed with an error of a class of Tidemark."""
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
+        error = entry.get_dagster_event().step_failure_data.error
+        while error is not None:
+            if error.message.partition(": ")[0].strip() == f"{kind.__module__}.{kind.__qualname__}":
+                return True
+            error = error.cause
+    return False
+
+
 def short_line(text: str) -> str:
     """The text in one line. Beyond 500 characters it is cut, and its length is added."""
     return shortened(one_line(text), _LONGEST)

@@ -13,8 +13,9 @@ from dagster._core.storage.asset_check_execution_record import (
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 from assets.factories.closed_range_table import LAW
+from platform_defs.engine import LawError
 from platform_defs.monitoring.fresh_checks import NAME as FRESH
-from platform_defs.run_errors import failed_steps, short_line
+from platform_defs.run_errors import failed_steps, has_failed_with, short_line
 from platform_defs.stream_runs import HEALTHY_S
 from platform_defs.stream_runs import JOB as STREAM
 from platform_defs.tries import ended_s
@@ -54,7 +55,8 @@ def streaks(
 
     A cancelled run is no outcome. A failed check with the severity of a warning does not count. A run that evaluates a check for several
     days counts once, by the newest result of each day. A run of the job `stream` has no end, so it counts as a success once it has lasted
-    ten minutes; if it fails later, that is a new failure.
+    ten minutes; if it fails later, that is a new failure. If it violates the conservation law, one failure is enough: it is not
+    started again, and the failed check may not have been stored.
 
     Args:
         instance: Dagster's instance.
@@ -84,7 +86,7 @@ def _of_job(instance: DagsterInstance, job: str, label: str | None, after: int) 
     failures = [*takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, records)]
     if not failures:
         return Streak(0, False, ended_s(records[0]), newest)
-    is_failing = len(failures) >= after
+    is_failing = len(failures) >= after or (job == STREAM and has_failed_with(instance, newest, LawError))
     return Streak(len(failures), is_failing, ended_s(failures[-1]), newest, failed_steps(instance, newest) if is_failing else None)
 
 

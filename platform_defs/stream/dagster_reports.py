@@ -9,8 +9,6 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import date
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, cast
@@ -28,8 +26,8 @@ from assets.factories.kafka_topic import published_metadata, topic_key
 from assets.factories.keys import event_key
 from assets.factories.lineage import column_metadata
 from assets.factories.partitions import range_of
-from assets.factories.sentences import count
 from assets.factories.work import Advanced
+from operators.errors import TidemarkError
 from platform_defs.engine import Engine, LawError
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
@@ -39,6 +37,7 @@ from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
 from platform_defs.stream.changed_days import changed_days
+from platform_defs.stream.collected import Collected
 from platform_defs.stream.reports import Accounts, Steps
 
 _RETRY_S = 30.0
@@ -62,39 +61,6 @@ class RunEvents(Protocol):
     def consume_events(self) -> Iterable[Any]:
         """Remove and return the events that were kept for the end of the step."""
         ...
-
-
-@dataclass
-class _Collected:
-    """The reports of an interval."""
-
-    batches: int = 0
-    rows: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    steps: dict[str, list[Step]] = field(default_factory=lambda: defaultdict(list))
-    accounts: dict[str, dict[tuple[str, date], DayAccount]] = field(default_factory=lambda: defaultdict(dict))
-    lags: dict[str, float] = field(default_factory=dict)
-    topics: dict[str, Published] = field(default_factory=dict)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing has changed."""
-        return not (self.batches or self.steps or self.accounts or self.topics)
-
-    @property
-    def parts(self) -> list[str]:
-        """The parts of a summary."""
-        accepted = sum(row.accepted for rows in self.rows.values() for row in rows)
-        row_counts = [f"{name} {sum(s.rows for s in steps):,}" for name, steps in self.steps.items() if any(s.rows for s in steps)]
-        clauses = [f"{count(self.batches, 'batch')} with {count(accepted, 'accepted row')}"] if self.batches else []
-        clauses += [f"rows written: {', '.join(row_counts)}"] if row_counts else []
-        records = [f"{name} {published.records:,}" for name, published in self.topics.items()]
-        clauses += [f"records published: {', '.join(records)}"] if records else []
-        clauses += [f"the conservation law holds: {', '.join(self.accounts)}"] if self.accounts else []
-        lagging = {name: lag for name, lag in self.lags.items() if lag > 0}
-        if lagging:
-            most = max(lagging, key=lambda name: lagging[name])
-            clauses.append(f"longest lag: {most}, {lagging[most]:.1f} s")
-        return clauses
 
 
 class DagsterReports:
@@ -122,7 +88,7 @@ class DagsterReports:
         self._context, self._engine, self._days, self._interval_s, self._now = context, engine, days, interval_s, now
         self._next_at, self._columns = now(), dict[str, dict[str, Any]]()
         self._waiting, self._unpublished, self._unaccounted = dict[str, bool](), dict[str, bool](), set[str]()
-        self._collected, self._events = _Collected(), deque[Callable[[], None]]()
+        self._collected, self._events = Collected(), deque[Callable[[], None]]()
 
     def report_batch(self, batch: Entry) -> None:
         """Collect a batch; sources without rows in it are not reported."""
@@ -204,18 +170,25 @@ class DagsterReports:
         self._events += [partial(self._log, event) for event in topics]
         self._events += [partial(self._check, name, [*accounts.values()]) for name, accounts in collected.accounts.items()]
         self._events.append(partial(self._summarize, collected))
-        self._collected, self._next_at = _Collected(), self._now() + self._interval_s
+        self._collected, self._next_at = Collected(), self._now() + self._interval_s
         self._store()
 
     def _store(self) -> None:
-        """Store the events in turn. If one fails, it and the later ones are left."""
+        """Store the events in turn. If one cannot be stored, it and the later ones are left; that of an unreadable table is skipped."""
         while self._events:
-            self._events[0]()
+            try:
+                self._events[0]()
+            except TidemarkError as error:
+                self._log_line("warning", f"an event is left out: {describe_error(error)}")
             self._events.popleft()
 
     def violated(self, error: LawError) -> None:
-        """Log that the conservation law does not hold for a table: for each of its days, and last for the table as a whole."""
-        self.publish()
+        """Log that the conservation law does not hold for a table: for each of its days, and last for the table as a whole.
+
+        The collected reports are logged first, since the newest result of a check counts; an error of this does not hide the violation.
+        """
+        with suppress(Exception):
+            self.publish()
         self._check(error.asset, error.accounts, error.differences)
         result = _law(error.accounts, error.differences)
         self._log(_evaluation(error.asset, result, None))
@@ -269,7 +242,7 @@ class DagsterReports:
         for day, accounts_of_day in sorted(by_day.items(), key=lambda item: (item[0] is None, item[0] or "")):
             self._log(_evaluation(name, _law(accounts_of_day, differences), day))
 
-    def _summarize(self, collected: "_Collected") -> None:
+    def _summarize(self, collected: Collected) -> None:
         clauses = collected.parts + ([f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else [])
         clauses += [f"not published: {', '.join(sorted(self._unpublished))}"] if self._unpublished else []
         self._context.log.info("; ".join(clauses))

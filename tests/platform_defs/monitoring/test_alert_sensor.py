@@ -10,6 +10,7 @@ from dagster import AssetCheckEvaluation
 from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
+from platform_defs.engine import LawError
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.monitoring.alert_sensor import alert_sensor, label_of
 from platform_defs.monitoring.outcomes import streaks
@@ -47,7 +48,8 @@ def other() -> None: ...
 
 
 @dg.job(name="stream")
-def stream() -> None: ...
+def stream() -> None:
+    work()
 
 
 @pytest.fixture(autouse=True)
@@ -197,6 +199,16 @@ def test_a_stream_that_lives_has_recovered_and_its_next_failures_alert_again(
     instance.report_run_failed(lives)
     [text], _ = tick()
     assert text.startswith("Tidemark: job stream has failed 2 times in a row"), "again, although it was sent before"
+
+
+def test_a_stream_that_violates_the_law_alerts_at_its_first_failure(instance, repository, tick) -> None:
+    _run(repository, instance, "stream", error=LakeError("orders has another writer"))
+    assert tick() == ([], "no job or check fails")
+    _run(repository, instance, "stream")
+    _run(repository, instance, "stream", error=LawError("windows breaks the conservation law"))
+    [text], reason = tick()
+    assert "windows breaks the conservation law" in text
+    assert reason == "1 sent; failing: job stream"
 
 
 def test_the_days_of_a_long_backfill_do_not_hide_the_failures_before_it(instance, repository, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from platform_defs.engine import LawError
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream import dagster_reports
@@ -225,6 +225,49 @@ def test_a_violation_fails_the_check_of_its_days_and_of_the_table(run: Callable[
         ("windows", None, False),
     ], "the newest result is that of the table"
     assert checks[-1].description == "the account does not add up: l on 2026-03-01"
+
+
+def test_a_table_that_cannot_be_read_hides_no_report_of_other_tables(run: Callable[..., list[EventLogEntry]]) -> None:
+    def script(stream: Stream) -> None:
+        pending: Any = stream.reports._engine.pending
+        described = pending.describe_progress
+
+        def describe(name: str) -> dict[str, Any]:
+            if name == "windows":
+                raise LakeError("the Delta log of windows cannot be read")
+            return described(name)
+
+        pending.describe_progress = describe
+        stream.turn()
+        assert not stream.reports._events
+
+    events = run(script)
+    assert _materialized(events).keys() == {("events/l", None), ("totals", None)}
+    assert _kinds(events)["ASSET_CHECK_EVALUATION"] == 2
+    logged = [e.user_message for e in events if e.dagster_event is None]
+    assert logged[0] == "an event is left out: the Delta log of windows cannot be read"
+
+
+def test_a_violation_is_stored_although_the_collected_reports_are_not(
+    run: Callable[..., list[EventLogEntry]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = LawError.of_table("windows", [_account("2026-03-01", matched=2)], {})
+
+    def script(stream: Stream) -> None:
+        stream.turn()
+        stream.turn(seconds=1)
+
+        def fail() -> None:
+            raise OSError("the database does not answer")
+
+        monkeypatch.setattr(stream.reports, "publish", fail)
+        with pytest.raises(LawError, match="windows"), stream.reports.stored_at_end():
+            raise error
+
+    checks = [
+        e.dagster_event.asset_check_evaluation_data for e in run(script) if "CHECK" in str(e.dagster_event and e.dagster_event.event_type)
+    ]
+    assert [(c.partition, c.passed) for c in checks][-2:] == [("2026-03-01", False), (None, False)]
 
 
 def test_days_outside_the_partitions_are_one_result_of_the_table(run: Callable[..., list[EventLogEntry]]) -> None:
