@@ -9,6 +9,7 @@ from typing import Any, cast
 import dagster as dg
 from dagster_pipes import PipesContext
 
+from operators.errors import TidemarkError
 from platform_defs.daily_partitions import daily_partitions
 from platform_defs.engine import Engine, LawError
 from platform_defs.pipelines import configured_pipeline
@@ -17,7 +18,7 @@ from platform_defs.stream.dagster_reports import DagsterReports
 from platform_defs.stream.run import StreamRun
 from platform_defs.stream_trigger import AVAILABLE_NOW, StreamTrigger
 
-_EVENT, _LAW = "tidemark.event", "tidemark.law"
+_EVENT, _LAW, _ERROR = "tidemark.event", "tidemark.law", "tidemark.error"
 
 
 class _Launched:
@@ -43,11 +44,8 @@ class _Launched:
 def run_launched(values: Settings, engine: Engine, pipes: PipesContext) -> None:
     """Ingest the present input, advance all tables, account for those that have changed, and report to the run that started this process.
 
-    If the conservation law does not hold, this is reported and makes the run fail. This process then ends without an error, since Pipes
-    drops the messages of a process that fails.
-
-    Raises:
-        StreamError, UnreadError, IngestError: see `platform_defs.stream.run.StreamRun.run`.
+    An error of Tidemark, such as a violated conservation law or a table that could not be advanced, is reported and makes the run fail.
+    This process then ends without an error, since Pipes drops the messages of a process that fails.
     """
     reports = DagsterReports(_Launched(pipes), engine, daily_partitions(values, configured_pipeline(values)), interval_s=60.0)
     try:
@@ -55,6 +53,8 @@ def run_launched(values: Settings, engine: Engine, pipes: PipesContext) -> None:
             StreamRun(engine, reports).run(StreamTrigger.read(AVAILABLE_NOW))
     except LawError as error:
         pipes.report_custom_message({_LAW: str(error)})
+    except TidemarkError as error:
+        pipes.report_custom_message({_ERROR: str(error)})
 
 
 def log_reported(context: dg.OpExecutionContext, completed: dg.PipesClientCompletedInvocation) -> None:
@@ -65,12 +65,12 @@ def log_reported(context: dg.OpExecutionContext, completed: dg.PipesClientComple
         completed: the result of the client's `run`.
 
     Raises:
-        Failure: the conservation law does not hold for a table.
+        Failure: the conservation law does not hold for a table, or the process has reported another error; only this can be retried.
     """
     messages = [message for message in completed.get_custom_messages() if isinstance(message, dict)]
     for message in messages:
         if _EVENT in message:
             context.log_event(cast(Any, dg.deserialize_value(message[_EVENT])))
-    broken = [message[_LAW] for message in messages if _LAW in message]
-    if broken:
-        raise dg.Failure("; ".join(broken), allow_retries=False)
+    broken, errors = ([message[key] for message in messages if key in message] for key in (_LAW, _ERROR))
+    if broken or errors:
+        raise dg.Failure("; ".join([*broken, *errors]), allow_retries=not broken)

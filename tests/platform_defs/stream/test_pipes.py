@@ -1,6 +1,7 @@
 """A process that Dagster Pipes starts: what its messages become in the run."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,7 +9,11 @@ import dagster as dg
 import pytest
 
 from platform_defs.cli.cluster import NotLaunchedError, pipes
-from platform_defs.stream.pipes import log_reported
+from platform_defs.engine import LawError
+from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.settings import Settings
+from platform_defs.stream.pipes import log_reported, run_launched
+from platform_defs.stream.run import StreamError
 
 EVENT = dg.AssetMaterialization("windows", partition="2026-03-01", metadata={"rows": 3})
 
@@ -33,13 +38,38 @@ def test_events_keep_their_partition_and_other_messages_are_ignored():
         assert instance.get_materialized_partitions(dg.AssetKey("windows")) == {"2026-03-01"}
 
 
-def test_a_conservation_law_that_does_not_hold_fails_the_run_after_its_events():
+@pytest.mark.parametrize(
+    ("error", "text", "can_retry"),
+    [
+        (LawError("windows: 1 row is missing"), "windows: 1 row is missing", False),
+        (StreamError.behind(["totals"]), "totals could not be advanced", True),
+        (UnreadError([], [], {}, {"rides": "topic rides was recreated"}), "topic rides was recreated", True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_of_the_process_fails_the_run_after_its_events(
+    error: Exception, text: str, can_retry: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process itself ends without an error."""
+    sent = list[object]()
+
+    def fail(*_: object) -> None:
+        sent.append({"tidemark.event": dg.serialize_value(EVENT)})
+        raise error
+
+    reports = SimpleNamespace(stored_at_end=nullcontext)
+    monkeypatch.setattr("platform_defs.stream.pipes.DagsterReports", lambda *_, **__: reports)
+    monkeypatch.setattr("platform_defs.stream.pipes.StreamRun", lambda *_: SimpleNamespace(run=fail))
+    run_launched(Settings(), cast(Any, None), cast(Any, SimpleNamespace(report_custom_message=sent.append)))
     with dg.DagsterInstance.ephemeral() as instance:
-        run = _run(instance, [{"tidemark.event": dg.serialize_value(EVENT)}, {"tidemark.law": "windows: 1 row is missing"}])
+        run = _run(instance, sent)
         assert not run.success
         failure = run.failure_data_for_node("launch")
         assert failure is not None
-        assert "windows: 1 row is missing" in str(failure.error)
+        assert failure.user_failure_data is not None
+        assert text in str(failure.user_failure_data.description)
+        [logged] = [event for event in run.all_events if event.is_step_failure]
+        assert logged.step_failure_data.user_failure_data == failure.user_failure_data
         assert instance.get_materialized_partitions(dg.AssetKey("windows")) == {"2026-03-01"}
 
 
