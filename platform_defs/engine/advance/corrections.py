@@ -13,7 +13,7 @@ from platform_defs.engine.inputs.progress import Corrected
 from platform_defs.engine.inputs.reader import Span
 
 MAX_RANGES = 32
-"""The maximum number of corrected ranges in a progress; older ranges are combined."""
+"""The maximum number of corrected ranges in a progress; beyond it, neighbouring ranges are combined."""
 RowTimes = Callable[[int, Span], tuple[int, int] | None]
 """Takes an input's index and a span; returns the oldest and newest event time of new rows that are not late, or None."""
 
@@ -100,9 +100,17 @@ def _times_of_new_rows(position: Position, source: str) -> list[tuple[int, int]]
 
 
 def add_correction(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
-    """Add a corrected range. Beyond `MAX_RANGES` the two oldest are combined into one range, with the later step."""
+    """Add a corrected range. Beyond `MAX_RANGES` two neighbours are combined into one range, with the later step.
+
+    A combined range is unread until its later step is read, so it costs its readers the steps since its earlier one. The two neighbours for
+    which this adds the least, relative to how far such a reader is behind, are combined. So ranges grow with their age, and a reader that
+    is L steps behind recomputes what fewer than about 2 L steps have corrected.
+    """
     ranges = [*corrected, (step, first, last)]
-    if len(ranges) > MAX_RANGES:
-        (_, first_1, last_1), (later, first_2, last_2) = ranges[:2]
-        ranges[:2] = [(later, min(first_1, first_2), max(last_1, last_2))]
+    if len(ranges) <= MAX_RANGES:
+        return tuple(ranges)
+    ends = [0, *(end for end, _, _ in ranges)]
+    combined = min(range(MAX_RANGES), key=lambda index: (step - ends[index]) / (step - ends[index + 2] + 1))
+    (_, first_1, last_1), (later, first_2, last_2) = ranges[combined : combined + 2]
+    ranges[combined : combined + 2] = [(later, min(first_1, first_2), max(last_1, last_2))]
     return tuple(ranges)

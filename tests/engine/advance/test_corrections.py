@@ -11,6 +11,7 @@ from assets.days import day_of, moment
 from operators import Consecutive, EveryStep, OperatorError, Session, Sliding, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.corrections import MAX_RANGES, add_correction
+from platform_defs.engine.inputs.progress import Corrected
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.small_sources import DAY, MINUTE, START, Event, iso, law_violations, replay, rows_of, source
 
@@ -134,10 +135,35 @@ def test_every_row_is_matched_unmatched_pending_or_late(make_engine: MakeEngine)
     assert all(day.holds for day in account)
 
 
-def test_old_correction_ranges_are_merged_into_one() -> None:
-    ranges = ()
-    for step in range(1, MAX_RANGES + 3):
-        ranges = add_correction(ranges, step, 10 * step, 10 * step + 5)
-    assert len(ranges) == MAX_RANGES
-    assert ranges[:2] == ((3, 10, 35), (4, 40, 45))
-    assert ranges[-1][0] == MAX_RANGES + 2
+def _corrected(steps: int, corrected: tuple[Corrected, ...] = ()) -> tuple[Corrected, ...]:
+    """The ranges after so many more steps, each of which has corrected results at its own number."""
+    newest = corrected[-1][0] if corrected else 0
+    for step in range(newest + 1, newest + steps + 1):
+        corrected = add_correction(corrected, step, step, step)
+        assert len(corrected) <= MAX_RANGES
+    return corrected
+
+
+def _steps_to_recompute(corrected: tuple[Corrected, ...], lag: int) -> int:
+    """The number of steps whose corrections a reader recomputes that is `lag` steps behind."""
+    newest = corrected[-1][0]
+    first = min(first for step, first, _ in corrected if step > newest - lag)
+    assert first <= newest - lag + 1, "no correction is lost"
+    assert max(last for _, _, last in corrected) == newest
+    return newest - first + 1
+
+
+def test_few_correction_ranges_are_recorded_as_they_are() -> None:
+    assert _corrected(MAX_RANGES) == tuple((step, step, step) for step in range(1, MAX_RANGES + 1))
+
+
+@pytest.mark.parametrize("lag", [1, 2, MAX_RANGES - 1, MAX_RANGES, 40, 500, 9_999, 10_000])
+def test_a_reader_recomputes_at_most_twice_the_steps_that_it_is_behind(lag: int) -> None:
+    assert lag <= _steps_to_recompute(_corrected(10_000), lag) <= 2 * lag
+
+
+def test_a_range_over_the_whole_history_is_not_read_by_readers_that_are_little_behind() -> None:
+    whole_history = ((1_000, 1, 1_000), *((step, step, step) for step in range(1_001, 1_032)))
+    corrected = _corrected(1_000, whole_history)
+    assert all(_steps_to_recompute(corrected, lag) <= 2 * lag for lag in range(1, 1_000))
+    assert _steps_to_recompute(corrected, 1_500) == 2_031
