@@ -38,7 +38,8 @@ class PendingWork:
         first one of a table that was made after that.
 
         The watermark is the one that the ledger gives the asset's operator. The lag is this watermark minus `closed_to`; before the first
-        step, minus the oldest event time. It is 0 if the asset is up to date, or if it does not wait for a watermark.
+        step, minus the oldest event time, or the time after which the table begins if its inputs have lost older rows. It is 0 if the asset
+        is up to date, or if it does not wait for a watermark.
         """
         now = self.progress(asset)
         if not self._has_days(asset):
@@ -46,7 +47,7 @@ class PendingWork:
             return {"steps": now.step, "lag_ms": 0, "waits_for": [], **without_days, **self._retention_state(asset)}
         position, closed_to = self._position(asset), now.closed_to
         watermark = position.operator_watermark
-        start = self._start(asset) if closed_to is None else closed_to
+        start = self._start(asset) if position.closed_to is None else position.closed_to
         lag = 0 if watermark is None or start is None else watermark - start
         complete_to = None if closed_to is None else _day(closed_to + 1 - DAY_MS)
         state: dict[str, Any] = {"steps": now.step, "closed_to": closed_to, "watermark": watermark, "lag_ms": max(0, lag)}
@@ -81,14 +82,14 @@ class PendingWork:
         if not self._has_days(asset):
             return None
         position = self._position(asset)
-        watermark, now = position.watermark, position.progress
+        watermark = position.watermark
         if watermark is None:
             return None
         start = self._start(asset, since) if position.closed_to is None else position.closed_to + 1
         start = watermark if start is None else start  # no rows, only a watermark: the advance closes up to it
         corrected = oldest_affected_time(position)
         first = start if corrected is None else min(start, corrected)
-        closes = now.closed_to is None or watermark > now.closed_to
+        closes = position.closed_to is None or watermark > position.closed_to
         return (_day(min(first, watermark)), _day(watermark)) if closes or corrected is not None else None
 
     def all_days(self, since: int | None = None) -> tuple[date, date] | None:

@@ -82,7 +82,7 @@ class Freshness:
         """The first batch that the table does not reflect but an advance of it would; None if there is none."""
         if table.operator.reads.closes_ranges:
             position = position_of(self.reading, table, now)
-            closed_to = or_before_all(now.closed_to)
+            closed_to = or_before_all(position.closed_to)
             can_close = position.watermark is not None and position.watermark > closed_to
             seqs = [self._seq_above(table, closed_to)] if can_close else []
             unread = [self._seq_of_step(name, now.read) for name in position.tables] if unread_corrections(position) else []

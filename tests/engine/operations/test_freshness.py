@@ -2,15 +2,23 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, Transaction, write_deltalake
 
 from assets.contracts import DerivedAsset
+from assets.days import day_of
 from operators import TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
+from platform_defs.engine.advance.plan import plan_step
+from platform_defs.engine.advance.position import position_of
+from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.inputs.retained import Cut, write_totals
+from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.operations.freshness import Freshness, Waiting
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import NOON, Clock
-from tests.support.small_sources import HOUR, MINUTE, START, join, source
+from tests.support.small_sources import DAY, HOUR, MINUTE, START, join, source
 
 COUNTS = WindowedAggregate(by="k", window=Tumbling(size="1 hour"), aggregates={"rows": "count(*)"})
 TOP = TopN(by="k", order_by="v DESC", rank_end=1)
@@ -141,3 +149,23 @@ def test_the_unhandled_rows_are_those_of_later_batches(engine: Engine) -> None:
         "of_pairs": 0,
         "best": 0,
     }
+
+
+def test_a_table_that_begins_after_the_watermark_has_no_work_until_it_is_reached(tmp_path: Path, clock: Clock) -> None:
+    weekly = WindowedAggregate(by="k", window=Tumbling(size="7 days"), aggregates={"rows": "count(*)"})
+    log, table = source("l", retention="1 day"), DerivedAsset(name="weekly", inputs=("l",), operator=weekly)
+    engine = bare_engine(tmp_path, clock, [log], [table])
+    commit_batch(engine, {"l": {"watermark": START + 10 * DAY}})
+    written = {"commit_properties": CommitProperties(app_transactions=[Transaction(RETENTION, 1)])}
+    write_deltalake(engine.lake.path(log.log), pa.table({"seq": pa.array([], pa.int64())}), **written)
+    write_totals(engine.lake, log, Cut(1, START + 9 * DAY, 1))
+    starts_after = START + 17 * DAY - 1
+    position = position_of(engine.pending.reading, table, Progress())
+    assert (position.starts_after, plan_step(position, max_step=1, row_times=lambda *_: None)) == (starts_after, None)
+    assert (engine.pending.days("weekly"), _waiting(engine, "weekly")) == (None, None)
+    assert engine.pending.describe_progress("weekly")["lag_ms"] == 0
+    commit_batch(engine, {"l": {"watermark": starts_after + 1}})
+    later = engine.snapshot()
+    assert later.pending.days("weekly") == (day_of(starts_after + 1), day_of(starts_after + 1))
+    assert _waiting(later, "weekly") == Waiting(NOON, behind="weekly")
+    assert later.pending.describe_progress("weekly")["lag_ms"] == 1
