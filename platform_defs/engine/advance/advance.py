@@ -117,7 +117,7 @@ class Advance:
         plan = self.plan(now, head, until)
         if plan is None:
             return None
-        self.reading.require_rows(self.asset, now)  # maintenance may have removed rows since the step before
+        self.reading.require_same_inputs(self.asset, now)  # a rebuild or maintenance may have changed them since `recover`
         now = now if now.seq else self._start(now)
         after = self._progress_after(now, plan)
         if plan.corrects is not None:

@@ -5,18 +5,25 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, SourceContract
 from assets.days import day_of
 from operators import Aggregate, Session, TopK, TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine, ProgressError
-from platform_defs.engine.inputs.progress import results_table
+from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.inputs.changelog_reader import APPLIED
+from platform_defs.engine.inputs.progress import results_table, stored_progress
+from platform_defs.engine.lake.commits import commit_properties
 from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import CopyEngine, MakeEngine
+from tests.support.bare_lake import bare_engine, commit_batch, commit_step
+from tests.support.clock import Clock
 from tests.support.json_rows import json_rows_of
 from tests.support.small_sources import DAY, MINUTE, START, Event, join, law_violations, replay, rows_of, source
 
@@ -81,6 +88,28 @@ def test_the_reader_of_a_recreated_table_refuses_it(engine: Engine) -> None:
         engine.advance("top")
     assert [(name, step.rows) for name, step in engine.remake(["top"])] == [("top", 2)]
     assert {name for name in engine.assets if law_violations(engine, name)} == set()
+
+
+def test_a_step_is_refused_if_its_input_is_emptied_after_the_first_check(tmp_path: Path, clock: Clock) -> None:
+    engine = bare_engine(tmp_path, clock, [source("l")], chain()[3:])
+    commit_batch(engine, {"l": {"watermark": START}})
+    apply_step(engine, "sums")
+    reading, best = engine.pending.reading, engine.assets["best"]
+    read = {"sums": 1}
+    apply_step(engine, "best", inputs=reading.input_identities(best), read=read, steps_read=reading.steps_read(read))
+    reading.require_same_inputs(best, stored_progress(engine.lake, best))
+    apply_step(engine, "sums", seq=0, generation=1)
+    with pytest.raises(ProgressError, match=r"^best was computed from an earlier sums, which has been replaced since"):
+        Advance(reading, best, 1).pin_versions().commit_next_step(engine.ledger.head, None)
+
+
+def apply_step(engine: Engine, table: str, **changes: Any) -> None:
+    """Commit a step of an upserted table, and apply its changes."""
+    commit_step(engine, table, **changes)
+    now = stored_progress(engine.lake, engine.assets[table])
+    metadata = {APPLIED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
+    no_rows = pa.table({"k": pa.array([], pa.string())})
+    write_deltalake(engine.lake.path(table), no_rows, mode="append", commit_properties=commit_properties(metadata))
 
 
 def test_changed_parameters_are_refused_until_every_downstream_table_is_recomputed(engine: Engine, make_engine: MakeEngine) -> None:
