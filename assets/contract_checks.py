@@ -6,8 +6,9 @@ from typing import cast
 
 from pyspark.sql.types import StructField, StructType
 
-from assets.names import MOST_COLUMNS, column_fault, first_twice, fold_case, is_key, is_stored, name_fault, nested_fields, table_name_fault
+from assets.names import MOST_COLUMNS, first_twice, fold_case, is_key, is_stored, name_fault, nested_fields, table_name_fault
 from assets.reader_options import legal_values, option_fault
+from operators.columns import column_fault
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError, did_you_mean
 from operators.timing import DAY_MS, Duration, length_ms
@@ -129,7 +130,7 @@ def _check_type(column: StructField) -> None:
         if (duplicate := first_twice(names)) is not None:
             raise ContractError.duplicate_column(f"{column.name}.{duplicate}")
         for name in names:
-            if legal := column_fault(name, nested=True):
+            if legal := column_fault(name, underscore=True):
                 raise ContractError.bad_value("schema", f"{column.name}.{name}", f"{legal}; {_RENAME}")
 
 

@@ -1,4 +1,4 @@
-"""The legal names of sources, tables and columns, and the legal types of columns. `*_fault` returns None for a legal name."""
+"""The legal names of sources and tables, and the legal types of columns. `*_fault` returns None for a legal name."""
 
 import keyword
 import re
@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from operators.column_types import types_within
 
-LONGEST_NAME, LONGEST_COLUMN, MOST_COLUMNS = 128, 255, 1_000
+LONGEST_NAME, MOST_COLUMNS = 128, 1_000
 RESERVED = frozenset({"events", "ledger", "quarantine", "landing", "changelog", "early", "verdicts", "kept_rows", "maintenance"})
 """Names of the lake's own folders and locks; names that start with `_` are reserved too."""
 OF_DAGSTER = frozenset(
@@ -33,7 +33,6 @@ STEPS = frozenset(
 )
 """The jobs and steps that a code location has beside those of its tables."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_BESIDE_LETTERS = "-@$:"
 _NOT_STORED = (NullType, CalendarIntervalType, DayTimeIntervalType, YearMonthIntervalType, TimeType, UserDefinedType)
 
 
@@ -56,23 +55,6 @@ def table_name_fault(name: object) -> str | None:
         others = ", ".join(sorted(STEPS))
         return f"a name other than {others}, which are jobs and steps in Dagster; choose another, such as {f'{name}_rows'!r}"
     return None
-
-
-def column_fault(name: str, *, nested: bool = False) -> str | None:
-    """A description of the legal names of columns, for an error; None if the name is legal.
-
-    Args:
-        name: the name.
-        nested: whether it is a struct's field, which may start with '_'.
-    """
-    if name and len(name) <= LONGEST_COLUMN and all(map(_is_legal, name)) and (nested or not name.startswith("_")):
-        return None
-    start = "" if nested else ", not starting with '_'"
-    return f"letters, digits, '_' and {' '.join(_BESIDE_LETTERS)}, at most {LONGEST_COLUMN}{start}"
-
-
-def _is_legal(letter: str) -> bool:
-    return f"a{letter}".isidentifier() or letter in _BESIDE_LETTERS
 
 
 def fold_case(name: str) -> str:

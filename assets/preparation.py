@@ -12,8 +12,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
 from assets.expressions import bare_function, check_columns_exist, check_expression, columns_read
-from assets.names import column_fault, first_twice, fold_case
+from assets.names import first_twice, fold_case
 from assets.time_zones import is_time_zone
+from operators.columns import column_fault
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 
 ALL = "*"

@@ -14,6 +14,7 @@ TEMPORARY = "__tm_"
 """Prefix of the operators' temporary columns. An input with such a name is refused; no result has one."""
 
 _EXACT = (IntegralType, DecimalType)
+_LONGEST_NAME, _BESIDE_LETTERS = 255, "-@$:"
 
 RESULT_TIME = "result_time"
 FINAL_AT = "final_at"
@@ -29,6 +30,23 @@ def temporary(name: str) -> str:
 def names(value: str | Sequence[str]) -> tuple[str, ...]:
     """One name or several, as a tuple."""
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def column_fault(name: str, *, underscore: bool = False) -> str | None:
+    """A description of the legal names of columns, for an error; None if the name is legal.
+
+    Args:
+        name: the name.
+        underscore: whether it may start with '_', as the name of a struct's field may.
+    """
+    if name and len(name) <= _LONGEST_NAME and all(map(_is_legal, name)) and (underscore or not name.startswith("_")):
+        return None
+    start = "" if underscore else ", not starting with '_'"
+    return f"letters, digits, '_' and {' '.join(_BESIDE_LETTERS)}, at most {_LONGEST_NAME}{start}"
+
+
+def _is_legal(letter: str) -> bool:
+    return f"a{letter}".isidentifier() or letter in _BESIDE_LETTERS
 
 
 def parameter(value: int, column: Column | str) -> Column:

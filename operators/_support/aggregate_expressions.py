@@ -21,6 +21,7 @@ from pyspark.sql.types import DoubleType, FloatType, StructType
 from operators._support.collected_order import first_in_read_order
 from operators._support.order_independent import rewrite_aggregates
 from operators._support.sql_tokens import Token, calls_of, tokens_of
+from operators.columns import column_fault
 from operators.errors import OperatorError
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 
@@ -177,10 +178,13 @@ class Aggregates:
         """Read the parameter `aggregates`.
 
         Raises:
-            OperatorError: it is empty, or an aggregate is not deterministic.
+            OperatorError: it is empty, a name is not legal for a column, or an aggregate is not deterministic.
         """
         if not aggregates:
             raise OperatorError.bad_value("aggregates", aggregates, "at least one, such as {'rows': 'count(*)'}")
+        for name, sql in aggregates.items():
+            if legal := column_fault(name, underscore=True):
+                raise OperatorError.bad_value("aggregates", {name: sql}, f"names of {legal}; write another name")
         return cls({name: AggregateExpression(sql) for name, sql in aggregates.items()})
 
     @property

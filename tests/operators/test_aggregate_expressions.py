@@ -1,8 +1,15 @@
 """The analysis of an aggregate's SQL: whether partial results merge, and whether every row changes the result."""
 
+import re
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
+from operators import Aggregate, CountWindowAggregate, OperatorError, Tumbling, WindowedAggregate
 from operators._support.aggregate_expressions import AggregateExpression, Aggregates
+
+TUMBLING = Tumbling(size="1 hour")
 
 
 @pytest.mark.parametrize(
@@ -54,3 +61,18 @@ def test_only_a_count_of_rows_changes_with_every_row(sql: str, expected: bool) -
 def test_aggregates_merge_only_if_each_of_them_does() -> None:
     assert Aggregates.read({"n": "count(*)", "total": "sum(v)"}).are_mergeable
     assert not Aggregates.read({"n": "count(*)", "mean": "avg(v)"}).are_mergeable
+
+
+@pytest.mark.parametrize("name", ["a.b", "a b", "a,b", "a`b", "a=b", "", "x" * 256])
+@pytest.mark.parametrize("operator", [Aggregate, partial(WindowedAggregate, window=TUMBLING), partial(CountWindowAggregate, size=2)])
+def test_a_name_that_no_table_can_have_is_refused(operator: Callable[..., object], name: str) -> None:
+    expected = (
+        f"`aggregates` is {{{name!r}: 'count(*)'}}; legal: names of letters, digits, '_' and - @ $ :, at most 255; write another name"
+    )
+    with pytest.raises(OperatorError, match=f"^{re.escape(expected)}"):
+        operator(by="k", aggregates={"n": "count(*)", name: "count(*)"})
+
+
+@pytest.mark.parametrize("name", ["EXPR$0", "größe", "clicks-per-hour", "n@home", "a:b", "table", "_n"])
+def test_a_name_of_letters_of_any_language_is_legal(name: str) -> None:
+    assert [*Aggregates.read({name: "count(*)"}).expressions] == [name]
