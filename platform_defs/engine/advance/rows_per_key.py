@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
+from operators.columns import temporary
 from operators.contract import SplitsKeys
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.step_size import rows_of_range
@@ -27,6 +28,7 @@ _MANY_COMPARISONS = 32
 """The comparisons for each row from which a join in buckets of time is quicker, although each row costs more with them."""
 _GROUPS = 1 << 16
 """Keys are counted in this many groups, by a hash, so that the estimate does not shuffle all keys."""
+_SIDE = temporary("side")
 
 
 def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head: int) -> DerivedAsset:
@@ -56,17 +58,12 @@ def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head
 
 def _comparisons_per_row(frames: Sequence[DataFrame], key: Sequence[str]) -> float:
     """About how many comparisons of two rows of a key a join of two frames makes, per row of both frames."""
-    left, right = (_rows_by_group(frame, key, index) for index, frame in enumerate(frames))
-    groups = left.unionByName(right).groupBy("group").agg(F.sum("n_0").alias("n_0"), F.sum("n_1").alias("n_1"))
+    keys = [frame.select(*key, F.lit(side).alias(_SIDE)) for side, frame in enumerate(frames)]
+    rows = reduce(DataFrame.union, keys).where(reduce(and_, [F.col(column).isNotNull() for column in key]))
+    # the union gives both sides one type, as the join does: equal numbers of two types have different hashes
+    groups = rows.groupBy(F.pmod(F.xxhash64(*key), F.lit(_GROUPS))).agg(*[F.count_if(F.col(_SIDE) == n).alias(f"n_{n}") for n in (0, 1)])
     [(pairs, n_0, n_1)] = collect(groups.agg(F.sum(F.col("n_0") * F.col("n_1")), F.sum("n_0"), F.sum("n_1")))
     if not n_0 or not n_1:
         return 0.0
     by_chance = n_0 * n_1 / _GROUPS  # rows of other keys with the same hash
     return max(0.0, pairs - by_chance) / (n_0 + n_1)
-
-
-def _rows_by_group(frame: DataFrame, key: Sequence[str], index: int) -> DataFrame:
-    """How many rows of a side each group of keys has: `group`, `n_0` and `n_1`, of which that of the other side is 0."""
-    group = F.pmod(F.xxhash64(*key), F.lit(_GROUPS)).alias("group")
-    counts = [F.count("*").alias(f"n_{side}") if side == index else F.lit(0).cast("bigint").alias(f"n_{side}") for side in (0, 1)]
-    return frame.where(reduce(and_, [F.col(column).isNotNull() for column in key])).groupBy(group).agg(*counts)
