@@ -10,7 +10,9 @@ Days = tuple[date, date]
 
 
 def days_of_step(advance: Advance, step: Step) -> Days | None:
-    """The first and the last day of event time with rows that a step finalized, made pending, or whose results it corrected.
+    """The first and the last day of event time with rows that a step finalized, or whose results it corrected, or with new rows of sources.
+
+    Rows of input tables that wait for a later step are not among them.
 
     Args:
         advance: the asset.

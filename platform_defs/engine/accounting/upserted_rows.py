@@ -35,7 +35,7 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     rows = [_rows_of_source(advance, scope, index) for index, side in enumerate(inputs) if side.is_source]
     frames = [*rows, *([] if compared is None else compared.hash_frames())]
     counts = count_rows(frames) if frames else []
-    missing, extra = _count_differences(compared) if compared is not None and differing_days(counts) else (0, 0)
+    missing, extra = _count_missing_and_extra(compared) if compared is not None and differing_days(counts) else (0, 0)
     by_day = accounts_of(advance.asset.inputs, terms_by_day(counts, _terms))
     accounts: list[DayAccount] = []
     for side in inputs:
@@ -75,7 +75,7 @@ def _compared(advance: Advance) -> ComparedResults | None:
     return ComparedResults(as_of_step(advance.reading, advance.asset, now.step), recomputed, recomputed.schema)
 
 
-def _count_differences(compared: ComparedResults) -> tuple[int, int]:
+def _count_missing_and_extra(compared: ComparedResults) -> tuple[int, int]:
     """The numbers of missing and of extra rows."""
     stored, recomputed = (frame.select(row_hash(compared.columns)) for frame in (compared.stored, compared.recomputed))
     [(missing, extra)] = collect(bag_difference(stored, recomputed).agg(*[F.sum(rows) for rows in missing_and_extra().values()]))

@@ -51,7 +51,7 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     table_rows = asset.shaped(present_results).withColumn(IS_FINAL, F.lit(False))
     shown_results = reading.lake.read(reading.spark, asset.early, table_rows.schema) if shown_at else table_rows.limit(0)
     shown_last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at
-    times, times_before = ((metadata["closed_to"], _clock(reading, metadata["seq"])) for metadata in (shown_now, shown_last))
+    times, times_before = ((metadata["closed_to"], reading.ledger.processing_time(metadata["seq"])) for metadata in (shown_now, shown_last))
     windows = _windows(operator)
     results = windows.results(operator.early, present_results, table_rows, shown_results, times, before=times_before)
     point("early.before_commit")
@@ -73,11 +73,6 @@ def _windows(operator: Early) -> ShownWindows:
     """The windows of an operator's early results."""
     key = operator.window_key if isinstance(operator, EarlyByWindow) else operator.emits.key
     return ShownWindows(key, are_sessions=operator.reads.recorded and {WINDOW_START, WINDOW_END} <= {*key})
-
-
-def _clock(reading: Reading, seq: int) -> int | None:
-    """The ledger's clock at a batch, in epoch ms; None before the first batch."""
-    return reading.ledger.processing_times(seq, seq - 1)[1][0].as_py() if seq else None
 
 
 def _present_results(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:

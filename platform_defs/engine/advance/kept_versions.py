@@ -25,7 +25,7 @@ _UPTO, _FROM = "upto", "from"
 
 
 @dataclass(frozen=True)
-class _Complete:
+class _Completeness:
     """Up to where kept versions are complete.
 
     Args:
@@ -108,17 +108,17 @@ class KeptVersions:
     def _is_by_arrival(self) -> bool:
         return self.asset.operator.reads.is_by_arrival(self.index)
 
-    def _read_completeness(self, number: int | None = None) -> _Complete | None:
+    def _read_completeness(self, number: int | None = None) -> _Completeness | None:
         metadata = self._table.usable_metadata(number)
-        return None if metadata is None else _Complete(metadata[_UPTO], metadata[_FROM])
+        return None if metadata is None else _Completeness(metadata[_UPTO], metadata[_FROM])
 
-    def _log_versions(self, complete: _Complete | None, head: int, last: int | None) -> DataFrame:
+    def _log_versions(self, complete: _Completeness | None, head: int, last: int | None) -> DataFrame:
         """The versions of the log that are not among the kept ones, up to a batch and an event time."""
         if self._is_by_arrival:
             return self.reading.input(self.asset, self.index, head, after=0 if complete is None else complete.upto)
         return self.reading.input(self.asset, self.index, head, Span(None if complete is None else complete.upto, last))
 
-    def _complete_after(self, after: Progress) -> _Complete:
+    def _complete_after(self, after: Progress) -> _Completeness:
         """Up to where kept versions are complete after a step: of earlier versions, later rows can look up only the newest of each key.
 
         In a join by event time, later rows are not older than the watermark less the allowed lateness. In a join by arrival, the ledger
@@ -127,16 +127,16 @@ class KeptVersions:
         closed_to = after.closed_to or 0
         if not self._is_by_arrival:
             upto = closed_to - self.asset.operator.reads.lateness
-            return _Complete(upto, upto)
+            return _Completeness(upto, upto)
         first = after.seq + 1
         for index, name in enumerate(self.asset.inputs):
             if index != self.index:
                 batches = self.reading.ledger.source(name).batches_with_rows(0, after.seq)
                 open_batches = batches.filter(pc.greater_equal(batches["last_event_time"], closed_to))
                 first = min(first, pc.min(open_batches["seq"]).as_py() or first)
-        return _Complete(first - 1, closed_to + 1)
+        return _Completeness(first - 1, closed_to + 1)
 
-    def _count_missing(self, complete: _Complete | None, complete_after: _Complete, head: int) -> int:
+    def _count_missing(self, complete: _Completeness | None, complete_after: _Completeness, head: int) -> int:
         """An estimate, from the ledger's row counts, of how many versions a commit after a step would add to the kept versions."""
         after = complete.upto if complete is not None and self._is_by_arrival else 0
         batches = self.reading.ledger.source(self.asset.inputs[self.index]).batches_with_rows(

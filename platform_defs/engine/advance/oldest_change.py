@@ -10,7 +10,7 @@ from platform_defs.engine.inputs.reader import Reading
 def final_before(reading: Reading, asset: DerivedAsset) -> int | None:
     """The event time (epoch ms) before which no row of an input can be in a new result any more, nor change one; None if there is none.
 
-    An input's row at `t` is in results with `t <= final_at <= t + wait`; see `oldest_change`.
+    An input's row at `t` is in results with `t <= final_at <= t + wait`, where `wait` is the lookback plus the output watermark delay.
     """
     oldest, reads = oldest_change(reading, asset), asset.operator.reads
     return None if oldest is None else oldest - reads.watermark_delay - reads.longest_lookback - 1

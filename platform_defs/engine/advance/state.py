@@ -36,7 +36,7 @@ class StatePart:
 
 
 def input_rows(reading: Reading, asset: DerivedAsset, index: int, now: Progress, first: int | None = None) -> Iterator[StatePart]:
-    """The rows of an input that an asset has handled.
+    """The rows of an input that later steps of an asset may read: of a source those of handled batches, and of a table all.
 
     Args:
         reading: reads the lake.
@@ -55,6 +55,6 @@ def input_rows(reading: Reading, asset: DerivedAsset, index: int, now: Progress,
 
 
 def all_input_rows(reading: Reading, asset: DerivedAsset, now: Progress) -> Iterator[StatePart]:
-    """All rows of all inputs that an asset has handled."""
+    """The rows of all inputs that later steps of an asset may read, of any event time (see `input_rows`)."""
     for index in range(len(asset.inputs)):
         yield from input_rows(reading, asset, index, now)

@@ -181,4 +181,4 @@ def clock_of_sources(reading: Reading, asset: DerivedAsset, kind: TimeKind, seq:
     """The time in ms after a batch by which keys expire: the asset's watermark, or the batch's processing time; None if there is none."""
     if kind == "event":
         return reading.operator_timeline(asset).after[seq]
-    return reading.ledger.processing_times(seq, seq - 1)[1][0].as_py() if seq else None
+    return reading.ledger.processing_time(seq)

@@ -67,7 +67,7 @@ class Strategy(ABC):
         return self.asset.rows(*self.inputs.all_rows(after))
 
     def forget(self) -> None:
-        """Let later steps make the rows that are kept beside the table from the log."""
+        """Discard the rows that are kept beside the table; later steps make them again from the log."""
         KeptTable(self.reading, self.asset).forget()
 
     def final_results(self, closing: ClosedRange, head: int) -> DataFrame:

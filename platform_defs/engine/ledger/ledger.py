@@ -121,6 +121,10 @@ class Ledger(KnownBatches):
         first = max(after, history.summarized - 1)
         return first, processing_times(history.clocks.between(first, head))
 
+    def processing_time(self, seq: int) -> int | None:
+        """The processing time that a batch had while it was the newest, in epoch ms; None for 0, before the first batch."""
+        return self.processing_times(seq, seq - 1)[1][0].as_py() if seq else None
+
     def was_clock_set_back(self, after: int, head: int) -> bool:
         """Whether the wall clock was set back between two successive batches with `after <= seq <= head`."""
         return is_set_back(self.history.clocks.between(max(0, after - 1), head))

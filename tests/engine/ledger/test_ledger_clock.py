@@ -53,6 +53,8 @@ def test_processing_time_is_the_wall_clock_and_increases(case: Jump) -> None:
     assert ledger.processing_times(head)[1].to_pylist() == list(case.arrived)
     for after in range(head + 1):
         assert ledger.processing_times(head, after)[1].to_pylist() == list(case.arrived[after:])
+    newest = [ledger.processing_times(seq)[1][-1].as_py() for seq in range(1, head + 1)]
+    assert [ledger.processing_time(seq) for seq in range(head + 1)] == [None, *newest]
     assert tuple(n for n in range(2, head + 1) if ledger.was_clock_set_back(n - 1, n)) == case.set_back
     assert ledger.was_clock_set_back(0, head) == bool(case.set_back)
 
