@@ -234,10 +234,14 @@ class RunningQueries:
             self.drop(table)
 
 
-def remove_queries(spark: SparkSession, lake: Lake, folder: str) -> None:
-    """Remove a folder of queries that do not run."""
+def remove_queries(spark: SparkSession, lake: Lake, folder: str) -> int:
+    """Remove a folder of queries that do not run, if it exists; returns the number of its files."""
     files, path = hadoop_file(spark, lake.path(folder))
+    if not files.exists(path):
+        return 0
+    number = files.getContentSummary(path).getFileCount()
     files.delete(path, True)
+    return number
 
 
 def _column(index: int) -> str:

@@ -5,10 +5,10 @@ version of the last days needs. It then commits the metadata of earlier commits 
 checkpoint, and deletes expired log entries before it.
 Maintenance holds the table's writer lock meanwhile: other writers wait for it, and a table that already has a writer is skipped until
 the next run. A table that cannot be maintained (a lost data file, an unsupported writer feature) is reported, and the other tables are
-maintained.
+maintained. Copies of rows that a killed stream has left in the folders of its queries are deleted too, unless a stream runs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -23,7 +23,10 @@ from operators.errors import TidemarkError
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.advance.kept_table import KEPT
+from platform_defs.engine.advance.running_queries import FOLDER as QUERIES
+from platform_defs.engine.advance.running_queries import remove_queries
 from platform_defs.engine.advance.snapshot import snapshot
+from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.lateness_decisions import DECIDED
@@ -154,7 +157,9 @@ class Maintenance:
         """
         require_logs(self.lake, self.ledger, self.sources)
         with self.lake.writer("maintenance", "maintenance"):
-            return [outcome for table in self._tables() if (outcome := self._maintain_or_report(table)) is not None]
+            tables = [(table.name, partial(self._maintain_existing, table)) for table in self._tables()]
+            queries = [(f"{QUERIES}/{table}", partial(self._remove_queries, table)) for table in self.lake.folders(QUERIES)]
+            return [outcome for name, maintain in [*tables, *queries] if (outcome := _result_or_reason(name, maintain)) is not None]
 
     def _tables(self) -> Iterator[_Table]:
         for source in self.sources.values():
@@ -173,23 +178,24 @@ class Maintenance:
             yield _Table(asset.early, asset.name, (SHOWN,))
         yield _Table(TABLE, "ledger", (), LedgerRetention(self._reading, self.lake_retention.ledger))  # last: it depends on the logs
 
-    def _maintain_or_report(self, table: _Table) -> Maintained | None:
-        """Maintain a table, or report why it could not be maintained; None if it does not exist."""
-        try:
-            if not self.lake.exists(table.name):
+    def _maintain_existing(self, table: _Table) -> Maintained | None:
+        """Maintain a table; None if it does not exist."""
+        if not self.lake.exists(table.name):
+            return None
+        planned = None if table.retention is None else table.retention.plan()  # it may take long, so without the lock
+        with naming_lost_files(self.lake, [table.name]), self.lake.writer(table.writer, "maintenance"):
+            return self._maintain(table, planned)
+
+    def _remove_queries(self, table: str) -> Maintained | None:
+        """Remove what a killed stream has left of its queries of a table, which need not exist any more; None while a stream runs.
+
+        The files are copies of rows, which must not stay longer than retention keeps these rows. No stream starts a query meanwhile, as
+        that takes the table's lock.
+        """
+        with self.lake.writer(table, "maintenance"):
+            if self.lake.present_writer(writer_name(self.folders)) is not None:
                 return None
-            planned = None if table.retention is None else table.retention.plan()  # it may take long, so without the lock
-            with naming_lost_files(self.lake, [table.name]), self.lake.writer(table.writer, "maintenance"):
-                return self._maintain(table, planned)
-        except (LakeBusy, *CONFLICTS, CommitFailedError) as busy:
-            message = str(busy).splitlines()[0]
-            if isinstance(busy, CommitFailedError) and _UNSUPPORTED in message:
-                return Maintained(table.name, failed=message)
-            return Maintained(table.name, left=message)
-        except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
-            return Maintained(table.name, failed=f"Spark failed with {spark_condition(error)}")
-        except (DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
-            return Maintained(table.name, failed=f"{type(error).__name__}: {error}".splitlines()[0])
+            return Maintained(f"{QUERIES}/{table}", removed=remove_queries(self.spark, self.lake, f"{QUERIES}/{table}"))
 
     @cached_property
     def _reading(self) -> Reading:
@@ -251,6 +257,21 @@ class Maintenance:
         delta.create_checkpoint()
         delta.cleanup_metadata()
         point("maintenance.after_checkpoint")
+
+
+def _result_or_reason(name: str, maintain: Callable[[], Maintained | None]) -> Maintained | None:
+    """The result of the maintenance of a table, or the reason why it could not be maintained."""
+    try:
+        return maintain()
+    except (LakeBusy, *CONFLICTS, CommitFailedError) as busy:
+        message = str(busy).splitlines()[0]
+        if isinstance(busy, CommitFailedError) and _UNSUPPORTED in message:
+            return Maintained(name, failed=message)
+        return Maintained(name, left=message)
+    except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
+        return Maintained(name, failed=f"Spark failed with {spark_condition(error)}")
+    except (DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
+        return Maintained(name, failed=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def _files(table: DeltaTable) -> int:

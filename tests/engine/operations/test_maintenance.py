@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine
+from platform_defs.engine.advance.running_queries import FOLDER
+from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.ingest.uncommitted import ATTEMPT
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import PROGRESS
@@ -246,3 +248,20 @@ def test_a_writer_continues_during_maintenance(engine: Engine, make_engine: Make
     assert rounds
     assert not [a for a in writer.accounts.days("pairs") if not a.holds]
     assert writer.accounts.count_differences("pairs") == {}
+
+
+def test_the_files_of_queries_of_a_killed_stream_are_deleted_unless_a_stream_runs(engine: Engine) -> None:
+    left = [Path(engine.lake.path(f"{FOLDER}/{table}/a1/input/rows.parquet")) for table in ("pairs", "of_an_earlier_pipeline")]
+    for file in left:
+        file.parent.mkdir(parents=True)
+        file.write_text("rows")
+    maintain = Maintenance(engine.spark, engine.lake, engine.ledger, {}, {}, folders=engine.folders)
+    with engine.lake.writer(writer_name(engine.folders)):
+        assert [done.table for done in maintain()] == ["ledger"]
+        assert all(file.exists() for file in left), "its queries may run, also between two steps"
+    with engine.lake.writer("pairs"):
+        [ledger, other, busy] = maintain()
+    assert (ledger.table, other) == ("ledger", Maintained(f"{FOLDER}/of_an_earlier_pipeline", removed=1))
+    assert (busy.table, busy.removed, "writer" in str(busy.left)) == (f"{FOLDER}/pairs", 0, True)
+    assert maintain()[1:] == [Maintained(f"{FOLDER}/pairs", removed=1)]
+    assert engine.lake.folders(FOLDER) == []
