@@ -2,53 +2,92 @@
 
 Equal values have equal identities, however they are written: `"24 hours"` and 86_400_000, or a default that is given or left out. Moving a
 module does not change an identity. The text in a commit is only compared as data; it is never evaluated.
+
+An earlier version recorded only the type of a set, a date, a time, a Decimal or a member of an Enum, and left it out if the default has
+that type. Such a text is compared with what that version would record. The present format always has these values, also defaults, so that
+no present text is taken for one of that version.
 """
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 from assets.contracts import DerivedAsset, Preparation, Shape
 from operators.contract import ASIDE, FORMER_NAME
-from operators.errors import DurationError
+from operators.errors import DurationError, OperatorError
 from operators.timing import Duration, duration_ms
 
-_OPERATOR, _PARAMETERS, _TYPE, _MAPPING = "operator", "parameters", "type", "mapping"
+_OPERATOR, _PARAMETERS, _TYPE, _VALUE, _MAPPING = "operator", "parameters", "type", "value", "mapping"
 _IDENTITY = "_identity"
 """The attribute with which an asset keeps its identity. It is no field, so that equality and copies with changes do not see it."""
 _DURATIONS = (Duration, Duration | None)
 _NAMES = (str | Sequence[str], str | Sequence[str] | None, str | tuple[str, ...])
+_LEGAL = (
+    "None, a bool, a number, a text, a duration, a date, a time, a Decimal, a member of an Enum, a function, a frozen dataclass, or a "
+    "list, a set or a mapping of these. No other value can be compared with the one that the table was made with; write it as one of these"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Format:
+    """A format of identities.
+
+    Args:
+        kinds: in the first format, the classes by name: a dictionary with a `type` is an object of that class.
+        has_values: whether sets, dates, times, Decimals and members of an Enum are recorded; False if only their type is.
+    """
+
+    kinds: Mapping[str, type] | None = None
+    has_values: bool = True
+
+
+_PRESENT, _TYPES_ONLY = _Format(), _Format(has_values=False)
 
 
 def identity_of(asset: DerivedAsset) -> str:
-    """An asset's identity as text. It is computed once for an asset, which does not change."""
+    """An asset's identity as text. It is computed once for an asset, which does not change.
+
+    Raises:
+        OperatorError: a parameter of the operator has a value that cannot be compared.
+    """
     attributes = vars(asset)
     if _IDENTITY not in attributes:
-        attributes[_IDENTITY] = _computed_identity(asset)
+        attributes[_IDENTITY] = _computed_identity(asset, _PRESENT)
     return attributes[_IDENTITY]
 
 
-def _computed_identity(asset: DerivedAsset) -> str:
-    fields = _canonical_form(asset.operator)
+def _computed_identity(asset: DerivedAsset, style: _Format) -> str:
+    fields = _canonical_form(asset.operator, style)
     operator = {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields, "inputs": [*asset.inputs]}
     hidden = {"version": asset.version} if asset.version else {}
-    prepared = {name: _parameters(Preparation, _field_values(preparation), None) for name, preparation in asset.prepare.items()}
-    further_fields = {"prepare": {name: preparation for name, preparation in prepared.items() if preparation}, "shape": _shape(asset)}
-    return json.dumps(operator | hidden | {name: value for name, value in further_fields.items() if value}, sort_keys=True)
+    prepared = {name: _parameters(Preparation, _field_values(preparation), style) for name, preparation in asset.prepare.items()}
+    further = {"prepare": {name: preparation for name, preparation in prepared.items() if preparation}, "shape": _shape(asset, style)}
+    return json.dumps(operator | hidden | {name: value for name, value in further.items() if value}, sort_keys=True)
 
 
-def _shape(asset: DerivedAsset) -> Any:
+def _shape(asset: DerivedAsset, style: _Format) -> Any:
     """The parameters of a shape; of a function only whether there is one."""
-    return _parameters(Shape, _field_values(asset.shape), None) if isinstance(asset.shape, Shape) else bool(asset.shape)
+    return _parameters(Shape, _field_values(asset.shape), style) if isinstance(asset.shape, Shape) else bool(asset.shape)
 
 
 def differences(stored: str, asset: DerivedAsset) -> list[str]:
-    """The differences between a table's stored identity and the asset's, as text; empty if they are equal."""
+    """The differences between a table's stored identity and the asset's, as text; empty if they are equal.
+
+    Raises:
+        OperatorError: see `identity_of`.
+    """
     if stored == identity_of(asset):
         return []
-    stored_identity, present_identity = _read_stored(stored, asset), json.loads(identity_of(asset))
+    stored_identity = _read_stored(stored, asset)
+    texts = identity_of(asset), _computed_identity(asset, _TYPES_ONLY)
+    return min((_described_differences(stored_identity, json.loads(text)) for text in texts), key=len)
+
+
+def _described_differences(stored_identity: dict[str, Any], present_identity: dict[str, Any]) -> list[str]:
     present_identity = (  # an identity of an earlier version may have no inputs and no shape; then they are not compared
         {key: value for key, value in present_identity.items() if key in stored_identity or key not in ("inputs", "shape")}
         if "inputs" not in stored_identity
@@ -77,7 +116,8 @@ def _read_stored(stored: str, asset: DerivedAsset) -> dict[str, Any]:
     """
     identity: dict[str, Any] = json.loads(stored)
     if _TYPE in identity:
-        fields = _canonical_form(identity, {kind.__qualname__: kind for kind in _kinds(asset.operator)})
+        kinds = {kind.__qualname__: kind for kind in _kinds(asset.operator)}
+        fields = _canonical_form(identity, _Format(kinds, has_values=False))
         identity = {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields} | ({"version": asset.version} if asset.version else {})
     return identity | {_PARAMETERS: _with_present_names(type(asset.operator), identity[_PARAMETERS])}
 
@@ -93,22 +133,44 @@ def _kinds(value: Any) -> Iterator[type]:
     yield type(value)
 
 
-def _canonical_form(value: Any, kinds: Mapping[str, type] | None = None) -> Any:
-    """A value in canonical form. With `kinds`, a dictionary with a `type` is an object of that class in the first format."""
-    if kinds is not None and isinstance(value, dict) and _TYPE in value:
-        if value[_TYPE] == _MAPPING:
-            return {str(key): _canonical_form(item, kinds) for key, item in value["items"]}
-        name = str(value[_TYPE]).rpartition(":")[2]
-        return {_TYPE: name, **_parameters(kinds.get(name), {key: item for key, item in value.items() if key != _TYPE}, kinds)}
+def _canonical_form(value: Any, style: _Format, parameter: str = "operator") -> Any:
+    """A value in canonical form.
+
+    Args:
+        value: the value.
+        style: the format of the identity.
+        parameter: the parameter that has the value, for an error.
+    """
+    if style.kinds is not None and isinstance(value, dict) and _TYPE in value:
+        return _form_of_object(value, style, style.kinds)
     if isinstance(value, Mapping):
-        return {str(key): _canonical_form(item, kinds) for key, item in value.items()}
+        return {str(key): _canonical_form(item, style, parameter) for key, item in value.items()}
     if isinstance(value, timedelta):
         return duration_ms(value, "value")
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_canonical_form(item, kinds) for item in value]
+        return [_canonical_form(item, style, parameter) for item in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    return {_TYPE: type(value).__qualname__, **_parameters(type(value), _field_values(value), kinds)}
+    if isinstance(value, Set | Enum | date | time | Decimal):
+        return _recorded_value(value, style, parameter) if style.has_values else {_TYPE: type(value).__qualname__}
+    if not dataclasses.is_dataclass(value) and not callable(value):
+        raise OperatorError.bad_value(parameter, value, _LEGAL)
+    return {_TYPE: type(value).__qualname__, **_parameters(type(value), _field_values(value), style)}
+
+
+def _form_of_object(stored: dict[str, Any], style: _Format, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """The canonical form of an object or a mapping in the first format."""
+    if stored[_TYPE] == _MAPPING:
+        return {str(key): _canonical_form(item, style) for key, item in stored["items"]}
+    name = str(stored[_TYPE]).rpartition(":")[2]
+    return {_TYPE: name, **_parameters(kinds.get(name), {key: item for key, item in stored.items() if key != _TYPE}, style)}
+
+
+def _recorded_value(value: "Set[Any] | Enum | date | time | Decimal", style: _Format, parameter: str) -> Any:
+    if isinstance(value, Set):
+        return sorted((_canonical_form(item, style, parameter) for item in value), key=lambda form: json.dumps(form, sort_keys=True))
+    text = value.name if isinstance(value, Enum) else str(value) if isinstance(value, Decimal) else value.isoformat()
+    return {_TYPE: type(value).__qualname__, _VALUE: text}
 
 
 def _field_values(value: Any) -> dict[str, Any]:
@@ -119,16 +181,18 @@ def _fields(value: Any) -> Sequence["dataclasses.Field[Any]"]:
     return dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
 
 
-def _parameters(kind: type | None, values: Mapping[str, Any], kinds: Mapping[str, type] | None) -> dict[str, Any]:
-    """The parameters that affect results and differ from the class's defaults."""
+def _parameters(kind: type | None, values: Mapping[str, Any], style: _Format) -> dict[str, Any]:
+    """The parameters that affect results and differ from the class's defaults, or whose values an earlier version did not record."""
     fields = {f.name: f for f in _fields(kind)}
     parameters: dict[str, Any] = {}
     for name, value in _with_present_names(kind, values).items():
         field = fields.get(name)
         if field is None:
-            parameters[name] = _canonical_form(value, kinds)
-        elif ASIDE not in field.metadata and (stored_form := _convert_to_type(field, _canonical_form(value, kinds))) != _default(field):
-            parameters[name] = stored_form
+            parameters[name] = _canonical_form(value, style, name)
+        elif ASIDE not in field.metadata:
+            form = _form_of(field, value, style)
+            if form != _default(field, style) or (style.has_values and form != _form_of(field, value, _TYPES_ONLY)):
+                parameters[name] = form
     return parameters
 
 
@@ -138,10 +202,14 @@ def _with_present_names(kind: type | None, values: Mapping[str, Any]) -> dict[st
     return {present_names.get(name, name): value for name, value in values.items()}
 
 
-def _default(field: "dataclasses.Field[Any]") -> Any:
+def _default(field: "dataclasses.Field[Any]", style: _Format) -> Any:
     if field.default_factory is not dataclasses.MISSING:
-        return _convert_to_type(field, _canonical_form(field.default_factory()))
-    return dataclasses.MISSING if field.default is dataclasses.MISSING else _convert_to_type(field, _canonical_form(field.default))
+        return _form_of(field, field.default_factory(), style)
+    return dataclasses.MISSING if field.default is dataclasses.MISSING else _form_of(field, field.default, style)
+
+
+def _form_of(field: "dataclasses.Field[Any]", value: Any, style: _Format) -> Any:
+    return _convert_to_type(field, _canonical_form(value, style, field.name))
 
 
 def _convert_to_type(field: "dataclasses.Field[Any]", form: Any) -> Any:

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
-from datetime import timedelta
+from dataclasses import asdict, dataclass, replace
+from datetime import date, timedelta
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,11 @@ import pyarrow as pa
 import pytest
 
 from assets.contracts import DerivedAsset, Shape
-from operators import Deduplicate, IntervalJoin, Sliding, TopK, TopN, Tumbling, WindowedAggregate
+from operators import Aggregate, Deduplicate, IntervalJoin, Sliding, TopK, TopN, Tumbling, WindowedAggregate
 from operators.contract import Operator
+from operators.errors import OperatorError
 from platform_defs.engine.inputs.identity import differences, identity_of
-from platform_defs.engine.inputs.progress import PROGRESS, Progress, progress, step_id, stored_progress
+from platform_defs.engine.inputs.progress import PROGRESS, Progress, progress, results_table, step_id, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.lake import reads
 from platform_defs.engine.lake.tables import Lake
@@ -117,6 +120,86 @@ def test_a_module_in_a_stored_identity_is_compared_and_never_imported(tmp_path: 
     with pytest.raises(ProgressError, match="pairs was made with other settings than it has now: operator was"):
         progress(lake, join())
     assert not witness.exists()
+
+
+class Mode(Enum):
+    FAST, SLOW = "f", "s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithOption(Aggregate):
+    """An operator with a parameter of any type."""
+
+    option: Any = Mode.FAST
+
+
+def with_option(option: Any, by: str = "k") -> DerivedAsset:
+    return DerivedAsset(name="sums", inputs=("l",), operator=WithOption(by=by, aggregates={"n": "count(*)"}, option=option))
+
+
+def by_sets(*sets: Any) -> DerivedAsset:
+    operator = WindowedAggregate(by=("a", "b"), window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"}, grouping_sets=sets)
+    return DerivedAsset(name="sums", inputs=("l",), operator=operator)
+
+
+UNEQUAL = [
+    pytest.param(with_option(Mode.SLOW), with_option(Mode.FAST), ['option.value was "SLOW", and is "FAST"'], id="Enum"),
+    pytest.param(
+        with_option(date(2026, 1, 1)), with_option(date(2027, 1, 1)), ['option.value was "2026-01-01", and is "2027-01-01"'], id="date"
+    ),
+    pytest.param(with_option(Decimal("0.1")), with_option(Decimal("0.2")), ['option.value was "0.1", and is "0.2"'], id="Decimal"),
+    pytest.param(
+        with_option(frozenset({"b", "a"})), with_option(frozenset({"b"})), ['option was ["a", "b"], and is ["b"]'], id="frozenset"
+    ),
+    pytest.param(
+        with_option({"x": (Mode.FAST,)}),
+        with_option({"x": (Mode.SLOW,)}),
+        ['option.x was [{"type": "Mode", "value": "FAST"}], and is [{"type": "Mode", "value": "SLOW"}]'],
+        id="inside of others",
+    ),
+    pytest.param(
+        by_sets({"a"}, {"b"}), by_sets({"b", "a"}, {"a"}), ['grouping_sets was [["a"], ["b"]], and is [["a", "b"], ["a"]]'], id="sets"
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "differing"), UNEQUAL)
+def test_a_value_of_any_legal_type_is_compared(one: DerivedAsset, other: DerivedAsset, differing: list[str], tmp_path: Path) -> None:
+    assert differences(identity_of(one), other) == differing
+    assert differences(identity_of(one), replace(one)) == []
+    lake = Lake(str(tmp_path))
+    lake.append_small(pa.table({"a": [1]}), results_table(one), Progress(1, 1, 0, identity_of(one)).metadata(Progress()))
+    with pytest.raises(ProgressError, match="sums was made with other settings than it has now"):
+        progress(lake, other)
+
+
+TYPES_ONLY = [
+    pytest.param(with_option(Mode.FAST), {}, id="a default"),
+    pytest.param(with_option(Mode.SLOW), {}, id="another value of the default's type"),
+    pytest.param(with_option(Decimal(1)), {"option": {"type": "Decimal"}}, id="Decimal"),
+    pytest.param(with_option((date(2026, 1, 1),)), {"option": [{"type": "date"}]}, id="a list of dates"),
+]
+
+
+@pytest.mark.parametrize(("asset", "recorded"), TYPES_ONLY)
+def test_a_table_continues_if_an_earlier_version_recorded_only_types(asset: DerivedAsset, recorded: dict[str, Any]) -> None:
+    parameters = {"by": ["k"], "aggregates": {"n": "count(*)"}}
+    stored = json.dumps({"inputs": ["l"], "operator": "WithOption", "parameters": parameters | recorded})
+    assert differences(stored, asset) == []
+    other = with_option(vars(asset.operator)["option"], by="j")
+    assert differences(stored, other) == ['by was ["k"], and is ["j"]']
+
+
+def test_sets_of_an_earlier_version_continue() -> None:
+    stored = json.loads(identity_of(by_sets({"a"}, {"b"})))
+    stored["parameters"]["grouping_sets"] = [{"type": "set"}, {"type": "set"}]
+    assert differences(json.dumps(stored), by_sets({"a"}, {"b"})) == []
+
+
+def test_a_value_that_cannot_be_compared_is_refused() -> None:
+    message = r"`option` is <object .*>; legal: None, a bool, .*a frozen dataclass.*; write it as one of these"
+    with pytest.raises(OperatorError, match=message):
+        identity_of(with_option([object()]))
 
 
 def test_a_missing_table_has_initial_progress(tmp_path: Path) -> None:
