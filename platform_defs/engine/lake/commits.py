@@ -140,6 +140,16 @@ def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
     return reopen(delta) if added else delta
 
 
+def set_properties(delta: DeltaTable, properties: Mapping[str, str]) -> None:
+    """Give a table properties that it lacks, in a commit of its own; only on the opened version.
+
+    Raises:
+        CommitFailedError: another writer has committed since the table was opened.
+    """
+    if not properties.items() <= delta.metadata().configuration.items():
+        delta.alter.set_table_properties(dict(properties), commit_properties=CommitProperties(max_commit_retries=0))
+
+
 def drop_differing_columns(delta: DeltaTable, schema: StructType) -> DeltaTable:
     """Delete all rows of a table, and drop the columns whose type differs from the schema; only on the opened version.
 

@@ -9,6 +9,8 @@ from pyspark.sql.types import DateType, NumericType, StringType, StructType, Tim
 from platform_defs.engine.lake.errors import LakeError
 
 _WITH_STATISTICS = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
+CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
+"""The property of a table with Delta's change data feed."""
 _NO_CHECKPOINT_BY_SPARK = {"delta.checkpointInterval": "1000000"}
 
 
@@ -28,7 +30,7 @@ def table_properties(bounded: Sequence[str], change_feed: bool) -> dict[str, str
     properties = dict(_NO_CHECKPOINT_BY_SPARK) | (
         {"delta.dataSkippingStatsColumns": ",".join(f"`{c}`" for c in bounded)} if bounded else {}
     )
-    return properties | ({"delta.enableChangeDataFeed": "true"} if change_feed else {})
+    return properties | (CHANGE_FEED if change_feed else {})
 
 
 def differing_columns(declared: StructType, written: StructType, *, may_lack: bool = False) -> list[str]:

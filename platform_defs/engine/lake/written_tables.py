@@ -26,7 +26,7 @@ from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.reads import Commit, ReadTables, newest_commit
 from platform_defs.engine.lake.small_queries import plan_if_small
-from platform_defs.engine.lake.table_columns import bounded_columns, check_columns, statistics_columns, table_properties
+from platform_defs.engine.lake.table_columns import CHANGE_FEED, bounded_columns, check_columns, statistics_columns, table_properties
 
 _SKIP_EMPTY_CONF = "spark.databricks.delta.skipRecordingEmptyCommits"
 VECTORS_PROPERTY = "delta.enableDeletionVectors"
@@ -139,7 +139,7 @@ class WrittenTables(ReadTables, MaintainedTables):
             metadata: the commit's metadata.
             number: the step's number; nothing is committed if the table has a commit of this step or a later one.
             pruned_by: as in `append`.
-            change_feed: as in `append`.
+            change_feed: whether the table has Delta's change data feed. A table that has it keeps it.
             deletion_vectors: whether a new table uses deletion vectors, so that a delete does not rewrite files.
 
         Raises:
@@ -147,6 +147,9 @@ class WrittenTables(ReadTables, MaintainedTables):
         """
         self.check_leases()
         delta = self.delta(table)
+        if change_feed and delta is not None and is_written_by_deltalake(delta):
+            with reporting_overtaken(table, "step"):
+                commits.set_properties(delta, CHANGE_FEED)
         if deletion_vectors or not (delta is None or self._can_replace(delta, frame)):
             self._overwrite_by_spark(frame, table, metadata, number, pruned_by, change_feed, deletion_vectors)
         else:

@@ -59,6 +59,15 @@ def test_deltalake_and_spark_overwrite_alike(spark: SparkSession, lake: Lake, mo
     assert len(found["t"][2]) == 9, "three rows are inserted, then deleted, and three others inserted"
 
 
+@pytest.mark.parametrize("columns", [["k", "t"], ["other"]], ids=["by deltalake", "by Spark"])
+def test_an_overwrite_adds_the_change_feed(spark: SparkSession, lake: Lake, columns: list[str]) -> None:
+    lake.overwrite(spark.sql(OTHER), "t", {"m": 1}, number=1, pruned_by=["k", "t"])
+    lake.overwrite(spark.sql(OTHER).select(*columns), "t", {"m": 2}, number=2, pruned_by=columns, change_feed=True)
+    assert DeltaTable(lake.path("t")).metadata().configuration["delta.enableChangeDataFeed"] == "true"
+    lake.overwrite(spark.sql(OTHER).select(*columns), "t", {"m": 3}, number=3, pruned_by=columns, change_feed=True)
+    assert lake.version("t") == 3, "the property is set once"
+
+
 def test_a_table_that_loses_a_column_with_statistics_is_left_to_spark(spark: SparkSession, lake: Lake) -> None:
     """In one commit, deltalake cannot change which columns have statistics, and Spark refuses a table that lacks such a column."""
     lake.overwrite(spark.sql(OTHER), "t", {"m": 1}, number=1, pruned_by=["k", "t"])
