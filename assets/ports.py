@@ -87,26 +87,18 @@ class AccountPort(Protocol):
 class AccountsPort(Protocol):
     """The accounts of assets; see `platform_defs.engine.accounting.accounts.Accounts`."""
 
-    def days(self, asset: str, days: tuple[date, date] | None = None) -> Sequence[AccountPort]:
-        """Account for every row of the asset's sources, by side and day."""
+    def account_for(
+        self, asset: str, days: tuple[date, date] | None = None
+    ) -> tuple[Sequence[AccountPort], Mapping[tuple[str, int], tuple[int, int]]]:
+        """Account for every row of days (None: of all days) by side and day, and keep the account, so that `tidemark status` shows it.
+
+        Returns:
+            The accounts; and the batches of the asset's sources whose row counts differ: (source, seq) to the ledger's count and the log's.
+        """
         ...
 
     def matches(self, asset: str, days: tuple[date, date] | None = None) -> Sequence[MatchesPort]:
         """The matched, unmatched and late rows of a join, by side and day."""
-        ...
-
-    def count_differences(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """The batches of an asset's sources whose row counts differ: (source, seq) to the ledger's count and the log's."""
-        ...
-
-    def record(
-        self,
-        asset: str,
-        accounts: Sequence[AccountPort],
-        differences: Mapping[tuple[str, int], tuple[int, int]],
-        days: tuple[date, date] | None = None,
-    ) -> None:
-        """Keep accounts of days (None: of all days), so that `tidemark status` shows them."""
         ...
 
 

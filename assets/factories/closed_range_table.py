@@ -123,9 +123,7 @@ def _advance_and_account(derived: DerivedAsset, sources: Sequence[str], engine: 
     first, last = days
     accounted = _first_day_to_account(engine, derived, first), last
     steps = list(engine.steps(derived.name, day_end(last)))
-    accounts = engine.accounts.days(derived.name, accounted)
-    differences = engine.accounts.count_differences(derived.name, accounted)
-    engine.accounts.record(derived.name, accounts, differences, accounted)
+    accounts, differences = engine.accounts.account_for(derived.name, accounted)
     metadata = _metadata(engine, derived) | {"steps": len(steps), "rows": sum(s.rows for s in steps)}
     return Advanced(metadata, accounts, differences, _matched_rows(engine, derived, sources, accounts, accounted))
 

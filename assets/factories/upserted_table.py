@@ -89,6 +89,5 @@ def _advance_and_account(derived: DerivedAsset, engine: EnginePort, _: RunDetail
     metadata: dict[str, Any] = {"steps": len(steps), "changes": sum(s.rows for s in steps)}
     if engine.pending.describe_progress(derived.name)["steps"]:
         metadata |= {**engine.views.metrics(derived.name), **column_metadata(engine, derived)}
-    accounts, differences = engine.accounts.days(derived.name), engine.accounts.count_differences(derived.name)
-    engine.accounts.record(derived.name, accounts, differences)
+    accounts, differences = engine.accounts.account_for(derived.name)
     return Advanced(metadata, accounts, differences)

@@ -17,7 +17,7 @@ class Advanced:
     Args:
         metadata: the metadata of the materialisation.
         accounts: one account for each side and day.
-        count_differences: the batches whose row counts in ledger and log differ; see `AccountsPort.count_differences`.
+        count_differences: the batches whose row counts in ledger and log differ; see `AccountsPort.account_for`.
         matches: for a join, the matched, unmatched and late rows of each side and day; empty for other tables.
     """
 

@@ -125,12 +125,10 @@ def _recounted_table(engine: Engine, name: str) -> dict[str, Any]:
     if not summary["steps"] and engine.ledger.head == 0:
         return summary | {"pairs": 0, "law": {"holds": True, "broken": []}}
     try:
-        accounts, pairs = engine.accounts.days(name), engine.accounts.pairs(name)
+        (accounts, differences), pairs = engine.accounts.account_for(name), engine.accounts.pairs(name)
     except (ProgressError, LakeError) as error:
         return summary | {"law": {"holds": False, "broken": [], "refused": str(error)}}
     results = {"results": engine.views.table(name).count() if engine.lake.exists(name) else 0} if pairs is None else {"pairs": pairs}
-    differences = engine.accounts.count_differences(name)
-    engine.accounts.record(name, accounts, differences)
     law = _law(accounts, differences)
     return summary | results | {**_by_side(accounts), "law": law | _repair(engine, name, law["broken"])}
 

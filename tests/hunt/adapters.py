@@ -393,9 +393,6 @@ class SimAccounts(Accounts):
         is_readable = all(i.is_readable(advance.reading.lake) for i in advance.reading.inputs_of(advance.asset))
         return sim_account(advance, days) if is_readable else []
 
-    def record(self, *_: Any) -> None:
-        """The store in memory has no recorded accounts."""
-
     def forget(self, asset: str) -> None:
         """The store in memory has no recorded accounts."""
 

@@ -44,18 +44,14 @@ class Engine:
         self.advanced.append((asset, until))
         return []
 
-    def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
+    def account_for(
+        self, asset: str, days: tuple[date, date] | None = None
+    ) -> tuple[list[DayAccount], Mapping[tuple[str, int], tuple[int, int]]]:
         self.accounted.append(days)
-        return [*self.rows]
+        return [*self.rows], self.differences
 
     def matches(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         return [*self.rows]
-
-    def count_differences(self, asset: str, days: tuple[date, date] | None = None) -> Mapping[tuple[str, int], tuple[int, int]]:
-        return self.differences
-
-    def record(self, *_: object) -> None:
-        """The fake keeps no accounts."""
 
     def event_times(self, asset: str) -> tuple[int, int]:
         return self.times

@@ -5,7 +5,8 @@ The terms are counted in one of three ways: by the rows that results name (`trac
 row by row. So the account of a side and day shows a deleted, duplicated or altered row of the table, even if the sums are still right.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 
 import pyarrow as pa
@@ -23,6 +24,24 @@ from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.lake.small_queries import collect, count
 from platform_defs.engine.ledger.columns import pc
+
+Differences = dict[tuple[str, int], tuple[int, int]]
+"""By source and `seq`, the number of a batch's rows in the ledger and in the log, if they differ."""
+
+
+@dataclass(frozen=True)
+class CountedBatches:
+    """The batches whose numbers of rows in ledger and log were compared.
+
+    Args:
+        compared: by source, the first and the last of its batches that were compared, with all between them; a source without one is left
+            out.
+        differences: the batches whose numbers differ. The number in the ledger is that of the accepted rows, less those that retention
+            has removed.
+    """
+
+    compared: Mapping[str, tuple[int, int]]
+    differences: Differences
 
 
 def account(advance: Advance, days: tuple[date, date] | None = None) -> list[DayAccount]:
@@ -81,33 +100,31 @@ def pairs(advance: Advance) -> int:
     return count(stored_results(advance).where(is_pair(tracing_operator(advance))))
 
 
-def count_differences(advance: Advance, days: tuple[date, date] | None = None) -> dict[tuple[str, int], tuple[int, int]]:
-    """The batches for which the ledger and the log of a source differ in their number of rows.
+def count_batches(advance: Advance, days: tuple[date, date] | None = None) -> CountedBatches:
+    """Compare the numbers of rows in the ledger and in the logs of an asset's sources.
 
     Args:
         advance: the asset.
-        days: compare only batches that may contain rows of these days; None for all.
-
-    Returns:
-        By (source, `seq`), the number of rows in the ledger and in the log. The number in the ledger is that of the accepted rows, less
-        those that retention has removed.
+        days: compare only the batches from the first to the last one that may contain rows of these days; None for all.
     """
-    head, differences = advance.reading.ledger.head, dict[tuple[str, int], tuple[int, int]]()
-    in_ledger, in_log, compared = dict[tuple[str, int], int](), dict[tuple[str, int], int](), set[tuple[str, int]]()
+    head, differences, compared = advance.reading.ledger.head, Differences(), dict[str, tuple[int, int]]()
     for name in _sources(advance):
         batches = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
         batches = batches.filter(pc.greater(batches["accepted"], 0))
-        cut = advance.reading.cut(name)
-        values = zip(*[batches[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
-        in_ledger |= {(name, seq): rows if cut is None else cut.remaining_rows(seq, rows, newest) for seq, rows, newest in values}
-        seqs = (batches["seq"] if days is None else batches["seq"].filter(_may_have_rows_of(batches, days))).to_pylist()
-        compared |= {(name, seq) for seq in seqs}
+        seqs = [] if days is None else batches["seq"].filter(_may_have_rows_of(batches, days)).to_pylist()
         first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))
-        in_log |= {(name, seq): rows for seq, rows in advance.reading.rows_by_batch(name, last, first - 1).items()}
-    for batch in compared | (in_log.keys() - in_ledger.keys()):
-        if in_ledger.get(batch, 0) != in_log.get(batch, 0):
-            differences[batch] = in_ledger.get(batch, 0), in_log.get(batch, 0)
-    return differences
+        if first > last:
+            continue
+        compared[name], cut = (first, last), advance.reading.cut(name)
+        values = zip(*[batches[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
+        in_ledger = {
+            seq: rows if cut is None else cut.remaining_rows(seq, rows, newest) for seq, rows, newest in values if first <= seq <= last
+        }
+        in_log = advance.reading.rows_by_batch(name, last, first - 1)
+        for seq in in_ledger.keys() | in_log.keys():
+            if in_ledger.get(seq, 0) != in_log.get(seq, 0):
+                differences[name, seq] = in_ledger.get(seq, 0), in_log.get(seq, 0)
+    return CountedBatches(compared, differences)
 
 
 def _may_have_rows_of(batches: pa.Table, days: tuple[date, date]) -> pa.ChunkedArray:

@@ -1,11 +1,11 @@
 """The accounts of a lake's assets. Each is computed from one snapshot."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from assets.contracts import DerivedAsset
-from platform_defs.engine.accounting.account import account, count_differences, pairs
+from platform_defs.engine.accounting.account import Differences, account, count_batches, pairs
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.days_of_step import Days, days_of_step
 from platform_defs.engine.accounting.matches import DayMatches, matches
@@ -34,23 +34,6 @@ class Accounts:
     assets: Mapping[str, DerivedAsset]
     clock: Callable[[], int]
 
-    def record(
-        self,
-        asset: str,
-        accounts: Iterable[DayAccount],
-        differences: Mapping[tuple[str, int], tuple[int, int]],
-        days: Days | None = None,
-    ) -> None:
-        """Keep accounts of days (None: of all days) in place of earlier ones, so that `recorded_account` returns them.
-
-        Args:
-            asset: the asset.
-            accounts: the accounts, as `days` returns them.
-            differences: the batches whose row counts differ, as `count_differences` returns them.
-            days: the first and the last day that the accounts cover.
-        """
-        record(self.lake, self.assets[asset], accounts, differences, days, self.clock())
-
     def recorded_account(self, asset: str) -> RecordedAccount | None:
         """The newest recorded accounts of an asset; None if there are none of its present table. It needs no session."""
         return read_account(self.lake, self.assets[asset])
@@ -78,6 +61,18 @@ class Accounts:
         with self.naming_lost_files():
             return account_step(self.snapshot(asset), step)
 
+    def account_for(self, asset: str, days: Days | None = None) -> tuple[list[DayAccount], Differences]:
+        """Account for the rows of days (None: of all days), and keep the account, so that `recorded_account` returns it.
+
+        Returns:
+            The accounts, as `days` returns them; and the batches for which ledger and log differ, as `count_differences` returns them.
+
+        Raises:
+            ProgressError: the asset's table was made with other settings.
+        """
+        with self.naming_lost_files():
+            return self._account_for(self.snapshot(asset), days)
+
     def check(self, asset: str, step: Step) -> list[DayAccount]:
         """Account for the days that a step has changed, and record the account. For an upserted table these are all days.
 
@@ -90,13 +85,16 @@ class Accounts:
         """
         with self.naming_lost_files():
             advance = self.snapshot(asset)
-            days = days_of_step(advance, step)
-            accounts, differences = account(advance, days), count_differences(advance, days)
-        self.record(asset, accounts, differences, days)
+            accounts, differences = self._account_for(advance, days_of_step(advance, step))
         violations = [account_of_day for account_of_day in accounts if not account_of_day.holds]
         if violations or differences:
             raise LawError.of_table(asset, violations, differences)
         return accounts
+
+    def _account_for(self, advance: Advance, days: Days | None) -> tuple[list[DayAccount], Differences]:
+        accounts, counted = account(advance, days), count_batches(advance, days)
+        record(advance.reading.lake, advance.asset, accounts, counted, days, self.clock())
+        return accounts, counted.differences
 
     def pairs(self, asset: str) -> int | None:
         """The number of results with a row of every input; None unless all inputs are sources, and results name the rows of each."""
@@ -104,7 +102,7 @@ class Accounts:
             advance = self.snapshot(asset)
             return pairs(advance) if names_every_row(advance) else None
 
-    def count_differences(self, asset: str, days: Days | None = None) -> dict[tuple[str, int], tuple[int, int]]:
-        """The batches for which ledger and log differ in their number of rows; see `count_differences` of `account`."""
+    def count_differences(self, asset: str, days: Days | None = None) -> Differences:
+        """The batches, by source and `seq`, for which ledger and log differ in their number of rows; see `CountedBatches`."""
         with self.naming_lost_files():
-            return count_differences(self.snapshot(asset), days)
+            return count_batches(self.snapshot(asset), days).differences

@@ -1,7 +1,8 @@
 """The newest account of each table, kept in the lake, so that a status can show it without computing it again.
 
 It is one small JSON file for each table, below the lake's folder `_accounts`: for each side and day the newest account. A file that cannot
-be read, and the accounts of a table that was created again since, are ignored.
+be read, and the accounts of a table that was created again since, are ignored. An account of a table that was rebuilt or repaired while it
+was computed is not recorded.
 """
 
 import json
@@ -9,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -17,8 +18,10 @@ from deltalake.exceptions import DeltaError
 
 from assets.contracts import DerivedAsset
 from assets.ports import TERMS
+from platform_defs.engine.accounting.account import CountedBatches
 from platform_defs.engine.accounting.day_accounts import DayAccount
-from platform_defs.engine.inputs.progress import table_identity
+from platform_defs.engine.accounting.days_of_step import Days
+from platform_defs.engine.inputs.progress import PROGRESS, Progress, results_table, stored_progress, table_identity
 from platform_defs.engine.lake.data_files import filesystem, replace_file
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
@@ -37,6 +40,8 @@ class RecordedDay:
         at: when it was computed, in epoch ms of the wall clock.
         holds: whether the conservation law held.
         terms: the rows by term (`accepted`, `matched` and so on).
+        found_in: the first and the last day of the account that found missing or superfluous results of this day, if the day is not one of
+            these; otherwise None.
     """
 
     side: str
@@ -44,6 +49,7 @@ class RecordedDay:
     at: int
     holds: bool
     terms: dict[str, int]
+    found_in: tuple[str, str] | None = None
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "RecordedDay":
@@ -52,8 +58,14 @@ class RecordedDay:
         Raises:
             ValueError, KeyError, TypeError, AttributeError: the JSON is not an account.
         """
-        terms = {str(term): int(rows) for term, rows in stored["terms"].items()}
-        return cls(str(stored["side"]), str(date.fromisoformat(stored["day"])), int(stored["at"]), bool(stored["holds"]), terms)
+        terms, found_in = {str(term): int(rows) for term, rows in stored["terms"].items()}, stored.get("found_in")
+        days = None if found_in is None else (_day(found_in[0]), _day(found_in[1]))
+        return cls(str(stored["side"]), _day(stored["day"]), int(stored["at"]), bool(stored["holds"]), terms, days)
+
+    def is_covered_by(self, days: Days) -> bool:
+        """Whether an account of days replaces this one."""
+        first, last = map(str, days)
+        return first <= self.day <= last or (self.found_in is not None and first <= self.found_in[0] and self.found_in[1] <= last)
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,7 @@ class RecordedAccount:
 
     Args:
         days: one for each side and day with rows or results.
+        outside: the days with missing or superfluous results that accounts of other days found; see `RecordedDay.found_in`.
         at: when the newest of them was computed, in epoch ms. A table that reads only upserted tables has an account without days.
         differences: the batches whose row counts differ: source, batch, the ledger's count and the log's.
     """
@@ -69,6 +82,7 @@ class RecordedAccount:
     days: Sequence[RecordedDay]
     at: int
     differences: Sequence[tuple[str, int, int, int]] = ()
+    outside: Sequence[RecordedDay] = ()
 
     @property
     def holds(self) -> bool:
@@ -78,7 +92,7 @@ class RecordedAccount:
     @property
     def violations(self) -> list[RecordedDay]:
         """The sides and days for which the law did not hold."""
-        return [day for day in self.days if not day.holds]
+        return [day for day in (*self.days, *self.outside) if not day.holds]
 
     @property
     def oldest_at(self) -> int:
@@ -89,44 +103,64 @@ class RecordedAccount:
     def terms(self) -> dict[str, dict[str, int]]:
         """For each term, the rows of all days by side."""
         rows_by_term: dict[str, Counter[str]] = {term: Counter() for term in TERMS}
-        for day in self.days:
+        for day in (*self.days, *self.outside):
             for term, counter in rows_by_term.items():
                 counter[day.side] += day.terms.get(term, 0)
         return {term: dict(sorted(counter.items())) for term, counter in rows_by_term.items()}
 
 
-def record(
-    lake: Lake,
-    asset: DerivedAsset,
-    accounts: Iterable[DayAccount],
-    differences: Mapping[tuple[str, int], tuple[int, int]],
-    days: tuple[date, date] | None,
-    at: int,
-) -> None:
+def record(lake: Lake, asset: DerivedAsset, accounts: Iterable[DayAccount], counted: CountedBatches, days: Days | None, at: int) -> None:
     """Keep accounts of a table in place of earlier accounts of the same days. If the lake cannot be written to, it logs a warning.
 
+    They are not kept if the table was rebuilt or repaired since.
+
     Args:
-        lake: the lake.
+        lake: the snapshot of the lake that was accounted for.
         asset: the table.
         accounts: the accounts.
-        differences: the batches whose row counts differ: (source, batch) to the ledger's count and the log's.
+        counted: the batches whose numbers of rows were compared.
         days: the first and the last day that the accounts cover; None for all.
         at: when they were computed, in epoch ms.
     """
-    recorded_days = [RecordedDay(a.side, str(a.day), at, a.holds, {term: getattr(a, term) for term in TERMS}) for a in accounts]
-    differing = [(source, batch, *counts) for (source, batch), counts in sorted(differences.items())]
+    recorded_days = [_recorded_day(account, days, at) for account in accounts]
+    differing = [(source, batch, *counts) for (source, batch), counts in sorted(counted.differences.items())]
     try:
         with lake.live.writer(f"{FOLDER}/{asset.name}"):
             identity = table_identity(lake, asset)
-            if identity is None or identity != table_identity(lake.live, asset):  # it was rebuilt since
+            if identity is None or identity != table_identity(lake.live, asset) or _is_repaired_since(lake, asset):
                 return
             if days is not None and (earlier := _of_table(lake, asset, identity)) is not None:
-                recorded_days += [day for day in earlier.days if not str(days[0]) <= day.day <= str(days[1])]
-                differing += [difference for difference in earlier.differences if difference[:2] not in differences]
+                recorded_days += [day for day in (*earlier.days, *earlier.outside) if not day.is_covered_by(days)]
+                differing += [difference for difference in earlier.differences if not _is_compared(difference, counted)]
             stored = {"table": identity, "at": at, "days": [asdict(day) for day in recorded_days], "differences": differing}
             replace_file(lake.root, _path(asset), json.dumps(stored).encode(), lake.storage_options)
     except (OSError, DeltaError, LakeError) as error:
         _log.warning("the account of %s was not recorded for `tidemark status`: %s", asset.name, error)
+
+
+def _recorded_day(account: DayAccount, days: Days | None, at: int) -> RecordedDay:
+    found_in = None if days is None or days[0] <= account.day <= days[1] else (str(days[0]), str(days[1]))
+    terms = {term: getattr(account, term) for term in TERMS}
+    return RecordedDay(account.side, str(account.day), at, account.holds, terms, found_in)
+
+
+def _is_compared(difference: tuple[str, int, int, int], counted: CountedBatches) -> bool:
+    source, batch, *_ = difference
+    first, last = counted.compared.get(source, (1, 0))
+    return first <= batch <= last
+
+
+def _is_repaired_since(lake: Lake, asset: DerivedAsset) -> bool:
+    """Whether the live table has a step after the snapshot's newest one that handled nothing new: such a step repaired rows."""
+    accounted, later = stored_progress(lake, asset).step, None
+    for commit in lake.live.commits(results_table(asset), PROGRESS):
+        now = Progress.from_metadata(results_table(asset), commit.value)
+        if later is not None and later.step > now.step and replace(later, step=now.step, corrected=now.corrected, id=now.id) == now:
+            return True
+        if now.step <= accounted:
+            return False
+        later = now
+    return False
 
 
 def forget(lake: Lake, asset: DerivedAsset) -> None:
@@ -148,13 +182,18 @@ def _of_table(lake: Lake, asset: DerivedAsset, identity: str | None) -> Recorded
     try:
         with filesystem(lake.root, lake.storage_options).open_input_stream(_path(asset)) as file:
             stored = json.loads(file.read())
-        days = [RecordedDay.read(day) for day in stored["days"]]
+        entries = [RecordedDay.read(day) for day in stored["days"]]
+        days, outside = [day for day in entries if day.found_in is None], [day for day in entries if day.found_in is not None]
         differences = [(str(source), int(batch), int(ledger), int(log)) for source, batch, ledger, log in stored["differences"]]
-        account = RecordedAccount(days, int(stored["at"]), differences)
+        account = RecordedAccount(days, int(stored["at"]), differences, outside)
         table = stored["table"]
     except (OSError, DeltaError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return account if table == identity else None
+
+
+def _day(text: str) -> str:
+    return str(date.fromisoformat(text))
 
 
 def _path(asset: DerivedAsset) -> str:

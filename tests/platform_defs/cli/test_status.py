@@ -1,6 +1,7 @@
 """The status of a lake shows recorded accounts and needs no JVM; a recount accounts for every row and records the result."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from platform_defs.cli import status, watch
 from platform_defs.cli.failures import StatusError
 from platform_defs.cli.status import recorded_status
 from platform_defs.engine import Engine
+from platform_defs.engine.accounting import accounts
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.accounting.recorded_account import FOLDER
 from platform_defs.engine.lake.errors import LakeError
@@ -27,6 +29,7 @@ from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import Clock
 from tests.support.new_process import output_after_import
 from tests.support.no_session import without_session
+from tests.support.recorded_accounts import record_accounts
 from tests.support.small_sources import DAY, MINUTE, START, Event, join, replay, source
 
 STREAM = [
@@ -148,44 +151,44 @@ def _accounts(*days: date, matched: int = 1) -> list[DayAccount]:
 def test_an_account_of_days_replaces_those_of_these_days_only(engine: Engine) -> None:
     assert engine.accounts.recorded_account("pairs") is None
     assert recorded_status(engine, ["pairs"])["assets"]["pairs"]["last_account"] is None
-    engine.accounts.record("pairs", _accounts(FIRST, SECOND, matched=0), {})
+    record_accounts(engine, "pairs", _accounts(FIRST, SECOND, matched=0))
     later = replace(engine, clock=lambda: engine.clock() + 1000)
-    later.accounts.record("pairs", _accounts(SECOND), {}, (SECOND, SECOND))
+    record_accounts(later, "pairs", _accounts(SECOND), {}, (SECOND, SECOND))
     found = later.accounts.recorded_account("pairs")
     assert found is not None
     assert [(d.side, d.day) for d in found.violations] == [("l", "2026-03-01"), ("r", "2026-03-01")]
     assert found.terms["matched"] == {"l": 1, "r": 1}
     assert (found.oldest_at, found.at) == (engine.clock(), engine.clock() + 1000)
-    later.accounts.record("pairs", _accounts(FIRST), {}, (FIRST, FIRST))
+    record_accounts(later, "pairs", _accounts(FIRST), {}, (FIRST, FIRST))
     assert later.accounts.recorded_account("pairs").holds
-    later.accounts.record("pairs", _accounts(FIRST), {}, None)
+    record_accounts(later, "pairs", _accounts(FIRST))
     assert len(later.accounts.recorded_account("pairs").days) == 2
 
 
 def test_an_account_of_ten_years_is_recorded(engine: Engine) -> None:
     days = [FIRST + timedelta(days=n) for n in range(3_650)]
-    engine.accounts.record("pairs", _accounts(*days), {})
+    record_accounts(engine, "pairs", _accounts(*days))
     assert engine.accounts.recorded_account("pairs").terms["accepted"] == {"l": 3_650, "r": 3_650}
 
 
 def test_a_table_without_an_account_by_day_holds(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    engine.accounts.record("pairs", [], {})
+    record_accounts(engine, "pairs", [])
     assert "holds   2026-03-01 12:00" in _status(monkeypatch, without_session(engine))[0]
 
 
 def test_a_difference_between_ledger_and_log_is_shown(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    engine.accounts.record("pairs", _accounts(FIRST), {("l", 1): (3, 2)})
+    record_accounts(engine, "pairs", _accounts(FIRST), {("l", 1): (3, 2)})
     out, error = _status(monkeypatch, without_session(engine))
     assert isinstance(error, StatusError)
     assert "pairs: ledger and log differ for l, batch 1: 3 rows in the ledger, 2 in the log" in out
-    engine.accounts.record("pairs", [], {("r", 1): (3, 0)}, (SECOND, SECOND))
+    record_accounts(engine, "pairs", [], {("r", 1): (3, 0)}, (SECOND, SECOND))
     assert [one[:2] for one in engine.accounts.recorded_account("pairs").differences] == [("r", 1), ("l", 1)]
-    engine.accounts.record("pairs", _accounts(FIRST), {})
+    record_accounts(engine, "pairs", _accounts(FIRST))
     assert engine.accounts.recorded_account("pairs").holds
 
 
 def test_a_violation_on_the_last_day_of_the_calendar_names_that_day(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    engine.accounts.record("pairs", _accounts(date.max, matched=0), {})
+    record_accounts(engine, "pairs", _accounts(date.max, matched=0))
     error = _status(monkeypatch, without_session(engine))[1]
     assert "`tidemark backfill --from 9999-12-31 --to 9999-12-31 --rebuild`" in str(error)
 
@@ -193,22 +196,42 @@ def test_a_violation_on_the_last_day_of_the_calendar_names_that_day(monkeypatch:
 def test_an_account_of_a_table_that_was_rebuilt_since_is_not_recorded(engine: Engine) -> None:
     snapshot = engine.snapshot()
     assert [*engine.remake(["pairs"])]
-    snapshot.accounts.record("pairs", _accounts(FIRST, matched=0), {})
+    record_accounts(snapshot, "pairs", _accounts(FIRST, matched=0))
+    assert engine.accounts.recorded_account("pairs") is None
+
+
+def _remake(engine: Engine) -> None:
+    assert [*engine.remake(["pairs"])]
+
+
+def _repair(engine: Engine) -> None:
+    assert engine.rebuild("pairs").missing == 1
+
+
+@pytest.mark.parametrize("change", [_remake, _repair])
+def test_an_account_of_rows_that_are_replaced_meanwhile_is_not_recorded(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, change: Callable[[Engine], None]
+) -> None:
+    DeltaTable(engine.lake.path("pairs")).delete("left_v = 1")
+    compare = accounts.count_batches
+    monkeypatch.setattr(accounts, "count_batches", lambda *args: (change(engine), compare(*args))[1])
+    found, _ = engine.accounts.account_for("pairs")
+    assert not all(account.holds for account in found)
     assert engine.accounts.recorded_account("pairs") is None
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[]", b'{"table": 1}', b'{"table": "x", "days": [{"side": "l", "day": "x"}]}', b"\xff", b"null"])
 def test_a_damaged_file_is_ignored_and_replaced(monkeypatch: pytest.MonkeyPatch, engine: Engine, damage: bytes) -> None:
-    engine.accounts.record("pairs", _accounts(FIRST), {})
+    record_accounts(engine, "pairs", _accounts(FIRST))
     [file] = (Path(engine.lake.root) / FOLDER).iterdir()
     file.write_bytes(damage)
     assert "never" in _status(monkeypatch, without_session(engine))[0]
-    engine.accounts.record("pairs", _accounts(FIRST), {}, (FIRST, FIRST))
+    record_accounts(engine, "pairs", _accounts(FIRST), {}, (FIRST, FIRST))
     assert engine.accounts.recorded_account("pairs").holds
 
 
 def test_the_account_of_an_earlier_table_is_ignored(engine: Engine) -> None:
-    engine.accounts.record("pairs", _accounts(FIRST), {})
+    record_accounts(engine, "pairs", _accounts(FIRST))
     [file] = (Path(engine.lake.root) / FOLDER).iterdir()
     file.write_text(file.read_text().replace(engine.lake.identity("pairs"), "another"))
     assert engine.accounts.recorded_account("pairs") is None
@@ -216,7 +239,7 @@ def test_the_account_of_an_earlier_table_is_ignored(engine: Engine) -> None:
 
 def test_a_lake_that_cannot_be_written_to_only_warns(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     (Path(engine.lake.root) / FOLDER).write_text("a file where the folder should be")
-    engine.accounts.record("pairs", _accounts(FIRST), {})
+    record_accounts(engine, "pairs", _accounts(FIRST))
     assert "the account of pairs was not recorded for `tidemark status`" in caplog.text
 
 
@@ -224,7 +247,7 @@ def test_an_account_is_recorded_in_a_lake_behind_a_uri(engine: Engine) -> None:
     behind = replace(engine, lake=replace(engine.lake, root=f"file://{engine.lake.root}", leases=True))
     assert not behind.lake.is_local
     for days in ((FIRST,), (SECOND,)):
-        behind.accounts.record("pairs", _accounts(*days), {}, (days[0], days[0]))
+        record_accounts(behind, "pairs", _accounts(*days), {}, (days[0], days[0]))
     assert len(behind.accounts.recorded_account("pairs").days) == 4
     behind.accounts.forget("pairs")
     behind.accounts.forget("pairs")

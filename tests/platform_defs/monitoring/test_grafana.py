@@ -23,6 +23,7 @@ from platform_defs.monitoring.stream_metrics import StreamMetrics
 from platform_defs.settings import PROJECT
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import Clock
+from tests.support.recorded_accounts import record_accounts
 from tests.support.small_sources import HOUR, START, join, source
 
 DASHBOARD = json.loads((PROJECT / "grafana/tidemark.json").read_text("utf-8"))
@@ -45,7 +46,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     )
     commit_batch(engine, {"l": {"watermark": START + 2 * HOUR}, "r": {"watermark": START}})
     commit_step(engine, "pairs", closed_to=START - HOUR)
-    engine.accounts.record("pairs", [DayAccount("l", date(2026, 3, 1), accepted=1)], {})
+    record_accounts(engine, "pairs", [DayAccount("l", date(2026, 3, 1), accepted=1)])
     with pytest.raises(AssertionError, match="a session is started"):
         engine.advance("pairs")
     registry = CollectorRegistry(auto_describe=False)

@@ -22,6 +22,7 @@ from platform_defs.monitoring.fresh_checks import evaluate_limits
 from platform_defs.monitoring.lake_metrics import LakeMetrics
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import NOON, Clock
+from tests.support.recorded_accounts import record_accounts
 from tests.support.small_sources import HOUR, MINUTE, START, join, source
 
 Values = dict[str, float]
@@ -144,7 +145,7 @@ def test_the_last_account_and_failure(engine: Engine, scrape: Scrape, clock: Clo
     commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
     commit_step(engine, "pairs", closed_to=START)
     day = DayAccount("l", date(2026, 3, 1), accepted=10, matched=8, late=1)
-    engine.accounts.record("pairs", [day], {})
+    record_accounts(engine, "pairs", [day])
     clock.pass_ms(MINUTE)
     with pytest.raises(AssertionError, match="a session is started"):
         engine.advance("pairs")
@@ -201,7 +202,7 @@ def test_a_table_that_cannot_be_read_hides_no_more_of_its_reader_than_depends_on
     commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
     for name in ("pairs", "windows", "others"):
         commit_step(engine, name, closed_to=START)
-    engine.accounts.record("windows", [DayAccount("l", date(2026, 3, 1), accepted=10)], {})
+    record_accounts(engine, "windows", [DayAccount("l", date(2026, 3, 1), accepted=10)])
     [file] = Path(engine.lake.path("pairs"), "_delta_log").glob("*.json")
     file.write_bytes(file.read_bytes()[:50])
     registry = CollectorRegistry(auto_describe=False)

@@ -1,0 +1,88 @@
+"""The recorded account of a table: what a later account replaces, and which account is not recorded. No session is needed."""
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from platform_defs.engine import Engine
+from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.accounting.recorded_account import RecordedAccount
+from tests.support.bare_lake import bare_engine, commit_batch, commit_step
+from tests.support.clock import Clock
+from tests.support.recorded_accounts import record_accounts
+from tests.support.small_sources import DAY, START, join, source
+
+FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    engine = bare_engine(tmp_path, Clock(), [source("l"), source("r")], [join()])
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START)
+    return engine
+
+
+def _accounts(*days: date) -> list[DayAccount]:
+    return [DayAccount(side, day, accepted=1, matched=1) for day in days for side in ("l", "r")]
+
+
+def _recorded(engine: Engine) -> RecordedAccount:
+    recorded = engine.accounts.recorded_account("pairs")
+    assert recorded is not None
+    return recorded
+
+
+def test_a_batch_that_is_compared_again_replaces_its_difference(engine: Engine) -> None:
+    record_accounts(engine, "pairs", _accounts(FIRST), {("l", 1): (3, 2), ("r", 2): (1, 0)}, (FIRST, FIRST))
+    record_accounts(engine, "pairs", _accounts(SECOND), {}, (SECOND, SECOND), compared={"l": (2, 2)})
+    assert [one[:2] for one in _recorded(engine).differences] == [("l", 1), ("r", 2)]
+    record_accounts(engine, "pairs", _accounts(FIRST), {}, (FIRST, FIRST), compared={"l": (1, 2)})
+    assert [one[:2] for one in _recorded(engine).differences] == [("r", 2)]
+    record_accounts(engine, "pairs", _accounts(FIRST), {}, (FIRST, FIRST), compared={"l": (1, 2), "r": (1, 2)})
+    assert _recorded(engine).holds
+
+
+@pytest.mark.parametrize("days", [(FIRST, FIRST), (SECOND, SECOND), (FIRST, SECOND), None])
+def test_an_account_clears_what_an_earlier_one_found_on_another_day(engine: Engine, days: tuple[date, date] | None) -> None:
+    """The missing result of a window is on the day of its `final_at`, which may be after the days that are accounted for."""
+    record_accounts(engine, "pairs", _accounts(FIRST, SECOND))
+    for _ in range(2):
+        record_accounts(engine, "pairs", [*_accounts(FIRST), DayAccount("l", SECOND, missing=1)], {}, (FIRST, FIRST))
+    found = _recorded(engine)
+    assert [(day.side, day.day, day.holds) for day in found.days] == [(side, f"2026-03-0{n}", True) for n in (1, 2) for side in "lr"]
+    assert [(day.side, day.day, day.terms["missing"]) for day in found.violations] == [("l", "2026-03-02", 1)]
+    assert (found.terms["accepted"], found.terms["missing"]) == ({"l": 2, "r": 2}, {"l": 1, "r": 0})
+    third = SECOND + timedelta(days=1)
+    record_accounts(engine, "pairs", _accounts(third), {}, (third, third))
+    assert not _recorded(engine).holds, "no account of its day, or of the days that found it"
+    record_accounts(engine, "pairs", _accounts(FIRST, SECOND), {}, days)
+    assert _recorded(engine).holds
+
+
+def test_an_account_from_before_a_repair_is_not_recorded(engine: Engine) -> None:
+    snapshot = engine.snapshot()
+    commit_step(engine, "pairs", corrected=((2, START, START),))
+    commit_batch(engine, {"l": {"watermark": START + DAY}, "r": {"watermark": START + DAY}})
+    commit_step(engine, "pairs", closed_to=START + DAY)
+    record_accounts(snapshot, "pairs", _accounts(FIRST))
+    assert engine.accounts.recorded_account("pairs") is None
+    record_accounts(engine.snapshot(), "pairs", _accounts(FIRST))
+    assert _recorded(engine).holds
+
+
+def test_an_account_from_before_a_step_is_recorded(engine: Engine) -> None:
+    snapshot = engine.snapshot()
+    for days in (1, 2):
+        commit_batch(engine, {"l": {"watermark": START + days * DAY}, "r": {"watermark": START + days * DAY}})
+        commit_step(engine, "pairs", closed_to=START + days * DAY)
+    record_accounts(snapshot, "pairs", _accounts(FIRST))
+    assert _recorded(engine).holds
+
+
+def test_an_account_from_before_a_rebuild_is_not_recorded(engine: Engine) -> None:
+    snapshot = engine.snapshot()
+    commit_step(engine, "pairs", generation=1)
+    record_accounts(snapshot, "pairs", _accounts(FIRST))
+    assert engine.accounts.recorded_account("pairs") is None
