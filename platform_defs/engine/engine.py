@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline_checks import checked_tables
 from platform_defs.engine.accounting.accounts import Accounts
-from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.accounting.traced_rows import names_every_row
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.advance.pending_work import PendingWork
@@ -42,6 +41,7 @@ from platform_defs.engine.operations.maintenance import Maintained, Maintenance
 from platform_defs.engine.operations.rebuild import Rebuilt, rebuild, remake
 from platform_defs.engine.operations.retention import KEEP_ALL, LakeRetention
 from platform_defs.engine.operations.sink import Sink
+from platform_defs.engine.operations.step_law import check_step
 from platform_defs.engine.operations.views import Views
 
 
@@ -272,11 +272,7 @@ class Engine:
         with closing(self.steps(asset, until, purpose=purpose)) as steps:
             for step in steps:
                 with self.failures.recorded_of_account(asset):
-                    violations = [account for account in self.accounts.step(asset, step) if not account.holds]
-                    if violations:
-                        with suppress(LawError):
-                            self.accounts.check(asset, step)  # records the violation, so that a supervised stream stays off
-                        raise LawError.of_step(asset, violations)
+                    check_step(self.accounts, asset, step)
                 yield step
 
     def _require_handled_batches(self) -> None:
