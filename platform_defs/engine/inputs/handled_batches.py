@@ -7,7 +7,8 @@ from deltalake.exceptions import DeltaError
 
 from assets.contracts import CHANGELOGS, DerivedAsset
 from assets.names import name_fault
-from platform_defs.engine.inputs.progress import PROGRESS, results_table
+from platform_defs.engine.inputs.progress import PROGRESS, Progress, results_table
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
@@ -20,12 +21,12 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
     """
     configured = [results_table(asset) for asset in assets.values()]
     for table in [*configured, *_tables_not_configured(lake, {*configured, *assets})]:
-        with suppress(LakeError, DeltaError):
+        with suppress(LakeError, DeltaError, ProgressError):
             commit = (
                 lake.newest_commit(table, PROGRESS) if table in configured or lake.transaction(table, APPLICATION) is not None else None
             )
             if commit is not None:
-                yield table, commit.value["seq"]
+                yield table, Progress.from_metadata(table, commit.value).seq
 
 
 def tables_outside(lake: Lake, assets: Mapping[str, DerivedAsset]) -> list[str]:
