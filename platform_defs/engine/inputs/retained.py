@@ -111,7 +111,8 @@ def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
     """What was removed from a source's log, in the version of it that the lake, or its snapshot, has; None for nothing.
 
     Raises:
-        LakeError: the file with the totals of the removed rows is missing or damaged.
+        LakeError: the file with the totals of the removed rows is missing or damaged; or the lake is behind a URI, and its store refused or
+            cannot be reached.
     """
     number = lake.transaction(contract.log, RETENTION)
     if number is None:
@@ -120,8 +121,12 @@ def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
         return _read_cut(
             _Root(lake.root, tuple(sorted((lake.storage_options or {}).items()))), contract.name, number, lake.identity(contract.log)
         )
-    except (OSError, DeltaError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeError.lost_totals(contract.log, f"{lake.root}/{_path(contract.name, number)}", error) from error
+    except (OSError, DeltaError) as error:
+        if lake.is_local:
+            raise
+        raise LakeError.no_store(lake.root, error) from error
 
 
 @dataclass(frozen=True)

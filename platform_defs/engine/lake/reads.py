@@ -1,7 +1,6 @@
 """Reads the lake's tables and their commit metadata, without a Spark job if possible."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -151,11 +150,20 @@ class ReadTables(LakeRoot):
         )
 
     def delta_at_version(self, table: str, version: int) -> DeltaTable | None:
-        """An earlier version as opened by deltalake; None if its log or one of its files is deleted."""
-        with suppress(DeltaError, OSError):
+        """An earlier version as opened by deltalake; None if its log or one of its files is deleted.
+
+        Raises:
+            LakeError: the lake is behind a URI, and its store refused or cannot be reached.
+        """
+        try:
             delta = DeltaTable(self.path(table), version=version, storage_options=self.storage_options)
             return delta if has_all_files(delta) else None
-        return None
+        except (DeltaError, FileNotFoundError):
+            return None
+        except OSError as error:
+            if self.is_local:
+                raise
+            raise LakeError.no_store(self.root, error) from error
 
     def few_rows(self, table: str, columns: pa.Schema, within: Ranges) -> pa.Table | None:
         """The rows of the files that can match, read without Spark; see `data_skipping.few_rows`."""

@@ -1,5 +1,6 @@
 """The record of what retention has removed from a log. No test starts Spark."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from assets.contracts import DerivedAsset
+from platform_defs.engine.inputs import retained
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, cut_of, delete_old_totals, has_lost_rows, write_totals
 from platform_defs.engine.lake.errors import LakeError
@@ -75,6 +77,22 @@ def test_a_lost_file_and_one_of_another_log_are_reported(lake: Lake, tmp_path: P
     Path(other.root, "_retained", "l", "1.json").rename(Path(lake.root, "_retained", "l", "1.json"))
     with pytest.raises(LakeError, match="it is of another log"):
         cut_of(lake, L)
+
+
+def test_a_fault_of_the_store_is_not_called_a_lost_file(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("Generic S3 error: Error performing GET https://s3/x: 503 Slow Down, SlowDown: Please reduce your request rate")
+
+    write_totals(lake, L, Cut(1, 5, 1, 1))
+    removed(lake, 1, "seq = 1")
+    behind_uri = replace(lake, root=f"file://{lake.root}", leases=True)
+    with monkeypatch.context() as broken:
+        broken.setattr(retained, "filesystem", fail)
+        with pytest.raises(LakeError, match=r"the lake .* cannot be used: its store refused, or cannot be reached .*503 Slow Down"):
+            cut_of(behind_uri, L)
+        with pytest.raises(OSError, match="503 Slow Down"):
+            cut_of(lake, L)
+    assert cut_of(behind_uri, L) == Cut(1, 5, 1, 1), "the error is not cached"
 
 
 @pytest.mark.parametrize(

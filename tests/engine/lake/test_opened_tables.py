@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import deltalake
@@ -35,6 +36,26 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def _write(lake: Lake, *values: int) -> None:
     write_deltalake(lake.path("t"), pa.table({"v": pa.array(values, pa.int64())}), mode="append")
+
+
+def test_an_earlier_version_is_missing_only_if_a_file_is(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in (1, 2):
+        _write(lake, value)
+    assert lake.delta_at_version("t", 2) is None
+    behind_uri, first = replace(lake, root=f"file://{lake.root}", leases=True), lake.delta_at_version("t", 0)
+    assert first is not None
+    with monkeypatch.context() as broken:
+        broken.setattr(reads, "DeltaTable", _slow_down)
+        with pytest.raises(LakeError, match=r"the lake .* cannot be used: its store refused, or cannot be reached .*503 Slow Down"):
+            behind_uri.delta_at_version("t", 0)
+        with pytest.raises(OSError, match="503 Slow Down"):
+            lake.delta_at_version("t", 0)
+    Path(first.file_uris()[0]).unlink()
+    assert behind_uri.delta_at_version("t", 0) is None
+
+
+def _slow_down(*_: object, **__: object) -> None:
+    raise OSError("Generic S3 error: Error performing GET https://s3/x: 503 Slow Down, SlowDown: Please reduce your request rate")
 
 
 def _rows(delta: DeltaTable | None) -> int:
