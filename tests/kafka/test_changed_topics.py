@@ -1,11 +1,15 @@
 """Topics that are deleted, created again, or lose records, with a real broker."""
 
+from collections.abc import Sequence
+
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.unreadable_files import Unread
+from platform_defs.engine.ingest import ingest
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.topic_ranges import TopicRanges
 from tests.support.kafka import Kafka
@@ -117,3 +121,23 @@ def test_a_refused_topic_is_a_failure_of_its_source_and_the_other_sources_go_on(
     of["l"]["accepted"] = (new_id,)
     lakes.engine([source("l"), source("r")], **of).ingest()
     assert engine.failures.of_source("l") is None
+
+
+def test_a_partition_that_the_first_batch_could_not_read_keeps_its_chosen_start(
+    lakes: Lakes, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+):
+    topic = new_topic(kafka, 2)
+    of = {"l": {"options": {"subscribe": topic, "startingOffsets": "latest"}}}
+    send(kafka, topic, lines(LEFT[:20]), partition=lambda n: n % 2)
+
+    def of_one_partition(_: SparkSession, files: Sequence[File]) -> list[Unread]:
+        return [Unread(file, "the leader has moved") for file in files if f"{topic}/1@" in file.path]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest, "changed_ranges", of_one_partition)
+        with pytest.raises(UnreadError, match=r"1 range .*the leader has moved"):
+            lakes.engine([source("l")], **of).ingest()
+    send(kafka, topic, lines(LEFT[20:24]), partition=lambda n: n % 2)
+    next_process = lakes.engine([source("l")], **of)
+    next_process.ingest()
+    assert accepted(next_process) == [20, 21, 22, 23]

@@ -53,10 +53,12 @@ class Unread:
     Args:
         file: the file.
         reason: why it cannot be read.
+        is_replaced: whether it is a range of a topic that no longer exists, or was created again.
     """
 
     file: File
     reason: str
+    is_replaced: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.partition_times import PartitionTimes
 from platform_defs.engine.ingest.schema_evolution import refused_columns, with_new_columns
 from platform_defs.engine.ingest.topic_ids import changed_ranges
+from platform_defs.engine.ingest.topic_ranges import starts_of_unread
 from platform_defs.engine.ingest.uncommitted import (
     ATTEMPT,
     clear_uncommitted,
@@ -153,7 +154,8 @@ class Ingest(LedgerWriter):
                 applied_contract = with_new_columns(self.spark, self.lake, contract, files)
                 entry = self._ingest_once(batch, applied_contract, files, last)
                 if not (changed := changed_ranges(self.spark, files)):
-                    return _Done(entry, unread)
+                    starts = starts_of_unread(unread, self.ledger.topic_ends(contract.name))
+                    return _Done(replace(entry, offsets=(*entry.offsets, *starts)), unread)
                 checked = CheckedFiles([f for f in files if f not in [c.file for c in changed]], changed)
             except RegistryError as error:
                 return _Done(None, [*unread, *[Unread(file, str(error)) for file in files]])

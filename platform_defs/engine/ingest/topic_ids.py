@@ -29,7 +29,7 @@ def changed_ranges(spark: SparkSession, files: Sequence[File]) -> list[Unread]:
         ids = _ids(spark, topics, {partition.topic for partition, _ in ranges})
     except Py4JError as error:
         return [Unread(file, f"the id of its topic cannot be checked: {error_reason(error)}") for _, file in ranges]
-    return [Unread(file, _changed(ids[p.topic])) for p, file in ranges if ids[p.topic] != p.topic_id]
+    return [Unread(file, _changed(ids[p.topic]), is_replaced=True) for p, file in ranges if ids[p.topic] != p.topic_id]
 
 
 def _ids(spark: SparkSession, topics: Topics, names: set[str]) -> dict[str, str | None]:

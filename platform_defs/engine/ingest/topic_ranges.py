@@ -3,7 +3,8 @@
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from py4j.protocol import Py4JError
@@ -13,6 +14,7 @@ from platform_defs.engine.formats.files import TOPIC, File
 from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, error_reason
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import OFFSET_MASK, Partition, offset_range
+from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ledger.ledger import Ledger
 
@@ -86,8 +88,8 @@ class Broker:
         return partitions, missing
 
     def _names(self, topics: Topics) -> list[str]:
-        if subscribed := topics.option("subscribe"):
-            return [name.strip() for name in subscribed.split(",")]
+        if topics.subscribed:
+            return topics.subscribed
         pattern = topics.option("subscribePattern")
         return sorted(name for name in self._admin.listTopics().names().get() if self._jvm.java.util.regex.Pattern.matches(pattern, name))
 
@@ -136,6 +138,7 @@ class TopicRanges:
         self._at_once = int(topics.option("maxOffsetsPerTrigger", str(at_once)))
         self._broker: Broker | None = None
         self._ends: dict[Partition, int] | None = None
+        self._chosen: dict[Partition, int] = {}  # the first offsets by the options, also for ranges that could not be read yet
         self.unlisted: dict[str, str] = {}
         """The topics of which the newest look found no offsets, and why."""
         self.refused: str | None = None
@@ -169,8 +172,9 @@ class TopicRanges:
     def _find_ranges(self, broker: Broker) -> list[File]:
         partitions, missing = broker.partitions(self._topics)
         self.unlisted |= {f"{TOPIC}{name}": "there is no such topic" for name in missing}
-        known_ends = {Partition.of(path): end for path, end in self._ledger.topic_ends(self._source).items()}
-        self._require_same_topics(partitions, known_ends)
+        recorded = {Partition.of(path): end for path, end in self._ledger.topic_ends(self._source).items()}
+        self._require_same_topics(partitions, recorded)
+        known_ends = self._chosen | recorded
         latest, earliest = broker.offsets(partitions, _LATEST), broker.offsets(partitions, _EARLIEST)
         beyond = broker.offsets([p for p, end in known_ends.items() if p in latest and latest[p] < end], _WRITTEN)
         next_offsets = {p: self._checked(p, end, earliest[p], beyond.get(p, latest[p])) for p, end in known_ends.items() if p in latest}
@@ -180,15 +184,17 @@ class TopicRanges:
         beyond = broker.offsets([p for p, start in starts.items() if latest[p] < start], _WRITTEN)
         self._check_starts(starts, earliest, latest | beyond)
         self._has_looked = True
+        if is_first and not self._topics.starts_at_earliest:
+            self._chosen = starts
         if self._to_present:
             self._ends = latest if self._ends is None else self._ends
             latest = {p: min(end, self._ends.get(p, 0)) for p, end in latest.items()}
         begin = next_offsets | starts
         until = _limit_ends(begin, latest, self._at_once)
         self.has_more = any(until[p] < latest[p] for p in begin)
-        # the chosen starts are recorded, even without a record to read, or the next look would choose others
-        chosen = set(starts) if is_first and not self._topics.starts_at_earliest else set[Partition]()
-        return [offset_range(p, begin[p], until[p], self._source, self._topics) for p in begin if until[p] > begin[p] or p in chosen]
+        # a chosen start and an offset after lost records are recorded, even without a record to read, or the next look would not know them
+        moved = {p for p in self._chosen | known_ends if p in begin and begin[p] != recorded.get(p)}
+        return [offset_range(p, begin[p], until[p], self._source, self._topics) for p in begin if until[p] > begin[p] or p in moved]
 
     def _require_same_topics(self, partitions: Iterable[Partition], known_ends: Mapping[Partition, int]) -> None:
         for topic, topic_id in sorted({(p.topic, p.topic_id) for p in partitions}):
@@ -235,6 +241,19 @@ def _limit_ends(begin: Mapping[Partition, int], latest: Mapping[Partition, int],
     if total <= at_once:
         return {p: begin[p] + unread_by_partition[p] for p in begin}
     return {p: begin[p] + min(unread_by_partition[p], math.ceil(at_once * unread_by_partition[p] / total)) for p in begin}
+
+
+def starts_of_unread(unread: Sequence[Unread], known_ends: Mapping[str, int]) -> list[str]:
+    """The ledger's `offsets` for the starts of ranges that could not be read and of whose partitions it records no offset.
+
+    Without them, the next process would read such a partition from its beginning, like one that was added to a topic that was read.
+
+    Args:
+        unread: what could not be read in a batch.
+        known_ends: the offsets that the ledger records, by the path of each partition.
+    """
+    ranges = [u.file for u in unread if u.file.is_range and not u.is_replaced and u.file.path not in known_ends]
+    return [replace(file, length=0).offset for file in ranges]
 
 
 def topic_ranges(topics: Mapping[str, Topics], ledger: Ledger, at_once: int) -> dict[str, TopicRanges]:

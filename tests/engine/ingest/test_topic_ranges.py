@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.kafka_options import Topics
-from platform_defs.engine.formats.topics import Partition
-from platform_defs.engine.ingest.topic_ranges import TopicRanges
+from platform_defs.engine.formats.topics import Partition, offset_range
+from platform_defs.engine.formats.unreadable_files import Unread
+from platform_defs.engine.ingest.topic_ranges import TopicRanges, starts_of_unread
+from platform_defs.engine.ledger.known_files import KnownFiles
 
 ORDERS = [Partition("orders", number, "id1") for number in range(3)]
 
@@ -100,6 +103,46 @@ def test_the_chosen_start_is_recorded_even_without_records(options: dict[str, st
     assert new(ranges(broker, options=options)) == expected
 
 
+_CHOSEN = [
+    pytest.param({"startingOffsets": "latest"}, {0: (1_000, 0), 1: (900, 0)}, id="latest"),
+    pytest.param({"startingOffsets": '{"orders": {"0": 995, "1": -1}}'}, {0: (995, 5), 1: (900, 0)}, id="by partition"),
+    pytest.param({"startingTimestamp": "1000"}, {0: (990, 10), 1: (890, 10)}, id="since a time"),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), _CHOSEN)
+def test_the_chosen_start_holds_until_a_batch_records_it(options: dict[str, str], expected: dict[int, tuple[int, int]]):
+    """The first ranges cannot be read for a while: the registry does not answer, or the leader of a partition has moved."""
+    broker = FakeBroker({ORDERS[0]: (0, 1_000), ORDERS[1]: (0, 900)}, since={ORDERS[0]: 990, ORDERS[1]: 890})
+    ends: dict[str, int] = {}
+    finder = ranges(broker, to_present=False, options=options)
+    finder._ledger = SimpleNamespace(topic_ends=lambda _: dict(ends))  # pyright: ignore[reportAttributeAccessIssue]
+    assert new(finder) == expected
+    broker.held = {ORDERS[0]: (0, 1_003), ORDERS[1]: (0, 901)}
+    longer = {number: (start, length + {0: 3, 1: 1}[number]) for number, (start, length) in expected.items()}
+    assert new(finder) == longer
+    ends[ORDERS[0].path] = 1_003
+    assert new(finder) == {1: longer[1]}, "the other partition was not read yet"
+    finder.begin(to_present=False)
+    assert new(finder) == {1: longer[1]}, "nor in the next run"
+    ends[ORDERS[1].path] = 901
+    assert new(finder) == {}
+
+
+def test_a_batch_records_the_starts_of_the_ranges_that_it_could_not_read():
+    topics = Topics(options={"subscribe": "orders", "startingOffsets": "latest"})
+    added, known, replaced = (offset_range(partition, 900, 40, "orders", topics) for partition in ORDERS)
+    unread = [Unread(added, "the leader has moved"), Unread(known, ""), Unread(replaced, "created again", is_replaced=True)]
+    unread.append(Unread(File(1, "file:/data/orders/a.jsonl", 7, "orders"), "a file is read later"))
+    starts = starts_of_unread(unread, {ORDERS[1].path: 850})
+    assert starts == [f"{ORDERS[0].path}|900|0"]
+    records = KnownFiles()
+    records.add(pa.array([f"{ORDERS[1].path}|850|90", *starts], pa.string()))
+    broker = FakeBroker({ORDERS[0]: (0, 1_000), ORDERS[1]: (0, 940)})
+    next_process = ranges(broker, records.topic_ends(), options={"startingOffsets": "latest"})
+    assert new(next_process) == {0: (900, 100)}
+
+
 def test_a_run_reads_what_is_present_at_its_first_look_in_micro_batches_of_limited_size():
     broker = FakeBroker({ORDERS[0]: (0, 100), ORDERS[1]: (0, 50)})
     ends: dict[str, int] = {}
@@ -142,6 +185,12 @@ def test_deleted_records_are_refused_unless_the_option_allows_it(caplog: pytest.
     )
     assert new(ranges(broker, known, options={"failOnDataLoss": "false"})) == {0: (8, 4)}
     assert "offset 5 to 8 are lost" in caplog.text
+
+
+def test_a_loss_without_later_records_is_recorded_so_that_it_is_reported_once():
+    broker, ends = FakeBroker({ORDERS[0]: (100, 100)}), {ORDERS[0].path: 50}
+    assert new(ranges(broker, ends, options={"failOnDataLoss": "false"})) == {0: (100, 0)}
+    assert new(ranges(broker, {ORDERS[0].path: 100}, options={"failOnDataLoss": "false"})) == {}
 
 
 def test_a_partition_that_lost_records_which_were_read_is_refused():
