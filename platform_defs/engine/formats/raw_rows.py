@@ -23,7 +23,8 @@ HAS_NEW_COLUMNS = "it has columns that the contract does not name: "
 TYPE_FAULT = "type: "
 """The prefix of a reader's reason to reject a row for a value of another type; any other reason means that the row cannot be parsed."""
 _LONGEST_TYPE = 200
-_POSITION_BITS = 42
+POSITION_BITS = 42
+"""The bits of `arrival` that contain a row's position in its file, or a record's offset."""
 
 
 def as_text(struct: StructType) -> StructType:
@@ -54,7 +55,7 @@ def new_column_fault(contract: SourceContract, names: Sequence[str]) -> str | No
 def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], reason: str) -> DataFrame:
     """One rejected row for each file without readable rows, so that the file is in quarantine."""
     paths = pa.array([f.path for f in files], pa.string())
-    positions = pa.array([ordered.index(f) << _POSITION_BITS for f in files], pa.int64())
+    positions = pa.array([ordered.index(f) << POSITION_BITS for f in files], pa.int64())
     return reject_rows(spark.createDataFrame(pa.table({"value": paths, PATH: paths, ARRIVAL: positions})), contract, reason)
 
 
@@ -68,7 +69,7 @@ def arrival(files: Sequence[File], ordered: Sequence[File], path: Column, positi
         position: the row's position in its file.
     """
     ranks = sorted((f.path, n) for n, f in enumerate(ordered) if f in set(files))
-    return (F.shiftleft(_rank(path, ranks), _POSITION_BITS) + position).alias(ARRIVAL)
+    return (F.shiftleft(_rank(path, ranks), POSITION_BITS) + position).alias(ARRIVAL)
 
 
 def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:

@@ -19,10 +19,9 @@ from platform_defs.engine.formats.avro import avro_rows
 from platform_defs.engine.formats.files import TOPIC, File
 from platform_defs.engine.formats.json_lines import json_rows_of
 from platform_defs.engine.formats.kafka_options import HEADER, Topics
-from platform_defs.engine.formats.raw_rows import PATH, RECORD, arrival
+from platform_defs.engine.formats.raw_rows import PATH, POSITION_BITS, RECORD, arrival
 
-_OFFSET_BITS = 42
-OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+OFFSET_MASK = (1 << POSITION_BITS) - 1
 """The bits of `arrival` that contain the record's offset."""
 _PATH = re.compile(rf"{TOPIC}([^/]+)/(\d+)@(.+)")
 _OF_FINDER = {"subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets", "startingtimestamp", "maxoffsetspertrigger"}
