@@ -1,5 +1,6 @@
 """Kafka's clients in the JVM of a Spark session, which find new records and write to sinks."""
 
+import hashlib
 from collections.abc import Mapping
 from threading import Lock
 from typing import Any, ClassVar
@@ -8,7 +9,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from platform_defs.safe_text import printable, shortened
 
-_TIMEOUT_MS = "20000"
+_TIMEOUT_MS = 20_000
+_OF_REQUEST, _OF_CALL = "request.timeout.ms", "default.api.timeout.ms"
 _PREFIX = "kafka."
 
 
@@ -18,8 +20,13 @@ def client_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a client with timeouts. A request fails after 20 s, unless the options set another timeout."""
-    return {"request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **options}
+    """The options of a client with timeouts. A request fails after 20 s, unless the options set another timeout.
+
+    Kafka refuses a timeout of a call, which may take several requests, that is shorter than the timeout of a request.
+    """
+    given = {name: int(options[name]) for name in (_OF_REQUEST, _OF_CALL) if options.get(name, "").isdecimal()}
+    request, call = min(_TIMEOUT_MS, given.get(_OF_CALL, _TIMEOUT_MS)), max(_TIMEOUT_MS, given.get(_OF_REQUEST, _TIMEOUT_MS))
+    return {_OF_REQUEST: str(request), _OF_CALL: str(call), **options}
 
 
 def properties(jvm: Any, options: Mapping[str, str]) -> Any:
@@ -43,11 +50,13 @@ class SharedAdmin:
         options: the options of Kafka's client.
     """
 
-    _open: ClassVar[dict[tuple[Any, ...], tuple[Any, int]]] = {}
+    _open: ClassVar[dict[str, tuple[Any, int]]] = {}
     _lock: ClassVar[Lock] = Lock()
 
     def __init__(self, jvm: Any, options: Mapping[str, str]) -> None:
-        self._key = (id(jvm), *sorted(options.items()))
+        # a hash, since the options may be secret and the key may be in the text of an error
+        self._key = hashlib.sha256(repr((id(jvm), sorted(options.items()))).encode()).hexdigest()
+        self._is_closed = False
         with self._lock:
             self.client, users = self._open.get(self._key) or (admin_client(jvm, options), 0)
             self._open[self._key] = self.client, users + 1
@@ -59,8 +68,11 @@ class SharedAdmin:
         self.close()
 
     def close(self) -> None:
-        """End this use. The last use closes the client."""
+        """End this use; a second call has no effect. The last use closes the client."""
         with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
             client, users = self._open.pop(self._key)
             if users > 1:
                 self._open[self._key] = client, users - 1

@@ -152,9 +152,9 @@ class TopicRanges:
 
     def close(self) -> None:
         """Close the connection to the broker."""
-        if self._broker is not None:
-            self._broker.close()
-            self._broker = None
+        broker, self._broker = self._broker, None  # first, since closing fails too if the JVM has ended
+        if broker is not None:
+            broker.close()
 
     def new(self, spark: SparkSession) -> list[File]:
         """The next ranges of offsets; none if the broker cannot be reached or a topic is refused, see `unlisted` and `refused`."""

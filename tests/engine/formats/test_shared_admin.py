@@ -1,12 +1,16 @@
 """The client for administration that is shared by all that use it at the same time. No test needs a broker."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from platform_defs.engine.formats import kafka_client
-from platform_defs.engine.formats.kafka_client import SharedAdmin
+from platform_defs.engine.formats.kafka_client import SharedAdmin, with_timeouts
+from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.engine.ingest.topic_ranges import TopicRanges
 
 
 @dataclass
@@ -63,3 +67,49 @@ def test_a_client_that_cannot_be_made_is_not_kept(made: Made) -> None:
         with pytest.raises(OSError, match="no resolvable address"):
             SharedAdmin(object(), {"bad": "1"})
     assert made.all == []
+
+
+def test_a_use_ends_once(made: Made) -> None:
+    jvm = object()
+    one, other = SharedAdmin(jvm, {}), SharedAdmin(jvm, {})
+    one.close()
+    one.close()
+    assert made.all[0].closed == 0, "the other use goes on"
+    other.close()
+    other.close()
+    assert made.all[0].closed == 1
+
+
+class Lost:
+    """A JVM that has ended, or an object in it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+
+def test_if_the_jvm_ends_during_a_look_the_error_names_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_client, "admin_client", lambda *_: Lost())
+    options = {"subscribe": "orders", "kafka.sasl.jaas.config": 'Login required username="u" password="S3CRET";'}
+    finder = TopicRanges("orders", Topics(options=options), SimpleNamespace(topic_ends=lambda _: {}), 10)  # pyright: ignore[reportArgumentType]
+    finder.begin(to_present=True)
+    with pytest.raises(Py4JNetworkError) as error:
+        finder.new(SimpleNamespace(_jvm=Lost()))  # pyright: ignore[reportArgumentType]
+    assert "S3CRET" not in repr(error.value)
+    finder.close()
+    assert "S3CRET" not in repr(SharedAdmin._open)
+
+
+@pytest.mark.parametrize(
+    ("given", "request_ms", "call_ms"),
+    [
+        pytest.param({}, "20000", "20000", id="none"),
+        pytest.param({"request.timeout.ms": "60000"}, "60000", "60000", id="a longer request"),
+        pytest.param({"request.timeout.ms": "5000"}, "5000", "20000", id="a shorter request"),
+        pytest.param({"default.api.timeout.ms": "5000"}, "5000", "5000", id="a shorter call"),
+        pytest.param({"default.api.timeout.ms": "60000"}, "20000", "60000", id="a longer call"),
+        pytest.param({"request.timeout.ms": "30000", "default.api.timeout.ms": "40000"}, "30000", "40000", id="both"),
+        pytest.param({"request.timeout.ms": "soon"}, "soon", "20000", id="no number, which Kafka refuses"),
+    ],
+)
+def test_a_call_has_at_least_the_time_of_a_request(given: dict[str, str], request_ms: str, call_ms: str) -> None:
+    assert with_timeouts(given) == {"request.timeout.ms": request_ms, "default.api.timeout.ms": call_ms}
