@@ -181,8 +181,9 @@ class Ingest(LedgerWriter):
             attempt = attempt_of(batch.seq, contract, files, batch.now) | {GOOD: counts.good}
             accepted = self._write(validated, repeated, contract, counts, batch, attempt, of_topics)
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
-            partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, batch.now)
-            lowest = partitions.lowest(batch.now, contract.idle_timeout)
+            wall_clock = self.ledger.wall_clock()
+            partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, wall_clock)
+            lowest = partitions.lowest(wall_clock, contract.idle_timeout)
             return replace(
                 next_row(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
                 watermark=watermark_after(contract, counts, validated, last, lowest, batch.now),

@@ -6,7 +6,7 @@ that never had a record. The ledger has the state of all partitions in each row 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from pyspark.sql import DataFrame
@@ -27,7 +27,7 @@ class _Times:
 
     Args:
         newest: its newest event time.
-        active: when the newest batch with rows of it was ingested.
+        active: when the newest batch with rows of it was ingested, by the wall clock.
     """
 
     newest: int
@@ -68,11 +68,13 @@ class PartitionTimes:
 
         Args:
             newest: the newest event time in the batch of each partition with rows in it.
-            now: when the batch is ingested, in epoch ms.
+            now: the wall clock in epoch ms. If a recorded time is later, the clock was wrong then, and the time becomes `now`.
         """
         ids = {partition.topic: partition.topic_id for partition in map(Partition.of, newest)}
         still_there = {
-            path: times for path, times in self.times_by_path.items() if ids.get((p := Partition.of(path)).topic, p.topic_id) == p.topic_id
+            path: replace(times, active=min(times.active, now))
+            for path, times in self.times_by_path.items()
+            if ids.get((p := Partition.of(path)).topic, p.topic_id) == p.topic_id
         }
         updated = {path: _Times(max(time, still_there[path].newest if path in still_there else time), now) for path, time in newest.items()}
         return PartitionTimes(still_there | updated)

@@ -92,7 +92,7 @@ def test_if_the_jvm_ends_during_a_look_the_error_names_no_option(monkeypatch: py
     options = {"subscribe": "orders", "kafka.sasl.jaas.config": 'Login required username="u" password="S3CRET";'}
     finder = TopicRanges("orders", Topics(options=options), SimpleNamespace(topic_ends=lambda _: {}), 10)  # pyright: ignore[reportArgumentType]
     finder.begin(to_present=True)
-    with pytest.raises(Py4JNetworkError) as error:
+    with pytest.raises(Py4JNetworkError, match="from Java side is empty") as error:
         finder.new(SimpleNamespace(_jvm=Lost()))  # pyright: ignore[reportArgumentType]
     assert "S3CRET" not in repr(error.value)
     finder.close()

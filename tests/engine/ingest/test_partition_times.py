@@ -32,6 +32,16 @@ def test_an_idle_partition_does_not_hold_it_back_until_it_has_records_again():
     assert times.after({OTHER: 50}, now=70_000).lowest(70_000, "1 minute") == 50
 
 
+def test_a_partition_that_was_active_while_the_clock_was_ahead_becomes_idle():
+    hour, year = 3_600_000, 365 * 86_400_000
+    times = PartitionTimes({}).after({ONE: 100, OTHER: 40}, now=year)
+    times = PartitionTimes.read(times.after({ONE: 200}, now=0).recorded)
+    assert times.lowest(0, "1 hour") == 40, "its timeout starts when the clock is right again"
+    times = PartitionTimes.read(times.after({ONE: 300}, now=hour).recorded)
+    assert times.lowest(hour, "1 hour") == 40
+    assert times.after({ONE: 400}, now=hour + 1).lowest(hour + 1, "1 hour") == 400
+
+
 def test_if_all_partitions_are_idle_there_is_no_lowest_time():
     assert PartitionTimes({}).after({ONE: 100}, now=0).lowest(60_001, "1 minute") is None
 
