@@ -66,9 +66,16 @@ _ONE_LOGGER_CONTEXT = " -Dlog4j2.contextSelector=org.apache.logging.log4j.core.s
 object which can log, such as a node of a plan: 1.5 % of the CPU time of a cycle."""
 _LATE_COLLECTION = " -XX:MetaspaceSize=256m"
 """Java collects all garbage each time when classes first take 21, 35, 58 MB and so on; Spark's classes take 200 MB."""
+_AVRO_LIMITS = " ".join(
+    f"-Dorg.apache.avro.limits.{name}={limit}"
+    for name, limit in {"bytes.maxLength": 64 << 20, "string.maxLength": 64 << 20, "collectionItems.maxLength": 16 << 20}.items()
+)
+"""The longest values of an Avro record. Avro allocates the length that a record names before it reads the value: a damaged record of seven
+bytes can name 2 GB, which would end the JVM at each try."""
 _BEFORE_START = ("spark.master", "spark.driver.memory", "spark.jars")
 """The options that have no effect once the driver's JVM has started, in addition to the options of the JVM itself."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_EXECUTOR_JAVA_OPTIONS = "spark.executor.extraJavaOptions"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers of exception texts, which may quote rows. They are not needed, since the caller gets the exception itself."""
@@ -129,7 +136,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
         _check_folders(settings)
     local_config = _LOCAL if local else {}
     jvm = f" -XX:+UseParallelGC{_LATE_COLLECTION}{_large_pages()}{_LATE_COMPILATION}" if local else ""
-    return (
+    config = (
         local_config
         | PINNED
         | {
@@ -164,6 +171,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
         | (store.spark_options if store else {})
         | connected.spark_options
     )
+    return config | {name: f"{_AVRO_LIMITS} {config.get(name, '')}".rstrip() for name in (JAVA_OPTIONS, _EXECUTOR_JAVA_OPTIONS)}
 
 
 def before_start(settings: Settings) -> dict[str, str]:

@@ -1,6 +1,9 @@
 """The options of a session on a cluster, without one."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from platform_defs.settings import Settings
 from platform_defs.spark.session import ClusterError, before_start, spark_config
@@ -36,3 +39,18 @@ def test_spark_submit_gets_what_has_no_effect_later_and_no_secrets():
     assert options.keys() == {"spark.master", "spark.driver.memory", "spark.jars", "spark.driver.extraJavaOptions"}
     assert (options["spark.master"], options["spark.driver.memory"]) == (MASTER, "2g")
     assert "delta-spark" in options["spark.jars"]
+
+
+_OWN = {"spark.driver.extraJavaOptions": "-Dmine=1", "spark.executor.extraJavaOptions": "-Dmine=2"}
+
+
+@pytest.mark.parametrize("master", [MASTER, "local[2]"])
+@pytest.mark.parametrize("own", [{}, _OWN], ids=["by default", "with own options"])
+def test_the_jvms_limit_the_length_that_a_damaged_avro_value_may_name(master: str, own: dict[str, str], tmp_path: Path):
+    file = tmp_path / "connections.yaml"
+    file.write_text(yaml.safe_dump({"spark": own}))
+    config = spark_config(_settings(spark_master=master, lake="/data/lake", shared_folders=True, connections=str(file)))
+    for name in _OWN:
+        for limit in ("bytes.maxLength=67108864", "string.maxLength=67108864", "collectionItems.maxLength=16777216"):
+            assert f"-Dorg.apache.avro.limits.{limit}" in config[name].split()
+        assert config[name].endswith(own.get(name, ""))
