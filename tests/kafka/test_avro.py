@@ -23,6 +23,16 @@ V1 = {
     "name": "Row",
     "fields": [{"name": "k", "type": "string"}, {"name": "v", "type": "int"}, {"name": "ts", "type": "string"}],
 }
+UNUSUAL = {
+    "a record or null": ["null", V1],
+    "a union of records": [V1, {**V1, "name": "Other"}],
+    "a recursive record": {**V1, "fields": [*V1["fields"], {"name": "next", "type": ["null", "Row"]}]},
+    "a reference": {**V1, "fields": [*V1["fields"], {"name": "to", "type": "com.acme.Other"}]},
+    "names that differ in case": {**V1, "fields": [*V1["fields"], {"name": "K", "type": "string"}]},
+    "JSON Schema": {"type": "object", "properties": {"k": {"type": "string"}}},
+    "no record": "string",
+}
+"""Schemas that Spark cannot read, or whose values are no rows."""
 V2 = {**V1, "fields": [*V1["fields"][:1], {"name": "v", "type": ["null", "string"]}, V1["fields"][2]]}
 
 
@@ -57,6 +67,49 @@ def test_avro_values_of_several_schemas_of_a_registry_are_read(lakes: Lakes, kaf
         engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": again})
         engine.ingest()
     assert accepted(engine) == [1, 2, 6]
+
+
+def test_records_with_an_unusual_schema_are_quarantined_and_the_others_are_accepted(lakes: Lakes, kafka: Kafka):
+    topic, schemas = new_topic(kafka, 1), dict(enumerate(UNUSUAL.values(), 10))
+    values = [_encoded(V1, LEFT[1], 1), *[_encoded(V1, LEFT[2], schema_id) for schema_id in schemas], _encoded(V1, LEFT[3], 1)]
+    send(kafka, topic, values)
+    with registry({1: V1, **schemas}, kinds={15: "JSON"}) as url:
+        engine = lakes.engine(
+            [source("l")], l={"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url} | AT_ONCE))}
+        )
+        engine.ingest()
+    assert accepted(engine) == [1, 3]
+    reasons = [reason for _, reason in rows(engine, "quarantine/l", "offset", "reason")]
+    expected = [
+        r"malformed: the Avro schema is no record",
+        r"malformed: the Avro schema is no record",
+        r"malformed: its Avro schema cannot be read: IncompatibleSchemaException: .*recursive reference.*",
+        r"malformed: its Avro schema cannot be read: AvroTypeException: Undefined schema: com\.acme\.Other",
+        r"malformed: its Avro schema cannot be read: AMBIGUOUS_REFERENCE.*",
+        r"malformed: its schema is not Avro but JSON",
+        r"malformed: the Avro schema is no record",
+    ]
+    assert len(reasons) == len(expected)
+    for reason, pattern in zip(reasons, expected, strict=True):
+        assert re.fullmatch(pattern, reason, re.DOTALL), reasons
+
+
+def test_a_damaged_value_that_names_a_length_of_a_gigabyte_is_quarantined(lakes: Lakes, kafka: Kafka):
+    topic = new_topic(kafka, 1)
+    send(kafka, topic, [_encoded(V1, LEFT[1]), b"\xfe\xff\xff\xff\x07AB", _encoded(V1, LEFT[2])])
+    engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(V1))})
+    engine.ingest()
+    assert accepted(engine) == [1, 2]
+    assert rows(engine, "quarantine/l", "reason") == [("malformed: the value cannot be read with its Avro schema",)]
+
+
+def test_a_file_whose_schema_is_a_union_has_no_rows(lakes: Lakes, kafka: Kafka):
+    topic = new_topic(kafka, 1)
+    send(kafka, topic, [b"\2" + _encoded(V1, LEFT[1])])
+    engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(["null", V1]))})
+    [[entry]] = engine.ingest()
+    assert (entry.accepted, entry.quarantined) == (0, 1)
+    assert rows(engine, "quarantine/l", "reason") == [("malformed: the Avro schema is no record",)]
 
 
 def test_records_of_rarer_schemas_are_not_called_unknown_and_can_be_sent_again(lakes: Lakes, kafka: Kafka, monkeypatch: pytest.MonkeyPatch):

@@ -13,12 +13,15 @@ AT_ONCE = {"max.retries": 0}
 
 
 @contextmanager
-def registry(schemas: dict[int, Any], subjects: dict[str, list[int]] | None = None) -> Iterator[str]:
+def registry(
+    schemas: dict[int, Any], subjects: dict[str, list[int]] | None = None, kinds: Mapping[int, str] | None = None
+) -> Iterator[str]:
     """Serve schemas by their ids, and register new schemas, while the block runs; yields the URL.
 
     Args:
         schemas: the schemas by id; a schema that is registered is added.
         subjects: by subject, the ids of its schemas in order; the id of a schema that is registered is added.
+        kinds: the types of schemas by id; by default they are Avro, which the registry does not name.
     """
     versions = {} if subjects is None else subjects
 
@@ -26,7 +29,8 @@ def registry(schemas: dict[int, Any], subjects: dict[str, list[int]] | None = No
         def do_GET(self) -> None:
             wanted = self.path.split("?")[0].rsplit("/", 1)[1]
             found = schemas.get(int(wanted)) if wanted.isdecimal() else None
-            self._answer(*((200, {"schema": json.dumps(found)}) if found else (404, _error(40403, "Schema not found"))))
+            kind = {"schemaType": kinds[int(wanted)]} if found and kinds and int(wanted) in kinds else {}
+            self._answer(*((200, {"schema": json.dumps(found), **kind}) if found else (404, _error(40403, "Schema not found"))))
 
         def do_POST(self) -> None:
             subject = unquote(self.path.split("/")[2])

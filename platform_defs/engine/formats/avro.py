@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from functools import reduce
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
@@ -16,10 +18,13 @@ from pyspark.sql.types import StructType
 from assets.contracts import SourceContract
 from operators.columns import temporary
 from operators.engine_columns import ARRIVAL
+from platform_defs.engine.formats.kafka_client import error_reason
 from platform_defs.engine.formats.kafka_options import Avro
 from platform_defs.engine.formats.raw_rows import HEX, MALFORMED, PATH, RAW, as_text, record_of, union
-from platform_defs.engine.formats.schema_registry import schema_reader
+from platform_defs.engine.formats.read_errors import read_error
+from platform_defs.engine.formats.schema_registry import RegisteredSchema, schema_reader
 from platform_defs.engine.formats.typed_rows import TypedRows
+from platform_defs.safe_text import printable, shortened
 
 _PARSED, _ENCODED, _ID = temporary("parsed"), temporary("encoded"), temporary("schema_id")
 _HEAD_BYTES = 5
@@ -54,16 +59,16 @@ def avro_rows(records: DataFrame, contract: SourceContract, avro: Avro, columns_
     rows = records.withColumn(_ID, F.when(F.octet_length("value") >= _HEAD_BYTES, headed))
     most = rows.where(F.col(_ID).isNotNull() & fault.isNull()).groupBy(_ID).count().orderBy(F.desc("count"), _ID).limit(_MOST_SCHEMAS)
     schemas_by_id = {schema_id: schema_of(schema_id) for schema_id, _ in most.collect()}
-    schemas = {schema_id: text for schema_id, text in sorted(schemas_by_id.items()) if text is not None}
+    schemas = {schema_id: schema for schema_id, schema in sorted(schemas_by_id.items()) if schema is not None}
     decoded = [
-        _rows_with_schema(
+        _rows_with_registered_schema(
             rows.where(_has_schema_id(schema_id)).withColumn(_ENCODED, F.expr(f"substring(value, {_HEAD_BYTES + 1})")),
             contract,
-            text,
+            schema,
             columns_of_parts,
             fault,
         )
-        for schema_id, text in schemas.items()
+        for schema_id, schema in schemas.items()
     ]
     unknown = F.concat(F.lit("no Avro schema with the id "), F.col(_ID).cast("string"), F.lit(" in the registry"))
     if len(schemas_by_id) == _MOST_SCHEMAS:
@@ -87,13 +92,30 @@ def _raw_as_hex() -> Column:
     return F.concat(F.lit(HEX), F.coalesce(F.hex("value"), F.lit(""))).alias(RAW)
 
 
+def _rows_with_registered_schema(
+    records: DataFrame, contract: SourceContract, schema: RegisteredSchema, columns_of_parts: Mapping[str, Column], fault: Column
+) -> DataFrame:
+    """The rows of values that were written with one schema of a registry; they are rejected if Spark cannot read this schema."""
+    if schema.kind != "AVRO":
+        return _rejected_records(records, contract, F.coalesce(fault, F.lit(f"its schema is not Avro but {printable(schema.kind)}")))
+    try:
+        return _rows_with_schema(records, contract, schema.text, columns_of_parts, fault)
+    except AnalysisException as error:  # such as two fields whose names differ only in case
+        reason = shortened(printable(error.getCondition() or str(error)))
+    except Py4JJavaError as error:
+        if read_error(error).kind != "content":
+            raise
+        reason = error_reason(error)
+    return _rejected_records(records, contract, F.coalesce(fault, F.lit(f"its Avro schema cannot be read: {reason}")))
+
+
 def _rows_with_schema(
     records: DataFrame, contract: SourceContract, schema: str, columns_of_parts: Mapping[str, Column], fault: Column
 ) -> DataFrame:
     """The rows of values that were written with one schema."""
     parsed = records.withColumn(_PARSED, from_avro(_ENCODED, schema, {"mode": "PERMISSIVE"}))
     struct = parsed.schema[_PARSED].dataType
-    if not isinstance(struct, StructType):
+    if not isinstance(struct, StructType) or isinstance(json.loads(schema), list):  # for a union Spark has a struct too, but reads no value
         return _rejected_records(records, contract, F.coalesce(fault, F.lit("the Avro schema is no record")))
     typed = TypedRows(contract, struct, lambda name: F.col(_PARSED).getField(name))
     damaged = F.when(_is_damaged(struct, schema), F.lit("the value cannot be read with its Avro schema"))

@@ -34,6 +34,8 @@ _DECODERS = (
     "com.github.luben.zstd.",
     "com.univocity.parsers.",
     "com.fasterxml.jackson.",
+    "org.apache.avro.",
+    "org.apache.spark.sql.avro.",
     "org.apache.spark.sql.execution.datasources.parquet.",
     "org.apache.spark.sql.execution.vectorized.",
 )

@@ -1,6 +1,7 @@
 """Finds and registers schemas in a schema registry, by Confluent's own client."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -8,7 +9,12 @@ from operators.errors import TidemarkError
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.safe_text import printable, shortened, without_credentials
 
-_NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 404, 409, 422
+_CONFLICT, _UNPROCESSABLE = 409, 422
+_NO_SCHEMA = (40403, 40400)
+"""The registry's own codes of an unknown schema. The status 404 alone may be the answer of a proxy, or of a server at a wrong URL."""
+_DEFAULTS = {"timeout": 20, "max.retries": 1}
+"""By default the client waits for an answer without an end; an ingest holds the ledger's lock in that time. The timeout is in seconds."""
+_FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 
 
 class RegistryError(TidemarkError, RuntimeError):
@@ -28,23 +34,45 @@ class RegistryError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def no_certificate(cls, registry: Registry, error: OSError) -> "RegistryError":
+        """A file of certificates or keys cannot be read."""
+        files = " or ".join(f"`{name}` ({registry.config[name]!r})" for name in _FILES if name in registry.config) or "the default CA file"
+        return cls(
+            f"the schema registry cannot be used: {files} cannot be read: {_describe(error)}. Legal: existing files in the format PEM"
+        )
+
+    @classmethod
     def no_client(cls) -> "RegistryError":
         """Confluent's client is not installed."""
         return cls("the schema registry needs Confluent's client, which is not installed; install Tidemark with the extra `kafka`")
 
 
-def schema_reader(registry: Registry) -> Callable[[int], str | None]:
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """A schema of a registry.
+
+    Args:
+        text: the schema.
+        kind: its type: `AVRO`, `JSON` or `PROTOBUF`.
+    """
+
+    text: str
+    kind: str
+
+
+def schema_reader(registry: Registry) -> Callable[[int], RegisteredSchema | None]:
     """A function that returns the schema with an id in a registry; None if there is none. It raises `RegistryError`."""
     client = _client(registry)
 
     @lru_cache(maxsize=1_000)
-    def schema_of(schema_id: int) -> str | None:
+    def schema_of(schema_id: int) -> RegisteredSchema | None:
         try:
-            return client.get_schema(schema_id).schema_str
+            schema = client.get_schema(schema_id)
         except Exception as error:  # the client raises errors of its HTTP library too
-            if _status(error) == _NOT_FOUND:
+            if getattr(error, "error_code", None) in _NO_SCHEMA:
                 return None
             raise RegistryError.unreachable(_describe(error)) from error
+        return RegisteredSchema(schema.schema_str or "", schema.schema_type or "AVRO")
 
     return schema_of
 
@@ -73,9 +101,11 @@ def _client(registry: Registry) -> Any:
     except ImportError as error:
         raise RegistryError.no_client() from error
     try:
-        return SchemaRegistryClient(dict(registry.config))
+        return SchemaRegistryClient({**_DEFAULTS, **registry.config})
     except (ValueError, TypeError) as error:
         raise RegistryError.unreachable(error) from error
+    except OSError as error:
+        raise RegistryError.no_certificate(registry, error) from error
 
 
 def _status(error: Exception) -> int | None:

@@ -36,6 +36,26 @@ class Case:
 
 CASES = [
     Case(
+        "an Avro schema",
+        "An error occurred while calling o50.withColumn.\n: org.apache.avro.SchemaParseException: Illegal character in: a-b\n"
+        "\tat org.apache.avro.Schema.validateName(Schema.java:1694)",
+        "content",
+        "the file cannot be read: SchemaParseException: Illegal character in: a-b",
+    ),
+    Case(
+        "an Avro schema that Spark does not support",
+        "An error occurred while calling o50.withColumn.\n: org.apache.spark.sql.avro.IncompatibleSchemaException: \nFound recursive "
+        "reference\n\tat org.apache.spark.sql.avro.SchemaConverters$.toSqlTypeHelper(SchemaConverters.scala:1)",
+        "content",
+        "the file cannot be read: IncompatibleSchemaException:",
+    ),
+    Case(
+        "no memory for an Avro value",
+        _failed("java.lang.OutOfMemoryError: Java heap space", "org.apache.avro.util.Utf8.setByteLength(Utf8.java:114)"),
+        "transient",
+        "OutOfMemoryError: Java heap space",
+    ),
+    Case(
         "torn gzip",
         _failed("java.io.EOFException: Unexpected end of input stream", "org.apache.hadoop.io.compress.DecompressorStream.x(D)"),
         "content",
