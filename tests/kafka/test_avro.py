@@ -10,9 +10,11 @@ from typing import Any
 import fastavro
 import pytest
 
+from assets.contracts import RowRule
 from platform_defs.engine.formats import avro
 from platform_defs.engine.formats.kafka_options import Avro, Registry
 from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from tests.support.kafka import Kafka
 from tests.support.registry import AT_ONCE, registry
 from tests.support.small_sources import START, Event, iso, source
@@ -101,6 +103,25 @@ def test_a_damaged_value_that_names_a_length_of_a_gigabyte_is_quarantined(lakes:
     engine.ingest()
     assert accepted(engine) == [1, 2]
     assert rows(engine, "quarantine/l", "reason") == [("malformed: the value cannot be read with its Avro schema",)]
+
+
+def test_tombstones_are_released_and_values_that_are_kept_as_bytes_are_not(lakes: Lakes, kafka: Kafka):
+    topic = new_topic(kafka, 1)
+    large = RowRule(name="large", condition="v > 5", action="quarantine")
+    send(kafka, topic, [_encoded(V1, LEFT[1]), None])
+    of = {"l": {"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(V1))}}
+    lakes.engine([source("l", rules=(large,))], **of).ingest()
+    engine = lakes.engine([source("l")], **of)
+    [released] = engine.ingestion.quarantine.release("l")
+    assert released.rows == 2
+    engine.ingest()
+    assert accepted(engine) == [1]
+    tombstone = "malformed: the record has no value (a tombstone)"
+    assert [reason for _, reason in rows(engine, "quarantine/l", "seq", "reason")][1:] == ["rule: large", tombstone]
+    send(kafka, topic, [b""])
+    engine.ingest()
+    with pytest.raises(QuarantineError, match="are not readable Avro"):
+        engine.ingestion.quarantine.release("l")
 
 
 def test_a_file_whose_schema_is_a_union_has_no_rows(lakes: Lakes, kafka: Kafka):

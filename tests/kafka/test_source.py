@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import RowRule, SourceContract
 from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from tests.support.clock import Clock
 from tests.support.kafka import COMPACT_SOON, Kafka
 from tests.support.kills import run_and_die
@@ -102,6 +103,33 @@ def test_released_records_keep_their_parts_their_line_breaks_and_their_bytes(lak
     assert (row.v, row.key, row.trace, row.other, row.ms, row["at"]) == (1, "the key", "t2", None, 1_772_000_000_123, 0)
     again = [row[1:] for row in rows(corrected, "quarantine/l", "seq", "reason", "raw", "record") if row[0] == entry.seq]
     assert again == [row for row in before if not row[0].startswith("rule")]
+
+
+def test_a_record_whose_key_or_header_is_not_text_is_not_released_with_another_one(lakes: Lakes, kafka: Kafka):
+    topic = new_topic(kafka)
+    send(kafka, topic, [LEFT[0].line], key=b"\xff")
+    send(kafka, topic, [b"\xfe"], key=b"text", headers={"trace": b"\xff"})
+    send(kafka, topic, ["hex:41", b"\xfe"], key=b"text")
+    contract = SourceContract(name="l", schema="v INT, ts TIMESTAMP, key STRING, trace STRING", event_time="ts", future_skew=None)
+    engine = lakes.engine([contract], l={"options": {"subscribe": topic}, "columns": {"key": "key", "trace": "headers.trace"}})
+    engine.ingest()
+    reasons = [
+        "malformed: key is not UTF-8",
+        "malformed: headers.trace is not UTF-8",
+        "malformed: not a JSON object",
+        "malformed: not UTF-8",
+    ]
+    assert [reason for _, reason in rows(engine, "quarantine/l", "offset", "reason")] == reasons
+    release = engine.ingestion.quarantine.release
+    for reason in ([], *([part] for part in reasons[:2])):
+        with pytest.raises(
+            QuarantineError, match=r"cannot be released \(malformed: .* is not UTF-8\).* Release the rows with other reasons"
+        ):
+            release("l", reason)
+    [released] = release("l", reasons[2:])
+    assert released.rows == 2
+    engine.ingest()
+    assert [reason for _, reason in rows(engine, "quarantine/l", "seq", "reason")][4:] == sorted(reasons[2:])
 
 
 def test_parts_of_a_record_are_columns(lakes: Lakes, kafka: Kafka):
@@ -222,3 +250,20 @@ def test_a_partition_that_is_behind_holds_the_watermark_back_until_it_is_idle(la
     engine.ingest()
     assert watermark() == 70 * MINUTE - MINUTE - 1
     assert len(engine.ledger.newest_rows()["l"].partitions) == 2
+
+
+def test_a_partition_becomes_idle_by_the_wall_clock_after_the_clock_was_ahead(lakes: Lakes, kafka: Kafka):
+    topic, clock = new_topic(kafka, 2), Clock()
+    engine = lakes.engine([source("l", idle_timeout="10 minutes")], clock=clock, l={"options": {"subscribe": topic}})
+    send(kafka, topic, [Event("a", 1, 60 * MINUTE).line], partition=lambda _: 0)
+    send(kafka, topic, [Event("b", 2, 10 * MINUTE).line], partition=lambda _: 1)
+    clock.now += 365 * 24 * 60 * MINUTE
+    engine.ingest()
+    clock.now -= 365 * 24 * 60 * MINUTE
+    watermarks: list[int] = []
+    for n in range(3):
+        send(kafka, topic, [Event("a", 3 + n, (70 + n) * MINUTE).line], partition=lambda _: 0)
+        engine.ingest()
+        watermarks.append((engine.ledger.newest_rows()["l"].watermark or 0) - START)
+        clock.now += 6 * MINUTE
+    assert watermarks == [10 * MINUTE - MINUTE - 1, 10 * MINUTE - MINUTE - 1, 72 * MINUTE - MINUTE - 1]

@@ -41,6 +41,15 @@ class QuarantineError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def lost_part(cls, source: str, path: str, reason: str) -> "QuarantineError":
+        """The key or a header of a record is not text, and the quarantine has only its legible characters."""
+        return cls(
+            f"source {source!r}: records of {path} cannot be released ({reason}): the quarantine has the parts of a record as text, so "
+            "this part would be changed. Legal: records whose parts are UTF-8. Release the rows with other reasons (--reason), and send "
+            "these records again to the topic"
+        )
+
+    @classmethod
     def no_header(cls, source: str, file: str, fault: str) -> "QuarantineError":
         """The columns of rejected CSV rows are not known."""
         return cls(

@@ -34,6 +34,9 @@ from platform_defs.faults import point
 
 _HIDDEN = ".releasing"
 _NOT_TEXT = "malformed: not UTF-8"
+_OF_AVRO = "^malformed: .*(Avro|Confluent)"
+"""The reasons for which an Avro value is kept as bytes. A value that is not text is kept as bytes for another reason."""
+_PART_NOT_TEXT = r"^malformed: (key|headers\..*) is not UTF-8$"
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Release:
         paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
         paths = [p for p in paths if not names or any(is_named(p, n) for n in names)]
         self._check_bytes(chosen, paths)
-        self._check_avro(chosen, paths)
+        self._check_records(chosen, [path for path in paths if path.startswith(TOPIC)])
         groups = self._group_by_header(paths)
         stamp = datetime.fromtimestamp(self.writer.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
         for number, ((suffix, head), group) in enumerate(groups.items(), 1):
@@ -120,13 +123,15 @@ class Release:
         if row is not None:
             raise QuarantineError.holds_bytes(self.contract.name, unquote(row["path"]), [f.name for f in columns])
 
-    def _check_avro(self, chosen: Column, paths: Sequence[str]) -> None:
-        """Raise if a chosen record is damaged Avro: a file of JSON objects cannot hold it."""
-        binary = F.startswith("raw", F.lit(HEX)) & (F.col("reason") != _NOT_TEXT)
-        of_topics = [path for path in paths if path.startswith(TOPIC)]
-        row = self._rows().where(chosen & F.col("path").isin(*of_topics) & binary).select("path").first() if of_topics else None
-        if row is not None:
+    def _check_records(self, chosen: Column, paths: Sequence[str]) -> None:
+        """Raise if a file of JSON objects cannot hold a chosen record: it is damaged Avro, or its key or a header is not text."""
+        if not paths:
+            return
+        records = self._rows().where(chosen & F.col("path").isin(*paths))
+        if (row := records.where(F.startswith("raw", F.lit(HEX)) & F.rlike("reason", F.lit(_OF_AVRO))).select("path").first()) is not None:
             raise QuarantineError.holds_avro(self.contract.name, row["path"])
+        if (row := records.where(F.rlike("reason", F.lit(_PART_NOT_TEXT))).select("path", "reason").first()) is not None:
+            raise QuarantineError.lost_part(self.contract.name, row["path"], row["reason"])
 
     def _group_by_header(self, paths: Sequence[str]) -> dict[tuple[str, str | None], list[str]]:
         """Paths, grouped by the suffix and the header of the file that their rows are written to."""
