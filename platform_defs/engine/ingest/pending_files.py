@@ -1,4 +1,8 @@
-"""Files that could not be read, which a running ingest tries again later."""
+"""Files that could not be read, which a running ingest tries again later.
+
+A retry reads a file as the newest listing has it, because the file may have been written again in the meantime, and the topic of a range of
+offsets may have been created again.
+"""
 
 import logging
 import time
@@ -24,7 +28,7 @@ class _Try:
 
 @dataclass
 class Pending:
-    """Ingests files, and retries those that could not be read. Each failed try doubles the wait before the next.
+    """Ingests files, and remembers those that could not be read. Each failed try doubles the wait before the next.
 
     Args:
         ingest: ingests files as one batch.
@@ -42,20 +46,19 @@ class Pending:
     _tries: dict[str, _Try] = field(default_factory=dict)
 
     def __contains__(self, file: File) -> bool:
-        """Whether a file in this state waits for a retry. A range of offsets is left to its finder as soon as its wait has ended."""
+        """Whether a file in this state waits for a retry. When its wait has ended, it is ingested as any other listed file."""
         tried = self._tries.get(file.path)
-        return tried is not None and tried.unread.file == file and not (file.is_range and tried.next_at <= self.clock())
+        return tried is not None and tried.unread.file == file and tried.next_at > self.clock()
 
-    def files(self, new_files: Sequence[File]) -> Entry | None:
-        """Ingest files, and files that are due for a retry, as one batch; files that cannot be read are kept for a retry."""
-        to_ingest = [*new_files, *self._ready([f.path for f in new_files])]
+    def files(self, files: Sequence[File]) -> Entry | None:
+        """Ingest files as one batch; those that cannot be read are kept for a retry."""
         try:
-            entry, unread = self.ingest(to_ingest), list[Unread]()
+            entry, unread = self.ingest(files), list[Unread]()
         except UnreadError as error:
             entry, unread = next(iter(error.entries), None), list(error.unread)
             if self.warns:
                 _log.warning("%s", error)
-        self._note(to_ingest, unread)
+        self._note(files, unread)
         return entry
 
     @property
@@ -63,16 +66,12 @@ class Pending:
         """The unreadable files, each with the reason from its last try."""
         return [t.unread for t in self._tries.values()]
 
-    def forget_ranges(self, source: str, listed: Sequence[File]) -> None:
-        """Forget the unread ranges of offsets of a source that its finder no longer finds, as those of a topic that was deleted."""
+    def forget_unlisted(self, source: str, listed: Sequence[File], *, ranges: bool = False) -> None:
+        """Forget the unread files of a source that are no longer listed, as deleted ones; or its ranges of offsets."""
         paths = {file.path for file in listed}
-        vanished = [p for p, t in self._tries.items() if t.unread.file.is_range and t.unread.file.source == source and p not in paths]
-        for path in vanished:
+        unread = [t.unread.file for t in self._tries.values() if t.unread.file.source == source and t.unread.file.is_range == ranges]
+        for path in {file.path for file in unread} - paths:
             del self._tries[path]
-
-    def is_ready(self) -> bool:
-        """Whether any file is due for a retry."""
-        return bool(self._ready([]))
 
     def _note(self, tried: Sequence[File], unread: Sequence[Unread]) -> None:
         """Schedule retries for unread files, and forget files that were read."""
@@ -82,11 +81,3 @@ class Pending:
         for failure in unread:
             wait = min(2 * waited[failure.file.path], self.longest_wait_s) if failure.file.path in waited else self.first_wait_s
             self._tries[failure.file.path] = _Try(failure, wait, self.clock() + wait)
-
-    def _ready(self, besides: Sequence[str]) -> list[File]:
-        """The files that are due for a retry, without the paths in `besides`, which were listed in another state.
-
-        Ranges of offsets are not among them: they are found again, since their topic may have been created again in the meantime.
-        """
-        tries, now = list(self._tries.items()), self.clock()
-        return [t.unread.file for path, t in tries if t.next_at <= now and path not in besides and not t.unread.file.is_range]

@@ -162,13 +162,10 @@ class Stream:
         return {source: ranges.refused for source, ranges in self.ranges.items() if ranges.refused is not None}
 
     def _turn(self, turns: Turns, pending: Pending) -> bool:
-        """Ingest new files and files that are due for a retry; returns whether there were any."""
-        ready = pending.is_ready()
-        if ready:
-            turns.files([])
+        """Ingest new files, and unread ones whose wait has ended; returns whether there were any."""
         ahead, contracts = self._ahead, self.ingest.contracts
         files, sources_with_more = next_files(
-            [file for file in self._new_files() if file not in pending and file.source not in ahead], contracts
+            [file for file in self._new_files(pending) if file not in pending and file.source not in ahead], contracts
         )
         self._partly_read.clear()
         self._partly_read.update(sources_with_more, ahead)
@@ -179,24 +176,25 @@ class Stream:
         for files_of_turn in ([*first_group, *records], *later_groups) if first_group or records else ():
             turns.files(files_of_turn)
         self._report_failing(pending)
-        return ready or bool(files or records)
+        return bool(files or records)
 
     def _records(self, source: str, pending: Pending) -> list[File]:
         """The ranges of offsets that a source's topics have and the ledger does not."""
         ranges = self.ranges[source]
         records = ranges.new(self.spark)
         if not ranges.unlisted and ranges.refused is None:
-            pending.forget_ranges(source, records)
+            pending.forget_unlisted(source, records, ranges=True)
         return records
 
-    def _new_files(self) -> list[File]:
+    def _new_files(self, pending: Pending) -> list[File]:
         """The files that the ledger does not record in their present state."""
         files: list[File] = []
         for source, folder in self.folders.items():
-            if source in self.landings:
-                files += self.landings[source].new()
-            else:
-                files += self.ingest.ledger.files_to_read(source, list_files(self.spark, folder, source))
+            landing = self.landings.get(source)
+            found = self.ingest.ledger.files_to_read(source, list_files(self.spark, folder, source)) if landing is None else landing.new()
+            if landing is None or not landing.unlisted:
+                pending.forget_unlisted(source, found)
+            files += found
         return files
 
     def _warn(self) -> None:

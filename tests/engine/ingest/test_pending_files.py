@@ -37,30 +37,26 @@ def test_the_wait_doubles_up_to_its_longest_and_ends_when_the_file_is_read() -> 
     assert (BAD in pending, GOOD in pending, WORSE in pending) == (True, False, False)
     for wait in (30.0, 60.0, 100.0, 100.0):
         now[0] += wait - 0.1
-        assert not pending.is_ready()
-        pending.files([])
-        assert ingest.tried[-1] == []
+        assert BAD in pending
         now[0] += 0.2
-        assert pending.is_ready()
-        assert pending.files([]) is None
-        assert ingest.tried[-1] == [BAD]
+        assert BAD not in pending
+        assert pending.files([BAD]) is None
     ingest.unreadable.clear()
     now[0] += 101
-    assert pending.files([GOOD]) is not None
-    assert ingest.tried[-1] == [GOOD, BAD]
-    assert (pending.unread, pending.is_ready()) == ([], False)
+    assert pending.files([GOOD, BAD]) is not None
+    assert pending.unread == []
 
 
-def test_a_file_listed_again_replaces_its_earlier_listing() -> None:
+def test_an_unread_file_is_tried_again_only_as_the_newest_listing_has_it() -> None:
     ingest, now = _Ingest(), [0.0]
     pending = Pending(ingest, clock=lambda: now[0])
     pending.files([BAD, WORSE])
-    now[0] += 31
     newer = File(2, BAD.path, 9, "l")
-    assert BAD in pending
-    assert newer not in pending
+    assert newer not in pending, "a changed file does not wait"
+    now[0] += 31
+    assert WORSE not in pending
     pending.files([newer])
-    assert ingest.tried[-1] == [newer, WORSE]
+    assert ingest.tried[-1] == [newer], "WORSE was not listed"
     assert [u.file for u in pending.unread] == [WORSE]
 
 
@@ -80,31 +76,19 @@ def test_any_other_error_is_raised() -> None:
         Pending(fail).files([GOOD])
 
 
-def test_a_range_of_offsets_waits_and_is_then_listed_again_instead_of_retried():
-    now = [0.0]
-    range_ = File(5, "kafka:orders/0@id1", 3, "l")
-
-    def ingest(found: Sequence[File]) -> Entry | None:
-        raise UnreadError([Unread(file, "timeout") for file in found], [])
-
-    pending = Pending(ingest, first_wait_s=30.0, clock=lambda: now[0])
-    pending.files([range_])
-    assert range_ in pending
-    assert File(5, range_.path, 4, "l") not in pending, "a longer range is another one"
-    now[0] = 31.0
-    assert range_ not in pending
-    assert not pending.is_ready(), "only a new listing shows whether the topic is still the same"
-
-
-def test_an_unread_range_that_is_no_longer_listed_is_forgotten():
+def test_unread_input_that_is_no_longer_listed_is_forgotten() -> None:
     ranges = [File(5, f"kafka:orders/{n}@id1", 3, "l") for n in range(2)]
 
     def ingest(found: Sequence[File]) -> Entry | None:
         raise UnreadError([Unread(file, "timeout") for file in found], [])
 
     pending = Pending(ingest)
-    pending.files([*ranges, GOOD])
-    pending.forget_ranges("r", [])
-    assert [u.file for u in pending.unread] == [*ranges, GOOD]
-    pending.forget_ranges("l", [ranges[1]])
-    assert [u.file for u in pending.unread] == [ranges[1], GOOD]
+    pending.files([*ranges, GOOD, BAD])
+    assert File(5, ranges[0].path, 4, "l") not in pending, "a longer range is another one"
+    pending.forget_unlisted("r", [])
+    pending.forget_unlisted("r", [], ranges=True)
+    assert [u.file for u in pending.unread] == [*ranges, GOOD, BAD]
+    pending.forget_unlisted("l", [ranges[1]], ranges=True)
+    assert [u.file for u in pending.unread] == [ranges[1], GOOD, BAD]
+    pending.forget_unlisted("l", [File(9, BAD.path, 1, "l")])
+    assert [u.file for u in pending.unread] == [ranges[1], BAD], "a file that changed is still there"

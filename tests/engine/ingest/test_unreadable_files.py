@@ -127,6 +127,32 @@ def test_a_running_stream_skips_an_unreadable_file_and_reads_it_later(make_engin
     ]
 
 
+def test_a_running_stream_reads_a_rewritten_file_in_its_new_state(make_engine: MakeEngine) -> None:
+    """Read in its old state it would be recorded so, and the next listing would take it for a file that changed after it was read."""
+    engine = _patient(make_engine([source("l")], []), lambda _: None)
+    checksum = _land_unreadable(engine, "l", "b.jsonl")
+    deleted = _land_unreadable(engine, "l", "deleted.jsonl")
+    waits = count()
+
+    def sleep(_: float) -> None:
+        match next(waits):
+            case 0:
+                checksum.unlink()
+                _write(checksum.parent / "b.jsonl", f"{Event('new', 1, 0).line}\n".encode())
+                (deleted.parent / "deleted.jsonl").unlink()
+            case 1:
+                pass
+            case _:
+                raise _Stop("two turns")
+
+    with pytest.raises(_Stop, match="two turns"):
+        replace(engine.ingestion.stream, first_wait_s=0.0, sleep=sleep).run("1 second")
+    assert [(s.accepted, s.quarantined) for e in engine.ledger.entries() for s in e] == [(1, 0)]
+    assert _keys(engine) == ["new"]
+    assert engine.failures.of_source("l") is None
+    assert engine.ingest() == []
+
+
 def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     os.utime(path, ns=(0, NOON * 1_000_000))
