@@ -2,7 +2,7 @@
 
 A micro-batch has `seq` = head + 1. Its rows are appended to the logs and quarantines with this `seq`; then the ledger batch is committed.
 A kill before the last commit leaves uncommitted rows: the ledger does not have their `seq`. The next attempt reuses these rows if it has
-the same input; otherwise it removes them. Readers ignore them, because they read only rows with `seq <= head`.
+the same input; otherwise it removes them. Readers ignore them, because they read only rows up to the source's newest recorded batch.
 """
 
 from collections.abc import Callable, Mapping, Sequence

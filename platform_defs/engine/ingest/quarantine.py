@@ -23,6 +23,7 @@ from platform_defs.engine.ingest.uncommitted import clear_uncommitted, require_l
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import next_row
+from platform_defs.engine.ledger.snapshot import last_with_rejected_rows
 from platform_defs.faults import point
 
 
@@ -124,4 +125,4 @@ def rejected_rows(writer: LedgerWriter, contract: SourceContract, lake: Lake | N
         return None
     rows = lake.frame(writer.spark, contract.quarantine)
     marked = rows if RELEASED in rows.columns else rows.withColumn(RELEASED, F.lit(None).cast("string"))
-    return marked.where((F.col(SEQ) <= writer.ledger.head) & (F.col("raw") != F.col("path")))
+    return marked.where((F.col(SEQ) <= last_with_rejected_rows(writer.ledger, contract.name)) & (F.col("raw") != F.col("path")))

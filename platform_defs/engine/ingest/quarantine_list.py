@@ -11,6 +11,7 @@ from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.known_files import uris_below
 from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.ledger.snapshot import last_with_rejected_rows
 
 RELEASED = "released"
 """The quarantine's column with the name of the file in which a row was released; null or absent if it was not."""
@@ -92,7 +93,7 @@ class QuarantineList:
             return []
         released = f"count({RELEASED})" if RELEASED in self.lake.schema(table).fieldNames() else "0"
         counts = f"SELECT reason, count(*) AS n, {released} AS released FROM quarantined"
-        rejected = f"WHERE {SEQ} <= {self.ledger.head} AND raw <> path"
+        rejected = f"WHERE {SEQ} <= {last_with_rejected_rows(self.ledger, source)} AND raw <> path"
         most = f"GROUP BY reason ORDER BY n DESC, reason LIMIT {_MOST_REASONS}"
         by_reason = sql_rows(self.lake, {"quarantined": table}, f"{counts} {rejected} {most}").to_pylist()
         return [RejectedRows(source, r["reason"], r["n"], r["released"]) for r in by_reason]
@@ -111,7 +112,8 @@ class QuarantineList:
         """By path: the batch and the reason of each file's newest failure."""
         if not self.lake.exists(contract.quarantine):
             return {}
-        sql = f"SELECT {SEQ}, path, reason FROM quarantined WHERE {SEQ} <= {self.ledger.head} AND raw = path ORDER BY {SEQ}"
+        last = last_with_rejected_rows(self.ledger, contract.name)
+        sql = f"SELECT {SEQ}, path, reason FROM quarantined WHERE {SEQ} <= {last} AND raw = path ORDER BY {SEQ}"
         files = sql_rows(self.lake, {"quarantined": contract.quarantine}, sql).to_pylist()
         paths = uris_below([row["path"] for row in files], self.folders[contract.name])
         return {_one_slash(path): (row[SEQ], row["reason"]) for row, path in zip(files, paths, strict=True)}

@@ -30,6 +30,7 @@ from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.commits import widen
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.known_files import uris_below
+from platform_defs.engine.ledger.snapshot import last_with_rejected_rows
 from platform_defs.faults import point
 
 _HIDDEN = ".releasing"
@@ -96,7 +97,7 @@ class Release:
         point("release.before_write")
         self._write(self._rows(snapshot).where(chosen & F.col("path").isin(*group)), head, name)
         point("release.after_write")
-        predicate = chosen_sql(self.writer.ledger.head, group, reasons)
+        predicate = chosen_sql(last_with_rejected_rows(self.writer.ledger, self.contract.name), group, reasons)
         self.writer.lake.update(self.writer.spark, self.contract.quarantine, predicate, {RELEASED: _quoted(name)}, {"release": name}, table)
         point("release.after_mark")
         self._make_visible(name)
@@ -209,9 +210,9 @@ def _begins(reasons: Sequence[str]) -> Column:
     return has_prefix
 
 
-def chosen_sql(head: int, paths: Sequence[str], reasons: Sequence[str]) -> str:
-    """The rows of a release as DataFusion SQL: committed, not released, from these files, with these prefixes of reasons."""
-    terms = [f"{RELEASED} IS NULL", f"{SEQ} <= {head}", "raw <> path", f"path IN ({', '.join(map(_quoted, paths))})"]
+def chosen_sql(last: int, paths: Sequence[str], reasons: Sequence[str]) -> str:
+    """The rows of a release as DataFusion SQL: of batches up to `last`, not released, from these files, with these prefixes of reasons."""
+    terms = [f"{RELEASED} IS NULL", f"{SEQ} <= {last}", "raw <> path", f"path IN ({', '.join(map(_quoted, paths))})"]
     begins = " OR ".join(f"starts_with(reason, {_quoted(reason)})" for reason in reasons)
     return " AND ".join([*terms, *([f"({begins})"] if begins else [])])
 

@@ -14,7 +14,7 @@ from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.engine.ledger.open_batch import Batch
-from platform_defs.engine.ledger.snapshot import last_with_rows
+from platform_defs.engine.ledger.snapshot import last_with_rejected_rows, last_with_rows
 from platform_defs.faults import point
 
 ATTEMPT = "attempt"
@@ -88,8 +88,7 @@ def is_left_over(attempt: Mapping[str, Any], named: int) -> bool:
 
 def newest_named(ledger: Ledger, contract: SourceContract) -> dict[str, int]:
     """For a source's log and its quarantine, the newest batch that the ledger records with rows in it; 0 for none."""
-    rejected = ledger.source(contract.name).rejected_in or 0
-    return {contract.log: last_with_rows(ledger, contract.name), contract.quarantine: rejected}
+    return {contract.log: last_with_rows(ledger, contract.name), contract.quarantine: last_with_rejected_rows(ledger, contract.name)}
 
 
 def remove_uncommitted(spark: SparkSession, lake: Lake, table: str, named_seq: int, batch: Batch) -> None:

@@ -42,3 +42,8 @@ def last_with_rows(ledger: Ledger, source: str, head: int | None = None) -> int:
     """
     history = ledger.source(source)
     return (history.accepted_in if head is None else history.accepted_upto(head)) or 0
+
+
+def last_with_rejected_rows(ledger: Ledger, source: str) -> int:
+    """The newest batch with quarantined rows of a source; 0 if there is none. Later rows in the quarantine are uncommitted."""
+    return ledger.source(source).rejected_in or 0

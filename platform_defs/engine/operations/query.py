@@ -20,7 +20,7 @@ from operators.engine_columns import SEQ
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.engine.ledger.snapshot import last_with_rows
+from platform_defs.engine.ledger.snapshot import last_with_rejected_rows, last_with_rows
 from platform_defs.engine.ledger.store import TABLE as LEDGER
 
 _FIRST_WORDS = ("SELECT", "WITH", "VALUES")
@@ -109,7 +109,7 @@ class Query:
 
     def _tables(self) -> dict[str, _Table]:
         """The tables that a query may read, by name; they need not exist yet."""
-        quarantines = {f"quarantine_{n}": _Table(s.quarantine, self.ledger.source(n).rejected_in or 0) for n, s in self.sources.items()}
+        quarantines = {f"quarantine_{n}": _Table(s.quarantine, last_with_rejected_rows(self.ledger, n)) for n, s in self.sources.items()}
         changelogs = {f"changelog_{name}": _Table(table.changelog) for name, table in self.assets.items() if table.operator.emits.upserts}
         logs = {name: _Table(source.log, last_with_rows(self.ledger, name)) for name, source in self.sources.items()}
         return {LEDGER: _Table(LEDGER)} | quarantines | changelogs | logs | {name: _Table(name) for name in self.assets}

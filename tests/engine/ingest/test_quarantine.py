@@ -22,6 +22,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON
+from tests.support.kills import run_and_die
 from tests.support.small_sources import START, Event, iso, land, rows_of, source
 
 TIME = iso(START)
@@ -210,6 +211,34 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     assert [r.rows for r in fixed.ingestion.quarantine.release("c", names=released_files)] == [1]
     assert _accepted(fixed.ingest()) == [("c", 0, 1)]
     assert _counts_add_up(fixed)
+
+
+def test_uncommitted_rows_are_neither_listed_nor_released(make_engine: MakeEngine) -> None:
+    """Their file is still new, so after a correction of the contract their release would double them."""
+    first = make_engine([source("l", rules=STRICT)], [])
+    land(first, "l", "1.jsonl", [Event("a", 99, 0).line])
+    run_and_die(first.ingest, "ingest.after_quarantine")
+    without = make_engine([source("r")], [])
+    land(without, "r", "1.jsonl", [Event("b", 1, 0).line])
+    assert _accepted(without.ingest()) == [("r", 1, 0)]
+    fixed = make_engine([source("l"), source("r")], [])
+    assert fixed.ingestion.quarantine_list.rows("l") == []
+    assert fixed.ingestion.quarantine.release("l") == []
+    assert _accepted(fixed.ingest()) == [("l", 1, 0)]
+
+
+def test_a_release_marks_no_uncommitted_row(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", rules=STRICT)], [])
+    land(engine, "l", "1.jsonl", [Event("a", 99, 0).line])
+    engine.ingest()
+    land(engine, "l", "2.jsonl", [Event("b", 99, 0).line])
+    run_and_die(engine.ingest, "ingest.after_quarantine")
+    without = make_engine([source("r")], [])
+    land(without, "r", "1.jsonl", [Event("c", 1, 0).line])
+    without.ingest()
+    [released] = make_engine([source("l", rules=STRICT)], []).ingestion.quarantine.release("l")
+    assert released.rows == 1
+    assert rows_of(engine.views.table("quarantine/l"), "seq", "released") == [(1, released.name), (2, None)]
 
 
 @pytest.mark.parametrize(
