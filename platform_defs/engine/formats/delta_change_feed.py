@@ -7,6 +7,8 @@ system writes.
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +25,32 @@ _NAMES = {"_commit_version": COMMIT_VERSION, "_commit_timestamp": COMMITTED_AT}
 _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.uint64(): pa.int64()}
 """Replacements for Arrow types that deltalake returns and that many readers do not support."""
 _FILE = re.compile(r"version-(\d{20})\.parquet")
-_TABLE_ID = "_table.json"
-"""The file with the Delta `id` of the table whose changes a folder contains. A table that is deleted and created again has another id."""
+_POSITION = "_table.json"
+"""The file with the Delta `id` of the table whose changes a folder contains, and the newest landed version.
+
+A table that is deleted and created again has another id. The version is still known after the landed files were removed.
+"""
 _NS_PER_MS = 1_000_000
 
 
 class ChangeFeedError(TidemarkError, RuntimeError):
-    """A table's changes cannot be read."""
+    """A table's changes cannot be landed."""
+
+    @classmethod
+    def unreadable(cls, table: str, error: Exception) -> "ChangeFeedError":
+        """The table or its change data feed cannot be read."""
+        return cls(
+            f"the changes of {table} cannot be read: {error}. The table needs delta.enableChangeDataFeed from the first version read on, "
+            "and the files of these versions, which VACUUM removes; start with a later version, or load the table itself"
+        )
+
+    @classmethod
+    def unusable(cls, table: str, folder: Path, error: OSError) -> "ChangeFeedError":
+        """The folder cannot be read or written to."""
+        return cls(
+            f"the changes of {table} cannot be written to {folder}: {error}. Legal: a folder that this process may read and write, on a "
+            "disk with free space. Fix it and land the changes again: the versions that are missing follow"
+        )
 
     @classmethod
     def other_table(cls, table: str, folder: Path, id_in_folder: str, id_of_table: str) -> "ChangeFeedError":
@@ -51,7 +72,10 @@ class ChangeFeedError(TidemarkError, RuntimeError):
     @classmethod
     def unreadable_id(cls, path: Path) -> "ChangeFeedError":
         """The file with the table's id is damaged."""
-        return cls(f'{path} does not contain the id of the table whose changes the folder has; legal: {{"id": "<Delta\'s table id>"}}')
+        return cls(
+            f"{path} does not contain the id of the table whose changes the folder has; legal: "
+            '{"id": "<Delta\'s table id>", "version": <the newest landed version, a whole number>}'
+        )
 
 
 @dataclass(frozen=True)
@@ -72,7 +96,8 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
 
     Each version becomes one Parquet file, which is built in memory. It has the table's columns, `change` (`+I`, `-U`, `+U` or `-D`),
     `commit_version` (bigint) and `committed_at` (timestamp); removed rows precede added ones. The source's contract must have the column
-    `change`, which an operator reads as the change kind. A second call lands only newer versions.
+    `change`, which an operator reads as the change kind. A second call lands only newer versions, even if the files of the first one were
+    removed after their ingest.
 
     The modification times of the files increase with the versions, even if the clock steps back: ingest orders files by them.
 
@@ -87,60 +112,83 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
 
     Raises:
         ChangeFeedError: the table has no change data feed, has a column with one of these names, or is not the table whose changes the
-            folder contains (it is another one, or was created again).
+            folder contains (it is another one, or was created again); or the folder cannot be used.
     """
-    try:
+    with _reading(table):
         delta = DeltaTable(table, storage_options=storage_options)
-        landed = {int(match[1]): path for path in folder.glob("version-*.parquet") if (match := _FILE.fullmatch(path.name))}
-        _require_same_table(delta, table, folder, max(landed, default=None))
-        versions = [_land(delta, version, folder) for version in range(max([first, *[v + 1 for v in landed]]), delta.version() + 1)]
-    except (DeltaError, pa.ArrowException, OSError) as error:
-        raise ChangeFeedError(
-            f"the changes of {table} cannot be read: {error}. The table needs delta.enableChangeDataFeed from the first version read on, "
-            "and the files of these versions, which VACUUM removes; start with a later version, or load the table itself"
-        ) from error
+        table_id = str(delta.metadata().id)
+    with _using(table, folder):
+        landed = _newest_landed(delta, table, table_id, folder)
+    versions = [_land(delta, table, table_id, version, folder) for version in range(max(first, landed + 1), delta.version() + 1)]
     return [landed for landed in versions if landed.rows]
 
 
-def _require_same_table(delta: DeltaTable, table: str, folder: Path, newest: int | None) -> None:
-    """Raise if a folder contains changes of another table. A folder that an older version of Tidemark wrote has no id to compare."""
-    path, table_id = folder / _TABLE_ID, str(delta.metadata().id)
+@contextmanager
+def _reading(table: str) -> Iterator[None]:
+    """Raise `ChangeFeedError` for errors of the table."""
+    try:
+        yield
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        raise ChangeFeedError.unreadable(table, error) from error
+
+
+@contextmanager
+def _using(table: str, folder: Path) -> Iterator[None]:
+    """Raise `ChangeFeedError` for errors of the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise ChangeFeedError.unusable(table, folder, error) from error
+
+
+def _newest_landed(delta: DeltaTable, table: str, table_id: str, folder: Path) -> int:
+    """The newest landed version; -1 if there is none. Raises if a folder contains changes of another table.
+
+    A folder that an older version of Tidemark wrote has no id to compare, or no version; its files then have the version.
+    """
+    path, noted = folder / _POSITION, -1
     if path.exists():
-        id_in_folder = _table_id(path)
+        id_in_folder, noted = _position(path)
         if id_in_folder != table_id:
             raise ChangeFeedError.other_table(table, folder, id_in_folder, table_id)
-    if newest is not None and newest > delta.version():
+    landed = [int(match[1]) for file in folder.glob("version-*.parquet") if (match := _FILE.fullmatch(file.name))]
+    newest = max([noted, *landed])
+    if newest > delta.version():
         raise ChangeFeedError.behind(table, folder, newest, delta.version())
-    if newest is not None and not path.exists():
-        _write_id(path, table_id)
+    if newest > noted:
+        _write_position(path, table_id, newest)
+    return newest
 
 
-def _table_id(path: Path) -> str:
+def _position(path: Path) -> tuple[str, int]:
     try:
-        return str(json.loads(path.read_text("utf-8"))["id"])
+        position = json.loads(path.read_text("utf-8"))
+        return str(position["id"]), int(position.get("version", -1))
     except (ValueError, KeyError, TypeError):
         raise ChangeFeedError.unreadable_id(path) from None
 
 
-def _write_id(path: Path, table_id: str) -> None:
-    """Write the id atomically."""
+def _write_position(path: Path, table_id: str, version: int) -> None:
+    """Write the id and the newest landed version atomically."""
     hidden = path.with_name(f".{path.name}.tmp")
-    hidden.write_text(json.dumps({"id": table_id}), "utf-8")
+    hidden.write_text(json.dumps({"id": table_id, "version": version}), "utf-8")
     hidden.replace(path)
 
 
-def _land(delta: DeltaTable, version: int, folder: Path) -> Landed:
-    rows = pa.table(delta.load_cdf(starting_version=version, ending_version=version))
-    if rows.num_rows:
+def _land(delta: DeltaTable, table: str, table_id: str, version: int, folder: Path) -> Landed:
+    """Land a version, then note it as landed: after a kill in between, its file shows that it was landed."""
+    with _reading(table):
+        rows = pa.table(delta.load_cdf(starting_version=version, ending_version=version))
         changes = _with_own_names(rows)
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / _TABLE_ID).exists():
-            _write_id(folder / _TABLE_ID, str(delta.metadata().id))
-        path = folder / f"version-{version:020d}.parquet"
-        hidden = path.with_name(f".{path.name}.tmp")
-        pq.write_table(changes, hidden)
-        _set_rising_time(hidden, folder)
-        hidden.replace(path)
+        with _using(table, folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if rows.num_rows:
+                path = folder / f"version-{version:020d}.parquet"
+                hidden = path.with_name(f".{path.name}.tmp")
+                pq.write_table(changes, hidden)
+                _set_rising_time(hidden, folder)
+                hidden.replace(path)
+            _write_position(folder / _POSITION, table_id, version)
     return Landed(version, rows.num_rows)
 
 

@@ -93,7 +93,35 @@ def test_a_folder_without_an_id_takes_the_id_of_the_table(stock: DeltaTable, tmp
     land_changes(stock.table_uri, folder)
     (folder / "_table.json").unlink()
     assert land_changes(stock.table_uri, folder) == []
-    assert json.loads((folder / "_table.json").read_text()) == {"id": str(stock.metadata().id)}
+    assert json.loads((folder / "_table.json").read_text()) == {"id": str(stock.metadata().id), "version": 0}
+
+
+def test_removed_files_do_not_land_again(stock: DeltaTable, tmp_path: Path) -> None:
+    folder = tmp_path / "landing"
+    stock.update(updates={"sold": "9"}, predicate="item = 'a'")
+    assert land_changes(stock.table_uri, folder) == [Landed(0, 3), Landed(1, 2)]
+    for file in folder.glob("version-*"):
+        file.unlink()
+    assert land_changes(stock.table_uri, folder) == []
+    stock.vacuum(0, enforce_retention_duration=False, dry_run=False)  # the changes of these versions cannot be read any more
+    stock.delete("item = 'b'")
+    assert [landed.rows for landed in land_changes(stock.table_uri, folder)] == [1]
+
+
+def test_a_folder_of_an_older_version_takes_the_version_of_its_files(stock: DeltaTable, tmp_path: Path) -> None:
+    folder = tmp_path / "landing"
+    land_changes(stock.table_uri, folder)
+    (folder / "_table.json").write_text(json.dumps({"id": str(stock.metadata().id)}))
+    assert land_changes(stock.table_uri, folder) == []
+    (folder / "version-00000000000000000000.parquet").unlink()
+    assert land_changes(stock.table_uri, folder) == []
+
+
+def test_a_folder_that_cannot_be_used_is_named_with_the_fix(stock: DeltaTable, tmp_path: Path) -> None:
+    (tmp_path / "landing").write_text("a file")
+    message = rf"the changes of .*/stock/ cannot be written to {tmp_path}/landing: .*Legal: a folder that this process may read and write"
+    with pytest.raises(ChangeFeedError, match=message):
+        land_changes(stock.table_uri, tmp_path / "landing")
 
 
 def test_landed_files_keep_the_order_of_versions_even_if_the_clock_steps_back(stock: DeltaTable, tmp_path: Path) -> None:
