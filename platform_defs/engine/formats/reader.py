@@ -17,7 +17,7 @@ from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, RECORD, 
 from platform_defs.engine.formats.records import RECORDS, record_rows
 from platform_defs.engine.formats.topics import topic_rows
 
-__all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "RECORD", "File", "is_columnar", "is_text_file", "read"]
+__all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "RECORD", "File", "is_columnar", "is_text_file", "of_known_format", "read"]
 
 READER_VERSION = 7
 """The version of the readers. Increment it when a change reads other rows from the same files: uncommitted rows are then not reused."""
@@ -29,12 +29,18 @@ def is_columnar(files: Sequence[File]) -> bool:
 
 
 def is_text_file(file: File) -> bool:
-    """Whether a file's rows are read from its lines. A file of an unknown format is never opened."""
-    return file.fault is None and file.suffix in _FORMATS and file.suffix not in (".parquet", TOPIC)
+    """Whether a file's rows are read from its lines."""
+    return file.fault is None and file.suffix not in (".parquet", TOPIC)
+
+
+def of_known_format(file: File) -> File:
+    """The file, with a fault if it has no format that can be read."""
+    legal = f"{', '.join(f for f in _FORMATS if f not in (TOPIC, RECORDS))}, nor one of these packed as {', '.join(COMPRESSIONS)}"
+    return file if file.fault or file.suffix in _FORMATS else replace(file, fault=f"the file is not {legal}")
 
 
 def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> DataFrame:
-    """The rows of files, not validated yet.
+    """The rows of files, not validated yet. A file without a fault must be of a known format.
 
     Returns:
         The contract's columns (atomic ones as string, or with their declared type if the file has it), `_raw` (the original row), `_path`,
@@ -44,7 +50,7 @@ def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -
     ordered = sorted(files)
     frames = [
         whole_files(spark, contract, list(group), ordered, fault) if fault else _FORMATS[suffix](spark, contract, list(group), ordered)
-        for (fault, suffix), group in groupby(sorted(map(_of_known_format, ordered), key=_kind), key=_kind)
+        for (fault, suffix), group in groupby(sorted(ordered, key=_kind), key=_kind)
     ]
     has_records = any(RECORD in frame.columns for frame in frames)
     return reduce(union, map(_with_record, frames) if has_records else frames)
@@ -52,11 +58,6 @@ def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -
 
 def _with_record(rows: DataFrame) -> DataFrame:
     return rows if RECORD in rows.columns else rows.withColumn(RECORD, F.lit(None).cast("string"))
-
-
-def _of_known_format(file: File) -> File:
-    legal = f"{', '.join(f for f in _FORMATS if f not in (TOPIC, RECORDS))}, nor one of these packed as {', '.join(COMPRESSIONS)}"
-    return file if file.fault or file.suffix in _FORMATS else replace(file, fault=f"the file is not {legal}")
 
 
 def _kind(file: File) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from operators.engine_columns import EVENT_TIME, SEQ
 from operators.timing import length_ms
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.read_errors import may_pass
-from platform_defs.engine.formats.reader import is_columnar, read
+from platform_defs.engine.formats.reader import is_columnar, of_known_format, read
 from platform_defs.engine.formats.schema_registry import RegistryError
 from platform_defs.engine.formats.topics import Partition
 from platform_defs.engine.formats.unreadable_files import CheckedFiles, Patience, Unread, isolate_unreadable
@@ -108,7 +108,8 @@ class Ingest(LedgerWriter):
         for source in sorted({f.source for f in files}):
             of_source = [f for f in files if f.source == source]
             known_files, ends = self.ledger.file_records(source, [f for f in of_source if not f.is_range]), self.ledger.topic_ends(source)
-            new_by_path = {f.path: known_files.with_fault(f) for f in of_source if not f.is_range and not known_files.has_present_state(f)}
+            new = [f for f in of_source if not f.is_range and not known_files.has_present_state(f)]
+            new_by_path = {f.path: of_known_format(known_files.with_fault(f)) for f in new}
             new_by_path |= {f.path: f for f in of_source if f.is_range and f.modified >= ends.get(f.path, f.modified)}
             files_of_source = sorted(new_by_path.values())
             new_by_source |= {source: files_of_source} if files_of_source else {}

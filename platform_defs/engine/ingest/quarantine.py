@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
 from operators.engine_columns import SEQ
+from platform_defs.engine.formats.reader import of_known_format
 from platform_defs.engine.formats.unreadable_files import MISSING_LENGTH
 from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
@@ -48,8 +49,8 @@ class Quarantine(LedgerWriter):
             The files that are to be read again.
 
         Raises:
-            QuarantineError: a name matches no quarantined file, or one that would be refused again: it is empty, or it changed after its
-                rows were read.
+            QuarantineError: a name matches no quarantined file, or one that would be refused again: it is empty, it changed after its
+                rows were read, or it has another format.
             LedgerError: the source's log, its quarantine or the ledger has lost commits.
         """
         with self._writing(source):
@@ -59,7 +60,7 @@ class Quarantine(LedgerWriter):
                 if not quarantined.asked and quarantined.file.length != MISSING_LENGTH
             ]
             known_files = self.ledger.file_records(source, [quarantined.file for quarantined in chosen])
-            chosen = [replace(quarantined, file=known_files.with_fault(quarantined.file)) for quarantined in chosen]
+            chosen = [replace(quarantined, file=of_known_format(known_files.with_fault(quarantined.file))) for quarantined in chosen]
             for quarantined in chosen:
                 if names and quarantined.file.fault is not None:
                     raise QuarantineError.not_retried(source, unquote(quarantined.file.path), quarantined.file.fault)

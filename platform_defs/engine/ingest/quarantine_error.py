@@ -29,7 +29,8 @@ class QuarantineError(TidemarkError, RuntimeError):
         """Reading the file again would not ingest its rows."""
         return cls(
             f"`file` is {file!r} of source {source!r}, which would be refused again: {reason}. "
-            "Legal: a file of which no row was ever read, and that has some bytes. Land its rows under another name"
+            "Legal: a file in a format that can be read, of which no row was ever read, and that has some bytes. Land its rows under "
+            "another name"
         )
 
     @classmethod

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from assets.contracts import RowRule
 from assets.days import moment
 from platform_defs.engine import Engine
+from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceEntry
 from tests.support.clock import NOON, Clock
@@ -209,6 +210,7 @@ def _land_names(engine: Engine) -> None:
     (folder / "packed.jsonl.gz").write_bytes(gzip.compress(f"{_row('packed|0')}\n{_row('packed|1')}\n".encode()))
     (folder / "bom.jsonl").write_text(f"\ufeff{_row('bom|0')}\n{_row('bom|1')}\n", encoding="utf-8")
     (folder / "notes.txt").write_text("one\ntwo\n", encoding="utf-8")
+    (folder / "notes.bz2").write_bytes(b"one")
     (folder / "nosuffix").write_text("one\n", encoding="utf-8")
     for hidden in (".hidden.jsonl", "_hidden.jsonl"):
         (folder / hidden).write_text(_row("hidden"), encoding="utf-8")
@@ -283,13 +285,19 @@ def test_any_file_name_is_read_and_unknown_formats_are_reported(found: Found) ->
     files = [*NAMES, "packed", "bom"]
     assert sorted(found.in_order("names")) == sorted(f"{f}|{i}" for f in files for i in range(2))
     reason = "malformed: the file is not .csv, .json, .jsonl, .ndjson, .parquet, nor one of these packed as .gz"
-    assert sorted((Path(r.path).name, r.reason) for r in found.quarantine["names"]) == [("nosuffix", reason), ("notes.txt", reason)]
+    unknown = ["nosuffix", "notes.bz2", "notes.txt"]
+    assert sorted((Path(r.path).name, r.reason) for r in found.quarantine["names"]) == [(name, reason) for name in unknown]
+    assert sorted(o.split("|")[0] for o in found.ingested["names"].offsets if o.endswith("|unread")) == [f"./{n}" for n in unknown]
+    quarantined = found.engine.ingestion.quarantine_list.files("names")
+    assert [(Path(f.file.path).name, f.reason) for f in quarantined] == [(name, reason) for name in unknown]
+    with pytest.raises(QuarantineError, match=r"notes\.bz2' of source 'names', which would be refused again: the file is not \.csv"):
+        found.engine.ingestion.quarantine.retry("names", ["notes.bz2"])
 
 
 def test_rows_arrive_by_modification_time_then_path_then_position(found: Found) -> None:
     from urllib.parse import unquote
 
-    offsets = [o.rsplit("|", 2) for o in found.ingested["names"].offsets]
+    offsets = [o.split("|") for o in found.ingested["names"].offsets]
     ordered = sorted(offsets, key=lambda o: (int(o[1]), o[0]))
     names = [unquote(Path(o[0]).name) for o in ordered]
     expected = [
@@ -308,4 +316,4 @@ def test_the_counts_of_the_ledger_add_up(found: Found, name: str) -> None:
     assert (ingested.duplicate, ingested.markers, ingested.seq) == (0, 0, 1)
     arrivals = [r.arrival for r in found.log[name] + found.quarantine[name]]
     assert len(set(arrivals)) == len(arrivals)
-    assert len(ingested.offsets) == {"json": 1, "csv": len(CSV), "parquet": len(PARQUET), "names": len(NAMES) + 4}[name]
+    assert len(ingested.offsets) == {"json": 1, "csv": len(CSV), "parquet": len(PARQUET), "names": len(NAMES) + 5}[name]
