@@ -47,6 +47,7 @@ def _inline_columns(sql: str, below: dict[str, Item]) -> str:
         if not isinstance(node, exp.Column) or node.name not in below:
             return node
         inner = parse_spark(below[node.name].sql)
-        return inner if isinstance(inner, exp.Column | exp.Literal | exp.Func) else exp.Paren(this=inner)
+        is_call = isinstance(inner, exp.Func) and not isinstance(inner, exp.Binary)  # AND, OR and RLIKE are functions of sqlglot too
+        return inner if is_call or isinstance(inner, exp.Column | exp.Literal) else exp.Paren(this=inner)
 
     return tree.transform(replace_column, copy=False).sql(dialect="spark", copy=False)

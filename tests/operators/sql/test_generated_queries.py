@@ -169,6 +169,10 @@ HAVING = [
 ]
 
 
+BOOLEANS = ["v > 3 OR id > 5", "v > 1 AND k = 'x'", "v > 1 OR k IS NULL", "NOT v > 2"]
+OVER_A_BOOLEAN = ["hot", "NOT hot", "hot AND v < 4", "hot IS NULL", "hot = (k = 'x')", "v + 1 > 2 OR NOT hot"]
+
+
 def an_aggregate(rng: random.Random) -> str:
     """An aggregate with computed columns and a HAVING condition, which may use aggregates that are not in the SELECT list."""
     by = rng.choice([["k"], ["k", "v"], ["UPPER(k)"], []])
@@ -178,7 +182,10 @@ def an_aggregate(rng: random.Random) -> str:
     rng.shuffle(values)
     having = rng.choice(["", *(f" HAVING {one}" for one in conditions)])
     where = rng.choice(["", " WHERE v > 1"])
-    source = rng.choice(["a", "(SELECT id, k, v FROM a WHERE id > 2)", "(SELECT id + 1 AS id, k, v FROM (SELECT * FROM a WHERE v < 4))"])
+    sources = ["a", "(SELECT id, k, v FROM a WHERE id > 2)", "(SELECT id + 1 AS id, k, v FROM (SELECT * FROM a WHERE v < 4))"]
+    if by:  # no row may be left, and a total of no rows has no result
+        sources.append(f"(SELECT id, k, v FROM (SELECT *, {rng.choice(BOOLEANS)} AS hot FROM a) WHERE {rng.choice(OVER_A_BOOLEAN)})")
+    source = rng.choice(sources)
     if not by:
         return f"SELECT {', '.join(values)} FROM {source}{where}{having}"
     return f"SELECT {', '.join([f'{by[0]} AS g', *by[1:], *values])} FROM {source}{where} GROUP BY {', '.join(by)}{having}"

@@ -63,6 +63,23 @@ def test_selections_of_selections_are_one():
     assert relation(nested) == Select(A, (Item("z", "(v * 2) + 1"),), "((v > 1) AND (k <> 'q')) AND ((v * 2) < 9)")
 
 
+@pytest.mark.parametrize(
+    ("value", "condition", "where"),
+    [
+        ("v > 3 OR id > 2", "NOT hot", "NOT (v > 3 OR id > 2)"),
+        ("v > 3 OR id > 2", "hot AND k = 'x'", "((v > 3 OR id > 2)) AND (k = 'x')"),
+        ("v > 3 AND id > 2", "hot IS NULL", "(v > 3 AND id > 2) IS NULL"),
+        ("v > 3 AND id > 2", "hot = (k = 'x')", "(v > 3 AND id > 2) = (k = 'x')"),
+        ("REGEXP_LIKE(k, 'x')", "hot IS NOT NULL", "NOT (k RLIKE 'x') IS NULL"),
+        ("UPPER(k)", "hot = 'X'", "UPPER(k) = 'X'"),
+    ],
+)
+def test_a_column_of_an_inner_query_keeps_its_brackets(value: str, condition: str, where: str):
+    assert relation(f"SELECT id FROM (SELECT id, k, {value} AS hot FROM a) WHERE {condition}") == Select(
+        A, (Item("id", "id", "id"),), where
+    )
+
+
 def test_views_and_with_have_names_and_columns():
     text = "CREATE VIEW w (one, two) AS SELECT id, v FROM a; WITH c AS (SELECT two FROM w WHERE one > 1) SELECT two AS x FROM c"
     assert relation(text) == Select(A, (Item("x", "v", "v"),), "id > 1")
