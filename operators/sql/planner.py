@@ -1,6 +1,6 @@
 """Queries as relations: the FROM clause with its joins, then the ranks, then the aggregates or the SELECT list."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -88,8 +88,13 @@ class Planner:
             raise SqlError.refused("a query without FROM", "an operator has an input", f"add FROM one of {table_names(self.tables)}")
         read, where = _read_columns(tree), conjuncts(tree.args["where"].this if tree.args.get("where") else None)
         scope = self._table(from_.this)
-        for clause in tree.args.get("joins") or ():
-            scope, where = self._join(scope, clause, where, read)
+        joins: list[tuple[How, Tree, Scope]] = [
+            (_how(clause), clause, self._joined_table(clause)) for clause in tree.args.get("joins") or ()
+        ]
+        for number, (how, clause, right) in enumerate(joins, 1):
+            is_used = _is_used(clause, how, scope, right, [(later[0], later[2]) for later in joins[number:]])
+            used = [c for c in where if is_used(c)]
+            scope, where = self._join(scope, right, how, clause, used, read), [c for c in where if c not in used]
         for clause in [c for c in where if _is_semi(c)]:
             scope, where = self._semi(scope, clause, read), [c for c in where if c is not clause]
         return replace(scope, conditions=tuple(where))
@@ -117,22 +122,24 @@ class Planner:
             raise SqlError.unknown("table", tree.name, table_names(self.tables))
         return Scope.of(self.tables[name], tree.alias or tree.name)
 
-    def _join(self, left: Scope, tree: Tree, where: list[Tree], read: ReadColumns) -> tuple[Scope, list[Tree]]:
-        """The rows of a join, and the conditions of WHERE that it does not use."""
-        how, table = _how(tree), tree.this
-        version = table.args.get("version") if isinstance(table, exp.Table) else None
-        if version is not None:
+    def _joined_table(self, clause: Tree) -> Scope:
+        """The right side of a join, without FOR SYSTEM_TIME AS OF."""
+        table = clause.this
+        if _version(clause) is not None:
             table = table.copy()
             table.set("version", None)
-        right = self._table(table)
+        return self._table(table)
+
+    def _join(self, left: Scope, right: Scope, how: How, clause: Tree, where: Sequence[Tree], read: ReadColumns) -> Scope:
+        """The rows of a join, with the conditions of WHERE that it uses."""
         if {*left.tables} & {*right.tables}:
             names = ", ".join(sorted(name or "a subquery" for name in {*left.tables} & {*right.tables}))
             raise SqlError.refused(f"a second table under the name {names}", "its columns would be ambiguous", "write an alias: AS b")
-        on = [*conjuncts(tree.args.get("on")), *(_equality_of_using(left, right, c.name) for c in tree.args.get("using") or ())]
-        used = [c for c in where if how == "inner" and not _is_semi(c) and _is_within(c, left, right)]
+        on = [*conjuncts(clause.args.get("on")), *(_equality_of_using(left, right, c.name) for c in clause.args.get("using") or ())]
+        version = _version(clause)
         if version is not None:
-            return as_of_join(sort_conditions(left, right, on), how, version.expression, read), where
-        return join(sort_conditions(left, right, [*on, *used]), how, read), [c for c in where if c not in used]
+            return as_of_join(sort_conditions(left, right, on), how, version.expression, read)
+        return join(sort_conditions(left, right, [*on, *where]), how, read)
 
     def _semi(self, left: Scope, tree: Tree, read: ReadColumns) -> Scope:
         """The left rows with a match (EXISTS, IN), or without one (NOT EXISTS, NOT IN)."""
@@ -165,8 +172,29 @@ def _equality_of_using(left: Scope, right: Scope, column: str) -> Tree:
     return exp.EQ(this=left_column, expression=right_column)
 
 
-def _is_within(tree: Tree, left: Scope, right: Scope) -> bool:
-    return all(left.has(c) or right.has(c) for c in tree.find_all(exp.Column))
+def _version(clause: Tree) -> Tree | None:
+    """FOR SYSTEM_TIME AS OF of a join."""
+    return clause.this.args.get("version") if isinstance(clause.this, exp.Table) else None
+
+
+def _is_used(clause: Tree, how: How, left: Scope, right: Scope, later: Sequence[tuple[How, Scope]]) -> Callable[[Tree], bool]:
+    """Whether a join uses a condition of WHERE: an inner join treats conditions on its own columns as conditions of ON.
+
+    No condition is used before a join that adds rows without a match, which WHERE removes. A name that a later table has too is ambiguous.
+    """
+    adds_rows = any(how_later in ("right", "full") for how_later, _ in later)
+    visible_later = [table for how_later, table in later if how_later not in ("semi", "anti")]
+
+    def is_own(column: Tree) -> bool:
+        is_ambiguous = not column.table and any(table.has(column) for table in visible_later)
+        return (left.has(column) or right.has(column)) and not is_ambiguous
+
+    def is_used(tree: Tree) -> bool:
+        if how != "inner" or adds_rows or _version(clause) is not None or _is_semi(tree):
+            return False
+        return all(is_own(column) for column in tree.find_all(exp.Column))
+
+    return is_used
 
 
 def _is_semi(tree: Tree) -> bool:

@@ -116,10 +116,12 @@ def joins_in_a_row(rng: random.Random) -> str:
     items = ["a.id AS x", "b.id AS y", "c.id AS z", "a.k", "b.v AS w", "c.v", "a.t AS moment", "c.t"]
     select = f"SELECT {', '.join(rng.sample(items, rng.randrange(1, len(items))))} FROM a"
     first = f"{rng.choice(['', 'LEFT '])}JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND {shifted(rng, 'a.t', rng.randrange(1, 200))}"
-    how, key = rng.choice(["", "LEFT "]), rng.choice(["a.k = c.k", "c.v = a.v"])
+    key = rng.choice(["a.k = c.k", "c.v = a.v"])
     if rng.random() < 0.5:
-        return f"{select} {first} {how}JOIN c FOR SYSTEM_TIME AS OF b.t ON {key}"
-    return f"{select} {first} {how}JOIN c ON {key} AND {' AND '.join(bounds(rng, 'c', 'b'))}"
+        return f"{select} {first} {rng.choice(['', 'LEFT '])}JOIN c FOR SYSTEM_TIME AS OF b.t ON {key}"
+    how = rng.choice(["", "LEFT ", "RIGHT ", "FULL "])
+    where = rng.choice(["", " WHERE a.v > 1", " WHERE b.v < 4 AND c.v > 0", " WHERE a.v > 1 OR c.v > 1"])
+    return f"{select} {first} {how}JOIN c ON {key} AND {' AND '.join(bounds(rng, 'c', 'b'))}{where}"
 
 
 def in_duckdb_sql(text: str) -> str:

@@ -8,7 +8,7 @@ import operators
 from operators import AsOfJoin, Deduplicate, IntervalJoin, SqlError, WindowedAggregate
 from operators.sql.explain import explain
 from operators.sql.plan import Order, plan
-from operators.sql.relations import Apply, Input, Item, Relation, Select, applied_operator
+from operators.sql.relations import Apply, Input, Item, Relation, Select, applied_operator, walk
 from operators.sql.tables import Column, CreateTable
 from operators.windows import Tumbling
 
@@ -127,6 +127,18 @@ def test_a_third_table_joins_the_result_of_the_first_two():
     inner = applied_operator(outer.inputs[0])
     assert inner is not None
     assert isinstance(inner.operator, IntervalJoin)
+
+
+@pytest.mark.parametrize("how", ["RIGHT", "FULL", "LEFT"])
+def test_where_removes_the_rows_that_a_later_outer_join_adds(how: str):
+    """A condition of WHERE filters a table before an inner join only if no later join adds rows without that table."""
+    tables = {**TABLES, "c": Input("c", ("k", "u", "t3"), ("t3",))}
+    within = "c.k = a.k AND t3 BETWEEN at_time AND at_time + INTERVAL '1' MINUTE"
+    rows = plan(f"SELECT v, u FROM a JOIN b ON {WITHIN} {how} JOIN c ON {within} WHERE a.v > 3", tables).plans[0].relation
+    conditions = [below.where for below in walk(rows) if isinstance(below, Select) and below.where]
+    assert conditions == ["v > 3"]
+    assert isinstance(rows, Select)
+    assert (rows.where is None) == (how == "LEFT")
 
 
 def test_the_order_of_arrival_is_declared():
@@ -271,6 +283,11 @@ def test_explain_says_how_a_condition_on_results_changes_what_a_step_reads(query
         ("SELECT c.id FROM a", "there is no table 'c'; legal: a"),
         ("SELECT id FROM aa", "there is no table 'aa'; legal: a, b"),
         (f"SELECT k FROM a LEFT JOIN b ON {WITHIN}", "it is a column of several tables; write the table too"),
+        (
+            f"SELECT a.id FROM a JOIN b ON {WITHIN} LEFT JOIN (SELECT k, w, at_time AS t3 FROM b) c "
+            "ON c.k = a.k AND t3 BETWEEN at_time AND at_time + INTERVAL '1' HOUR WHERE w > 3",
+            "w is refused: it is a column of several tables; write the table too",
+        ),
         ("SELECT v, COUNT(*) AS n FROM a GROUP BY k", "the column v is refused: it is neither in GROUP BY nor in an aggregate"),
         ("SELECT k FROM a WHERE COUNT(*) > 1", "COUNT(*) is refused: it is an aggregate, and this expression reads one row"),
         ("SELECT k FROM a WHERE v > (SELECT MAX(w) FROM b)", "a subquery in an expression is refused"),
