@@ -16,6 +16,7 @@ from operators.sql.dialect import MIRRORED, Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.names import find_name
 from operators.sql.relations import (
+    WINDOW_COLUMNS,
     WINDOW_TIME,
     Apply,
     Input,
@@ -73,10 +74,22 @@ def ranks_of(ranked: Ranked, conditions: Sequence[Tree]) -> tuple[Ranks, list[Tr
             if isinstance(bound, str) and operation is not exp.LTE:
                 raise _no_bound(condition)
             last.append(bound - 1 if operation is exp.LT and isinstance(bound, int) else bound)
-    if len(last) != 1:
+    return Ranks(first, _last_of(ranked, last)), others
+
+
+def _last_of(ranked: Ranked, bounds: Sequence[int | str]) -> int | str:
+    """The smallest of several last ranks."""
+    name = ranked.name
+    if not bounds:
         reason = "only the first rows of each partition have a bounded state"
-        raise SqlError.refused(f"{ranked.function.upper()}() AS {ranked.name} without a last rank", reason, f"add WHERE {ranked.name} <= N")
-    return Ranks(first, last[0]), others
+        raise SqlError.refused(f"{ranked.function.upper()}() AS {name} without a last rank", reason, f"add WHERE {name} <= N")
+    numbers = [bound for bound in bounds if isinstance(bound, int)]
+    if len(numbers) == len(bounds):
+        return min(numbers)
+    if len(bounds) > 1:
+        reason = f"{' and '.join(map(str, bounds))} are its last ranks, and an operator has one number or one column"
+        raise SqlError.refused(f"a rank {name} with several limits", reason, "keep one, and filter by the other in an outer query")
+    return bounds[0]
 
 
 def _split_between(conditions: Sequence[Tree]) -> list[Tree]:
@@ -125,16 +138,17 @@ def rank(scope: Scope, ranked: Ranked, is_shown: bool) -> Scope:
     ranks, others = ranks_of(ranked, scope.conditions)
     results = _apply(ranked, ranks, is_shown)
     where = None
-    if isinstance(results, Apply) and isinstance(results.operator, TopK | Consecutive) and ranks.first > 1:
+    if isinstance(results.operator, TopK | Consecutive) and ranks.first > 1:
         where = f"{RANK} >= {ranks.first}"
-    rank_item = Item.of_column(RANK, ranked.name) if RANK in results.columns else Item(ranked.name, str(ranks.first))
-    visible = [Item.of_column(RESULT_TIME if c == WINDOW_TIME else c, c) for c in ranked.visible]
+    is_constant = isinstance(results.operator, Deduplicate)  # the rows may have a column `rank` of their own
+    rank_item = Item(ranked.name, str(ranks.first)) if is_constant else Item.of_column(RANK, ranked.name)
+    visible = [Item.of_column(RESULT_TIME if c == WINDOW_TIME and RESULT_TIME in results.columns else c, c) for c in ranked.visible]
     rows = select(results, [*visible, *([rank_item] if is_shown else [])], where)
     tables = {alias: {n: Item.of_column(n) for n in columns if n in rows.columns} for alias, columns in scope.tables.items()}
     return Scope(rows, tables, tuple(others))
 
 
-def _apply(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
+def _apply(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Apply:
     child = ranked.child
     by = tuple(c for c in ranked.by if c not in _BOUNDS)
     if {*_BOUNDS} <= {*ranked.by} and not upserts(child):
@@ -187,7 +201,7 @@ def _last_rank(ranks: Ranks, feature: str) -> int:
     return ranks.last
 
 
-def _rank_window_rows(ranked: Ranked, windowed: Windowed, by: tuple[str, ...], ranks: Ranks) -> Relation:
+def _rank_window_rows(ranked: Ranked, windowed: Windowed, by: tuple[str, ...], ranks: Ranks) -> Apply:
     """Window deduplication or window Top-N of rows."""
     _require_row_number(ranked)
     last, added_columns = _last_rank(ranks, "a window Top-N"), (*_BOUNDS, RESULT_TIME, FINAL_AT)
@@ -202,7 +216,9 @@ def _rank_window_rows(ranked: Ranked, windowed: Windowed, by: tuple[str, ...], r
         raise SqlError.refused(
             "a window's rows in order of arrival", "the rows of a window are ordered by event time", "ORDER BY the event time"
         )
-    if ranks == Ranks(1, 1) and by and order:
+    if column := next((c for c in WINDOW_COLUMNS if any(text.partition(" ")[0] == c for text in ranked.order)), None):
+        raise SqlError.refused(f"ORDER BY {column} in a window", "it is the same for all rows of a window", "ORDER BY a column of the rows")
+    if ranks == Ranks(1, 1) and by and order and _time(ranked) == windowed.time:
         operator = Deduplicate(by=by, keep=order[0], window=window, time=windowed.time)
         return Apply(operator, (windowed.child,), (*windowed.child.columns, *added_columns), (RESULT_TIME,), window)
     top = TopK(k=last, order_by=ranked.order, by=by, window=window, time=windowed.time)
@@ -210,7 +226,7 @@ def _rank_window_rows(ranked: Ranked, windowed: Windowed, by: tuple[str, ...], r
     return Apply(top, (windowed.child,), (*columns, *_BOUNDS, RANK, RESULT_TIME, FINAL_AT), (RESULT_TIME,), window)
 
 
-def _rank_window_results(ranked: Ranked, results: Relation, by: tuple[str, ...], ranks: Ranks) -> Relation:
+def _rank_window_results(ranked: Ranked, results: Relation, by: tuple[str, ...], ranks: Ranks) -> Apply:
     """Window Top-N of the results of a windowed operator, as one operator if it can be one."""
     _require_row_number(ranked)
     top, below = TopK(k=_last_rank(ranks, "a window Top-N"), order_by=ranked.order, by=by), applied_operator(results)
@@ -232,7 +248,7 @@ def _rank_window_results(ranked: Ranked, results: Relation, by: tuple[str, ...],
     return Apply(top, (results,), (*columns, *added_columns), (RESULT_TIME,), windows)
 
 
-def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Relation:
+def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Apply:
     child = ranked.child
     if any(c.startswith(ARRIVAL_TIME) for c in ranked.order):
         reason = "in order of arrival only the first or the last row of a key is kept"

@@ -83,6 +83,26 @@ def test_windows_joins_and_aggregates_are_nested(frames: dict[str, DataFrame]):
     assert found == [(0, 2, 3500), (15, 1, 3000)]
 
 
+def test_the_first_row_of_a_window_is_by_the_time_that_the_query_names(frames: dict[str, DataFrame]):
+    """The orders of both currencies have several rates in the window. The first rate is not that of the first order."""
+    pairs = """CREATE VIEW pairs AS SELECT o.id, o.currency, rate, ordered_at, since FROM orders o JOIN rates r
+        ON o.currency = r.currency AND r.since BETWEEN o.ordered_at - INTERVAL '20' MINUTE AND o.ordered_at + INTERVAL '20' MINUTE;"""
+    windows = "TUMBLE(TABLE pairs, DESCRIPTOR(ordered_at), INTERVAL '1' HOUR)"
+    number = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end, currency ORDER BY {}) AS n"
+    text = f"{pairs} SELECT id, rate FROM (SELECT *, {number} FROM {windows}) WHERE n = 1 ORDER BY id"
+    assert rows(frames, text.format("since DESC")) == [("o1", 120), ("o3", 90)]
+    assert rows(frames, text.format("since")) == [("o1", 110), ("o3", 100)]
+
+
+def test_a_top_n_of_windows_results_has_the_time_of_the_window(frames: dict[str, DataFrame]):
+    totals = """SELECT window_start, window_end, window_time, currency, SUM(price) AS total
+        FROM TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '15' MINUTES) GROUP BY window_start, window_end, window_time, currency"""
+    number = "ROW_NUMBER() OVER (PARTITION BY currency ORDER BY total DESC) AS n"
+    time = "CAST(window_time AS STRING) AS w"
+    found = rows(frames, f"SELECT currency, {time}, n FROM (SELECT *, {number} FROM ({totals})) WHERE n <= 1 ORDER BY currency")
+    assert found == [("eur", "2026-03-01 10:14:59.999", 1), ("usd", "2026-03-01 10:29:59.999", 1)]
+
+
 def test_grouping_sets_are_those_of_spark(spark: SparkSession, frames: dict[str, DataFrame]):
     """A null key is an ordinary key: only `grouping_id` tells it from a key that a set leaves out."""
     orders = frames["orders"].selectExpr("nullif(currency, 'usd') AS currency", "price % 20 AS kind", "price", "ordered_at")

@@ -5,7 +5,8 @@ import re
 import pytest
 
 import operators
-from operators import AsOfJoin, Deduplicate, IntervalJoin, SqlError, WindowedAggregate
+from operators import AsOfJoin, Deduplicate, IntervalJoin, SqlError, TopK, TopN, WindowedAggregate
+from operators.contract import Operator
 from operators.sql.explain import explain
 from operators.sql.plan import Order, plan
 from operators.sql.relations import Apply, Input, Item, Relation, Select, applied_operator, walk
@@ -223,6 +224,46 @@ def test_explain_says_what_is_kept_beside_a_table():
 
 
 @pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("a_time", TopK(k=1, order_by=("a_time",), by=("k",), window=Tumbling(size="1 hour"), time="b_time")),
+        ("a_time DESC", TopK(k=1, order_by=("a_time DESC",), by=("k",), window=Tumbling(size="1 hour"), time="b_time")),
+        ("b_time", Deduplicate(by=("k",), window=Tumbling(size="1 hour"), time="b_time")),
+    ],
+)
+def test_the_first_row_of_a_window_by_another_time_than_that_of_the_window_is_a_top_k(order: str, expected: Operator):
+    rows = f"CREATE VIEW j AS SELECT a.k, ts AS a_time, at_time AS b_time FROM a JOIN b ON {WITHIN};"
+    rank = f"ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY {order}) AS n"
+    windows = "TUMBLE(TABLE j, DESCRIPTOR(b_time), INTERVAL '1' HOUR)"
+    found = applied_operator(relation(f"{rows} SELECT k, a_time FROM (SELECT *, {rank} FROM {windows}) WHERE n = 1"))
+    assert found is not None
+    assert found.operator == expected
+
+
+def test_the_rank_of_a_first_row_is_1_even_if_the_rows_have_a_column_rank():
+    tables: dict[str, Relation] = {"r": Input("r", ("id", "rank", "ts"), ("ts",))}
+    number = "ROW_NUMBER() OVER (PARTITION BY id ORDER BY ts) AS n"
+    rows = plan(f"SELECT * FROM (SELECT *, {number} FROM r) WHERE n = 1", tables).plans[0].relation
+    assert isinstance(rows, Select)
+    assert rows.items[-1] == Item("n", "1")
+
+
+def test_a_top_n_of_windows_results_keeps_the_time_that_they_select():
+    windows = "TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY window_start, window_end, window_time, k"
+    totals = f"SELECT window_start, window_end, window_time, k, SUM(v) AS total FROM {windows}"
+    rows = relation(f"SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY total DESC) AS n FROM ({totals})) WHERE n <= 3")
+    assert isinstance(rows, Select)
+    assert rows.items[2] == Item("window_time", "window_time", "window_time")
+
+
+def test_the_smaller_of_two_last_ranks_counts():
+    ranks = "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) WHERE n <= 3 AND n <= 5"
+    found = applied_operator(relation(ranks))
+    assert found is not None
+    assert found.operator == TopN(by=("k",), order_by=("v",), rank_end=3, with_rank=False)
+
+
+@pytest.mark.parametrize(
     ("query", "strategy", "reads"),
     [
         (
@@ -299,6 +340,15 @@ def test_explain_says_how_a_condition_on_results_changes_what_a_step_reads(query
         ("SELECT k FROM HOP(TABLE a, DESCRIPTOR(ts), GAP => INTERVAL '1' HOUR)", "HOP has an argument GAP, which it does not take"),
         ("SELECT k FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' MONTH)", "INTERVAL '1' MONTH is no length of time"),
         ("SELECT k FROM SESSION(TABLE a PARTITION BY, DESCRIPTOR(ts), INTERVAL '1' HOUR)", "cannot be parsed: Expected a column"),
+        (
+            "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) WHERE n <= 3 AND n <= v",
+            "a rank n with several limits is refused: 3 and v are its last ranks",
+        ),
+        (
+            "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY window_time) AS n "
+            "FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE n = 1",
+            "ORDER BY window_time in a window is refused: it is the same for all rows of a window; ORDER BY a column of the rows",
+        ),
         ("SELECT k FROM EXPLODE(k)", "the table function EXPLODE is refused"),
         ("INSERT INTO t (x, y) SELECT id, k FROM a", "the columns are those of the query, by name"),
         ("CREATE VIEW a AS SELECT id FROM b", "a second table 'a' is refused"),
