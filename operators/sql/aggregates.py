@@ -27,7 +27,7 @@ ALL_ROWS = "all_rows"
 
 def is_aggregate(tree: Tree) -> bool:
     """Whether a query aggregates its rows."""
-    return tree.args.get("group") is not None or any(_aggregates_in(e) for e in tree.expressions)
+    return any(tree.args.get(clause) for clause in ("group", "having")) or any(_aggregates_in(e) for e in tree.expressions)
 
 
 def _aggregates_in(tree: Tree) -> list[Tree]:

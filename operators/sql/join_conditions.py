@@ -73,7 +73,7 @@ class Conditions:
         elif isinstance(tree, exp.And):
             self.add(tree.left)
             self.add(tree.right)
-        elif isinstance(tree, exp.Between):
+        elif isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
             self.add(exp.GTE(this=tree.this, expression=tree.args["low"]))
             self.add(exp.LTE(this=tree.this, expression=tree.args["high"]))
         elif self._is_window(tree) or self._is_bound(tree) or self._is_key(tree):

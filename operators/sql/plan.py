@@ -10,9 +10,9 @@ from operators.sql.errors import SqlError
 from operators.sql.names import find_name, require_name
 from operators.sql.planner import Planner
 from operators.sql.ranking import ranks_of
-from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, applied_operator, upserts, walk
+from operators.sql.relations import Apply, Named, Ranked, Relation, Select, Windowed, applied_operator, upserts, walk
 from operators.sql.script import CreateView, Explain, Insert, Query, read_script
-from operators.sql.selections import select
+from operators.sql.selections import rename_columns
 from operators.sql.tables import CreateTable
 
 
@@ -106,7 +106,7 @@ class _Script:
                 self._declare(statement)
             case CreateView():
                 relation = self._query(statement.query)
-                self._register(statement.name, _rename_columns(relation, statement))
+                self._register(statement.name, rename_columns(relation, statement.columns, f"CREATE VIEW {statement.name}"))
                 self.views[statement.name] = self._tables[statement.name]
             case Insert():
                 relation = self._check_insert(statement.target, _check_complete(self._query(statement.query)))
@@ -156,36 +156,40 @@ class _Script:
     def _plan_query(self, tree: Tree) -> Plan:
         """A query, whose outermost ORDER BY and LIMIT say how its rows are printed."""
         order, limit = tree.args.get("order"), tree.args.get("limit")
+        if tree.args.get("offset"):
+            raise SqlError.refused("OFFSET", "a query gives the first rows of its order", "write a larger LIMIT, and skip the first rows")
         if order or limit:
             tree = tree.copy()
             tree.set("order", None)
             tree.set("limit", None)
-        relation = _check_complete(self._query(tree))
-        by = tuple(_direction(column, relation) for column in order.expressions) if order else ()
-        number = limit.expression if limit else None
-        if number is not None and not (isinstance(number, exp.Literal) and number.name.isdecimal()):
-            raise SqlError.refused(f"LIMIT {number.sql()}", "it is no number of rows", "write a whole number")
-        return Plan(relation, order=Order(by, int(number.name) if number is not None else None))
+        planner = Planner(self._tables)
+        relation = _check_complete(planner.query(tree))
+        by = tuple(_direction(column, planner, tree, relation) for column in order.expressions) if order else ()
+        return Plan(relation, order=Order(by, _row_count(limit) if limit else None))
 
 
-def _direction(tree: Tree, relation: Relation) -> str:
-    if not isinstance(tree.this, exp.Column):
+def _row_count(limit: Tree) -> int:
+    """The number of rows of LIMIT or FETCH FIRST."""
+    options = limit.args.get("limit_options")
+    if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+        raise SqlError.refused("FETCH with PERCENT or WITH TIES", "it is no number of rows", "write FETCH FIRST 5 ROWS ONLY, or LIMIT 5")
+    number = (limit.args.get("count") or exp.Literal.number(1)) if isinstance(limit, exp.Fetch) else limit.expression
+    if not (isinstance(number, exp.Literal) and number.name.isdecimal()):
+        raise SqlError.refused(f"LIMIT {number.sql()}", "it is no number of rows", "write a whole number")
+    return int(number.name)
+
+
+def _direction(tree: Tree, planner: Planner, query: Tree, relation: Relation) -> str:
+    column = tree.this
+    name = None
+    if isinstance(column, exp.Column):
+        name = planner.selected_name(query, column) if column.table else require_name(column.name, relation.columns)
+    if name is None:
         raise SqlError.refused(
-            f"ORDER BY {tree.this.sql()}", "rows are printed in the order of their columns", "select it with a name, and order by that"
+            f"ORDER BY {column.sql()}", "rows are printed in the order of their columns", "select it with a name, and order by that"
         )
     nulls = "FIRST" if tree.args.get("nulls_first") else "LAST"
-    return f"`{require_name(tree.this.name, relation.columns)}` {'DESC' if tree.args.get('desc') else 'ASC'} NULLS {nulls}"
-
-
-def _rename_columns(relation: Relation, view: CreateView) -> Relation:
-    if not view.columns:
-        return relation
-    if len(view.columns) != len(relation.columns):
-        listed = f"it names {len(view.columns)} columns, and the query has {len(relation.columns)}"
-        raise SqlError.refused(f"CREATE VIEW {view.name}", listed, "name each column once")
-    return select(
-        relation, [Item.of_column(c, name) for c, name in zip(relation.columns, view.columns, strict=True)], None, relation.arrivals
-    )
+    return f"`{name}` {'DESC' if tree.args.get('desc') else 'ASC'} NULLS {nulls}"
 
 
 def _check_complete(relation: Relation) -> Relation:

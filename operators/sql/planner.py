@@ -15,7 +15,8 @@ from operators.sql.names import conjuncts, find_name
 from operators.sql.ranking import rank
 from operators.sql.relations import Ranked, Relation, Windowed
 from operators.sql.scope import Scope, table_names
-from operators.sql.select_list import project
+from operators.sql.select_list import items_of, name_expressions, project
+from operators.sql.selections import rename_columns
 from operators.sql.windowing import WindowFunction
 
 _UNSUPPORTED = {
@@ -56,6 +57,11 @@ class Planner:
             OperatorError: an operator refuses a parameter.
         """
         if isinstance(tree, exp.Subquery):
+            _check_clauses(tree)
+            if tree.args.get("joins"):
+                raise SqlError.refused(
+                    "a join in brackets", "it is no query", "write SELECT ... FROM ... in the brackets, or leave them out"
+                )
             return self.query(tree.this)
         if isinstance(tree, exp.SetOperation):
             way_out = "write a statement for each part; rows that arrive in one source are rows of one stream"
@@ -67,19 +73,36 @@ class Planner:
     def _with_ctes(self, tree: Tree) -> "Planner":
         planner = self
         for cte in tree.ctes:
-            planner = Planner({**planner.tables, cte.alias: planner.query(cte.this)})
+            relation = rename_columns(planner.query(cte.this), cte.alias_column_names, f"WITH {cte.alias}")
+            planner = Planner({**planner.tables, cte.alias: relation})
         return planner
 
+    def selected_name(self, tree: Tree, column: Tree) -> str | None:
+        """The name that the SELECT list of a query gives to a column of one of its tables; None if it does not select the column."""
+        if not isinstance(tree, exp.Select):
+            return None
+        scope = self._with_ctes(tree)._rows(tree)
+        try:
+            sql = scope.resolve(column).sql
+        except SqlError:  # the columns of a join are those that the query reads
+            return None
+        listed = name_expressions(tree.expressions)
+        columns = [e if isinstance(e.tree, exp.Column | exp.Star) else replace(e, tree=exp.Null()) for e in listed]
+        return next((item.name for item in items_of(scope, columns) if item.sql == sql), None)
+
     def _select(self, tree: Tree) -> Relation:
-        for clause, reason in _UNSUPPORTED.items():
-            if tree.args.get(clause):
-                raise SqlError.refused(*reason)
-        scope = self._from(tree)
-        if isinstance(scope.relation, Ranked):
-            scope = rank(scope, scope.relation, _shows_rank(tree, scope.relation.name))
+        scope = self._rows(tree)
         if tree.args.get("distinct"):
             tree = _group_distinct(tree, scope)
         return aggregate(scope, tree) if is_aggregate(tree) else project(scope, tree.expressions)
+
+    def _rows(self, tree: Tree) -> Scope:
+        """The rows from which a query selects or aggregates."""
+        _check_clauses(tree)
+        scope = self._from(tree)
+        if isinstance(scope.relation, Ranked):
+            scope = rank(scope, scope.relation, _shows_rank(tree, scope.relation.name))
+        return scope
 
     def _from(self, tree: Tree) -> Scope:
         """The rows of FROM and its joins, with the conditions of WHERE that no join uses."""
@@ -102,8 +125,7 @@ class Planner:
     def _table(self, tree: Tree) -> Scope:
         """A table, a view, a subquery or a windowing function of FROM."""
         if isinstance(tree, exp.Subquery):
-            relation = self.query(tree.this)
-            return Scope.of(relation, tree.alias or "")
+            return _named(self.query(tree.this), tree)
         if not isinstance(tree, exp.Table):
             kind = type(tree).__name__.upper()
             raise SqlError.refused(f"{kind} in FROM", "an operator reads tables", "compute the columns in the SELECT list of a view")
@@ -116,11 +138,11 @@ class Planner:
             )
         function = WindowFunction.read(tree)
         if function is not None:
-            return Scope.of(function.windowed(lambda data: self._table(data).relation), tree.alias or "")
+            return _named(function.windowed(lambda data: self._table(data).relation), tree)
         name = find_name(tree.name, self.tables)
         if name is None:
             raise SqlError.unknown("table", tree.name, table_names(self.tables))
-        return Scope.of(self.tables[name], tree.alias or tree.name)
+        return _named(self.tables[name], tree)
 
     def _joined_table(self, clause: Tree) -> Scope:
         """The right side of a join, without FOR SYSTEM_TIME AS OF."""
@@ -147,13 +169,28 @@ class Planner:
         condition = condition.unnest()
         inner = condition.this if isinstance(condition, exp.Exists) else condition.args["query"].this
         inner = inner.this if isinstance(inner, exp.Subquery) else inner
-        if not isinstance(inner, exp.Select) or not inner.args.get("from_") or inner.args.get("joins") or inner.args.get("group"):
-            raise SqlError.refused("this subquery of WHERE", "a semi join has one table on its right", "write FROM one table or subquery")
+        if not isinstance(inner, exp.Select) or not inner.args.get("from_") or inner.args.get("joins") or is_aggregate(inner):
+            reason = "a semi join has one table on its right, and no aggregates of its rows"
+            raise SqlError.refused("this subquery of WHERE", reason, "write FROM one table or subquery")
+        _check_clauses(inner)
         right = self._with_ctes(inner)._table(inner.args["from_"].this)
         conditions = conjuncts(inner.args["where"].this if inner.args.get("where") else None)
         if isinstance(condition, exp.In):
             conditions = [*conditions, exp.EQ(this=condition.this.copy(), expression=_first_column(inner, right))]
         return join(sort_conditions(left, right, conditions), "anti" if is_anti else "semi", read)
+
+
+def _check_clauses(tree: Tree) -> None:
+    """Raise `SqlError` if a query has a clause that has no operator."""
+    for clause, reason in _UNSUPPORTED.items():
+        if tree.args.get(clause):
+            raise SqlError.refused(*reason)
+
+
+def _named(relation: Relation, tree: Tree) -> Scope:
+    """A relation under the names that FROM gives to the table and to its columns."""
+    name = tree.alias_or_name
+    return Scope.of(rename_columns(relation, tree.alias_column_names, f"AS {name}"), name)
 
 
 def _how(tree: Tree) -> How:

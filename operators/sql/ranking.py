@@ -95,7 +95,7 @@ def _last_of(ranked: Ranked, bounds: Sequence[int | str]) -> int | str:
 def _split_between(conditions: Sequence[Tree]) -> list[Tree]:
     split: list[Tree] = []
     for condition in conditions:
-        if isinstance(condition, exp.Between):
+        if isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
             split += [
                 exp.GTE(this=condition.this, expression=condition.args["low"]),
                 exp.LTE(this=condition.this, expression=condition.args["high"]),

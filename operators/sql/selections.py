@@ -8,8 +8,9 @@ from sqlglot import exp
 
 from operators.columns import RESULT_TIME
 from operators.sql.dialect import parse_spark
+from operators.sql.errors import SqlError
 from operators.sql.names import free_name
-from operators.sql.relations import Item, Named, Relation, Select
+from operators.sql.relations import Item, Named, Ranked, Relation, Select, Windowed
 
 
 def with_result_time(relation: Relation) -> tuple[Relation, str]:
@@ -25,6 +26,29 @@ def with_result_time(relation: Relation) -> tuple[Relation, str]:
         return replace(relation, child=child), existing_name
     name = free_name(time, relation.columns)
     return replace(relation, child=child, items=(*relation.items, Item.of_column(time, name))), name
+
+
+def rename_columns(relation: Relation, names: Sequence[str], clause: str) -> Relation:
+    """A relation with the names of a column list.
+
+    Args:
+        relation: the relation.
+        names: a name for each column, in order; empty to keep the names.
+        clause: the clause that has the list, for errors.
+
+    Raises:
+        SqlError: there are more or fewer names than columns, or only an operator can read the relation.
+    """
+    if not names:
+        return relation
+    if isinstance(relation, Ranked | Windowed):
+        reason = "it names rows in windows, or with a rank, which an operator reads"
+        raise SqlError.refused(f"the column list of {clause}", reason, "name the columns with AS in the SELECT list")
+    if len(names) != len(relation.columns):
+        listed = f"it names {len(names)} columns, and the query has {len(relation.columns)}"
+        raise SqlError.refused(clause, listed, "name each column once")
+    items = [Item.of_column(column, name) for column, name in zip(relation.columns, names, strict=True)]
+    return select(relation, items, None, relation.arrivals)
 
 
 def select(base: Relation, items: Sequence[Item], where: str | None = None, arrivals: Sequence[str] = ()) -> Relation:

@@ -185,6 +185,7 @@ def an_aggregate(rng: random.Random) -> str:
     having = rng.choice(["", *(f" HAVING {one}" for one in conditions)])
     where = rng.choice(["", " WHERE v > 1"])
     sources = ["a", "(SELECT id, k, v FROM a WHERE id > 2)", "(SELECT id + 1 AS id, k, v FROM (SELECT * FROM a WHERE v < 4))"]
+    sources.append("(SELECT v, k, id FROM a) AS swapped (id, k, v)")
     if by:  # no row may be left, and a total of no rows has no result
         sources.append(f"(SELECT id, k, v FROM (SELECT *, {rng.choice(BOOLEANS)} AS hot FROM a) WHERE {rng.choice(OVER_A_BOOLEAN)})")
     source = rng.choice(sources)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import operators
-from operators import AsOfJoin, Deduplicate, IntervalJoin, SqlError, TopK, TopN, WindowedAggregate
+from operators import Aggregate, AsOfJoin, Deduplicate, IntervalJoin, SqlError, TopK, TopN, WindowedAggregate
 from operators.contract import Operator
 from operators.sql.explain import explain
 from operators.sql.plan import Order, plan
@@ -86,6 +86,23 @@ def test_views_and_with_have_names_and_columns():
     assert relation(text) == Select(A, (Item("x", "v", "v"),), "id > 1")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WITH c (v, id) AS (SELECT id, v FROM a) SELECT v, id FROM c",
+        "SELECT v, id FROM (SELECT id, v FROM a) AS c (v, id)",
+        "SELECT v, id FROM a AS c (v, k, id, ts)",
+    ],
+)
+def test_a_column_list_of_a_table_renames_its_columns(text: str):
+    assert relation(text) == Select(A, (Item("v", "id", "id"), Item("id", "v", "v")))
+
+
+def test_a_column_list_of_a_joined_table_renames_its_columns():
+    joined = "SELECT v, z FROM a JOIN (SELECT k, w, at_time FROM b) c (x, y, z) ON a.k = x AND z BETWEEN ts AND ts + INTERVAL '1' HOUR"
+    assert relation(joined) == relation("SELECT v, at_time AS z FROM a JOIN b ON " + WITHIN)
+
+
 def test_a_column_without_a_name_has_that_of_flink():
     assert relation("SELECT id, v + 1, UPPER(k) FROM a").columns == ("id", "EXPR$1", "EXPR$2")
 
@@ -164,6 +181,43 @@ def test_a_computed_column_of_a_frame_can_be_its_event_time():
 def test_the_outermost_order_is_that_of_the_rows():
     text = "SELECT k, v FROM a ORDER BY v DESC, k NULLS LAST LIMIT 5"
     assert plan(text, TABLES).plans[0].order == Order(("`v` DESC NULLS LAST", "`k` ASC NULLS LAST"), 5)
+
+
+@pytest.mark.parametrize(
+    ("query", "by"),
+    [
+        (f"SELECT b.id AS x, a.id FROM a JOIN b ON {WITHIN} ORDER BY b.id", "x"),
+        (f"SELECT * FROM a JOIN b ON {WITHIN} ORDER BY B.id", "id0"),
+        (f"SELECT b.*, a.id FROM a JOIN b ON {WITHIN} ORDER BY a.id", "id0"),
+        ("SELECT v AS k, k AS v FROM a ORDER BY a.k", "v"),
+        ("SELECT v AS k, k AS v FROM a ORDER BY k", "k"),
+        ("SELECT COUNT(*) AS n, k AS key FROM a GROUP BY k ORDER BY a.k", "key"),
+        ("WITH c AS (SELECT id AS i FROM a) SELECT i AS x FROM c ORDER BY c.i", "x"),
+        ("SELECT id, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) r WHERE n <= 3 ORDER BY r.n", "n"),
+    ],
+)
+def test_a_column_of_order_by_with_its_table_is_the_one_that_is_selected(query: str, by: str):
+    assert plan(query, TABLES).plans[0].order == Order((f"`{by}` ASC NULLS FIRST",))
+
+
+@pytest.mark.parametrize(("clause", "count"), [("FETCH FIRST 3 ROWS ONLY", 3), ("FETCH NEXT ROW ONLY", 1), ("LIMIT 3", 3)])
+def test_the_number_of_rows_may_be_that_of_fetch(clause: str, count: int):
+    assert plan(f"SELECT k FROM a ORDER BY k {clause}", TABLES).plans[0].order.limit == count
+
+
+def test_having_without_group_by_is_a_condition_on_the_total():
+    rows = relation("SELECT 'x' AS y FROM a HAVING COUNT(*) > 1")
+    assert isinstance(rows, Select)
+    assert isinstance(rows.child, Apply)
+    assert rows.child.operator == Aggregate(by=("all_rows",), aggregates={"value_0": "COUNT(*)"})
+    assert rows.where == "`value_0` > 1"
+
+
+def test_a_symmetric_between_is_a_condition_of_the_join_but_no_bound():
+    found = applied_operator(relation(f"SELECT v FROM a JOIN b ON {WITHIN} AND v BETWEEN SYMMETRIC w AND 3"))
+    assert found is not None
+    assert isinstance(found.operator, IntervalJoin)
+    assert found.operator.residual == "(v BETWEEN w AND 3 OR v BETWEEN 3 AND w)"
 
 
 def test_explain_names_the_table_that_is_inserted_into():
@@ -349,6 +403,30 @@ def test_explain_says_how_a_condition_on_results_changes_what_a_step_reads(query
             "FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE n = 1",
             "ORDER BY window_time in a window is refused: it is the same for all rows of a window; ORDER BY a column of the rows",
         ),
+        ("SELECT x FROM (SELECT id, k FROM a) AS c (x)", "AS c is refused: it names 1 columns, and the query has 2"),
+        (
+            "SELECT x FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) AS c (x, y) WHERE y <= 3",
+            "the column list of AS c is refused: it names rows in windows, or with a rank, which an operator reads",
+        ),
+        ("SELECT k FROM a WHERE k IN (SELECT k FROM b ORDER BY w LIMIT 1)", "ORDER BY of an inner query is refused"),
+        ("SELECT k FROM a WHERE k IN (SELECT k FROM b LIMIT 1)", "LIMIT of an inner query is refused"),
+        ("SELECT k FROM a WHERE k IN (SELECT k FROM b HAVING COUNT(*) > 1)", "this subquery of WHERE is refused"),
+        ("SELECT k FROM a WHERE EXISTS (SELECT COUNT(*) FROM b WHERE a.k = b.k)", "no aggregates of its rows"),
+        ("SELECT k FROM ((SELECT * FROM a) LIMIT 3) x", "LIMIT of an inner query is refused"),
+        ("SELECT x.k FROM ((SELECT * FROM a) x JOIN b ON x.k = b.k)", "a join in brackets is refused"),
+        ("SELECT k FROM a HAVING COUNT(*) > 1", "the column k is refused: it is neither in GROUP BY nor in an aggregate"),
+        (
+            "SELECT v FROM a JOIN b ON a.k = b.k AND at_time BETWEEN SYMMETRIC ts + INTERVAL '1' HOUR AND ts",
+            "a join without bounds of the times is refused",
+        ),
+        (
+            "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) WHERE n BETWEEN SYMMETRIC 3 AND 1",
+            "on a rank is refused: a rank is compared with a bound",
+        ),
+        ("SELECT k FROM a ORDER BY k FETCH FIRST 5 PERCENT ROWS ONLY", "FETCH with PERCENT or WITH TIES is refused"),
+        ("SELECT k FROM a LIMIT 5 OFFSET 2", "OFFSET is refused: a query gives the first rows of its order; write a larger LIMIT"),
+        ("SELECT k FROM (SELECT k FROM a OFFSET 2)", "OFFSET of an inner query is refused"),
+        (f"SELECT a.id FROM a JOIN b ON {WITHIN} ORDER BY b.id", "ORDER BY b.id is refused: rows are printed in the order"),
         ("SELECT k FROM EXPLODE(k)", "the table function EXPLODE is refused"),
         ("INSERT INTO t (x, y) SELECT id, k FROM a", "the columns are those of the query, by name"),
         ("CREATE VIEW a AS SELECT id FROM b", "a second table 'a' is refused"),
