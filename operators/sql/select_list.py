@@ -12,7 +12,7 @@ from operators.sql.names import free_name
 from operators.sql.relations import WINDOW_COLUMNS, Item, Ranked, Relation, Windowed
 from operators.sql.scope import Scope, over_error
 from operators.sql.selections import select
-from operators.sql.windowing import check_condition
+from operators.sql.windowing import check_condition, reads_window
 
 _RANKS = {exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank"}
 
@@ -89,9 +89,10 @@ def _arrivals(scope: Scope, listed: Sequence[Selected]) -> list[str]:
 
 def _select_in_windows(rows: Windowed, items: Sequence[Item], where: str | None) -> Relation:
     """A selection of rows in windows, as windows of a selection of rows."""
-    renamed = [i.name for i in items if i.column in WINDOW_COLUMNS and i.name != i.column]
-    if renamed or any(i.column is None and any(c in i.sql for c in WINDOW_COLUMNS) for i in items):
-        raise _window_renamed_error(renamed[0] if renamed else "")
+    for item in items:
+        if item.name != item.column and reads_window(item.sql):
+            reason = "the operator that reads the rows names the windows window_start and window_end"
+            raise SqlError.refused(f"{item.sql} AS {item.name} of rows in windows", reason, "select it in the outermost SELECT")
     check_condition(rows, where, "filter the operator's result")
     own_items = [i for i in items if i.column not in WINDOW_COLUMNS]
     is_engine_time = rows.time == EVENT_TIME and rows.time not in rows.child.columns  # the time of the ingest
@@ -104,11 +105,6 @@ def _select_in_windows(rows: Windowed, items: Sequence[Item], where: str | None)
     own_items += [Item.of_column(c, free_name(c, [i.name for i in own_items])) for c in missing]
     names |= {i.column: i.name for i in own_items if i.column}
     return Windowed(select(rows.child, own_items, where, rows.arrivals), rows.window, time, tuple(names[c] for c in rows.partition))
-
-
-def _window_renamed_error(name: str) -> SqlError:
-    reason = "the operator that reads the rows names the windows window_start and window_end"
-    return SqlError.refused(f"another name of a window's bound {name!r}", reason, "rename it in the outermost SELECT")
 
 
 def _rank_rows(scope: Scope, rows: Sequence[Selected], rank: Selected) -> Relation:

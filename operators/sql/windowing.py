@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from operators.engine_columns import EVENT_TIME
-from operators.sql.dialect import TABLE, WINDOW_FUNCTIONS, Tree
+from operators.sql.dialect import TABLE, WINDOW_FUNCTIONS, Tree, parse_spark
 from operators.sql.durations import interval_ms, words
 from operators.sql.errors import SqlError
 from operators.sql.names import find_name, require_name
@@ -93,6 +93,11 @@ class WindowFunction:
                 return Session(gap=length["GAP"])
 
 
+def reads_window(sql: str) -> bool:
+    """Whether an expression over rows in windows, in Spark SQL, reads a column of the windows."""
+    return any(not column.table and column.name in WINDOW_COLUMNS for column in parse_spark(sql).find_all(exp.Column))
+
+
 def check_condition(rows: Windowed, where: str | None, way_out: str) -> None:
     """Raise `SqlError` if a condition on rows in windows would change the windows when the rows are filtered before.
 
@@ -101,7 +106,7 @@ def check_condition(rows: Windowed, where: str | None, way_out: str) -> None:
         where: the condition in Spark SQL; None for none.
         way_out: what to write for a condition on the windows themselves.
     """
-    if where and any(column in where for column in WINDOW_COLUMNS):
+    if where and reads_window(where):
         raise SqlError.refused(f"the condition {where}", "windows are not filtered before their operator", way_out)
     if where and isinstance(rows.window, Session):
         reason = "a condition on rows in sessions is applied after the sessions are formed, and the operator reads filtered rows"

@@ -220,6 +220,16 @@ def test_a_symmetric_between_is_a_condition_of_the_join_but_no_bound():
     assert found.operator.residual == "(v BETWEEN w AND 3 OR v BETWEEN 3 AND w)"
 
 
+def test_a_text_with_the_name_of_a_window_column_is_no_window_column():
+    rows = "TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)"
+    inner = f"SELECT *, 'window_time' AS note FROM {rows} WHERE k <> 'window_time'"
+    found = applied_operator(
+        relation(f"SELECT note, COUNT(*) AS n FROM ({inner}) WHERE k <> 'window_end' GROUP BY note, window_start, window_end")
+    )
+    assert found is not None
+    assert isinstance(found.operator, WindowedAggregate)
+
+
 def test_explain_names_the_table_that_is_inserted_into():
     query = (
         "SELECT k, window_start, COUNT(*) AS n FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end"
@@ -427,6 +437,16 @@ def test_explain_says_how_a_condition_on_results_changes_what_a_step_reads(query
         ("SELECT k FROM a LIMIT 5 OFFSET 2", "OFFSET is refused: a query gives the first rows of its order; write a larger LIMIT"),
         ("SELECT k FROM (SELECT k FROM a OFFSET 2)", "OFFSET of an inner query is refused"),
         (f"SELECT a.id FROM a JOIN b ON {WITHIN} ORDER BY b.id", "ORDER BY b.id is refused: rows are printed in the order"),
+        (
+            "SELECT k, COUNT(*) AS n FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR) WHERE window_start > ts "
+            "GROUP BY k, window_start, window_end",
+            "the condition window_start > ts is refused: windows are not filtered before their operator; use HAVING",
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM (SELECT *, window_end > ts AS x FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+            "GROUP BY window_start, window_end",
+            "window_end > ts AS x of rows in windows is refused: the operator that reads the rows names the windows",
+        ),
         ("SELECT k FROM EXPLODE(k)", "the table function EXPLODE is refused"),
         ("INSERT INTO t (x, y) SELECT id, k FROM a", "the columns are those of the query, by name"),
         ("CREATE VIEW a AS SELECT id FROM b", "a second table 'a' is refused"),
