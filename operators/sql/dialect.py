@@ -1,12 +1,13 @@
 """The dialect of Flink SQL for sqlglot: windowing table functions with table arguments, and identifiers in backticks."""
 
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -116,23 +117,40 @@ def parse_query(text: str) -> Tree:
         raise SqlError.unreadable(text, error) from error
 
 
-def parse_type(text: str) -> str:
-    """The Spark type of a type of Flink SQL; times are instants in UTC.
+def word_of(token: Token) -> str:
+    """A token's text in upper case; empty for a name or a string in quotes."""
+    return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()
 
-    >>> parse_type("ROW<a INT, b TIMESTAMP_LTZ(3)>"), parse_type("VARCHAR(20)")
+
+def parse_type(text: str) -> str:
+    """The Spark type of a type of Flink SQL; times are instants in UTC. NOT NULL and comments inside of the type are left out.
+
+    Raises:
+        SqlError: Tidemark has no such type.
+
+    >>> parse_type("ROW<a INT NOT NULL 'the first', b TIMESTAMP_LTZ(3)>"), parse_type("VARCHAR(20)")
     ('STRUCT<a: INT, b: TIMESTAMP>', 'STRING')
     """
+    pairs = [*pairwise([*tokenize(text), None])]
+    kept = [text[token.start : token.end + 1] for token, following in pairs if token and not _is_note(token, following)]
     try:
-        tree: Tree = exp.DataType.build(text, dialect=Flink)
-    except (SqlglotError, ValueError) as error:
-        raise SqlError.refused(
-            f"the type {text}", "it is no type of Flink SQL", "use STRING, BIGINT, DECIMAL(p, s), TIMESTAMP(3)"
-        ) from error
-    return spark_sql(tree)
+        if any(token and word_of(token) == "ARRAY" and (following is None or following.text != "<") for token, following in pairs):
+            raise ParseError("sqlglot reads `INT ARRAY` as INT")
+        return spark_sql(sqlglot.parse_one(" ".join(kept), into=exp.DataType, dialect=Flink))
+    except SqlglotError as error:
+        legal = "use STRING, BIGINT, DECIMAL(p, s), TIMESTAMP(3), ARRAY<t>, MAP<k, v> or ROW<name t, ...>"
+        raise SqlError.refused(f"the type {text}", "Tidemark has no such type", legal) from error
+
+
+def _is_note(token: Token, following: Token | None) -> bool:
+    """Whether a token of a type is part of NOT NULL or of a comment."""
+    is_comment = word_of(token) == "COMMENT" and following is not None and following.token_type == TokenType.STRING
+    return is_comment or token.token_type == TokenType.STRING or word_of(token) in ("NOT", "NULL")
 
 
 _INSTANTS = ("TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMPLTZ", "TIMESTAMPTZ", "DATETIME", "DATETIME2")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR", "NVARCHAR", "NCHAR")
+_BYTES = ("BINARY", "VARBINARY")
 
 
 def spark_sql(tree: Tree) -> str:
@@ -155,12 +173,18 @@ def _parse_spark(text: str) -> Tree:
     return sqlglot.parse_one(text, dialect="spark")
 
 
+def _spark_type(node: exp.DataType) -> exp.DataType:
+    kind = node.this.name if hasattr(node.this, "name") else str(node.this)
+    if kind == "TIME":
+        way_out = "use STRING, or INT with the milliseconds of the day"
+        raise SqlError.refused("the type TIME", "Spark would read it as an instant, with a date", way_out)
+    types = {**dict.fromkeys(_INSTANTS, "TIMESTAMP"), **dict.fromkeys(_TEXTS, "STRING"), **dict.fromkeys(_BYTES, "BINARY")}
+    return exp.DataType.build(types[kind], dialect="spark") if kind in types else node
+
+
 def _to_spark(node: Tree) -> Tree:
     if isinstance(node, exp.DataType):
-        kind = node.this.name if hasattr(node.this, "name") else str(node.this)
-        if kind in _INSTANTS:
-            return exp.DataType.build("TIMESTAMP", dialect="spark")
-        return exp.DataType.build("STRING", dialect="spark") if kind in _TEXTS else node
+        return _spark_type(node)
     if isinstance(node, exp.Anonymous) and str(node.this).upper() == "TO_TIMESTAMP_LTZ":
         value, *precision = node.expressions
         name = "TIMESTAMP_SECONDS" if precision and precision[0].name == "0" else "TIMESTAMP_MILLIS"

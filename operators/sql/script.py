@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from operators.sql.dialect import Tree, parse_query, tokenize
+from operators.sql.dialect import Tree, parse_query, tokenize, word_of
 from operators.sql.errors import SqlError, shorten_text
 from operators.sql.tables import CreateTable, read_table
 
@@ -106,10 +106,8 @@ def _part(text: str, tokens: Sequence[Token]) -> str:
 
 
 def words_of(tokens: Sequence[Token]) -> list[str]:
-    """The tokens' texts in upper case; those of names and strings in quotes are empty."""
-    quoted = (TokenType.STRING, TokenType.IDENTIFIER)
-    words = ("" if token.token_type in quoted else token.text.upper() for token in tokens)
-    return [word for phrase in words for word in (phrase.split() or [""])]
+    """The words of tokens in upper case; those of names and strings in quotes are empty."""
+    return [word for token in tokens for word in (word_of(token).split() or [""])]
 
 
 def _statement(text: str, tokens: Sequence[Token]) -> Statement:

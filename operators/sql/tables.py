@@ -2,19 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from operators.sql.dialect import Tree, parse_query, parse_type, spark_sql
+from operators.sql.dialect import Tree, parse_query, parse_type, spark_sql, word_of
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError, shorten_text
 from operators.sql.names import require_name
 from operators.sql.relations import Input, Item, Relation
 from operators.sql.selections import select
 
-_OPEN, _CLOSE = ("(", "<", "["), (")", ">", "]")
-_AFTER_TYPE = ("NOT", "NULL", "COMMENT", "METADATA", "PRIMARY", "CONSTRAINT")
+_CLOSED_BY = {"(": ")", "[": "]", "<": ">"}
+_NESTED_TYPES = ("ARRAY", "MAP", "ROW")
+_AFTER_TYPE = ("NOT", "NULL", "COMMENT", "METADATA", "PRIMARY KEY", "PRIMARY", "CONSTRAINT")
 
 
 @dataclass(frozen=True)
@@ -118,27 +120,34 @@ def read_table(name: str, text: str, tokens: Sequence[Token], at: int) -> Create
 
 
 def _closing_position(tokens: Sequence[Token], at: int, text: str) -> int:
-    depth = 0
-    for position in range(at, len(tokens)):
-        depth += (tokens[position].text == "(") - (tokens[position].text == ")")
-        if depth == 0:
-            return position
+    if ")" in (words := _outer_words(tokens[at:])):
+        return at + words.index(")")
     raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a bracket is not closed")
 
 
 def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
     """The parts of a list, which commas outside of brackets separate."""
-    depth, current = 0, list[Token]()
-    for token in tokens:
-        is_text = token.token_type == TokenType.STRING
-        depth += 0 if is_text else (token.text in _OPEN) - (token.text in _CLOSE)
-        if token.token_type == TokenType.COMMA and depth == 0:
+    current = list[Token]()
+    for token, word in zip(tokens, _outer_words(tokens), strict=True):
+        if word == ",":
             yield current
             current = []
         else:
             current.append(token)
     if current:
         yield current
+
+
+def _outer_words(tokens: Sequence[Token]) -> list[str]:
+    """For each token its word; empty in brackets and quotes, where words are no clauses."""
+    words, opened = list[str](), list[str]()
+    for before, word in pairwise(["", *map(word_of, tokens)]):
+        if opened and word == _CLOSED_BY[opened[-1]]:
+            opened.pop()
+        words.append("" if opened else word)
+        if word in ("(", "[") or (word == "<" and before in _NESTED_TYPES):
+            opened.append(word)
+    return words
 
 
 class _Reader:
@@ -152,7 +161,7 @@ class _Reader:
 
     def read(self, tokens: Sequence[Token]) -> None:
         """Read a column, a watermark or a key."""
-        head = [token.text.upper() for token in tokens[:3]]
+        head = [word_of(token) for token in tokens[:2]]
         if head[:2] == ["WATERMARK", "FOR"]:
             self._watermark(tokens)
         elif head[0] in ("PRIMARY KEY", "PRIMARY", "CONSTRAINT"):
@@ -171,7 +180,7 @@ class _Reader:
 
     def read_clauses(self, tokens: Sequence[Token]) -> tuple[str, dict[str, str]]:
         """The comment and the options that follow the columns."""
-        words = [token.text.upper() for token in tokens]
+        words = _outer_words(tokens)
         for clause, way_out in _CLAUSES.items():
             if clause in " ".join(words):
                 raise SqlError.refused(f"{clause} of table {self._name!r}", "tables have no such clause", way_out)
@@ -207,23 +216,24 @@ class _Reader:
         self._delay = delay
 
     def _column(self, tokens: Sequence[Token]) -> None:
-        name, words = tokens[0].text, [token.text.upper() for token in tokens]
-        comment = tokens[words.index("COMMENT") + 1].text if "COMMENT" in words else ""
+        name, words = tokens[0].text, _outer_words(tokens)
         if words[1] == "AS":
-            self._read_computed_column(name, tokens, comment)
+            self._read_computed_column(name, tokens)
             return
-        end = next((n for n, word in enumerate(words) if n > 1 and word.split()[0] in _AFTER_TYPE), len(words))
+        end = next((n for n, word in enumerate(words) if n > 1 and word in _AFTER_TYPE), len(words))
+        comment = tokens[words.index("COMMENT", end) + 1].text if "COMMENT" in words[end:] else ""
         if "PRIMARY KEY" in " ".join(words[end:]):
             self._key = (name,)
         metadata = ""
-        if "METADATA" in words:
-            at = words.index("METADATA")
+        if "METADATA" in words[end:]:
+            at = words.index("METADATA", end)
             metadata = tokens[at + 2].text if words[at + 1 : at + 2] == ["FROM"] else name
         is_required = "NOT NULL" in " ".join(words[end:]) or self._key == (name,)
         self._columns.append(Column(name, parse_type(self._sql(tokens[1:end])), is_required, comment, metadata=metadata))
 
-    def _read_computed_column(self, name: str, tokens: Sequence[Token], comment: str) -> None:
-        end = next((n for n, token in enumerate(tokens) if n > 1 and token.text.upper() == "COMMENT"), len(tokens))
+    def _read_computed_column(self, name: str, tokens: Sequence[Token]) -> None:
+        end = len(tokens) - 2 if word_of(tokens[-2]) == "COMMENT" and tokens[-1].token_type == TokenType.STRING else len(tokens)
+        comment = "".join(token.text for token in tokens[end + 1 :])
         tree: Tree = parse_query(f"SELECT {self._sql(tokens[2:end])}").expressions[0]
         if isinstance(tree, exp.Anonymous) and str(tree.this).upper() == "PROCTIME":
             self._arrivals.append(name)
