@@ -1,5 +1,6 @@
 """The dialect of Flink SQL for sqlglot: windowing table functions with table arguments, and identifiers in backticks."""
 
+from collections.abc import Set
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -7,7 +8,7 @@ from typing import Any, ClassVar
 import sqlglot
 from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, UnsupportedError
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -33,22 +34,82 @@ def _keep_function(name: str, arguments: list[Any]) -> exp.Anonymous:
     return exp.Anonymous(this=name, expressions=[exp.var(unit.name.upper()) if isinstance(unit, exp.Column) else unit, *others])
 
 
+def _extracted_text(arguments: list[Any]) -> exp.If | exp.Anonymous:
+    """REGEXP_EXTRACT as in Flink: by default the whole match, and null without a match. Spark's is a group, and an empty text."""
+    if len(arguments) < 2:  # Spark's error names the arguments
+        return exp.Anonymous(this="REGEXP_EXTRACT", expressions=arguments)
+    text, pattern, *group = arguments
+    found = exp.Anonymous(this="REGEXP_EXTRACT", expressions=[text, pattern, *(group or [exp.Literal.number(0)])])
+    return exp.If(this=exp.RegexpLike(this=text.copy(), expression=pattern.copy()), true=found, false=exp.Null())
+
+
+def _logarithm(arguments: list[Any]) -> exp.Anonymous:
+    """LOG10. sqlglot would write LOG(10, x), which is 2.9999999999999996 for 1000."""
+    return exp.Anonymous(this="LOG10", expressions=arguments)
+
+
+def _instant(arguments: list[Any]) -> exp.Anonymous:
+    """TO_TIMESTAMP_LTZ, of seconds if its precision is 0, else of milliseconds."""
+    has_seconds = len(arguments) > 1 and arguments[1].name == "0"
+    return exp.Anonymous(this="TIMESTAMP_SECONDS" if has_seconds else "TIMESTAMP_MILLIS", expressions=arguments[:1])
+
+
+def _map_of_text(arguments: list[Any]) -> exp.Anonymous:
+    """STR_TO_MAP with Flink's default delimiters."""
+    delimiters = [exp.Literal.string(","), exp.Literal.string("=")] if arguments else []
+    return exp.Anonymous(this="STR_TO_MAP", expressions=[*arguments, *delimiters[len(arguments) - 1 :]])
+
+
+_CALLS: dict[str, Any] = {
+    **{name: partial(_keep_function, name) for name in _OF_SPARK_TOO},
+    "LOG10": _logarithm,
+    "REGEXP_EXTRACT": _extracted_text,
+    "STR_TO_MAP": _map_of_text,
+    "TO_TIMESTAMP_LTZ": _instant,
+}
+
+
 def _window_function(name: str, parser: "FlinkParser") -> exp.Anonymous:
     return parser.window_function(name)
+
+
+def _plain_function(name: str, parser: "FlinkParser") -> exp.Anonymous:
+    return parser.plain_function(name)
+
+
+def _cast(is_safe: bool, parser: "FlinkParser") -> Any:
+    return parser.cast(is_safe)
 
 
 class FlinkParser(Parser):
     """Parses table arguments of windowing functions: `TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)`."""
 
-    FUNCTIONS: ClassVar[dict[str, Any]] = {**_parser_table("FUNCTIONS"), **{name: partial(_keep_function, name) for name in _OF_SPARK_TOO}}
+    FUNCTIONS: ClassVar[dict[str, Any]] = {**_parser_table("FUNCTIONS"), **_CALLS}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         **_parser_table("FUNCTION_PARSERS"),
+        "CAST": partial(_cast, False),
+        "TRY_CAST": partial(_cast, True),
+        "INITCAP": partial(_plain_function, "INITCAP"),
         **{name: partial(_window_function, name) for name in WINDOW_FUNCTIONS},
     }
 
     def window_function(self, name: str) -> exp.Anonymous:
         """The arguments of a windowing function, up to the closing bracket."""
         return exp.Anonymous(this=name, expressions=self._parse_csv(self._argument))
+
+    def plain_function(self, name: str) -> exp.Anonymous:
+        """A call as it is written."""
+        return exp.Anonymous(this=name, expressions=self._parse_csv(self._parse_assignment))
+
+    def cast(self, is_safe: bool) -> Any:
+        """CAST and TRY_CAST. Spark ignores the length of CHAR(n) and VARCHAR(n), to which Flink cuts or pads the text."""
+        tree: Any = self._parse_cast(self.STRICT_CAST and not is_safe, safe=is_safe)
+        kind, length = tree.to.this.name, tree.to.expressions
+        if kind not in ("CHAR", "VARCHAR") or not length:
+            return tree
+        if kind == "VARCHAR":
+            return exp.Left(this=tree, expression=length[0].this)
+        return exp.Pad(this=tree, expression=length[0].this, fill_pattern=exp.Literal.string(" "), is_left=False)
 
     def _argument(self) -> Any:
         if self._match(TokenType.TABLE):
@@ -77,6 +138,8 @@ class FlinkParser(Parser):
 
 class Flink(Dialect):
     """Flink SQL, as far as Tidemark reads it."""
+
+    CONCAT_WS_COALESCE = True
 
     class Tokenizer(tokens.Tokenizer):
         """Strings in single quotes, identifiers in backticks."""
@@ -112,9 +175,25 @@ def parse_query(text: str) -> Tree:
         SqlError: the text is no query.
     """
     try:
-        return sqlglot.parse_one(text, dialect=Flink)
+        tree: Tree = sqlglot.parse_one(text, dialect=Flink)
     except SqlglotError as error:
         raise SqlError.unreadable(text, error) from error
+    tables = {str(node.name).lower() for node in tree.find_all(exp.Table, exp.TableAlias)}
+    for column in [*tree.find_all(exp.Column)]:
+        if column.table and column.table.lower() not in tables:
+            _replace_by_field(column, tables)
+    return tree
+
+
+def _replace_by_field(column: Tree, tables: Set[str]) -> None:
+    """Replace `r.a`, in which `r` is no table, by the field `a` of the column `r`; and `t.r.a` likewise, for a table `t`."""
+    names = [*column.parts]
+    table = [names.pop(0)] if str(names[0].name).lower() in tables else []
+    field: Tree = exp.Paren(this=exp.Column(this=names[0], table=table[0] if table else None))
+    for name in names[1:]:
+        field = exp.Dot(this=field, expression=name)
+    is_item = isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
+    column.replace(exp.alias_(field, names[-1]) if is_item else field)
 
 
 def word_of(token: Token) -> str:
@@ -156,10 +235,18 @@ _BYTES = ("BINARY", "VARBINARY")
 def spark_sql(tree: Tree) -> str:
     """An expression or a type as Spark SQL.
 
+    Raises:
+        SqlError: Spark would compute something else.
+
     >>> spark_sql(parse_query("SELECT TO_TIMESTAMP_LTZ(ms, 3)").expressions[0])
     'TIMESTAMP_MILLIS(ms)'
     """
-    return tree.transform(_to_spark).sql(dialect="spark", copy=False)
+    try:
+        return tree.transform(_to_spark).sql(dialect="spark", copy=False, unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError as error:
+        way_out = "write it with other functions, such as FLOOR(v, 2) for TRUNCATE(v, 2) of a positive number"
+        reason = f"it has no counterpart in Spark: {str(error).rstrip('.')}"
+        raise SqlError.refused(tree.sql(unsupported_level=ErrorLevel.IGNORE), reason, way_out) from error
 
 
 def parse_spark(text: str) -> Tree:
@@ -170,7 +257,12 @@ def parse_spark(text: str) -> Tree:
 @lru_cache(4096)
 def _parse_spark(text: str) -> Tree:
     """The tree of an expression. The same columns are parsed for each expression that reads them."""
-    return sqlglot.parse_one(text, dialect="spark")
+    return sqlglot.parse_one(text, dialect="spark").transform(_keep_log10, copy=False)
+
+
+def _keep_log10(node: Tree) -> Tree:
+    is_log10 = isinstance(node, exp.Log) and node.this.is_number and node.this.name == "10" and node.expression
+    return _logarithm([node.expression]) if is_log10 else node
 
 
 def _spark_type(node: exp.DataType) -> exp.DataType:
@@ -185,8 +277,7 @@ def _spark_type(node: exp.DataType) -> exp.DataType:
 def _to_spark(node: Tree) -> Tree:
     if isinstance(node, exp.DataType):
         return _spark_type(node)
-    if isinstance(node, exp.Anonymous) and str(node.this).upper() == "TO_TIMESTAMP_LTZ":
-        value, *precision = node.expressions
-        name = "TIMESTAMP_SECONDS" if precision and precision[0].name == "0" else "TIMESTAMP_MILLIS"
-        return exp.Anonymous(this=name, expressions=[value])
+    if isinstance(node, exp.Bracket) and len(node.expressions) == 1:  # Flink counts elements from 1, and what is not there is null
+        node.set("offset", 1)
+        node.set("safe", True)
     return node

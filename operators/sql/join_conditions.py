@@ -96,7 +96,7 @@ class Conditions:
         if len(sides) > 1:
             raise SqlError.refused(column.name, "it is a column of both sides of the join", f"write the table too, as in t.{column.name}")
         if not sides:
-            self.sides[0].resolve(column)
+            Scope(self.sides[0].relation, {**self.sides[0].tables, **self.sides[1].tables}).resolve(column)
         return sides[0]
 
     def _is_window(self, tree: Tree) -> bool:
@@ -147,7 +147,9 @@ class Conditions:
         sides = [
             index
             for index, side in enumerate(self.sides)
-            if column.table in ("", *side.tables) and find_name(column.name, side.relation.arrivals) and is_by_ingest(side.relation)
+            if find_name(column.table, ("", *side.tables)) is not None
+            and find_name(column.name, side.relation.arrivals)
+            and is_by_ingest(side.relation)
         ]
         return sides[0] if len(sides) == 1 and not any(side.has(column) for side in self.sides) else None
 

@@ -104,7 +104,7 @@ class JoinNames:
         select_names: dict[tuple[str, str], str] = {}
         for tree, name in names:
             for alias, columns in self.sides[side].tables.items():
-                column = find_name(tree.name, columns) if not tree.table or tree.table == alias else None
+                column = find_name(tree.name, columns) if tree.table.lower() in ("", alias.lower()) else None
                 if column is not None and (alias, column) not in select_names and name.lower() not in map(str.lower, self.reserved):
                     select_names[alias, column] = name
         return select_names
@@ -118,7 +118,7 @@ class JoinNames:
             (alias, name)
             for tree in columns
             for alias, name in columns_of_side
-            if tree.table in ("", alias) and tree.name.lower() == name.lower()
+            if tree.table.lower() in ("", alias.lower()) and tree.name.lower() == name.lower()
         }
         return [column for column in columns_of_side if column in read]
 

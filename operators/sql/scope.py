@@ -65,7 +65,9 @@ class Scope:
         if len(matches) > 1:
             raise SqlError.refused(column.name, "it is a column of several tables", f"write the table too, as in t.{column.name}")
         if not matches:
-            column_names = [name for columns in tables.values() for name in columns]
+            column_names = [*dict.fromkeys(name for columns in tables.values() for name in columns)]
+            if isinstance(column.parent, exp.Paren) and isinstance(column.parent.parent, exp.Dot):
+                raise SqlError.unknown("table or column", column.sql(), ", ".join([*tables, *column_names]))
             raise SqlError.unknown("column", column.sql(), f"{', '.join(column_names)}{did_you_mean(column.name, column_names)}")
         return matches.pop()
 
@@ -77,7 +79,9 @@ class Scope:
 
     def has(self, column: Tree) -> bool:
         """Whether there is a column of a name."""
-        return any(find_name(column.name, c) is not None for alias, c in self.tables.items() if not column.table or column.table == alias)
+        alias = find_name(column.table, self.tables)
+        tables = self.tables.values() if not column.table else [self.tables[alias]] if alias else []
+        return any(find_name(column.name, columns) is not None for columns in tables)
 
     def item(self, tree: Tree, name: str) -> Item:
         """An expression as an item over the relation.

@@ -234,7 +234,7 @@ class _Reader:
     def _read_computed_column(self, name: str, tokens: Sequence[Token]) -> None:
         end = len(tokens) - 2 if word_of(tokens[-2]) == "COMMENT" and tokens[-1].token_type == TokenType.STRING else len(tokens)
         comment = "".join(token.text for token in tokens[end + 1 :])
-        tree: Tree = parse_query(f"SELECT {self._sql(tokens[2:end])}").expressions[0]
+        tree: Tree = parse_query(f"SELECT {self._sql(tokens[2:end])}").expressions[0].unalias()
         if isinstance(tree, exp.Anonymous) and str(tree.this).upper() == "PROCTIME":
             self._arrivals.append(name)
             return

@@ -126,6 +126,36 @@ def test_columns_are_those_of_the_query(frames: dict[str, DataFrame]):
     assert operators.sql("SELECT * FROM seen", frames).columns == frames["seen"].columns
 
 
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("REGEXP_EXTRACT(s, '(a+)(b)', 2)", "b"),
+        ("REGEXP_EXTRACT(s, '(a+)b')", "aab"),
+        ("REGEXP_EXTRACT(s, 'x')", None),
+        ("CONCAT_WS('-', s, missing, 'z')", "aabc-z"),
+        ("STR_TO_MAP('k=1,l=2')['l']", "2"),
+        ("LOG10(thousand)", 3.0),
+        ("numbers[1]", 7),
+        ("numbers[one + 1]", 8),
+        ("numbers[3]", None),
+        ("map_of_numbers[2]", "two"),
+        ("map_of_numbers[3]", None),
+        ("CAST(s AS VARCHAR(3))", "aab"),
+        ("CAST(thousand AS CHAR(6))", "1000  "),
+        ("TO_TIMESTAMP_LTZ(times[1], 0)", datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)),
+    ],
+)
+def test_functions_have_the_values_of_flink(spark: SparkSession, expression: str, value: object):
+    """Also behind a view, whose expressions are read again as Spark SQL."""
+    frame = spark.sql("""
+        SELECT 'aabc' AS s, CAST(NULL AS STRING) AS missing, 1000 AS thousand, array(7, 8) AS numbers, 1 AS one,
+        map(2, 'two') AS map_of_numbers, array(5L) AS times""")
+    text = f"CREATE VIEW v AS SELECT {expression} AS x FROM f; SELECT x, COALESCE(x, x) AS y FROM v"
+    [(found, again)] = rows({"f": frame}, text)
+    assert found == again
+    assert (found.astimezone(UTC) if isinstance(found, datetime) else found) == value
+
+
 def test_explain_is_a_frame_with_the_plan(frames: dict[str, DataFrame]):
     [(text,)] = rows(frames, "EXPLAIN SELECT currency, COUNT(*) AS n FROM orders GROUP BY currency")
     assert str(text).startswith("Aggregate(by=('currency',), aggregates={'n': 'COUNT(*)'})\n  strategy: merges the new rows")

@@ -28,6 +28,40 @@ def declared(text: str) -> CreateTable:
     return table
 
 
+@pytest.mark.parametrize(
+    ("expression", "sql", "name"),
+    [
+        ("r.x", "(r).x", "x"),
+        ("t.r.x", "(r).x", "x"),
+        ("T.R.y.`c-d`", "(r).y.`c-d`", "c-d"),
+        ("r.y.z AS q", "(r).y.z", "q"),
+        ("arr[1].x AS q", "TRY_ELEMENT_AT(arr, 1).x", "q"),
+    ],
+)
+def test_a_field_of_a_row_is_a_column(expression: str, sql: str, name: str):
+    rows = Input("t", ("id", "r", "arr"))
+    for text in (f"SELECT {expression} FROM t", f"SELECT {expression} FROM (SELECT * FROM t) AS t"):
+        assert plan(text, {"t": rows}).plans[0].relation == Select(rows, (Item(name, sql),))
+    of_computed = plan("SELECT r.x, c.x AS y FROM (SELECT r, COALESCE(r, r) AS c FROM t)", {"t": rows}).plans[0].relation
+    assert of_computed == Select(rows, (Item("x", "(r).x"), Item("y", "(COALESCE(r, r)).x")))
+
+
+def test_a_join_reads_the_rows_whose_fields_it_needs():
+    tables = {"a": Input("a", ("id", "r", "ts"), ("ts",)), "b": B}
+    text = "SELECT a.r.x, b.w FROM a JOIN b ON a.r.k = b.k AND at_time BETWEEN ts AND ts + INTERVAL '1' HOUR"
+    found = plan(text, tables).plans[0].relation
+    assert isinstance(found, Select)
+    assert found.items == (Item("x", "(r).x"), Item.of_column("w"))
+    apply = applied_operator(found)
+    assert apply is not None
+    assert [i.sql for i in apply.inputs[0].items] == ["(r).k", "r", "ts"]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_an_alias_of_a_join_has_any_case():
+    lower, upper = (relation(f"SELECT {x}.v, w FROM a AS x JOIN b AS y ON {x}.k = {y}.k AND {y}.at_time = {x}.ts") for x, y in ("xy", "XY"))
+    assert lower == upper
+
+
 def test_semicolons_and_comments_separate_statements():
     script = plan("-- first;\nSELECT id FROM a; /* ; */ SELECT k AS `x;y` FROM a WHERE k = ';' ;;", TABLES)
     assert [one.relation.columns for one in script.plans] == [("id",), ("x;y",)]
@@ -365,8 +399,32 @@ def test_explain_says_how_a_condition_on_results_changes_what_a_step_reads(query
 
 
 @pytest.mark.parametrize(
+    ("expression", "spark_sql"),
+    [
+        ("REGEXP_EXTRACT(k, '(a)(b)', 2)", "IF(k RLIKE '(a)(b)', REGEXP_EXTRACT(k, '(a)(b)', 2), NULL)"),
+        ("REGEXP_EXTRACT(k, '(a)(b)')", "IF(k RLIKE '(a)(b)', REGEXP_EXTRACT(k, '(a)(b)', 0), NULL)"),
+        ("CONCAT_WS('-', id, k)", "CONCAT_WS('-', id, k)"),
+        ("STR_TO_MAP(k, ';')", "STR_TO_MAP(k, ';', '=')"),
+        ("LOG10(v)", "LOG10(v)"),
+        ("v[1]", "TRY_ELEMENT_AT(v, 1)"),
+        ("v['k']", "TRY_ELEMENT_AT(v, 'k')"),
+        ("CAST(v AS VARCHAR(3))", "LEFT(CAST(v AS STRING), 3)"),
+        ("TRY_CAST(v AS CHAR(3))", "RPAD(TRY_CAST(v AS STRING), 3, ' ')"),
+        ("CAST(v AS VARCHAR)", "CAST(v AS STRING)"),
+        ("INITCAP(k)", "INITCAP(k)"),
+        ("TO_TIMESTAMP_LTZ(v[1], 3)", "TIMESTAMP_MILLIS(TRY_ELEMENT_AT(v, 1))"),
+    ],
+)
+def test_functions_of_flink_have_a_counterpart_in_spark(expression: str, spark_sql: str):
+    assert relation(f"SELECT {expression} AS x FROM a") == Select(A, (Item("x", spark_sql),))
+    assert relation(f"SELECT x FROM (SELECT {expression} AS x FROM a)") == Select(A, (Item("x", spark_sql),))
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("SELECT TRUNCATE(v, 2) AS x FROM a", "TRUNC(v, 2) is refused: it has no counterpart in Spark"),
+        ("SELECT CAST(k AS TIME) AS x FROM a", "the type TIME is refused"),
         ("SELECT /*+ STATE_TTL('a' = '1d') */ k, COUNT(*) AS n FROM a GROUP BY k", "the hint STATE_TTL('a' = '1d') is refused"),
         ("SELECT k FROM a /*+ OPTIONS('scan.mode' = 'x') */", "write them in WITH of CREATE TABLE"),
         ("INSERT INTO t SELECT /*+ BROADCAST(b) */ id FROM a", "Spark chooses how a query runs; leave it out"),
@@ -385,7 +443,10 @@ def test_explain_says_how_a_condition_on_results_changes_what_a_step_reads(query
         ("SELECT 'a FROM a", "cannot be parsed"),
         ("SELECT x FROM a", "there is no column 'x'; legal: id, k, v, ts"),
         ("SELECT idd FROM a", "did you mean 'id'?"),
-        ("SELECT c.id FROM a", "there is no table 'c'; legal: a"),
+        ("SELECT c.id FROM a", "there is no table or column 'c'; legal: a, id, k, v, ts"),
+        ("SELECT a.c.id FROM a", "there is no table or column 'a.c'; legal: a, id, k, v, ts"),
+        ("SELECT v FROM a JOIN b ON a.k = b.kk AND at_time = ts", "there is no column 'b.kk'; legal: id, k, w, at_time; did you mean 'k'?"),
+        ("SELECT v FROM a JOIN b ON a.k = ww AND at_time = ts", "there is no column 'ww'; legal: id, k, v, ts, w, at_time"),
         ("SELECT id FROM aa", "there is no table 'aa'; legal: a, b"),
         (f"SELECT k FROM a LEFT JOIN b ON {WITHIN}", "it is a column of several tables; write the table too"),
         (
