@@ -1,6 +1,5 @@
 """How a table prepares the rows of an input before its operator reads them: a condition and a list of columns, as in SQL."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +12,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
 from assets.expressions import bare_function, check_columns_exist, check_expression, columns_read
 from assets.names import first_twice, fold_case
-from assets.time_zones import is_time_zone
 from operators.columns import column_fault
-from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
+from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION, is_time_of_the_clock
 
 ALL = "*"
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
@@ -27,8 +25,6 @@ _DETERMINISTIC = (
     "expressions without random numbers and the clock: results are computed again and compared; read a time from a column. "
     "'now', 'today', 'yesterday' and 'tomorrow' alone are times too; find a text that is such a word by column RLIKE '^today$'"
 )
-_TIME_OF_THE_CLOCK = re.compile(r"(now|today|yesterday|tomorrow)[ \t]*(.*)", re.IGNORECASE | re.DOTALL)
-"""Texts that Spark casts to the time of the query where they are compared with a time. All but `now` may have a time zone."""
 
 
 @dataclass(frozen=True)
@@ -222,17 +218,12 @@ def _check_bare_names(parameter: str, sql: str, tree: exp.Expr, columns: Sequenc
 def _is_nondeterministic(node: exp.Expr) -> bool:
     """Whether a value depends on random numbers, on the clock, on the process, or on how Spark reads rows."""
     if node.is_string or isinstance(node, exp.RawString):
-        return _is_time_of_the_clock(node.name)
+        return is_time_of_the_clock(node.name)
     if isinstance(node, exp.StrToUnix):  # unix_timestamp() of no argument
         return node.this is None
     if type(node).__name__.startswith("Current") or any(name.startswith("current_") for name in _function_names(node)):
         return True
     return bool(_function_names(node) & _NONDETERMINISTIC)
-
-
-def _is_time_of_the_clock(text: str) -> bool:
-    found = _TIME_OF_THE_CLOCK.fullmatch(text.strip())
-    return found is not None and (not found[2] or (found[1].lower() != "now" and is_time_zone(found[2])))
 
 
 def _function_names(node: exp.Expr) -> set[str]:

@@ -6,8 +6,8 @@ applies only if it concerns the parsing of one line. Spark ignores unknown optio
 
 import re
 
-from assets.time_zones import is_time_zone
 from operators.errors import did_you_mean
+from operators.time_zones import is_time_zone
 
 _CSV = (
     "header",

@@ -102,7 +102,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
     time_buckets: bool = field(default=False, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
-        check_parameters(self.how, self.late_rows, self.early, self.result_time)
+        check_parameters(self.how, self.residual, self.late_rows, self.early, self.result_time)
         _ = self.names, self.interval, self.lateness
 
     @cached_property

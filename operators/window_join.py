@@ -20,6 +20,7 @@ from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
 from operators.evictors import Evictor
+from operators.nondeterministic import check_deterministic
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import AnyWindow, Session
@@ -92,6 +93,7 @@ class WindowJoin(WindowedOperator):
         check_evicted_sides(self.evictor, self.key)
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
+        check_deterministic("residual", self.residual or "")
         _ = self.names, self.lateness
 
     @property

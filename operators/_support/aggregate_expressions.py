@@ -23,7 +23,7 @@ from operators._support.order_independent import rewrite_aggregates
 from operators._support.sql_tokens import Token, calls_of, tokens_of
 from operators.columns import column_fault
 from operators.errors import OperatorError
-from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
+from operators.nondeterministic import CHANCE, FILES, SESSION, nondeterministic_part, way_out_of_text
 
 _MERGE_FUNCTION = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
 """The aggregate that merges the partial results of an aggregate."""
@@ -77,7 +77,7 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
     sql: str
 
     def __post_init__(self) -> None:
-        for reason in (*map(self._dependence, self._words), self._order_dependence()):
+        for reason in (*map(self._dependence, self._words), self._dependence_on_more(), self._order_dependence()):
             if reason:
                 raise OperatorError.bad_value("aggregates", self.sql, f"aggregates that do not depend on {reason}")
 
@@ -160,11 +160,16 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
             return f"{_ROW_ORDER}; in place of {word.name} use min_by(v, struct(event_time, seq, arrival)), or max_by"
         if word.is_call and (word.name in _APPROXIMATE or word.name.startswith(("kll_", "theta_"))):
             return f"{_ROW_ORDER}; in place of {word.name} use {_APPROXIMATE.get(word.name, 'an exact function')}"
-        if word.name in CHANCE | FILES | SESSION and word.is_call:
-            return f"{_OTHER_THAN_ROWS}, as {word.name} does"
-        if word.name in CLOCK and (word.is_call or word.name.startswith("current_")):
-            return f"the clock, as {word.name} does; take a time from a column of the rows"
         return None
+
+    def _dependence_on_more(self) -> str | None:
+        """What the value depends on besides the rows, and what to write instead; None if there is nothing."""
+        part = nondeterministic_part(self.sql)
+        if part is None:
+            return None
+        if part in CHANCE | FILES | SESSION:
+            return f"{_OTHER_THAN_ROWS}, as {part} does"
+        return f"the clock, as {part} does{way_out_of_text(part) or '; take a time from a column of the rows'}"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from operators.errors import OperatorError
+from operators.nondeterministic import check_deterministic
 from operators.triggers import EveryInterval, EveryStep, Trigger
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -22,16 +23,17 @@ _KINDS: Mapping[ResultTime, tuple[How, ...]] = {
 """For each time of results, the kinds of joins whose results all have it."""
 
 
-def check_parameters(how: How, late_rows: LateRows, early: Trigger | None, result_time: ResultTime) -> None:
-    """Check the parameters of an interval join that are one of several words, or that depend on its kind.
+def check_parameters(how: How, residual: str | None, late_rows: LateRows, early: Trigger | None, result_time: ResultTime) -> None:
+    """Check the extra condition of an interval join, and the parameters that are one of several words, or that depend on its kind.
 
     Raises:
-        OperatorError: the kind or the rule for late rows is unknown, a join of this kind has no such early results, or a result of it may
-            lack the row of this time.
+        OperatorError: the condition depends on more than the rows, the kind or the rule for late rows is unknown, a join of this kind has
+            no such early results, or a result of it may lack the row of this time.
     """
     for parameter, value, words in (("how", how, How), ("late_rows", late_rows, LateRows)):
         if value not in get_args(words):
             raise OperatorError.bad_value(parameter, value, ", ".join(get_args(words)))
+    check_deterministic("residual", residual or "")
     triggers, reason = _TRIGGERS.get(how, ((EveryStep, EveryInterval), "a pair has two rows, and gets no more"))
     if early and not isinstance(early, triggers):
         kinds = " or ".join([*[kind.__name__ for kind in triggers], f"None for how={how!r}"])

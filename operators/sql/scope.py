@@ -172,10 +172,15 @@ def check_row_by_row(tree: Tree) -> None:
             raise SqlError.refused(
                 spark_sql(node), "it is an aggregate, and this expression reads one row", "aggregate in SELECT or HAVING, with GROUP BY"
             )
-        if names := _function_names(node) & _NONDETERMINISTIC:
+        if names := (_function_names(node) & _NONDETERMINISTIC) | _clock_of(node):
             way_out = "read a time from a column; for the order of arrival declare a column p AS PROCTIME(), and ORDER BY it in ROW_NUMBER"
             reason = "results are computed again and must not depend on the clock, on chance or on the session"
             raise SqlError.refused(f"{min(names).upper()} in an expression", reason, way_out)
+
+
+def _clock_of(node: Tree) -> set[str]:
+    """The name of UNIX_TIMESTAMP without an argument, which is the time of the query; none for another expression."""
+    return {"unix_timestamp"} & _function_names(node) if not node.expressions else set()
 
 
 def _function_names(node: Tree) -> set[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from operators import Aggregate, OperatorError, Tumbling, WindowedAggregate
+from operators import Aggregate, IntervalJoin, OperatorError, Tumbling, WindowedAggregate, WindowJoin
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,13 @@ from operators import Aggregate, OperatorError, Tumbling, WindowedAggregate
         ("max(LOCALTIME())", "the clock, as localtime does"),
         ("max(input_file_block_start())", "as input_file_block_start does"),
         ("count_if(name = session_user())", "as session_user does"),
+        ("max(current_database())", "as current_database does"),
+        ("max(UNIX_TIMESTAMP( ) - t)", "the clock, as unix_timestamp does; take a time from a column"),
+        (
+            "max(CAST('Now' AS TIMESTAMP))",
+            "the clock, as 'Now' does; read a time from a column, and compare texts with such a word by RLIKE",
+        ),
+        ("sum(v) FILTER (WHERE t > timestamp'today UTC')", "the clock, as 'today UTC' does"),
     ],
 )
 def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(sql: str, match: str) -> None:
@@ -47,6 +54,8 @@ def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(s
         "sort_array(collect_list(struct(seq, arrival)))",
         "size(collect_set(v))",
         "max(o.current_date)",
+        "max(unix_timestamp(t))",
+        "count_if(k = 'now or never' OR k RLIKE '^today$' OR `now` > 1)",
         "array_sort(transform(collect_list(v), x -> x + 1))",
         "listagg(v, ',') WITHIN GROUP (ORDER BY v)",
         "listagg(DISTINCT v, ',') WITHIN GROUP (ORDER BY v DESC NULLS LAST)",
@@ -73,3 +82,11 @@ def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(s
 )
 def test_a_deterministic_aggregate_is_accepted(sql: str) -> None:
     assert Aggregate(by="k", aggregates={"x": sql}).aggregates == {"x": sql}
+
+
+@pytest.mark.parametrize("residual", ["left_t < now()", "left_t < 'now'", "v > rand()", "unix_timestamp() - left_v > right_v"])
+def test_an_extra_join_condition_depends_on_the_rows_alone(residual: str) -> None:
+    with pytest.raises(OperatorError, match=r"`residual` is .*; legal: an expression whose value depends on the rows alone"):
+        WindowJoin(on="k", window=Tumbling(size="1 minute"), residual=residual)
+    with pytest.raises(OperatorError, match=r"`residual` is .*; legal: an expression whose value depends on the rows alone"):
+        IntervalJoin(on="k", lower=0, upper="1 minute", residual=residual)

@@ -424,6 +424,7 @@ def test_functions_of_flink_have_a_counterpart_in_spark(expression: str, spark_s
     ("text", "message"),
     [
         ("SELECT TRUNCATE(v, 2) AS x FROM a", "TRUNC(v, 2) is refused: it has no counterpart in Spark"),
+        ("SELECT k FROM a WHERE v > UNIX_TIMESTAMP()", "UNIX_TIMESTAMP in an expression is refused: results are computed again"),
         ("SELECT CAST(k AS TIME) AS x FROM a", "the type TIME is refused"),
         ("SELECT /*+ STATE_TTL('a' = '1d') */ k, COUNT(*) AS n FROM a GROUP BY k", "the hint STATE_TTL('a' = '1d') is refused"),
         ("SELECT k FROM a /*+ OPTIONS('scan.mode' = 'x') */", "write them in WITH of CREATE TABLE"),
