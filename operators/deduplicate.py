@@ -18,7 +18,7 @@ from operators.errors import OperatorError, StreamingError
 from operators.steps import Append, ByKey, ByTimeRange, NewRows, Upsert
 from operators.timing import Duration, TimeKind
 from operators.triggers import Trigger, shown_columns
-from operators.windows import AnyWindow
+from operators.windows import AnyWindow, check_window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,7 @@ class Deduplicate:
     after_ttl: AfterTtl = "keep"
 
     def __post_init__(self) -> None:
+        check_window(self.window, is_optional=True)
         if self.early and not self.window:
             raise OperatorError.bad_value("early", self.early, "None without a `window`: the table itself has the current row of each key")
         if self.lateness and not self.window:

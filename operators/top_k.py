@@ -19,7 +19,7 @@ from operators.errors import OperatorError, StreamingError, check_count
 from operators.steps import Append, ByTimeRange
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger, shown_columns
-from operators.windows import AnyWindow
+from operators.windows import AnyWindow, check_window
 
 _FIRST, _INDEX = temporary("first"), temporary("index")
 
@@ -68,6 +68,7 @@ class TopK:
     early: Trigger | None = field(default=None, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
+        check_window(self.window, is_optional=True)
         if self.early and not self.window:
             legal = "None without a `window`: the rows of other windows are final when they are read"
             raise OperatorError.bad_value("early", self.early, legal)

@@ -272,3 +272,10 @@ class Session:
 
 AnyWindow = Aligned | Session
 """Every kind of window."""
+
+
+def check_window(window: object, *, is_optional: bool = False) -> None:
+    """Raise `OperatorError` unless a parameter `window` is a kind of window, or None if it is optional."""
+    if not isinstance(window, AnyWindow) and not (is_optional and window is None):
+        legal = "windows, such as Tumbling(size='1 hour'), Sliding, Cumulative or Session"
+        raise OperatorError.bad_value("window", window, legal)

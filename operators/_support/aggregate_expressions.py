@@ -183,9 +183,10 @@ class Aggregates:
         """Read the parameter `aggregates`.
 
         Raises:
-            OperatorError: it is empty, a name is not legal for a column, or an aggregate is not deterministic.
+            OperatorError: it is empty or no mapping to SQL, a name is not legal for a column, or an aggregate is not deterministic.
         """
-        if not aggregates:
+        is_sql_by_name = isinstance(aggregates, Mapping) and all(isinstance(sql, str) for sql in aggregates.values())  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not aggregates or not is_sql_by_name:
             raise OperatorError.bad_value("aggregates", aggregates, "at least one, such as {'rows': 'count(*)'}")
         for name, sql in aggregates.items():
             if legal := column_fault(name, underscore=True):

@@ -21,7 +21,7 @@ from operators.errors import OperatorError
 from operators.steps import ByTimeRange
 from operators.timing import millis, timestamp
 from operators.triggers import EveryInterval, EveryRows, Trigger
-from operators.windows import END, AnyWindow, Session, since_last_multiple
+from operators.windows import END, AnyWindow, Session, check_window, since_last_multiple
 
 FIRING = "firing"
 """The column of a result that counts the firings of its key and window, from 1."""
@@ -33,7 +33,8 @@ Purging = EveryRows | EveryInterval
 
 
 def check_purging(trigger: Purging | None, window: AnyWindow, early: Trigger | None) -> None:
-    """Raise `OperatorError` unless a trigger can purge windows of a kind."""
+    """Raise `OperatorError` unless `window` is a kind of window, and a trigger, if there is one, can purge such windows."""
+    check_window(window)
     if trigger is None:
         return
     if early is not None:

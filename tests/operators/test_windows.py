@@ -10,7 +10,19 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from operators import Cumulative, OperatorError, Sliding, Tumbling, WindowError
+from operators import (
+    CoGroup,
+    Cumulative,
+    Deduplicate,
+    OperatorError,
+    ProcessWindow,
+    Sliding,
+    TopK,
+    Tumbling,
+    WindowedAggregate,
+    WindowError,
+    WindowJoin,
+)
 from operators._support.panes import pane_of
 from operators.windows import Aligned
 from tests.support.windows_model import windows_at
@@ -81,6 +93,28 @@ def test_each_row_is_in_exactly_the_windows_that_contain_its_time(spark: SparkSe
 def test_an_illegal_window_is_refused(make: Any, message: str) -> None:
     with pytest.raises(OperatorError, match=re.escape(message)):
         make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda window: WindowedAggregate(window=window, aggregates={"n": "count(*)"}),
+        lambda window: WindowJoin(on="k", window=window),
+        lambda window: CoGroup(on="k", window=window),
+        lambda window: ProcessWindow(by="k", window=window),
+        lambda window: TopK(k=1, order_by="n", window=window),
+        lambda window: Deduplicate(by="k", window=window),
+    ],
+)
+@pytest.mark.parametrize("window", ["1 hour", 3_600_000, Tumbling])
+def test_a_parameter_that_is_no_window_is_refused(make: Any, window: Any) -> None:
+    with pytest.raises(OperatorError, match=re.escape(f"`window` is {window!r}; legal: windows, such as Tumbling(size='1 hour')")):
+        make(window)
+
+
+def test_a_window_that_is_required_is_not_none() -> None:
+    with pytest.raises(OperatorError, match=r"`window` is None; legal: windows, such as Tumbling"):
+        WindowJoin(on="k", window=None)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_window_without_a_length_has_its_own_error() -> None:
