@@ -1,4 +1,4 @@
-"""The allowed lateness of windows, as a checked value."""
+"""The allowed lateness of windows and of joins by time, as a checked value."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -12,7 +12,9 @@ from operators.timing import Duration, length_ms
 
 @dataclass(frozen=True)
 class Lateness:
-    """How long after a window's end, in the watermark's time, a late row still corrects the window's results.
+    """How far the watermark may be past a window's end, or past the time of a row of a join, for the row to count still.
+
+    A window then corrects its results. A row of an interval join or an as-of join is late if `event_time + lateness < watermark`.
 
     Args:
         ms: the duration in ms, zero or more.

@@ -119,7 +119,8 @@ def _facts(operator: Operator, are_sources: Sequence[bool], *, is_filtered: bool
         is_filtered: whether a condition selects some of its results.
     """
     reads, state = operator.reads, _state(operator, is_filtered=is_filtered)
-    strategy = _strategy(operator)
+    reads_kept_rows = isinstance(reads, ByKey) and reads.keeps is not None and all(are_sources)
+    strategy = _strategy(operator, reads_kept_rows=reads_kept_rows)
     if is_filtered and isinstance(reads, NewRows):
         reads = reads.recomputing(operator.emits.key)
         strategy = [_recomputing(operator, reads.key)]
@@ -131,7 +132,7 @@ def _facts(operator: Operator, are_sources: Sequence[bool], *, is_filtered: bool
         yield f"state: {state}"
     elif isinstance(reads, ByKey):
         keys = ", ".join(reads.key) or "input"
-        if reads.keeps and all(are_sources):
+        if reads.keeps and reads_kept_rows:
             limit = f" for {words(reads.keeps.ttl)} after the newest row of their key" if reads.keeps.ttl else ""
             yield f"reads: the new rows, and the kept rows of the same {keys}"
             yield f"state: {state}, and in a table of its own the rows that later steps may need{limit}"
@@ -169,22 +170,26 @@ def _recomputing(operator: Operator, key: Sequence[str]) -> str:
 def _state(operator: Operator, *, is_filtered: bool) -> str:
     """The rows in an upserted table."""
     emits: Emits = operator.emits
+    ttl = operator.reads.ttl  # after which rows are removed from the table
     if isinstance(operator, TopN):
         partition_text = f"each {', '.join(operator.partition)}" if operator.partition else "the one partition"
         last = operator.rank_end if isinstance(operator.rank_end, int) else f"{operator.rank_end} (a column)"
-        return f"the first {last} rows of {partition_text} in the table itself{', if the condition holds for them' if is_filtered else ''}"
+        rows = f"the first {last} rows of {partition_text} in the table itself{', if the condition holds for them' if is_filtered else ''}"
+        return rows if ttl is None else f"{rows}, until {words(ttl)} after the newest row of the partition"
     row = f"one row of each {', '.join(emits.key)} in the table itself{', if the condition holds for it' if is_filtered else ''}"
-    return f"{row}, kept for ever; grows with the number of keys, not of rows"
+    end = "kept for ever" if ttl is None else f"until {words(ttl)} after the newest row of the key"
+    return f"{row}, {end}; grows with the number of keys, not of rows"
 
 
-def _strategy(operator: Operator) -> Sequence[str]:
+def _strategy(operator: Operator, *, reads_kept_rows: bool) -> Sequence[str]:
     if isinstance(operator, TopN):
         return operator.explain().splitlines()
     if isinstance(operator, Consecutive):
         return ["one step computes both operators, without a table between them"]
     if isinstance(operator, Aggregate):
-        text = "merges the new rows into the results of their keys"
-        return [text if isinstance(operator.reads, NewRows) else "computes the keys of new rows from all of their rows"]
+        if isinstance(operator.reads, NewRows):
+            return ["merges the new rows into the results of their keys"]
+        return [f"computes the keys of new rows from {'these and the kept rows' if reads_kept_rows else 'all of their rows'}"]
     kinds: Mapping[type, str] = {
         ByTimeRange: "computes the results that became final since the step before, once",
         NewRows: "merges the new rows into the table",

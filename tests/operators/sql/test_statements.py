@@ -1,6 +1,7 @@
 """Statements one by one: how a text is split, what is declared, how names are found, and what an error says."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -359,6 +360,28 @@ def test_the_smaller_of_two_last_ranks_counts():
     found = applied_operator(relation(ranks))
     assert found is not None
     assert found.operator == TopN(by=("k",), order_by=("v",), rank_end=3, with_rank=False)
+
+
+@pytest.mark.parametrize(
+    ("operator", "row"),
+    [
+        (Aggregate(by="k", aggregates={"n": "count(*)"}, ttl="1 day"), "one row of each k in the table itself"),
+        (Deduplicate(by="k", ttl="1 day"), "one row of each k in the table itself"),
+        (TopN(by="k", order_by="v", rank_end=3, ttl="1 day"), "the first 3 rows of each k in the table itself"),
+    ],
+)
+def test_explain_says_when_the_rows_of_an_expired_key_are_removed(operator: Aggregate | Deduplicate | TopN, row: str):
+    kept, removed = (explain(Apply(replace(operator, after_ttl=after), (A,), ("k",))) for after in ("keep", "retract"))
+    assert f"state: {row}, until 1 day after the newest row of the " in removed
+    assert "kept for ever" not in removed
+    assert "until" not in kept
+
+
+def test_explain_says_from_which_rows_an_aggregate_is_computed():
+    with_ttl = Aggregate(by="k", aggregates={"n": "count(*)"}, ttl="1 day")
+    of_source, of_table = (explain(Apply(with_ttl, (rows,), ("k", "n"))) for rows in (A, replace(A, key=("id",))))
+    assert "strategy: computes the keys of new rows from these and the kept rows" in of_source
+    assert "strategy: computes the keys of new rows from all of their rows" in of_table
 
 
 @pytest.mark.parametrize(
