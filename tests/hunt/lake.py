@@ -134,7 +134,7 @@ class SimTables(Lake):
         try:
             self.sim.commit(table, lambda rows: tuple(r for r in rows if r[0] <= last), metadata, written=0, seen=expected.version())
         except Conflict as conflict:
-            raise LakeError.overtaken(table, "rows") from conflict
+            raise LakeError.overtaken(table, "version") from conflict
 
     def carry_metadata(self, remembered: Mapping[str, Commit], expected: Any) -> None:
         values = {key: commit.value for key, commit in remembered.items()}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,10 @@ import pytest
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY
+from platform_defs.engine.ledger.ledger import Ledger
+from tests.engine.entries import source_entry
+from tests.support.clock import Clock
+from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, s3_server
 
 pytestmark = pytest.mark.s3
 SECRETS = (ACCESS_KEY, SECRET_KEY, "wrong-key")
@@ -70,3 +74,15 @@ def test_only_a_file_that_the_store_lacks_is_named_as_lost(lake: Lake, answer: s
 def test_a_lake_does_not_show_its_credentials(lake: Lake) -> None:
     assert SECRET_KEY in (lake.storage_options or {}).values()
     assert not [secret for secret in SECRETS if secret in repr(lake)]
+
+
+def test_a_ledger_whose_store_stops_answering_is_not_lost(no_environment: None, tmp_path: Path) -> None:
+    """A stream has the ledger open, and tries again; a ledger that is lost would end it."""
+    with s3_server(tmp_path / "server.log") as server:
+        lake = Lake(f"s3a://{BUCKET}/lake", storage_options=server.storage_options | {"max_retries": "0"})
+        ledger = Ledger(lake, Clock(5))
+        ledger.commit([(source_entry("l", 1),)])
+        assert ledger.head == 1
+    for read in (lambda: ledger.head, lambda: ledger.offsets("l"), lambda: list(ledger._store.rows(["seq"]))):
+        with pytest.raises(LakeError, match=r"^the lake .* cannot be used: its store refused, or cannot be reached \(.*Connection refused"):
+            read()

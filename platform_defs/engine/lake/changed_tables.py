@@ -4,15 +4,14 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
-from deltalake.exceptions import CommitFailedError
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from platform_defs.engine.lake import commits, small_upserts
-from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.compaction import has_vectors
 from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError
@@ -132,14 +131,10 @@ class ChangedTables(WrittenTables):
         self.check_leases()
         if (delta.transaction_version(commits.APPLICATION) or 0) >= number:
             raise LakeError.overtaken(table, "step")
-        before, commit_metadata = delta.version(), metadata | {"id": uuid.uuid4().hex}
-        try:
-            small_upserts.upsert(delta, few_rows, key, is_deleted=is_deleted, metadata=commit_metadata, number=number, only=only)
-        except (CommitFailedError, OSError) as error:
-            if not self._is_committed(table, before, commit_metadata["id"]):
-                if self.live.version(table) == before:  # no other commit: the store itself failed
-                    raise
-                raise LakeError.overtaken(table, "step") from error
+        commit_metadata = metadata | {"id": uuid.uuid4().hex}
+        upsert = partial(small_upserts.upsert, is_deleted=is_deleted, metadata=commit_metadata, number=number, only=only)
+        if commits.commit_once(delta, commit_metadata["id"], lambda: upsert(delta, few_rows, key)):
+            raise LakeError.overtaken(table, "step")
         self._after_commit(spark, table)
 
     def delete(self, spark: SparkSession, table: str, predicate: str, metadata: dict[str, Any], expected: DeltaTable) -> None:
@@ -148,13 +143,7 @@ class ChangedTables(WrittenTables):
         Raises:
             LakeError: another writer has committed.
         """
-        self._change(
-            spark,
-            table,
-            commits.commit_properties(metadata),
-            expected,
-            lambda properties: expected.delete(predicate, commit_properties=properties),
-        )
+        self._change(spark, table, metadata, expected, lambda properties: expected.delete(predicate, commit_properties=properties))
 
     def remove(self, spark: SparkSession, table: str, predicate: str, number: int, expected: DeltaTable) -> None:
         """Delete rows that retention does not keep, in one commit with a number (see `commits.RETENTION`), only on the version `expected`.
@@ -162,8 +151,7 @@ class ChangedTables(WrittenTables):
         Raises:
             LakeError: another writer has committed.
         """
-        numbered = commits.commit_properties({}, number, commits.RETENTION)
-        self._change(spark, table, numbered, expected, lambda properties: expected.delete(predicate, commit_properties=properties))
+        self._change(spark, table, {}, expected, lambda properties: expected.delete(predicate, commit_properties=properties), number)
 
     def replace_rows(self, frame: DataFrame, table: str, condition: str, number: int) -> None:
         """Replace the rows of a condition by a frame's, which satisfy it, in one commit with a number (see `commits.RETENTION`).
@@ -205,7 +193,7 @@ class ChangedTables(WrittenTables):
         self._change(
             spark,
             table,
-            commits.commit_properties(metadata),
+            metadata,
             expected,
             lambda properties: expected.update(updates=new_values, predicate=predicate, commit_properties=properties),
         )
@@ -214,12 +202,15 @@ class ChangedTables(WrittenTables):
         self,
         spark: SparkSession,
         table: str,
-        properties: CommitProperties,
+        metadata: Mapping[str, Any],
         expected: DeltaTable,
         change: Callable[[CommitProperties], object],
+        number: int | None = None,
     ) -> None:
-        """Make one commit by deltalake, without retries on other versions."""
+        """Make one commit by deltalake, without retries on other versions; `number` is that of a retention."""
         self.check_leases()
-        with reporting_overtaken(table, "rows"):
-            commits.change_rows(expected, properties, change)
+        commit_id = uuid.uuid4().hex
+        properties = commits.commit_properties({**metadata, "id": commit_id}, number, commits.RETENTION)
+        if commits.commit_once(expected, commit_id, lambda: commits.change_rows(expected, properties, change)):
+            raise LakeError.overtaken(table, "version")
         self._after_commit(spark, table)

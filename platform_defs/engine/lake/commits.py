@@ -5,6 +5,7 @@ adds the files of `data_files` to the table. Of two commits on the same version,
 """
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -22,6 +23,8 @@ from platform_defs.engine.lake.errors import LakeError
 
 ROWS = "rows_of"
 """In a commit's metadata: for each key, the number of rows that the commit with this value wrote."""
+CARRY_ID = "carry_id"
+"""In place of `id` in the metadata of a commit that repeats the row counts of others: it has no rows itself."""
 APPLICATION = "tidemark"
 """The `txnAppId` under which a table's log has the number of its newest numbered commit; Delta skips commits that do not exceed it."""
 RETENTION = "tidemark-retention"
@@ -157,70 +160,82 @@ def drop_differing_columns(delta: DeltaTable, schema: StructType) -> DeltaTable:
 
     Raises:
         CommitFailedError: another writer has committed since the table was opened.
+        DeltaError, OSError, LakeError: see `commit_once`.
     """
     declared_types = {f.name.lower(): f.type for f in _nullable(schema).fields}
     kept_fields = [f for f in delta.schema().fields if declared_types.get(f.name.lower(), f.type) == f.type]
     if len(kept_fields) == len(delta.schema().fields):
         return delta
-    delta.create_write_transaction([], "overwrite", Schema(kept_fields), commit_properties=CommitProperties(max_commit_retries=0))
+    commit_id = uuid.uuid4().hex
+    properties = commit_properties({"id": commit_id})
+    columns = Schema(kept_fields)
+    if commit_once(delta, commit_id, lambda: delta.create_write_transaction([], "overwrite", columns, commit_properties=properties)):
+        raise CommitFailedError("another writer has committed")
     return reopen(delta)
 
 
-def commit_files(delta: DeltaTable, actions: Sequence[AddAction], metadata: Mapping[str, Any], number: int | None) -> DeltaTable | None:
-    """Commit files on exactly the version at which the table was opened.
+def commit_once(delta: DeltaTable, commit_id: str, commit: Callable[[], object]) -> DeltaTable | None:
+    """Make one commit on exactly the version at which the table was opened.
+
+    Args:
+        delta: the table; after the commit, it is at the commit's version.
+        commit_id: the `id` in the commit's metadata.
+        commit: makes the commit by deltalake, without retries.
+
+    Returns:
+        None if the commit succeeded, even if the store's answer was lost; else the table after another writer's commit.
+
+    Raises:
+        CommitFailedError, DeltaError, OSError: nothing was committed, because the store failed.
+        LakeError: it is not known whether the commit succeeded.
+    """
+    before = delta.version()
+    try:
+        commit()
+    except (CommitFailedError, OSError):
+        try:
+            newest = reopen(delta)
+            if is_committed(newest, before, commit_id):
+                return delta.load_as_version(before + 1)
+        except (DeltaError, OSError) as error:
+            raise LakeError.not_known(delta.table_uri.removeprefix("file://").rstrip("/"), error) from error
+        if newest.version() == before:
+            raise
+        return newest
+    return None
+
+
+def commit_files(
+    delta: DeltaTable,
+    actions: Sequence[AddAction],
+    metadata: Mapping[str, Any],
+    number: int | None,
+    *,
+    replacing: StructType | None = None,
+) -> DeltaTable | None:
+    """Commit files on exactly the version at which the table was opened; see `commit_once`.
 
     Args:
         delta: the table.
         actions: the files.
         metadata: what the commit records; `id` in it names the commit.
         number: the step's number, so that a paused writer's Spark commit of the same or an older step is refused too.
-
-    Returns:
-        None if the commit succeeded, even if the store's answer was lost; else the table after another writer's commit.
-
-    Raises:
-        CommitFailedError: the store failed.
+        replacing: the table's new columns, if the files take the place of all of its files; None to add them.
     """
-    try:
-        delta.create_write_transaction(list(actions), "append", delta.schema(), commit_properties=commit_properties(metadata, number))
-    except (CommitFailedError, OSError):
-        newest = reopen(delta)
-        if is_committed(newest, delta.version(), metadata["id"]):
-            return None
-        if newest.version() == delta.version():
-            raise
-        return newest
-    return None
-
-
-def replace_files(
-    delta: DeltaTable, schema: StructType, actions: Sequence[AddAction], metadata: Mapping[str, Any], number: int | None
-) -> bool:
-    """Commit files and columns in place of those of the version at which the table was opened.
-
-    Returns:
-        Whether the commit succeeded, even if the store's answer was lost; False if another writer has committed since.
-
-    Raises:
-        CommitFailedError: the store failed.
-    """
-    version = delta.version()
-    try:
-        delta.create_write_transaction(list(actions), "overwrite", _nullable(schema), commit_properties=commit_properties(metadata, number))
-    except (CommitFailedError, OSError):
-        newest = reopen(delta)
-        if newest.version() == version:
-            raise
-        return is_committed(newest, version, metadata["id"])
-    return True
+    mode, schema = ("append", delta.schema()) if replacing is None else ("overwrite", _nullable(replacing))
+    properties = commit_properties(metadata, number)
+    return commit_once(
+        delta, metadata["id"], lambda: delta.create_write_transaction(list(actions), mode, schema, commit_properties=properties)
+    )
 
 
 def is_committed(delta: DeltaTable, after: int, commit_id: str) -> bool:
-    """Whether a commit after the version `after` has the id `commit_id`."""
+    """Whether a commit after the version `after` has the id `commit_id` in its metadata, as `id` or `CARRY_ID`."""
     for version, info in commit_infos(delta):
         if version <= after:
             return False
-        if metadata_of(info).get("id") == commit_id:
+        metadata = metadata_of(info)
+        if commit_id in (metadata.get("id"), metadata.get(CARRY_ID)):
             return True
     return False
 

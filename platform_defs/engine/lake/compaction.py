@@ -1,5 +1,6 @@
 """Compaction, checkpoints and VACUUM of the lake's tables."""
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,17 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
+from py4j.protocol import Py4JJavaError
 from pyarrow.fs import FileSelector, PyFileSystem
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from operators.errors import TidemarkError
 from platform_defs.engine.lake.data_files import COMMIT_FOLDER
+from platform_defs.engine.lake.errors import store_reason
 from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.root import LakeRoot
 from platform_defs.faults import point
@@ -42,6 +48,7 @@ MANY_FILES = 64
 """After a commit, a table with this many files below `SMALL_BYTES` is compacted."""
 CHECKPOINT_EVERY = 20
 _RETENTION_CONF = "spark.databricks.delta.retentionDurationCheck.enabled"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,15 @@ class MaintainedTables(LakeRoot):
 
         Delta's own post-commit hooks cost more: its checkpoints are Spark jobs, whose code takes seconds to compile, and it compacts
         after each process's first commit to a table, even if there are few files.
+
+        A fault is logged: the commit has succeeded, and the maintenance after the next one tries again.
         """
+        try:
+            self._maintain(spark, table)
+        except (PySparkException, Py4JJavaError, DeltaError, OSError, TidemarkError) as error:
+            _log.warning("%s has a new commit, but was not compacted: %s", table, store_reason(error))
+
+    def _maintain(self, spark: SparkSession, table: str) -> None:
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if count_small_files(delta) >= MANY_FILES:
             point("lake.before_compact")

@@ -1,5 +1,6 @@
-"""The lake's errors, and the parts of the errors of Spark and of stores that are safe to show."""
+"""The lake's errors, and the parts of the errors of Spark, of stores and of disks that are safe to show."""
 
+import errno
 import re
 from collections.abc import Sequence
 
@@ -17,9 +18,13 @@ _ANSWER = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
 _FAULT = re.compile(
     r"AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|NoSuchBucket|UnknownStoreException|NoAuthWithAWS"
     r"|Unable to load credentials|UnknownHostException|ConnectException|SocketTimeoutException|Connection refused|error sending request"
+    r"|error decoding response body|request or response body error"
     r"|SlowDown|Status Code: (?:403|5\d\d)|\b(?:403 Forbidden|5\d\d (?:Internal|Service|Slow|Bad Gateway))"
 )
 """Signs that a store refused a request or could not be reached, in errors of deltalake, of `obstore` and of Hadoop."""
+_FAULTS_OF_DISK = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETIMEDOUT}
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+"""The operating system's number in an error of deltalake."""
 _MESSAGE = re.compile(r'message: "([^"]+)"')
 """The operating system's reason in the details of an error of `obstore`."""
 
@@ -32,7 +37,7 @@ def spark_condition(error: PySparkException | Py4JJavaError) -> str:
 
 
 def store_reason(error: Exception) -> str:
-    """An object store's reason, in one line. Of an answer of S3, only the code and the message: the rest may quote the access key."""
+    """The reason of an error, in one line. Of an answer of S3, only the code and the message: the rest may quote the access key."""
     if isinstance(error, (PySparkException, Py4JJavaError)):
         sign = _FAULT.search(str(error))
         return ": ".join([spark_condition(error), *([sign[0]] if sign else [])])
@@ -50,6 +55,12 @@ def store_reason(error: Exception) -> str:
 def is_fault_of_store(error: Exception) -> bool:
     """Whether an object store refused a request or could not be reached. Such an error is not about the file that its text may name."""
     return bool(_FAULT.search(str(error)))
+
+
+def is_fault_of_disk(error: Exception) -> bool:
+    """Whether the operating system could not read a file for a reason that may pass, such as an I/O error or too many open files."""
+    numbers = {getattr(error, "errno", None), *map(int, _OS_ERROR.findall(str(error)))}
+    return not numbers.isdisjoint(_FAULTS_OF_DISK)
 
 
 class LakeError(TidemarkError, RuntimeError):
@@ -73,6 +84,16 @@ class LakeError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def not_known(cls, table: str, error: Exception) -> "LakeError":
+        """A commit failed, and the table's log, which would show whether it is there nevertheless, cannot be read."""
+        cause = error.__cause__ if isinstance(error, LakeError) and isinstance(error.__cause__, Exception) else error
+        return cls(
+            f"whether the newest commit to {table} succeeded is not known: no answer came, and the table's log cannot be read now "
+            f"({store_reason(cause)}). Run the command again when the store or the disk answers: it goes on from what is committed, "
+            "and writes nothing twice"
+        )
+
+    @classmethod
     def other_columns(cls, table: str, differing: Sequence[str]) -> "LakeError":
         """The rows' columns differ from the table's."""
         return cls(
@@ -91,10 +112,9 @@ class LakeError(TidemarkError, RuntimeError):
     @classmethod
     def lost_totals(cls, table: str, path: str, error: Exception) -> "LakeError":
         """The file with the totals of the rows that retention removed from a log cannot be read."""
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_REASON]
         return cls(
-            f"retention removed rows from {table}, and the file with their totals cannot be read: {path} ({reason}). Nothing was computed. "
-            "Restore it from a backup of the lake, which has it in the folder `_retained`"
+            f"retention removed rows from {table}, and the file with their totals cannot be read: {path} ({store_reason(error)}). "
+            "Nothing was computed. Restore it from a backup of the lake, which has it in the folder `_retained`"
         )
 
     @classmethod
@@ -109,10 +129,10 @@ class LakeError(TidemarkError, RuntimeError):
 
     @classmethod
     def not_read(cls, tables: Sequence[str], error: Exception) -> "LakeError":
-        """A query without Spark failed, and no data file is the cause."""
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_REASON]
+        """Tables cannot be read for a reason that may pass; no data file is the cause."""
         return cls(
-            f"{' and '.join(tables)} cannot be read now ({reason}). Nothing was changed; run the command again when the store answers"
+            f"{' and '.join(tables)} cannot be read now ({store_reason(error)}). Nothing was changed; run the command again when the "
+            "store or the disk answers"
         )
 
     @classmethod
@@ -181,7 +201,7 @@ class UnreadableLogError(LakeError):
     @classmethod
     def of(cls, table: str, path: str, error: Exception) -> "UnreadableLogError":
         """A file of the Delta log is missing, damaged or unreachable."""
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:_LONGEST_REASON]
+        reason = store_reason(error)
         return cls(
             f"the Delta log of {table} cannot be read: a file of {path}/_delta_log is missing, damaged or unreachable ({reason}). "
             "Nothing was computed or written. Restore the folder from a backup. A derived table can instead be deleted (an upserted one "

@@ -60,19 +60,21 @@ class ReadTables(LakeRoot):
         """A version of a table, by default the newest, in an object of the caller's own; None if the table does not exist.
 
         Raises:
-            UnreadableLogError: a file of its log is missing, damaged or unreachable.
-            LakeError: the lake is behind a URI, and its store cannot be opened.
+            UnreadableLogError: a file of its log is missing or damaged.
+            LakeError: the store of a lake behind a URI cannot be opened, or the disk has a fault that may pass.
         """
         try:
             return DeltaTable(self.path(table), version=version, storage_options=self.storage_options)
         except TableNotFoundError:
             return None
         except DeltaError as error:
-            raise UnreadableLogError.of(table, self.path(table), error) from error
+            raise self.passing_fault(table, error) or UnreadableLogError.of(table, self.path(table), error) from error
         except OSError as error:
-            if self.is_local:
+            if not self.is_local:
+                raise LakeError.no_store(self.root, error) from error
+            if (fault := self.passing_fault(table, error)) is None:
                 raise
-            raise LakeError.no_store(self.root, error) from error
+            raise fault from error
 
     def delta_for_reading(self, table: str) -> DeltaTable | None:
         """A table's newest version, in an object that others read too: nobody may commit through it. None if the table does not exist.

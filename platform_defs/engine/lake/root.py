@@ -16,7 +16,7 @@ from pyarrow.fs import FileSelector, FileType, PyFileSystem
 from pyspark.errors import PySparkException
 
 from platform_defs.engine.formats.files import is_local
-from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.lake.errors import LakeBusy, LakeError, is_fault_of_disk, is_fault_of_store
 from platform_defs.engine.lake.locks import Lease, holding_lock, waiting_process
 from platform_defs.engine.lake.objects import StoreError, has_conditional_put
 from platform_defs.engine.lake.waits import Purpose
@@ -67,6 +67,12 @@ class LakeRoot:
     def is_local(self) -> bool:
         """Whether the root is a local folder."""
         return is_local(self.root)
+
+    def passing_fault(self, table: str, error: Exception) -> LakeError | None:
+        """The error to raise for a fault of the store or the disk that a later try may not meet; None if `error` is no such fault."""
+        if not self.is_local:
+            return LakeError.no_store(self.root, error) if is_fault_of_store(error) else None
+        return LakeError.not_read([table], error) if is_fault_of_disk(error) else None
 
     @contextmanager
     def opening(self) -> Iterator[None]:

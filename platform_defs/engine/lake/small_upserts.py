@@ -64,8 +64,9 @@ def upsert(
         only: a further condition for a changed row (`c`) to match a row of the table (`t`) with the same key, in the SQL of DataFusion.
 
     Raises:
-        CommitFailedError: another writer has committed, or the store failed.
-        DeltaError: a data file of the table is missing, or a new one cannot be written.
+        CommitFailedError: another writer has committed, or the store's answer to this commit was lost.
+        DeltaError: a data file of the table is missing, or the store cannot be reached before the commit.
+        OSError: the store failed in the commit, which may have succeeded, or after it.
     """
     values = {f.name: f"c.`{f.name}`" for f in delta.schema().fields}
     condition = " AND ".join(f"(t.`{c}` IS NOT DISTINCT FROM c.`{c}`)" for c in key) or "TRUE"

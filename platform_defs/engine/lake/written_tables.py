@@ -7,8 +7,9 @@ is written here and in `changed_tables`.
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.compaction import CONFLICTS, MaintainedTables
 from platform_defs.engine.lake.data_files import add_actions, write_files
 from platform_defs.engine.lake.data_skipping import is_written_by_deltalake, schema_of
-from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.reads import Commit, ReadTables, newest_commit
 from platform_defs.engine.lake.small_queries import plan_if_small
@@ -184,7 +185,7 @@ class WrittenTables(ReadTables, MaintainedTables):
             return
         if number is not None and (delta.transaction_version(commits.APPLICATION) or 0) >= number:
             raise LakeError.overtaken(table, "step")
-        if not commits.replace_files(delta, frame.schema, actions, commit_metadata, number):
+        if commits.commit_files(delta, actions, commit_metadata, number, replacing=frame.schema) is not None:
             raise LakeError.overtaken(table, "step")
 
     def _overwrite_by_spark(
@@ -237,41 +238,43 @@ class WrittenTables(ReadTables, MaintainedTables):
             replacing: a condition, in the SQL of DataFusion, for rows that the same commit removes; None to remove no row.
 
         Raises:
-            LakeError: another writer has committed.
+            LakeError: another writer has committed, or it is not known whether the commit succeeded.
         """
         self.check_leases()
         Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
         commit_metadata = {**(metadata or {}), "id": uuid.uuid4().hex}
         delta: DeltaTable | None = self.delta(table) if expected is ANY else expected
-        before = None if delta is None else delta.version()
         merge = delta is not None and not {*rows.column_names} <= {f.name for f in delta.schema().fields}
         options: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
         options |= {} if replacing is None else {"predicate": replacing}
+        mode = "error" if expected is None else "append" if replacing is None else "overwrite"
+        properties = commits.commit_properties(commit_metadata)
+        target = self.path(table) if delta is None else delta
+        write = partial(write_deltalake, target, rows, mode=mode, commit_properties=properties, description=description or None, **options)
+        if delta is not None:
+            if commits.commit_once(delta, commit_metadata["id"], write) is not None:
+                raise LakeError.overtaken(table, "version")
+            return
         try:
-            mode = "error" if expected is None else "append" if replacing is None else "overwrite"
-            target = self.path(table) if expected is None or expected is ANY else expected
-            write_deltalake(
-                target,
-                rows,
-                mode=mode,
-                commit_properties=commits.commit_properties(commit_metadata),
-                description=description or None,
-                **options,
-            )
+            write()
         except (DeltaError, OSError) as error:
-            if self._is_committed(table, before, commit_metadata["id"]):  # only the store's answer was lost
+            if self._is_committed(table, None, commit_metadata["id"]):  # only the store's answer was lost
                 return
-            is_overtaken = expected is None or isinstance(error, CommitFailedError)
-            if not is_overtaken or self.version(table) == before:  # no other commit: the store itself failed
+            if not self.exists(table):  # no other commit: the store itself failed
                 raise
             raise LakeError.overtaken(table, "version") from error
 
     def _is_committed(self, table: str, after: int | None, commit_id: str) -> bool:
-        """Whether a commit after the version `after` has the id `commit_id`; False if the store cannot be reached."""
-        with suppress(DeltaError, OSError, UnreadableLogError):
+        """Whether a commit after the version `after` has the id `commit_id`.
+
+        Raises:
+            LakeError: it is not known, because the table's log cannot be read.
+        """
+        try:
             delta = self.live.delta(table)
             return delta is not None and commits.is_committed(delta, -1 if after is None else after, commit_id)
-        return False
+        except (DeltaError, OSError, LakeError) as error:
+            raise LakeError.not_known(table, error) from error
 
     def carry_metadata(self, remembered: Mapping[str, Commit], expected: DeltaTable) -> None:
         """Repeat the metadata of earlier commits in a new commit, so that the table's log may lose those commits.
@@ -282,12 +285,16 @@ class WrittenTables(ReadTables, MaintainedTables):
 
         Raises:
             CommitFailedError: another writer has committed.
+            LakeError: it is not known whether the commit succeeded.
         """
         self.check_leases()
         values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
-        expected.create_write_transaction(
-            [], "append", expected.schema(), commit_properties=commits.commit_properties(values | {commits.ROWS: rows})
-        )
+        commit_id, schema = uuid.uuid4().hex, expected.schema()
+        properties = commits.commit_properties(values | {commits.ROWS: rows, commits.CARRY_ID: commit_id})
+        if commits.commit_once(
+            expected, commit_id, lambda: expected.create_write_transaction([], "append", schema, commit_properties=properties)
+        ):
+            raise CommitFailedError("another writer has committed")
 
 
 def _as_stored(value: Any) -> Any:

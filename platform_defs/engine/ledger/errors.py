@@ -20,11 +20,10 @@ class LedgerError(TidemarkError, RuntimeError):
         return cls(f"the ledger is corrupted at batch {seq}: {fault} (table {table}, file {file}). {_WAY_OUT}")
 
     @classmethod
-    def unreadable(cls, after: int, table: str, file: str, reason: str) -> "LedgerError":
-        """A file is missing, or cannot be read."""
-        return cls(
-            f"the ledger cannot be read after batch {after}: file {file} of table {table} is missing or unreadable ({reason}). {_WAY_OUT}"
-        )
+    def unreadable(cls, after: int | None, table: str, file: str, reason: str) -> "LedgerError":
+        """A file is missing, or cannot be read; `after` is the batch after which rows were read, None if the log cannot be read."""
+        after_batch = "" if after is None else f" after batch {after}"
+        return cls(f"the ledger cannot be read{after_batch}: file {file} of table {table} is missing or unreadable ({reason}). {_WAY_OUT}")
 
     @classmethod
     def summarized(cls, seq: int, upto: int) -> "LedgerError":

@@ -4,7 +4,9 @@ The ledger's logic (the order, its validation, the newest row of each source) ne
 implements them runs the same logic without files.
 """
 
+import logging
 import re
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -14,8 +16,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from platform_defs.engine.lake.commits import reporting_overtaken
-from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from operators.errors import TidemarkError
+from platform_defs.engine.lake.commits import commit_once, commit_properties, reporting_overtaken
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError, store_reason
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.row_ranges import is_above, rows_in_range
@@ -33,6 +36,8 @@ EVERYTHING = -(1 << 62)
 """A batch number below all others, even that of a damaged row."""
 _ROWS_AT_ONCE = 1 << 13
 _SUMMARY = "summary"
+_UNKNOWN = "unknown"  # in place of the table's incarnation: the table is opened again
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,8 @@ class LedgerStore(Protocol):
         """The newest version; None if there is no ledger yet.
 
         Raises:
-            LedgerError: the store cannot be read.
-            LakeError: a later version of Tidemark created the lake.
+            LedgerError: the ledger's log cannot be read.
+            LakeError: a later version of Tidemark created the lake, or the store or the disk has a fault that may pass.
         """
         ...
 
@@ -79,7 +84,8 @@ class LedgerStore(Protocol):
             upto: the last batch number to read; None for all.
 
         Raises:
-            LedgerError: rows cannot be read.
+            LedgerError: a file is missing or damaged.
+            LakeError: the store or the disk has a fault that may pass.
         """
         ...
 
@@ -127,7 +133,6 @@ class DeltaLedgerStore:
     lake: Lake
     _delta: DeltaTable | None = field(default=None, init=False)
     _incarnation: str | None = field(default=None, init=False)
-    _read_upto: int = field(default=0, init=False)
     _last: tuple[DeltaTable, Version] | None = field(default=None, init=False)
     """The opened table, and the version that `refresh` returned for it; cached, since the table rarely has a new version."""
     _log: tuple[DeltaTable, int, Any] | None = field(default=None, init=False)
@@ -141,35 +146,30 @@ class DeltaLedgerStore:
     def refresh(self) -> Version | None:
         """The table's newest version. The table is opened once and then updated, which takes an eighth of the time."""
         try:
-            if (
-                self._delta is None or self.lake.incarnation(TABLE, self._delta.version()) != self._incarnation
-            ):  # not opened yet, or created again
+            delta = self._delta
+            if delta is None or self.lake.incarnation(TABLE, delta.version()) != self._incarnation:  # not opened yet, or created again
                 self._delta = self.lake.delta(TABLE)
-            elif self.lake.may_have_newer(TABLE, self._delta.version()):
-                self._delta.update_incremental()
+            elif self.lake.may_have_newer(TABLE, delta.version()):
+                delta.update_incremental()
             if self._delta is None:
                 return None
             number = self._delta.version()
             if self._last is not None and self._last[0] is self._delta and self._last[1].number == number:
                 return self._last[1]
             self._incarnation = self.lake.incarnation(TABLE, number)
-            self._check_format(self._delta)
+            if (lake_format := _format_of(self._delta)) > SUMMARY_FORMAT:
+                raise LakeError.newer(self.lake.root, lake_format, SUMMARY_FORMAT)
             rows = sum(rows for [rows] in self._actions(self._delta, "num_records"))
             self._last = self._delta, Version(str(self._delta.metadata().id), number, rows)
             return self._last[1]
         except (DeltaError, OSError, UnreadableLogError) as error:
-            self._delta = None
-            reason = error.reason if isinstance(error, UnreadableLogError) else _one_line(error)
-            raise LedgerError.unreadable(self._read_upto, self.name, f"{self.name}/_delta_log", reason) from error
-
-    def _check_format(self, delta: DeltaTable) -> None:
-        number = _format_of(delta)
-        if number > SUMMARY_FORMAT:
-            raise LakeError.newer(self.lake.root, number, SUMMARY_FORMAT)
+            self._incarnation = _UNKNOWN  # `rows` still reads the version that was known
+            fault = self.lake.passing_fault(TABLE, error)
+            reason = error.reason if isinstance(error, UnreadableLogError) else store_reason(error)
+            raise fault or LedgerError.unreadable(None, self.name, f"{self.name}/_delta_log", reason) from error
 
     def rows(self, columns: Sequence[str], after: int = 0, upto: int | None = None) -> Iterator[pa.Table]:
         """The rows of a range of batches. Files are read in small parts, and skipped if their statistics are outside of the range."""
-        self._read_upto = max(0, after)
         if self._delta is None:
             return
         delta, in_ms, as_ints = self._delta, *(pa.schema([schema.field(c) for c in columns]) for schema in (IN_MS, AS_INTS))
@@ -179,7 +179,8 @@ class DeltaLedgerStore:
                     if (matching_rows := rows_in_range(part, after, upto)).num_rows:
                         yield cast_columns(cast_columns(matching_rows, in_ms), as_ints)
             except (OSError, pa.ArrowException, DeltaError) as error:
-                raise LedgerError.unreadable(max(0, after), self.name, path, _one_line(error)) from error
+                fault = self.lake.passing_fault(TABLE, error)
+                raise fault or LedgerError.unreadable(max(0, after), self.name, path, store_reason(error)) from error
 
     def _files(self, delta: DeltaTable, after: int, upto: int | None) -> list[str]:
         """The files that can contain rows of a range of batches, ordered by their first batch."""
@@ -224,8 +225,7 @@ class DeltaLedgerStore:
         if self._delta is None or _SUMMARY not in [field.name for field in self._delta.schema().fields]:
             rows = rows.drop_columns([_SUMMARY])  # the column is null until the first summary
         self.lake.append_small(rows, TABLE, expected=self._delta, description=_description())
-        self._update_incarnation()
-        self._compact_many()
+        self._after_commit()
 
     def replace(self, rows: pa.Table, upto: int) -> None:
         """Replace all rows up to a batch by the given rows, in one commit. Older versions of Tidemark refuse the ledger from then on."""
@@ -234,21 +234,26 @@ class DeltaLedgerStore:
         point("retention.before_summary")
         self.lake.append_small(rows, TABLE, expected=self._delta, replacing=f"seq <= {upto}")
         point("retention.after_summary")
-        self._update_incarnation()
+        self._incarnation = _UNKNOWN
 
     def _require_format(self, number: int) -> None:
         if self._delta is None or _format_of(self._delta) >= number:
             return
         self.lake.check_leases()
-        version = self._delta.version()
-        with reporting_overtaken(TABLE, "batch"):
-            self._delta.alter.set_table_description(_description(number))
-        if self._delta.version() != version + 1:  # another writer has committed
+        commit_id, alter = uuid.uuid4().hex, self._delta.alter
+        properties = commit_properties({"id": commit_id})
+        if commit_once(self._delta, commit_id, lambda: alter.set_table_description(_description(number), commit_properties=properties)):
             raise LakeError.overtaken(TABLE, "batch")
 
-    def _update_incarnation(self) -> None:
-        if self._delta is not None:  # it was updated by its own commit
-            self._incarnation = self.lake.incarnation(TABLE, self._delta.version())
+    def _after_commit(self) -> None:
+        """Post-commit maintenance. Its faults are logged: the commit has succeeded, and the next one tries again."""
+        try:
+            if self._delta is not None:  # it was updated by its own commit
+                self._incarnation = self.lake.incarnation(TABLE, self._delta.version())
+            self._compact_many()
+        except (DeltaError, OSError, TidemarkError) as error:
+            self._incarnation = _UNKNOWN
+            _log.warning("the batch is committed, but the ledger was not compacted: %s", store_reason(error))
 
     def fence(self) -> None:
         """Make an empty commit, or create an empty table."""
@@ -293,7 +298,3 @@ def _description(number: int = FORMAT) -> str:
 def _format_of(delta: DeltaTable) -> int:
     match = re.search(r"format (\d+)", delta.metadata().description or "")
     return 1 if match is None else int(match[1])
-
-
-def _one_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

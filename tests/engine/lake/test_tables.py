@@ -3,20 +3,24 @@
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from deltalake.table import TableMerger
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from platform_defs.engine.ingest.release import chosen_sql
-from platform_defs.engine.lake import compaction
+from platform_defs.engine.lake import commits, compaction
 from platform_defs.engine.lake import written_tables as lakes
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.tables import Lake
 
@@ -162,6 +166,90 @@ def test_a_commit_whose_response_was_lost_is_recognized(lake: Lake, monkeypatch:
     assert lake.version("t") == 1
 
 
+NO_SESSION: Any = None
+SMALL_CHANGES: dict[str, tuple[str, Callable[[Lake, DeltaTable], object]]] = {
+    "delete": ("delete", lambda lake, seen: lake.delete(NO_SESSION, "t", "a = 1", {"m": 1}, seen)),
+    "delete no row": ("create_write_transaction", lambda lake, seen: lake.delete(NO_SESSION, "t", "a = 9", {"m": 1}, seen)),
+    "remove": ("delete", lambda lake, seen: lake.remove(NO_SESSION, "t", "a = 1", 1, seen)),
+    "update": ("update", lambda lake, seen: lake.update(NO_SESSION, "t", "a = 1", {"a": "3"}, {"m": 1}, seen)),
+    "upsert": (
+        "merge",
+        lambda lake, seen: lake.upsert_fetched(NO_SESSION, seen, "t", ROWS, ["a"], is_deleted="FALSE", metadata={"m": 1}, number=1),
+    ),
+    "carry": ("create_write_transaction", lambda lake, seen: lake.carry_metadata({"m": Commit(0, 1, 2)}, seen)),
+}
+ANSWERS = {"conflict": CommitFailedError("a concurrent transaction has committed"), "reset": OSError("the connection was reset")}
+
+
+def _losing(monkeypatch: pytest.MonkeyPatch, method: str, answer: Exception) -> None:
+    """Let a method of deltalake commit, and then raise as if the store's answer were lost."""
+    owner, name = (TableMerger, "execute") if method == "merge" else (DeltaTable, method)
+    commit = getattr(owner, name)
+
+    def lose(*args: Any, **more: Any) -> None:
+        commit(*args, **more)
+        raise answer
+
+    monkeypatch.setattr(owner, name, lose)
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize("change", SMALL_CHANGES)
+def test_a_small_change_whose_answer_was_lost_is_found(lake: Lake, monkeypatch: pytest.MonkeyPatch, change: str, answer: Exception) -> None:
+    lake.append_small(ROWS, "t", {"m": 0})
+    seen = DeltaTable(lake.path("t"))
+    method, make = SMALL_CHANGES[change]
+    _losing(monkeypatch, method, answer)
+    make(lake, seen)
+    assert (lake.version("t"), DeltaTable(lake.path("t")).version()) == (1, 1)
+    assert change == "remove" or lake.newest_commit("t", "m") == Commit(1, 1, 2 if change == "carry" else ANY)
+
+
+@pytest.mark.parametrize("change", SMALL_CHANGES)
+def test_if_the_log_cannot_be_read_after_a_lost_answer_the_outcome_is_not_known(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    lake.append_small(ROWS, "t", {"m": 0})
+    seen = DeltaTable(lake.path("t"))
+
+    def fail(_: object) -> None:
+        raise OSError("Generic S3 error: 503 Service Unavailable")
+
+    method, make = SMALL_CHANGES[change]
+    _losing(monkeypatch, method, OSError("the connection was reset"))
+    monkeypatch.setattr(commits, "reopen", fail)
+    with pytest.raises(
+        LakeError, match=r"the newest commit to .*/t succeeded is not known: .*503 Service Unavailable\)\. Run the command again"
+    ):
+        make(lake, seen)
+
+
+def test_if_the_log_cannot_be_read_after_a_commit_of_spark_the_outcome_is_not_known(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.append_small(ROWS, "t")
+
+    def fail(*_: object) -> None:
+        raise UnreadableLogError.of("t", "/lake/t", OSError("why"))
+
+    monkeypatch.setattr(Lake, "delta", fail)
+    with pytest.raises(LakeError, match="whether the newest commit to t succeeded is not known"):
+        lake._check_commit_exists("t", 0, "an id")
+
+
+def test_a_fault_of_the_maintenance_after_a_commit_is_only_logged(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise PySparkException("a row is quoted here", errorClass="UNKNOWN", messageParameters={})
+
+    lake.append_small(ROWS, "t")
+    monkeypatch.setattr(compaction, "MANY_FILES", 1)
+    monkeypatch.setattr(Lake, "optimize", fail)
+    lake.delete(NO_SESSION, "t", "a = 1", {"m": 1}, DeltaTable(lake.path("t")))
+    assert lake.newest_commit("t", "m") == Commit(1, 1, ANY)
+    assert "t has a new commit, but was not compacted: PySparkException" in caplog.text
+    assert "quoted" not in caplog.text
+
+
 def test_a_recreated_table_is_recognized_even_with_reused_inodes(lake: Lake) -> None:
     lake.append_small(ROWS, "t")
     before = lake.incarnation("t", 0)
@@ -186,7 +274,7 @@ def test_an_update_of_an_outdated_version_fails(lake: Lake) -> None:
         assert overtaken is not None
         predicate = chosen_sql(1, [reason], [reason])
         lake.update(session, "t", predicate, {"released": "'it''s'"}, {"release": n}, seen)
-        with pytest.raises(LakeError, match=r"t has a newer rows than .* another writer has committed meanwhile"):
+        with pytest.raises(LakeError, match=r"t has a newer version than .* another writer has committed meanwhile"):
             lake.update(session, "t", predicate, {"released": "'x'"}, {"release": n}, overtaken)
         held = DeltaTable(lake.path("t")).to_pyarrow_table().to_pydict()
         assert {r for r, of in zip(held["reason"], held["released"], strict=True) if of == "it's"} == {*reasons[: n + 1]}

@@ -129,7 +129,7 @@ def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
     left = mine.newest_commit("events/l", ATTEMPT)
     assert left is not None
     take_over(mine, "events/l", left)
-    with pytest.raises(LakeError, match="newer rows"):
+    with pytest.raises(LakeError, match="newer version"):
         lake.delete(NO_SESSION, "events/l", f"{SEQ} > 0", {ATTEMPT: None}, other.delta("events/l"))  # pyright: ignore[reportArgumentType]
     newest = lake.newest_commit("events/l", ATTEMPT)
     assert newest is not None

@@ -1,19 +1,26 @@
 """The ledger: one total order of complete batches."""
 
+import errno
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.table import TableAlterer, TableOptimizer
 
+from platform_defs.engine.formats.files import File
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import store as ledger_store
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.ledger.ledger import TABLE, Ledger, as_table, next_row
+from platform_defs.engine.ledger.ledger import FORMAT, TABLE, Ledger, as_table, next_row
+from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 from platform_defs.engine.ledger.store import DeltaLedgerStore
 from tests.engine.entries import source_entry
 from tests.support.clock import Clock
@@ -214,3 +221,96 @@ def test_a_row_without_new_rows_keeps_watermark_and_idleness_but_no_counts() -> 
     after = next_row(FULL, seq=2, kind="watermark", ingested_at=2_000)
     assert after == source_entry("l", 2, kind="watermark", ingested_at=2_000, watermark=-1, max_event_time=0, idle=True)
     assert next_row(FULL, seq=2, idle=False, watermark=7) == replace(after, kind="rows", ingested_at=1_000, idle=False, watermark=7)
+
+
+def test_a_new_format_whose_commit_got_no_answer_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = _ledger(tmp_path)
+    ledger.commit([(source_entry("l", 1),)])
+    ledger_of_format_1 = DeltaTable(str(tmp_path / "lake" / TABLE))
+    ledger_of_format_1.alter.set_table_description("Tidemark lake, format 1")
+    describe = TableAlterer.set_table_description
+
+    def lose(*args: Any, **more: Any) -> None:
+        describe(*args, **more)
+        raise OSError("the connection was reset")
+
+    monkeypatch.setattr(TableAlterer, "set_table_description", lose)
+    ledger.commit([(source_entry("l", 2),)])
+    assert _ledger(tmp_path).head == 2
+    assert DeltaTable(str(tmp_path / "lake" / TABLE)).metadata().description == f"Tidemark lake, format {FORMAT}"
+
+
+@contextmanager
+def _failing(name: str, error: Exception) -> Iterator[None]:
+    """Let a method of the lake or of deltalake raise an error while the block runs."""
+    owner: Any = next(owner for owner in (Lake, DeltaLedgerStore, TableOptimizer) if hasattr(owner, name))
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, fail)
+        yield
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(OSError(errno.EIO, "Input/output error"), id="an I/O error"),
+        pytest.param(OSError(errno.EMFILE, "Too many open files"), id="too many open files"),
+        pytest.param(DeltaError("Generic LocalFileSystem error: Stale file handle (os error 116)"), id="a stale file handle"),
+    ],
+)
+@pytest.mark.parametrize("method", ["incarnation", "_parts"])
+def test_a_fault_of_the_disk_that_may_pass_is_not_the_loss_of_the_ledger(tmp_path: Path, method: str, error: Exception) -> None:
+    ledger, other = _ledger(tmp_path), _ledger(tmp_path)
+    for seq in (1, 2):
+        ledger.commit([(source_entry("l", seq),)])
+        if seq == 1:
+            assert other.head == 1
+    with (
+        _failing(method, error),
+        pytest.raises(LakeError, match=r"^ledger cannot be read now \(.*\)\. Nothing was changed; run the command"),
+    ):
+        _ = other.head
+    assert other.head == 2
+
+
+def test_the_error_of_a_lost_log_names_no_batch(tmp_path: Path) -> None:
+    ledger = _ledger(tmp_path)
+    ledger.commit([(source_entry("l", 1),)])
+    with (
+        _failing("incarnation", OSError(errno.EACCES, "Permission denied")),
+        pytest.raises(LedgerError, match="the ledger cannot be read: file"),
+    ):
+        _ = ledger.head
+
+
+def test_after_a_failed_look_up_the_known_rows_are_still_read(tmp_path: Path) -> None:
+    """A thread that publishes looks up the head, and fails, between another thread's look-up of the head and its read of the rows."""
+    writer, ledger = _ledger(tmp_path), _ledger(tmp_path)
+    for seq in (1, 2):
+        writer.commit([(source_entry("l", seq, accepted=1, rows_read=1, offsets=(f"./{seq}|1|1",)),)])
+    head, pinned = ledger.head, LedgerSnapshot.of(ledger)
+    with _failing("incarnation", OSError(errno.EIO, "Input/output error")), pytest.raises(LakeError, match="cannot be read now"):
+        _ = ledger.head
+    files = [File(1, f"file:///in/{n}", 1, "l", folder="/in") for n in (1, 2)]
+    records = ledger._files.files_of("l", head).records_of(files)
+    assert all(records.has_present_state(file) for file in files)
+    assert pinned.totals("l")["accepted"] == 2
+    assert pinned.offsets("l") == {"./1|1|1", "./2|1|1"}
+    assert ledger.head == 2
+
+
+def test_a_fault_of_the_compaction_after_a_commit_is_only_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ledger_store, "MANY_FILES", 2)
+    ledger = _ledger(tmp_path)
+    with _failing("compact", OSError(errno.ENOSPC, "No space left on device")):
+        for seq in (1, 2, 3):
+            ledger.commit([(source_entry("l", seq),)])
+    assert _ledger(tmp_path).head == ledger.head == 3
+    assert "the batch is committed, but the ledger was not compacted: [Errno 28] No space left on device" in caplog.text
+    ledger.commit([(source_entry("l", 4),)])
+    assert len(list(Lake(str(tmp_path / "lake")).delta(TABLE).file_uris())) == 1  # pyright: ignore[reportOptionalMemberAccess]
