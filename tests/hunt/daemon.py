@@ -23,6 +23,7 @@ class Run:
     run_id: str
     tags: dict[str, str]
     status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED
+    asset_selection: frozenset[dg.AssetKey] | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -96,7 +97,8 @@ class Daemon:
                 self._launch(sensor, request, run, faults)
 
     def _launch(self, sensor: str, request: dg.RunRequest, run: RunOf, faults: Sequence[Fault]) -> None:
-        of = Run(f"run-{len(self.records)}", dict(request.tags))
+        selected = None if request.asset_selection is None else frozenset(request.asset_selection)
+        of = Run(f"run-{len(self.records)}", dict(request.tags), asset_selection=selected)
         record = Record(of, "ingest" if sensor == "new_input" else "advance", self.clock() / 1000)
         self.records.append(record)
         outcome, _ = run(_ingest if sensor == "new_input" else _advance(request.tags.get(RANGE_END)), faults)
