@@ -164,12 +164,7 @@ def _as_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table
 
 
 def print_entries(report: dict[str, Any], without: str = "Nothing new has landed.") -> None:
-    """Print ledger batches.
-
-    Args:
-        report: the batches, as `entries`.
-        without: the text if there is none.
-    """
+    """Print ledger batches; if there are none, the text `without`."""
     source_rows = [(batch, name, counts) for batch in report["entries"] for name, counts in batch["sources"].items()]
     if not source_rows:
         out.print(without)

@@ -39,9 +39,7 @@ def test_an_option_of_a_source_replaces_one_of_all_sources_that_is_written_in_an
 
 
 def test_topics_are_named_for_a_single_source():
-    with pytest.raises(
-        ConnectionsError, match=r"'subscribe' is an option of a single source; legal: subscribe in kafka.sources"
-    ):
+    with pytest.raises(ConnectionsError, match=r"'subscribe' is an option of a single source; legal: subscribe in kafka.sources"):
         _topics({"options": {"subscribePattern": "b"}}, subscribe="a")
 
 
