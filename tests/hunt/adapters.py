@@ -27,6 +27,7 @@ from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ingest.event_time_spread import is_uneven
 from platform_defs.engine.ingest.ingest import Ingest, IngestError, _Done
 from platform_defs.engine.ingest.ingestion import Ingestion
+from platform_defs.engine.ingest.pending_files import Pending
 from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import EVER, Reading, Span
@@ -234,8 +235,13 @@ class SimStream(Stream):
     def _make_folders(self) -> None:
         return None
 
-    def _new_files(self) -> list[File]:
-        return [f for of, folder in self.folders.items() for f in self.ingest.ledger.files_to_read(of, listed(self.lake, folder, of))]
+    def _new_files(self, pending: Pending) -> list[File]:
+        files: list[File] = []
+        for of, folder in self.folders.items():
+            found = self.ingest.ledger.files_to_read(of, listed(self.lake, folder, of))
+            pending.forget_unlisted(of, found)
+            files += found
+        return files
 
 
 def listed(lake: SimLake, folder: str, source: str) -> list[File]:

@@ -111,8 +111,7 @@ class Ingest(LedgerWriter):
             new = [f for f in of_source if not f.is_range and not known_files.has_present_state(f)]
             new_by_path = {f.path: of_known_format(known_files.with_fault(f)) for f in new}
             new_by_path |= {f.path: f for f in of_source if f.is_range and f.modified >= ends.get(f.path, f.modified)}
-            files_of_source = sorted(new_by_path.values())
-            new_by_source |= {source: files_of_source} if files_of_source else {}
+            new_by_source |= {source: sorted(new_by_path.values())} if new_by_path else {}
         return new_by_source
 
     def _ingest_batch(self, files: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:

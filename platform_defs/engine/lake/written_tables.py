@@ -248,9 +248,8 @@ class WrittenTables(ReadTables, MaintainedTables):
         options: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
         options |= {} if replacing is None else {"predicate": replacing}
         mode = "error" if expected is None else "append" if replacing is None else "overwrite"
-        properties = commits.commit_properties(commit_metadata)
-        target = self.path(table) if delta is None else delta
-        write = partial(write_deltalake, target, rows, mode=mode, commit_properties=properties, description=description or None, **options)
+        options |= {"mode": mode, "commit_properties": commits.commit_properties(commit_metadata), "description": description or None}
+        write = partial(write_deltalake, self.path(table) if delta is None else delta, rows, **options)
         if delta is not None:
             if commits.commit_once(delta, commit_metadata["id"], write) is not None:
                 raise LakeError.overtaken(table, "version")
@@ -291,9 +290,8 @@ class WrittenTables(ReadTables, MaintainedTables):
         values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
         commit_id, schema = uuid.uuid4().hex, expected.schema()
         properties = commits.commit_properties(values | {commits.ROWS: rows, commits.CARRY_ID: commit_id})
-        if commits.commit_once(
-            expected, commit_id, lambda: expected.create_write_transaction([], "append", schema, commit_properties=properties)
-        ):
+        commit = partial(expected.create_write_transaction, [], "append", schema, commit_properties=properties)
+        if commits.commit_once(expected, commit_id, commit):
             raise CommitFailedError("another writer has committed")
 
 
