@@ -10,6 +10,7 @@ each step the stream checks the second lock, and releases its own if a process h
 """
 
 import json
+import logging
 import threading
 import time
 import uuid
@@ -24,7 +25,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from filelock import FileLock, Timeout
 
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, store_reason
 from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, describe_process, take_or_wait
 from platform_defs.faults import point
 
@@ -37,6 +38,8 @@ _SHORT_LOG = {"delta.logRetentionDuration": "interval 10 seconds"}
 """The log retention of a lease: its log is cleaned up after each checkpoint, since only the newest commit counts."""
 _LEASE_SCHEMA = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
 """The schema of a lease, which never has rows."""
+_unreleased = set[str]()  # the ids of leases that this process no longer needs, but could not release: it may take them again at once
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -146,7 +149,8 @@ class Lease:
             LakeBusy: another process holds the lease, and this process does not wait for it, or has waited too long; the text names the
                 holder, and when it started.
         """
-        take_or_wait(self.name, self.take, self.purpose, self.patience_s, self._hold_next if self.may_ask else None, POLL_OF_STORE_S)
+        ask = self._next.holding if self.may_ask else None
+        take_or_wait(self.name, self.take, self.purpose, self.patience_s, ask, POLL_OF_STORE_S)
         ended = threading.Event()
         heart = threading.Thread(target=self._send_heartbeats, args=(ended,), name=f"lease of {self.name}", daemon=True)
         heart.start()
@@ -155,10 +159,13 @@ class Lease:
         finally:
             ended.set()
             heart.join()
-            self.release()
-
-    def _hold_next(self) -> AbstractContextManager["Lease"]:
-        return self._next.holding()
+            try:
+                self.release()
+            except (DeltaError, OSError) as error:  # the work of the block is done, or has an error of its own
+                _unreleased.add(self._id)
+                _log.warning(
+                    "the lease of %s was not released, so other processes wait until it expires: %s", self.name, store_reason(error)
+                )
 
     @property
     def _next(self) -> "Lease":
@@ -183,7 +190,7 @@ class Lease:
         while True:
             table = self._open()
             record = _record(table)
-            if record is not None and record["id"] != self._id and record["until"] > self.now():
+            if record is not None and record["id"] not in {self._id, *_unreleased} and record["until"] > self.now():
                 raise Busy(record["holder"], record["purpose"])
             point("lease.before_take")
             if self._commit_record(table, self._new_record()):

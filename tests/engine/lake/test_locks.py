@@ -208,6 +208,24 @@ def test_a_store_error_is_not_reported_as_another_writer(tmp_path: Path, wall: W
         lease(tmp_path, wall).take()
 
 
+def test_a_store_that_fails_when_a_lease_is_released_neither_fails_the_work_nor_locks_the_process_out(
+    tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Lease) -> None:
+        raise OSError("Generic S3 error: 503 Service Unavailable")
+
+    with monkeypatch.context() as patch, lease(tmp_path, wall).holding():
+        patch.setattr(Lease, "_open", fail)
+    assert "the lease of ledger was not released, so other processes wait until it expires: Generic S3 error: 503" in caplog.text
+    with monkeypatch.context() as patch, pytest.raises(KeyError, match="own"), lease(tmp_path, wall).holding():
+        raise patch.setattr(Lease, "_open", fail) or KeyError("own")
+    with monkeypatch.context() as patch:
+        patch.setattr("platform_defs.engine.lake.locks._unreleased", set[str]())
+        with pytest.raises(Busy, match=str(os.getpid())):
+            lease(tmp_path, wall).take()
+    lease(tmp_path, wall).take()
+
+
 def test_maintenance_skips_a_table_with_a_writer_and_a_writer_waits_for_maintenance(lake: Lake) -> None:
     with lake.writer("x"), pytest.raises(LakeError, match=HOLDER), lake.writer("x", "maintenance"):
         pass
