@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from threading import Event, Lock
+from threading import Lock
 from typing import Any
 
 from assets.factories.work import Advanced, RunDetails, StepContext, Work
 from assets.ports import EnginePort
-from platform_defs.engine.lake.interrupts import cancel_jobs, waiting_until
+from platform_defs.engine.lake.interrupts import Stop, cancel_jobs, waiting_until
 from platform_defs.engine.operations.in_parallel import THREADS
 
 IN_PROCESS = ("in_process", "execute_in_process_executor")
@@ -84,7 +84,7 @@ class _Run:
 
     def __init__(self, id: str, steps: Mapping[str, tuple[Sequence[str], Work]], engine: EnginePort, details: RunDetails) -> None:
         self.id, self._steps, self._engine, self._details = id, steps, engine, details
-        self._lock, self._stopped, self._pool = Lock(), Event(), ThreadPoolExecutor(THREADS)
+        self._lock, self._stopped, self._pool = Lock(), Stop(), ThreadPoolExecutor(THREADS)
         self._work: dict[str, Future[Any]] = {}
         self._finished: set[str] = set()
         self._left = {*steps}
@@ -107,6 +107,7 @@ class _Run:
         timeout = grace_s
         while running := [work for work in self._work.values() if not work.done()]:
             if wait(running, timeout=timeout).not_done:
+                self._stopped.cancel()
                 cancel_jobs()
             timeout = _CANCEL_EVERY_S
 

@@ -19,6 +19,7 @@ from expectations import leaderboard_checks, suite_checks
 from expectations.checks import Findings
 from expectations.finding import Finding, check_name
 from operators import TopN
+from platform_defs.engine.lake.interrupts import is_cancelled
 from platform_defs.engine.operations.in_parallel import THREADS
 from platform_defs.parallel_work import ParallelWork
 from platform_defs.resources.engine import engine_resource
@@ -222,11 +223,13 @@ MANY = THREADS + 3
 
 
 def test_an_interrupt_ends_running_and_waiting_work(cancelled, monkeypatch):
-    begun = list[str]()
+    begun, ended = list[str](), list[str]()
 
     def until_cancelled(name: str) -> Advanced:
         begun.append(name)
         assert cancelled.wait(SOON_S)
+        assert is_cancelled(), "an error of the work is no failure of its table then"
+        ended.append(name)
         return Advanced({}, [], {})
 
     def interrupt(_: object) -> None:
@@ -236,7 +239,7 @@ def test_an_interrupt_ends_running_and_waiting_work(cancelled, monkeypatch):
     monkeypatch.setattr("platform_defs.parallel_work.Future.result", interrupt)
     with pytest.raises(Interrupted, match="terminated"):
         worker.do(_context("run", MANY), None, "t0")
-    assert sorted(begun) == [f"t{n}" for n in range(THREADS)], "waiting work did not begin"
+    assert sorted(begun) == sorted(ended) == [f"t{n}" for n in range(THREADS)], "waiting work did not begin"
 
 
 def test_work_that_no_step_waits_for_ends_with_the_run(cancelled):

@@ -111,6 +111,17 @@ class LostInterrupts:
         self._before[number](number, frame)
 
 
+class Stop(threading.Event):
+    """Ends the work of threads; see `waiting_until`."""
+
+    cancels = False
+
+    def cancel(self) -> None:
+        """Set the event, and let errors of the threads' work count as its end: their jobs are cancelled."""
+        self.cancels = True
+        self.set()
+
+
 @contextmanager
 def waiting_until(stopped: threading.Event) -> Iterator[None]:
     """End this thread's waits for a lock when an event is set. A thread needs it because signals interrupt only the main thread."""
@@ -125,6 +136,12 @@ def is_stopped() -> bool:
     """Whether this thread must not wait any more, because the event of `waiting_until` is set."""
     stopped = _STOPPED.get()
     return stopped is not None and stopped.is_set()
+
+
+def is_cancelled() -> bool:
+    """Whether this thread's jobs are cancelled, so that an error of its work is no failure."""
+    stopped = _STOPPED.get()
+    return isinstance(stopped, Stop) and stopped.cancels
 
 
 def cancel_jobs() -> None:

@@ -22,6 +22,7 @@ from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.data_files import filesystem, replace_file
 from platform_defs.engine.lake.errors import LakeBusy, spark_condition
+from platform_defs.engine.lake.interrupts import is_cancelled
 from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.safe_text import one_line, shortened, without_credentials
@@ -121,13 +122,14 @@ class Failures:
 
     @contextmanager
     def _recording(self, path: str, position: Callable[[], str], *but: type[Exception]) -> Iterator[None]:
-        """Record an error, except an interrupt, an error of the classes `but`, or that another process is writing."""
+        """Record an error, except an interrupt, what it cancels, an error of the classes `but`, or that another process is writing."""
         try:
             yield
         except (LakeBusy, *but):
             raise
         except Exception as error:
-            _record(self.reading.lake, path, Failure(self.clock(), type(error).__name__, describe_error(error), _known(position)))
+            if not is_cancelled():
+                _record(self.reading.lake, path, Failure(self.clock(), type(error).__name__, describe_error(error), _known(position)))
             raise
 
     def _newest(self, path: str, position: Callable[[], str]) -> Failure | None:

@@ -5,12 +5,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from graphlib import TopologicalSorter
-from threading import Event
 from typing import TypeVar
 
 from operators.errors import TidemarkError
 from platform_defs.engine.advance.advance import Step
-from platform_defs.engine.lake.interrupts import cancel_jobs, waiting_until
+from platform_defs.engine.lake.interrupts import Stop, cancel_jobs, waiting_until
 
 T = TypeVar("T")
 THREADS = 4
@@ -38,7 +37,7 @@ def advance_in_parallel(
     chosen = list(names)
     order = TopologicalSorter({name: [input_name for input_name in inputs if input_name in reads] for name, inputs in reads.items()})
     order.prepare()
-    stopped, running, failed = Event(), dict[Future[None], str](), dict[str, BaseException]()
+    stopped, running, failed = Stop(), dict[Future[None], str](), dict[str, BaseException]()
 
     def advance(name: str) -> None:
         if name not in chosen:  # not to be advanced; it is here only so that its readers wait for its inputs
@@ -60,12 +59,12 @@ def advance_in_parallel(
 
 
 @contextmanager
-def _ended_on_interrupt(running: Mapping[Future[None], str], stopped: Event) -> Iterator[None]:
+def _ended_on_interrupt(running: Mapping[Future[None], str], stopped: Stop) -> Iterator[None]:
     """End the running work before an interrupt is raised."""
     try:
         yield
     except BaseException:
-        stopped.set()
+        stopped.cancel()
         while wait(running, timeout=_CANCEL_EVERY_S).not_done:
             cancel_jobs()
         raise

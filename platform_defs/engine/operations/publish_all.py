@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from types import TracebackType
 
-from platform_defs.engine.lake.interrupts import cancel_jobs
+from platform_defs.engine.lake.interrupts import Stop, cancel_jobs, waiting_until
 from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
@@ -25,7 +25,7 @@ class PublishAll:
     """Publishes tables in threads of its own, each as soon as it has a new step; one table at most once at the same time.
 
     A table that cannot be published waits like a table that cannot be advanced; see `Failed`. Use this object as a context: its end waits
-    for running publishes; if the block ends with an error, it first cancels Spark's jobs.
+    for running publishes; if the block ends with an error, no further one begins, and Spark's jobs are cancelled.
 
     Args:
         publish: publishes the steps of a table up to one; called in several threads.
@@ -47,6 +47,7 @@ class PublishAll:
     _failed: dict[str, Failed] = field(default_factory=dict, init=False)
     _finished: SimpleQueue[tuple[str, Published | Failed | BaseException]] = field(default_factory=SimpleQueue, init=False)
     _is_ending: bool = field(default=False, init=False)
+    _stop: Stop = field(default_factory=Stop, init=False)
 
     def __enter__(self) -> "PublishAll":
         return self
@@ -55,6 +56,7 @@ class PublishAll:
         with self._lock:
             self._is_ending = True
         if kind is not None:
+            self._stop.cancel()
             while wait([*self._running.values()], timeout=_CANCEL_EVERY_S).not_done:
                 cancel_jobs()
         self._pool.shutdown()
@@ -111,8 +113,13 @@ class PublishAll:
             self._running[name] = self._pool.submit(self._run, name, self._upto[name])
 
     def _run(self, name: str, upto: int) -> None:
+        if self._stop.is_set():  # it was queued
+            with self._lock:
+                del self._running[name]
+            return
         try:
-            outcome: Published | Failed | BaseException = self.publish(name, upto)
+            with waiting_until(self._stop):
+                outcome: Published | Failed | BaseException = self.publish(name, upto)
         except Exception as error:
             outcome = lost_jvm(error) or Failed.after(self._failed.get(name), error, self.now())
         with self._lock:

@@ -1,13 +1,15 @@
 """The newest failure of a table and of the ingest is kept in the lake until the next step or batch. No test starts Spark."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import wait
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting.accounts import Accounts
@@ -17,9 +19,12 @@ from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations import failures
+from platform_defs.engine.operations import failures, in_parallel, publish_all
 from platform_defs.engine.operations.advance_all import AdvanceAll
 from platform_defs.engine.operations.failures import FOLDER, Failure, describe_error
+from platform_defs.engine.operations.in_parallel import advance_in_parallel
+from platform_defs.engine.operations.publish_all import PublishAll
+from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream.run import StreamRun
 from platform_defs.stream_trigger import StreamTrigger
 from tests.engine.entries import source_entry
@@ -147,6 +152,52 @@ def test_another_writer_is_no_failure(engine: Engine, monkeypatch: pytest.Monkey
     with pytest.raises(LakeBusy, match="has a writer already"):
         engine.ingest()
     assert engine.failures.of_ingest() is None
+
+
+def test_what_an_interrupt_cancels_is_no_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The jobs of steps in other threads are cancelled when the process is stopped."""
+    began, cancelled = Event(), Event()
+
+    def steps(name: str) -> Generator[Step]:
+        with engine.failures.recorded_of(name):
+            began.set()
+            assert cancelled.wait(30)
+            raise PySparkException("job 7 cancelled", errorClass="SPARK_JOB_CANCELLED", messageParameters={})
+        yield
+
+    def interrupted(*_: object, **__: object) -> None:
+        began.wait(30)
+        raise KeyboardInterrupt("ctrl-c")
+
+    monkeypatch.setattr(in_parallel, "cancel_jobs", cancelled.set)
+    waits = [interrupted]
+    monkeypatch.setattr(in_parallel, "wait", lambda *args, **more: waits.pop()() if waits else wait(*args, **more))
+    with pytest.raises(KeyboardInterrupt, match="ctrl-c"):
+        advance_in_parallel({"pairs": []}, ["pairs"], steps)
+    assert engine.failures.of("pairs") is None
+
+
+def test_a_publish_that_the_end_of_a_stream_cancels_is_no_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, cancelled = Event(), Event()
+
+    def publish(name: str, _: int) -> Published:
+        with engine.failures.recorded_of_sink(name):
+            began.set()
+            assert cancelled.wait(30)
+            raise PySparkException("job 7 cancelled", errorClass="SPARK_JOB_CANCELLED", messageParameters={})
+
+    monkeypatch.setattr(publish_all, "cancel_jobs", cancelled.set)
+    monkeypatch.setattr(publish_all, "_CANCEL_EVERY_S", 0.01)
+
+    def stream() -> None:
+        with PublishAll(publish, {"pairs"}, lambda *_: None) as all_of:
+            all_of.note_steps({"pairs": 1})
+            assert began.wait(30)
+            raise KeyboardInterrupt("ctrl-c")
+
+    with pytest.raises(KeyboardInterrupt, match="ctrl-c"):
+        stream()
+    assert engine.failures.of_sink("pairs") is None
 
 
 def test_the_text_of_an_error_of_spark_is_not_kept() -> None:

@@ -108,3 +108,21 @@ def test_the_end_of_the_jvm_is_raised_and_not_tried_again(topics: Topics, all_of
     with pytest.raises(JvmLostError, match="it has ended"):
         all_of.publish_rest()
     assert (all_of(), topics.calls) == ({}, ["a"])
+
+
+def test_after_an_error_no_queued_table_is_published(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {f"t{n}" for n in range(6)}
+    free = Event()
+    topics.free |= dict.fromkeys(names, free)
+    monkeypatch.setattr(publish_all, "_CANCEL_EVERY_S", 0.01)
+    monkeypatch.setattr(publish_all, "cancel_jobs", free.set)
+
+    def stream() -> None:
+        with PublishAll(topics.publish, names, topics.report) as all_of:
+            all_of.note_steps(dict.fromkeys(names, 1))
+            assert topics.entered.wait(WAIT_S)
+            raise KeyboardInterrupt("ctrl-c")
+
+    with pytest.raises(KeyboardInterrupt, match="ctrl-c"):
+        stream()
+    assert len(topics.calls) <= publish_all.THREADS
