@@ -12,6 +12,7 @@ from operators._support.lateness import Lateness
 from operators._support.ordering import Ordering
 from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows, ResultWindows
 from operators._support.window_assignment import times_of_end, window_bounds
+from operators.column_types import can_be_ordered
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, temporary
 from operators.contract import ASIDE
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
@@ -28,9 +29,9 @@ _FIRST, _INDEX = temporary("first"), temporary("index")
 class TopK:
     """The `k` first rows of each window, or of each window and group; `rank` counts from 1.
 
-    The order is total: rows that are equal by `order_by` are ordered by arrival, if the frame has `seq` and `arrival`, then by all
-    their other columns, ascending, nulls first, in the order of the columns. So ties are always broken in the same way, and only rows
-    that are equal in every column are interchangeable.
+    The order is total: rows that are equal by `order_by` are ordered by arrival, if the frame has `seq` and `arrival`, else by all
+    their other columns that Spark can order (no maps and variants), ascending, nulls first, in the order of the columns. So ties are
+    always broken in the same way, and only rows that are equal in each of these columns are interchangeable.
 
     Without `window` the input is the result of a windowed operator, and is ranked over the *same* windows: Flink's consecutive
     windows, `windowAll` after `keyBy().window()`, or a window Top-N of its SQL. With `window` the input is any rows. Each is ranked in
@@ -159,7 +160,7 @@ class TopK:
         columns = [c for c in rows_in_windows.columns if c not in (RESULT_TIME, FINAL_AT)]
         if rows_in_windows.isStreaming:
             return self._rank_stream(rows_in_windows.select(*columns))
-        by_order = Window.partitionBy(*self.window_key).orderBy(*[o.sort_expression() for o in self._total_order(columns)])
+        by_order = Window.partitionBy(*self.window_key).orderBy(*[o.sort_expression() for o in self._total_order(rows_in_windows)])
         ranked = rows_in_windows.select(*columns, F.row_number().over(by_order).alias(RANK), *row_count).withColumns(self._windows.times())
         return ranked.where(F.col(RANK) <= self.k)
 
@@ -167,7 +168,7 @@ class TopK:
         """The ranks of a stream's windows. Spark collects, sorts and cuts the rows of a window when it ends."""
         spark_streaming.check_results(rows, type(self).__name__)
         group = (WINDOW_START, WINDOW_END, *names(self.by))
-        order = [o for o in self._total_order(rows.columns) if o.column not in group]
+        order = [o for o in self._total_order(rows) if o.column not in group]
         rows_of_group = F.collect_list(F.struct(*[c for c in rows.columns if c not in group]))
         first_rows = F.slice(F.array_sort(rows_of_group, lambda a, b: spark_streaming.compare_structs(a, b, order)), 1, self.k)
         ranked = rows.groupBy(*group).agg(first_rows.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_INDEX, _FIRST))
@@ -189,10 +190,11 @@ class TopK:
         columns = [F.col(c).alias(SOURCE_WINDOW.get(c, c)) for c in drop_engine_columns(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
         return self._windows.assign(rows).select(*columns, *window_bounds())
 
-    def _total_order(self, columns: Sequence[str]) -> list[Ordering]:
-        """The order, completed by all other columns."""
-        ordered_columns = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END}
-        ties = [c for c in (SEQ, ARRIVAL) if c in columns] + [c for c in columns if c not in (SEQ, ARRIVAL)]
+    def _total_order(self, rows: DataFrame) -> list[Ordering]:
+        """The order, completed by `seq` and `arrival`, which identify a row, or by all other columns that can be ordered."""
+        ordered_columns = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT}
+        orderable_columns = [f.name for f in rows.schema.fields if can_be_ordered(f.dataType)]
+        ties = (SEQ, ARRIVAL) if {SEQ, ARRIVAL} <= {*orderable_columns} else orderable_columns
         return [*self.order, *[Ordering(c, descending=False, nulls_first=True) for c in ties if c not in ordered_columns]]
 
     def _check_windows(self, rows: DataFrame) -> None:

@@ -74,6 +74,15 @@ def test_ties_are_broken_by_the_other_columns_in_any_row_order(spark: SparkSessi
     assert rankings == {((1, "a", "x", "p"), (2, "a", "x", "q"), (3, "a", "y", "p"), (4, "a", "y", "q"), (5, "b", "x", "p"))}
 
 
+def test_maps_do_not_break_ties(spark: SparkSession) -> None:
+    """Spark cannot order maps and variants. `seq` and `arrival` identify a row, so that nothing else breaks a tie."""
+    unordered = {"m": F.create_map("k", "n"), "variant": F.parse_json(F.lit("1"))}
+    rows = _frame(spark, [(0, k, "x", 1, None) for k in "cab"]).withColumns(unordered)
+    assert [r.k for r in TopK(k=2, order_by="n")(rows).orderBy("rank").collect()] == ["a", "b"]
+    arrived = rows.withColumns({"seq": F.lit(1), "arrival": F.ascii("k") * -1})
+    assert [r.k for r in TopK(k=2, order_by="n")(arrived).orderBy("rank").collect()] == ["c", "b"]
+
+
 def test_the_result_has_the_columns_of_the_frame_the_rank_and_the_result_times(spark: SparkSession) -> None:
     found = TopK(k=1, order_by="n")(_frame(spark, [(20, "a", None, 1, None)]))
     assert found.columns == ["k", "g", "window_start", "window_end", "n", "note", "rank", "result_time", "final_at"]

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructField, StructType
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, RowRule
 from assets.days import moment
-from operators import Aggregate, Deduplicate, Session, TopN, Tumbling, WindowedAggregate
+from operators import Aggregate, Deduplicate, Session, TopK, TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, ROW, START, Event, iso, join, land, law_violations, rows_of, source
@@ -90,7 +90,9 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
         allowed_lateness="1 hour",
     )
     top = TopN(by="k", order_by="v DESC", rank_end=2, unique_key=("k", "v"))
-    assets = [join(), DerivedAsset(name="newest", inputs=("l",), operator=newest), DerivedAsset(name="top", inputs=("l",), operator=top)]
+    by_operator = {"newest": newest, "top": top, "best": TopK(k=2, order_by="v DESC", by="k", window=Tumbling(size="5 minutes"))}
+    assets = [join(), *(DerivedAsset(name=name, inputs=("l",), operator=operator) for name, operator in by_operator.items())]
+    assets.append(DerivedAsset(name="first", inputs=("newest",), operator=TopK(k=1, order_by="k")))
     engine = make_engine([source("l", schema=schema), source("r", schema=schema)], assets)
     for part, rows in enumerate([[("a", 1, 0), ("b", 1, 0), ("a", 2, 30 * MINUTE)], [("a", 3, MINUTE)]]):
         maps = {"by_name": {"x": part, "y": None}, "deep": {"x": {"z": 1, "a": part}}, "inside": {"x": [{"b": 1, "a": 2}], "y": None}}
@@ -104,6 +106,9 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
     assert _law_holds(engine)
     held = {r["k"]: r["last_deep"] for r in engine.views.table("newest").where("window_start < timestamp'2026-03-01 00:05:00'").collect()}
     assert held == {"a": {"x": {"z": 1, "a": 1}}, "b": None}
+    ranked = rows_of(engine.views.table("best"), "k", "v", "rank")
+    assert sorted(ranked) == [("a", 1, 1), ("a", 2, 1), ("b", 1, 1)]
+    assert {(k, rank) for k, rank in rows_of(engine.views.table("first"), "k", "rank")} == {("a", 1)}
     wrong = engine.views.table("newest").where("k = 'a'").selectExpr("* except (last_by_name)", "map('wrong', 1) AS last_by_name")
     wrong.select(*engine.views.table("newest").columns).write.format("delta").mode("append").save(engine.lake.path("newest"))
     assert law_violations(engine, "newest") == {("l", str(DAY))}
