@@ -1,7 +1,8 @@
 """Reads CSV files.
 
 Columns are matched by the names in each file's header; a line that repeats the header is not a row. With the option `header` = `false` a
-file has no header, and its fields are the columns of the contract in order. A field must not contain a line break.
+file has no header, and its fields are the columns of the contract in order. A field must not contain a line break. With the option
+`comment`, lines that begin with its character are skipped.
 """
 
 from collections.abc import Sequence
@@ -26,15 +27,21 @@ _MOST_FIELDS = 20_000  # Spark's parser fails with more than 20,480
 def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
     """The rows of CSV files; files with the same header are read together."""
     style = CsvStyle.of(contract.options)
-    blank = "".join(c for c in BLANK if c not in style.sep)
     if not style.has_header:
         declared = [f.name for f in contract.struct.fields if not contract.is_added(f)]
-        return _csv_rows(lines(spark, files, ordered, blank), contract, declared, "the source's schema")
-    headers = {f: header(spark, f) for f in files}
+        return _csv_rows(_lines(spark, files, ordered, style), contract, declared, "the source's schema")
+    headers = {f: header(spark, contract, f) for f in files}
     frames: list[DataFrame] = []
     for header_line, group in groupby(sorted(files, key=lambda f: headers[f]), key=lambda f: headers[f]):
-        frames.append(_rows_below(lines(spark, list(group), ordered, blank), contract, header_line))
+        frames.append(_rows_below(_lines(spark, list(group), ordered, style), contract, header_line))
     return reduce(DataFrame.unionByName, frames)
+
+
+def _lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], style: CsvStyle) -> DataFrame:
+    """The lines that are not blank or comments."""
+    found = lines(spark, files, ordered, "".join(c for c in BLANK if c not in style.sep))
+    is_comment = F.startswith(F.ltrim("value", F.lit("\ufeff")), F.lit(style.comment))
+    return found.where(~is_comment) if style.comment else found
 
 
 def _rows_below(rows: DataFrame, contract: SourceContract, header: str) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField
 from assets.contracts import SourceContract
 from operators.columns import temporary
 from operators.engine_columns import ARRIVAL
-from platform_defs.engine.formats.csv_style import HEADER
+from platform_defs.engine.formats.csv_style import HEADER, CsvStyle
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.opening import hadoop_path, read_files
 from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, arrival, as_text, is_text, raw, record_of
@@ -103,8 +103,8 @@ def _field(column: str | None, field: StructField) -> Column:
     return value.alias(field.name)
 
 
-def header(spark: SparkSession, file: File) -> str:
-    """A file's first line that is not blank, without a byte order mark; at most `_LONGEST_HEADER` bytes are read."""
+def header(spark: SparkSession, contract: SourceContract, file: File) -> str:
+    """A file's first line that is not blank or a comment, without a byte order mark; at most `_LONGEST_HEADER` bytes are read."""
     path, conf = hadoop_path(spark, file)
     codec = cast(Any, spark._jvm).org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(path)
     stream = path.getFileSystem(conf).open(path)
@@ -113,4 +113,5 @@ def header(spark: SparkSession, file: File) -> str:
     finally:
         stream.close()
     lines_at_start = re.split(r"[\r\n]+", start.decode("utf-8", "replace").removeprefix("\ufeff"))
-    return next((line for line in lines_at_start if line.strip()), "")
+    comment = CsvStyle.of(contract.options).comment
+    return next((line for line in lines_at_start if line.strip() and not (comment and line.startswith(comment))), "")

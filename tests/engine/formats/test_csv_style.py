@@ -27,6 +27,11 @@ from tests.support.small_sources import source
         ({"sep": "\\\\|"}, "k\\|v", ["k", "v"]),
         ({"quote": "'"}, "'a,b',\"v\"", ["a,b", '"v"']),
         ({"quote": ""}, '"a,b"', ['"a', 'b"']),
+        ({"ignoreLeadingWhiteSpace": "true"}, ' k,\t"v ", w ,  ', ["k", "v ", "w ", ""]),
+        ({"ignoreTrailingWhiteSpace": "true"}, ' k ,"v " , ', [" k", "v ", ""]),
+        ({"ignoreLeadingWhiteSpace": "TRUE", "ignoreTrailingWhiteSpace": "true", "sep": "\\t"}, " k \t\tv ", ["k", "", "v"]),
+        ({"ignoreLeadingWhiteSpace": "false"}, "k, v", ["k", " v"]),
+        ({}, '"k" ,"v" x', ["k", "v x"]),
         ({"escape": "\\"}, r'"a\"b",v', ['a"b', "v"]),
     ],
 )

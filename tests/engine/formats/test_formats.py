@@ -18,8 +18,9 @@ from platform_defs.engine import Engine
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceEntry
+from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
-from tests.support.small_sources import DAY, MINUTE, START, iso, land, source
+from tests.support.small_sources import DAY, MINUTE, START, iso, land, rows_of, source
 
 pytestmark = pytest.mark.compiled
 SCHEMA = StructType().add("k", "string", nullable=False).add("v", "integer").add("ts", "timestamp").add("note", "string")
@@ -271,6 +272,21 @@ def test_csv_columns_are_matched_by_the_header_of_each_file(found: Found) -> Non
     assert by_key["another order"] == (2, "n")
     assert by_key["a, b"] == (1, 'say "x", y')
     assert by_key["null number"] == (None, "n")
+
+
+def test_comments_and_spaces_around_fields_are_skipped_if_the_options_say_so(make_engine: MakeEngine) -> None:
+    options = {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true", "comment": "#"}
+    engine = make_engine([source("l", options=options, rules=(RowRule("small", "v < 10"),))], [])
+    row = f"b, 20, {TIME}"
+    land(engine, "l", "1.csv", ["# by hand", ' k, "v" , ts', f"a , 1, {TIME}", "# a comment", row])
+    land(engine, "l", "2.csv", ["\ufeff# a byte order mark", "k,v,ts", f"c,1,{TIME}"])
+    [[ingested]] = engine.ingest()
+    assert (ingested.rows_read, ingested.accepted, ingested.quarantined) == (3, 2, 1)
+    fixed = make_engine([source("l", options=options)], [])
+    [released] = fixed.ingestion.quarantine.release("l")
+    assert (Path(fixed.folders["l"]) / released.name).read_text() == f' k, "v" , ts\n{row}\n'
+    assert [s.accepted for [s] in fixed.ingest()] == [1]
+    assert rows_of(fixed.reading.log("l", 2), "k", "v") == [("a", 1), ("b", 20), ("c", 1)]
 
 
 def test_parquet_values_are_converted_to_the_types_of_the_contract(found: Found) -> None:
