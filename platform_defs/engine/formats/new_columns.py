@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, IntegralType, LongType, StringType
 
 from assets.contracts import SourceContract
+from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.csv_style import CsvStyle, header_names
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.parquet import parquet_schema
@@ -24,7 +25,7 @@ class NewColumn:
     Args:
         name: its name.
         type: its type; string if the format has no types.
-        path: the first file that has it.
+        path: the first file of its format that has it, in order of arrival.
     """
 
     name: str
@@ -51,8 +52,8 @@ def _columns_in_json(spark: SparkSession, contract: SourceContract, files: Seque
     if not files:
         return []
     declared = F.array(*map(F.lit, contract.struct.fieldNames()))
-    keys = lines(spark, files, files).select(PATH, F.explode(F.array_except(F.json_object_keys("value"), declared)).alias("name"))
-    paths_by_column = keys.groupBy("name").agg(F.min(PATH).alias("path")).orderBy("name").limit(_MOST).collect()
+    keys = lines(spark, files, files).select(PATH, ARRIVAL, F.explode(F.array_except(F.json_object_keys("value"), declared)).alias("name"))
+    paths_by_column = keys.groupBy("name").agg(F.min_by(PATH, ARRIVAL).alias("path")).orderBy("name").limit(_MOST).collect()
     return [NewColumn(name, StringType(), path) for name, path in paths_by_column]
 
 

@@ -57,7 +57,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.plan_inputs import record_sizes
 from platform_defs.engine.lake.small_queries import collect, materialize_and_measure
 from platform_defs.engine.lake.tables import LakeSnapshot
-from platform_defs.engine.lake.waits import PATIENCE_S, Purpose
+from platform_defs.engine.lake.waits import MAINTENANCE_PATIENCE_S, Purpose
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry, next_row
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.snapshot import last_with_rows
@@ -95,7 +95,7 @@ class Ingest(LedgerWriter):
                 generator failed.
             UnreadError: files could not be read now; all others were ingested.
         """
-        with self.lake.writer("ledger", self.purpose, PATIENCE_S):
+        with self.lake.writer("ledger", self.purpose, MAINTENANCE_PATIENCE_S):
             batch = self._begin()  # before the lookup of new files, so that this batch fails if another writer commits after it
             new_files = self._new_files_by_source(files)
             entry, unread = self._ingest_batch(new_files, batch) if new_files else (None, [])

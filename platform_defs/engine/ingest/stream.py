@@ -25,7 +25,7 @@ from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
 from platform_defs.engine.ingest.topic_ranges import TopicRanges
-from platform_defs.engine.ingest.turns import MOST_KEPT, PATIENCE_S, Turns
+from platform_defs.engine.ingest.turns import MOST_KEPT, TURN_PATIENCE_S, Turns
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry
@@ -100,7 +100,7 @@ class Stream:
                 on_start()
                 ingest = self.ingest if every is None else replace(self.ingest, purpose="stream")
                 pending = Pending(ingest.files, self.first_wait_s, warns=every is not None)
-                turns = Turns(pending.files, self.idle, on_entry, on_quiet, PATIENCE_S if every else 0.0)
+                turns = Turns(pending.files, self.idle, on_entry, on_quiet, TURN_PATIENCE_S if every else 0.0)
                 turns.entries = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for landing in self.landings.values():
                     landing.forget()  # so that changed files are found too

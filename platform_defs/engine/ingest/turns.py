@@ -15,7 +15,7 @@ from platform_defs.engine.ledger.ledger import Entry
 
 MOST_KEPT = 1_000
 """The number of newest batches that a stream keeps in memory."""
-PATIENCE_S = 600.0
+TURN_PATIENCE_S = 600.0
 """How long a micro-batch of a continuous stream waits for another process that writes the ledger."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _log = logging.getLogger(__name__)

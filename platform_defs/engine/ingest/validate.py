@@ -28,7 +28,8 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
         raw: the result of `reader.read`.
         contract: the source's contract.
         now: the ledger's clock in epoch ms, which is the event time of sources that use processing time.
-        clock: the wall clock in epoch ms, with which future times are compared; by default `now`.
+        clock: the wall clock in epoch ms, with which future times are compared; by default `now`. It has no effect on sources that use
+            processing time, whose times are compared with `now`.
 
     Returns:
         `arrival`, `event_time` (floored to 1 ms), `event_time_raw`, the contract's columns with their types, `_raw`,

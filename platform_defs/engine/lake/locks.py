@@ -50,7 +50,7 @@ def holding_lock(folder: Path, name: str, purpose: Purpose, patience_s: float | 
         folder: the folder of the lock.
         name: its name.
         purpose: why this process takes the lock; it decides which holders it waits for, as `take_or_wait` describes.
-        patience_s: how long to wait for maintenance, in seconds; by default `PATIENCE_S`, and 0 for a stream.
+        patience_s: how long to wait for maintenance, in seconds; by default `MAINTENANCE_PATIENCE_S`, and 0 for a stream.
         may_ask: whether to wait for a stream that holds the lock.
 
     Raises:
@@ -122,7 +122,7 @@ class Lease:
         seconds: how long the lease lasts after each heartbeat; the clocks of all writers must differ by much less than this.
         purpose: why this process takes the lease; it decides which holders it waits for, as `take_or_wait` describes.
         now: the wall clock, in epoch s.
-        patience_s: how long to wait for maintenance, in seconds; by default `PATIENCE_S`, and 0 for a stream.
+        patience_s: how long to wait for maintenance, in seconds; by default `MAINTENANCE_PATIENCE_S`, and 0 for a stream.
         may_ask: whether to wait for a stream that holds the lease.
         storage_options: deltalake's options for the store.
     """

@@ -21,7 +21,7 @@ from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.interrupts import is_stopped
 
 Purpose = Literal["write", "maintenance", "stream"]
-PATIENCE_S = 4 * 3600.0
+MAINTENANCE_PATIENCE_S = 4 * 3600.0
 """How long a writer waits for maintenance, in seconds. Maintenance ends within this time for any table size expected here."""
 STREAM_PATIENCE_S = 1800.0
 """How long others wait for a stream, in seconds. It releases a table after its present step."""
@@ -70,7 +70,7 @@ def take_or_wait(
         name: the name of the lock.
         take: takes it, or raises `Busy`.
         purpose: the purpose of this process.
-        patience_s: how long to wait for maintenance; by default `PATIENCE_S`, and 0 for a stream.
+        patience_s: how long to wait for maintenance; by default `MAINTENANCE_PATIENCE_S`, and 0 for a stream.
         ask: asks a stream for the lock until its block ends; without it, this does not wait for a stream.
         longest_poll_s: the longest sleep between two tries; the first is `POLL_S`, and each further one twice as long.
 
@@ -105,7 +105,7 @@ def take_or_wait(
 def _limit_s(held_for: str, purpose: Purpose, patience_s: float | None, may_ask: bool) -> float:
     """How long to wait for a holder, in seconds; 0 for no wait."""
     if held_for == "maintenance" and purpose != "maintenance":
-        return patience_s if patience_s is not None else 0.0 if purpose == "stream" else PATIENCE_S
+        return patience_s if patience_s is not None else 0.0 if purpose == "stream" else MAINTENANCE_PATIENCE_S
     return STREAM_PATIENCE_S if held_for == "stream" and purpose != "stream" and may_ask else 0.0
 
 

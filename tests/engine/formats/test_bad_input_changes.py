@@ -189,12 +189,13 @@ def test_a_refused_new_column_is_named_with_its_file_and_the_fix(make_engine: Ma
         source("l", new_columns="merge")
     engine = make_engine([source("l", new_columns="refuse")], [])
     land(engine, "l", "1.jsonl", [_line("a")])
-    path = land(engine, "l", "2.jsonl", [_line("b", w=1)])
+    paths = [_write(engine, "l", file, f"{_line('b', w=1)}\n".encode(), NOON + n) for n, file in enumerate(["2.jsonl", "0.jsonl"])]
     message = r"source 'l' refuses new columns and file:.*/2\.jsonl has 'w'; nothing .* committed\. Add the column .* or take the file away"
     with pytest.raises(IngestError, match=message):
         engine.ingest()
     assert engine.ledger.head == 0
-    path.unlink()
+    for path in paths:
+        path.unlink()
     restarted = make_engine([source("l", new_columns="refuse")], [])
     assert [s.accepted for e in restarted.ingest() for s in e] == [1]
     assert _keys(restarted) == ["a"]
