@@ -250,11 +250,11 @@ class Engine:
     def snapshot(self) -> "Engine":
         """This engine on a snapshot of the lake, so that several tables can be read in one consistent state."""
         lake = LakeSnapshot.of(self.lake)
-        # each table before its inputs, and all before the ledger: a table must not be newer than the inputs that it is compared with
+        # early results before their table, each table before its inputs, all before the ledger: none is newer than what it is compared with
         for asset in reversed([*self.assets.values()]):
             with suppress(UnreadableLogError):  # raised again when this table is read; the status of other tables is still shown
-                lake.delta_for_reading(results_table(asset))
-                lake.delta_for_reading(asset.name)
+                for table in (*([asset.early] if getattr(asset.operator, "early", None) else []), results_table(asset), asset.name):
+                    lake.delta_for_reading(table)
         engine = replace(self, lake=lake)
         engine.__dict__["ledger"] = LedgerSnapshot.of(self.ledger)
         return engine

@@ -1,6 +1,7 @@
 """Reads the lake's tables and their commit metadata, without a Spark job if possible."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -213,15 +214,31 @@ class ReadTables(LakeRoot):
         from a session setting, which may be that of another commit.
 
         Raises:
-            LakeError: the table exists, but no commit in its log has the key.
+            LakeError: the table exists, but no commit in its log has the key, or its log cannot be read.
         """
         delta = self.delta_for_reading(table)
-        return None if delta is None else newest_commit(delta, table, key)
+        with self._reading_log(table):
+            return None if delta is None else newest_commit(delta, table, key)
 
     def commits(self, table: str, key: str, upto: int | None = None) -> Iterator[Commit]:
         """The commits with this key in their metadata up to a version, the newest first, as far as the table's log goes back."""
         delta = self.delta_for_reading(table)
-        return iter(()) if delta is None else commits_with(delta, table, key, upto)
+
+        def found() -> Iterator[Commit]:
+            with self._reading_log(table):
+                yield from () if delta is None else commits_with(delta, table, key, upto)
+
+        return found()
+
+    @contextmanager
+    def _reading_log(self, table: str) -> Iterator[None]:
+        """Raise `LakeError` for a file of a table's log that the store or the disk does not return."""
+        try:
+            yield
+        except OSError as error:
+            if not self.is_local:
+                raise LakeError.no_store(self.root, error) from error
+            raise self.passing_fault(table, error) or UnreadableLogError.of(table, self.path(table), error) from error
 
     def version(self, table: str) -> int | None:
         """The table's newest version."""

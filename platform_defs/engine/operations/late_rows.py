@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from pyspark.sql.types import StructField, StructType
@@ -110,10 +112,30 @@ def _query_by_bounds(advance: Advance, source: str) -> _Query | None:
     bounds_with_late_rows = {seq: bound for seq, bound in bounds.items() if bound is not None and bound != NEVER_LATE}
     if not bounds_with_late_rows:
         return None
-    values = ", ".join(f"({seq}, {_instant(bound)})" for seq, bound in bounds_with_late_rows.items())
-    joined = f"JOIN (VALUES {values}) AS {_BOUNDS} (batch, late_before) ON {_EVENTS}.{SEQ} = {_BOUNDS}.batch"
+    joined = f"JOIN ({bounds_in_sql(bounds_with_late_rows)}) AS {_BOUNDS} ON {_EVENTS}.{SEQ} = {_BOUNDS}.batch"
     pruned = f"{_EVENTS}.{SEQ} >= {min(bounds_with_late_rows)} AND {_EVENTS}.{EVENT_TIME} < {_instant(max(bounds_with_late_rows.values()))}"
     return _Query({}, f"{joined} WHERE {_EVENTS}.{EVENT_TIME} < {_BOUNDS}.late_before AND {pruned}")
+
+
+def bounds_in_sql(bounds: Mapping[int, int]) -> str:
+    """A query for the columns `batch` and `late_before` of bounds.
+
+    Successive batches with the same bound are one range, with the batches between them, which have no late rows. The ranges are in three
+    text literals: a literal for each value would take seconds and much memory for a long ledger.
+
+    Args:
+        bounds: by the number of a batch that may contain late rows, ascending, the bound in epoch ms.
+    """
+    ranges = [(bound, [seq for seq, _ in batches]) for bound, batches in groupby(bounds.items(), key=itemgetter(1))]
+    columns = {
+        "first": (seqs[0] for _, seqs in ranges),
+        "last": (seqs[-1] for _, seqs in ranges),
+        "bound": (bound * 1000 for bound, _ in ranges),
+    }
+    lists = ", ".join(
+        f"CAST(unnest(string_to_array('{' '.join(map(str, values))}', ' ')) AS BIGINT) AS {name}" for name, values in columns.items()
+    )
+    return f"SELECT unnest(generate_series(first, last)) AS batch, {_as_instant('bound')} AS late_before FROM (SELECT {lists}) AS ranges"
 
 
 def _query_of_decisions(advance: Advance, source: str) -> _Query | None:
@@ -127,4 +149,8 @@ def _query_of_decisions(advance: Advance, source: str) -> _Query | None:
 
 def _instant(epoch_ms: int) -> str:
     """An instant in SQL, of the type of a log's event times."""
-    return f"""arrow_cast({epoch_ms * 1000}, 'Timestamp(Microsecond, Some("UTC"))')"""
+    return _as_instant(str(epoch_ms * 1000))
+
+
+def _as_instant(epoch_us: str) -> str:
+    return f"""arrow_cast({epoch_us}, 'Timestamp(Microsecond, Some("UTC"))')"""

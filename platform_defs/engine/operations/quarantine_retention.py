@@ -32,8 +32,7 @@ class QuarantineRetention:
     def plan(self) -> Removal | None:
         """What is to be removed; None if the quarantine keeps its rows for ever and none was removed before."""
         lake, table = self.reading.lake, self.contract.quarantine
-        removed_before = lake.transaction(table, RETENTION)
-        kept_from = None if removed_before is None else str(day_of(removed_before * DAY_MS))
+        removed_before, kept_from = lake.transaction(table, RETENTION), self._kept_from()
         if self.retention is None:
             return None if removed_before is None else Removal(kept_from=kept_from)
         first_kept_day = (self.reading.ledger.wall_clock() - self.retention) // DAY_MS
@@ -46,6 +45,11 @@ class QuarantineRetention:
             return Removal(kept_from=kept_from, held_back=reason)
         return Removal(counts[0]["rows"], str(day_of(first_kept_day * DAY_MS)), number=first_kept_day)
 
+    def _kept_from(self) -> str | None:
+        """The first day that no earlier removal has cut; None if no row was ever removed."""
+        removed_before = self.reading.lake.transaction(self.contract.quarantine, RETENTION)
+        return None if removed_before is None else str(day_of(removed_before * DAY_MS))
+
     def remove(self, planned: Removal) -> Removal:
         """Remove the planned rows. The caller holds the ledger's lock.
 
@@ -57,7 +61,7 @@ class QuarantineRetention:
         if planned.number is None or delta is None:
             return planned
         if (reason := self._held_back()) is not None:
-            return Removal(held_back=reason)
+            return Removal(kept_from=self._kept_from(), held_back=reason)
         point("retention.before_quarantine")
         lake.remove(self.reading.spark, table, _rejected_before(planned.number), planned.number, delta)
         point("retention.after_quarantine")

@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from assets.contracts import DerivedAsset, SourceContract
 from operators.engine_columns import SEQ
 from operators.errors import TidemarkError
+from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.snapshot import last_with_rejected_rows, last_with_rows
@@ -95,14 +96,17 @@ class Query:
 
         Raises:
             QueryError: the text is not a query, or the query cannot be planned or computed.
+            LakeError: a data file of a table is missing or damaged, or the store does not answer.
         """
         _require_query(sql)
-        rows = list[dict[str, Any]]()
+        rows, words = list[dict[str, Any]](), {*re.findall(r"\w+", sql)}
+        tables = {name: table for name, table in self._tables().items() if name in words}
         try:
-            for batch in self._batches(sql):
-                rows += batch.slice(0, limit + 1 - len(rows)).to_pylist()
-                if len(rows) > limit:
-                    break
+            with naming_lost_files(self.lake, [table.path for table in tables.values()]):
+                for batch in self._batches(sql, tables):
+                    rows += batch.slice(0, limit + 1 - len(rows)).to_pylist()
+                    if len(rows) > limit:
+                        break
         except (DeltaError, pa.ArrowException, OverflowError) as error:
             self._fail(error)
         return [{name: _plain(value) for name, value in row.items()} for row in rows[:limit]], len(rows) > limit
@@ -114,10 +118,10 @@ class Query:
         logs = {name: _Table(source.log, last_with_rows(self.ledger, name)) for name, source in self.sources.items()}
         return {LEDGER: _Table(LEDGER)} | quarantines | changelogs | logs | {name: _Table(name) for name in self.assets}
 
-    def _batches(self, sql: str) -> Iterator[pa.RecordBatch]:
-        builder, words = QueryBuilder(), {*re.findall(r"\w+", sql)}
-        for number, (name, table) in enumerate(self._tables().items()):
-            if name not in words or (delta := self.lake.delta_for_reading(table.path)) is None:
+    def _batches(self, sql: str, tables: Mapping[str, _Table]) -> Iterator[pa.RecordBatch]:
+        builder = QueryBuilder()
+        for number, (name, table) in enumerate(tables.items()):
+            if (delta := self.lake.delta_for_reading(table.path)) is None:
                 continue
             alias = f"_table{number}"  # DataFusion registers tables by lower-case names, and looks them up as they are written
             builder.register(alias, delta)

@@ -140,10 +140,10 @@ class LogRetention:
             return planned
         delta = lake.delta(self.contract.log)
         if delta is None or (delta.transaction_version(RETENTION) or 0) != cut.number - 1:
-            return Removal(held_back="another maintenance removed rows meanwhile")
+            return self._held_back_by("another maintenance removed rows meanwhile")
         rebuilt = [asset.name for asset in self._readers if table_identity(lake, asset) != cut.tables[asset.name].identity]
         if rebuilt:  # it begins with the rows that it finds
-            return Removal(held_back=f"{rebuilt[0]} was rebuilt meanwhile")
+            return self._held_back_by(f"{rebuilt[0]} was rebuilt meanwhile")
         point("retention.before_totals")
         write_totals(lake, self.contract, cut)
         point("retention.after_totals")
@@ -151,6 +151,9 @@ class LogRetention:
         point("retention.after_remove")
         delete_old_totals(lake, self.contract, cut.number)
         return planned
+
+    def _held_back_by(self, reason: str) -> Removal:
+        return Removal(kept_from=self._kept_from(self.reading.cut(self.contract.name)), held_back=reason)
 
     @property
     def _readers(self) -> list[DerivedAsset]:

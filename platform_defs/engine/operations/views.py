@@ -129,7 +129,8 @@ class Views:
 
         A result that was shown early and is final now appears once, as final, even while another process advances the asset.
         """
-        lake, spark, derived = self.reading.lake, self.reading.spark, self.reading.assets[asset]
+        lake, spark, derived = LakeSnapshot.of(self.reading.lake), self.reading.spark, self.reading.assets[asset]
+        lake.delta_for_reading(derived.early)  # before the table: results that become final in between are in the table then
         commit = lake.newest_commit(asset, PROGRESS)
         early = lake.read(spark, derived.early, lake.schema(derived.early)).drop(ROWS_SEEN)
         if commit is None:

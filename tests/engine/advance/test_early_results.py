@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +24,11 @@ from operators import (
 from operators.triggers import read_trigger
 from platform_defs import faults
 from platform_defs.engine import Engine
+from platform_defs.engine.lake.reads import ReadTables
 from tests.conftest import MakeEngine
+from tests.support.bare_lake import bare_engine
 from tests.support.clock import Clock
-from tests.support.small_sources import MINUTE, START, Event, join, land, law_violations, replay, rows_of, source
+from tests.support.small_sources import HOUR, MINUTE, START, Event, join, land, law_violations, replay, rows_of, source
 
 TRIGGERS = {"step": EveryStep(), "rows": EveryRows(2), "interval": EveryInterval("1 hour"), "never": None}
 
@@ -283,3 +286,29 @@ def test_an_illegal_trigger_is_refused() -> None:
         EveryRows(0)
     with pytest.raises(OperatorError, match=r"`interval` is 0; legal: a duration of more than zero"):
         EveryInterval(0)
+
+
+def test_a_window_that_becomes_final_while_the_results_are_read_is_in_them(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine([source("l")], [_asset("counts", early=EveryStep())])
+    replay(engine, [{"l": [Event("a", 1, 0)]}])
+    engine.advance("counts")
+    replay(engine, [{"l": [Event("b", 1, HOUR)]}])
+    newest_commit, steps = ReadTables.newest_commit, [lambda: engine.advance("counts")]
+
+    def then_advance(self: ReadTables, table: str, key: str) -> Any:
+        found = newest_commit(self, table, key)
+        if table == "counts" and steps:
+            steps.pop()()
+        return found
+
+    monkeypatch.setattr(ReadTables, "newest_commit", then_advance)
+    assert ("a", 0, 1, False) in _results(engine, "counts")
+    assert ("a", 0, 1, True) in _results(engine, "counts")
+
+
+def test_a_snapshot_has_early_results_no_newer_than_their_table(tmp_path: Path, clock: Clock) -> None:
+    engine = bare_engine(tmp_path, clock, [source("l")], [_asset("counts", early=EveryStep()), _asset("final")])
+    lake: Any = engine.snapshot().lake
+    assert list(lake._tables) == ["final", "early/counts", "counts"]

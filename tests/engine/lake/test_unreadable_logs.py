@@ -1,18 +1,20 @@
 """A Delta log that cannot be read: the error names the table and the fix, the fix works, and other assets continue."""
 
+import errno
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.lake import locks, opened_tables, reads, root
+from platform_defs.engine.lake import commits, locks, opened_tables, reads, root
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import CopyEngine, MakeEngine
@@ -175,3 +177,26 @@ def test_a_store_that_cannot_be_reached_is_an_error_with_the_cause_and_what_is_l
         pass
     with pytest.raises(OSError, match="Generic S3 error"):  # a local lake has no store
         Lake("/lake").delta("ledger")
+
+
+@pytest.mark.parametrize(
+    ("in_store", "error", "kind", "match"),
+    [
+        pytest.param(False, OSError("Generic LocalFileSystem error"), UnreadableLogError, "the Delta log of t cannot be read", id="a disk"),
+        pytest.param(False, OSError(errno.EIO, "Input/output error"), LakeError, "t cannot be read now", id="a short fault of a disk"),
+        pytest.param(True, OSError("Generic S3 error"), LakeError, "its store refused, or cannot be reached", id="a store"),
+    ],
+)
+def test_a_commit_that_cannot_be_fetched_is_an_error_of_the_lake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_store: bool, error: OSError, kind: type[LakeError], match: str
+) -> None:
+    lake = Lake(f"file://{tmp_path}/lake" if in_store else str(tmp_path / "lake"), leases=in_store)
+    lake.append_small(pa.table({"a": [1]}), "t", {"m": 1})
+
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(commits, "store_of", fail)
+    for read in (lambda: lake.newest_commit("t", "m"), lambda: [*lake.commits("t", "m")], lambda: lake.snapshot().newest_commit("t", "m")):
+        with pytest.raises(kind, match=match):
+            read()

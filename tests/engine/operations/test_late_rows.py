@@ -1,10 +1,13 @@
 """Late rows that are found without a session equal those that Spark finds; if only Spark can find them, the caller learns so."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import QueryBuilder
 
 from assets.contracts import DerivedAsset
 from assets.preparation import Preparation
@@ -12,6 +15,7 @@ from operators import Aggregate, Deduplicate, Session, Sliding, Tumbling, Window
 from platform_defs.cli import render
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.operations.late_rows import bounds_in_sql
 from tests.conftest import MakeEngine
 from tests.support.no_session import without_session
 from tests.support.small_sources import DAY, HOUR, MINUTE, Event, join, land, replay, source
@@ -134,3 +138,16 @@ def test_a_lost_data_file_is_named(make_engine: MakeEngine) -> None:
         file.unlink()
     with pytest.raises(LakeError, match=r"events/l lacks a data file: .*\.parquet"):
         without_session(engine).late_rows("firsts", "l", 9)
+
+
+@pytest.mark.parametrize("bounds", [{3: -5}, {1: 10, 2: 10, 4: 10, 7: 25, 8: 30, 9: 30}], ids=["one", "several"])
+def test_bounds_in_sql_are_those_of_each_batch_and_of_those_between(bounds: dict[int, int]) -> None:
+    rows = pa.RecordBatchReader.from_stream(QueryBuilder().execute(bounds_in_sql(bounds))).read_all().to_pylist()
+    found = {row["batch"]: row["late_before"] for row in rows}
+    expected = {seq: datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=bound) for seq, bound in bounds.items()}
+    assert found == expected | ({3: expected[4]} if 4 in bounds else {})
+
+
+def test_the_bounds_of_a_long_ledger_are_short() -> None:
+    assert len(bounds_in_sql({seq: seq // 10_000 for seq in range(100_000)})) < 1_000
+    assert bounds_in_sql({seq: seq for seq in range(100_000)}).count("(") < 30, "no literal for each batch"

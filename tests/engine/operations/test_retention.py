@@ -5,19 +5,25 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from assets.contracts import DerivedAsset, Shape
 from operators.errors import OperatorError
 from platform_defs.cli import status
 from platform_defs.engine import DayAccount, Engine, ProgressError
+from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations.maintenance import Maintained
-from platform_defs.engine.operations.retention import LakeRetention, LogRetention
+from platform_defs.engine.operations.quarantine_retention import QuarantineRetention
+from platform_defs.engine.operations.retention import LakeRetention, LogRetention, Removal
 from tests.conftest import CopyEngine, MakeEngine, engine_maker
+from tests.support.bare_lake import bare_engine
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
 from tests.support.kills import run_and_die
@@ -303,6 +309,27 @@ def test_a_rebuild_while_a_removal_is_planned_holds_it_back(engine: Engine) -> N
     assert planned is not None
     [*_] = engine.remake(["total"])
     assert retention.remove(planned).held_back == "total was rebuilt meanwhile"
+
+
+def test_a_removal_that_is_held_back_still_says_what_an_earlier_one_removed(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = bare_engine(tmp_path, clock, [source("l")], [])
+    reading, contract = engine.snapshot()._reading_without_session, engine.sources["l"]  # pyright: ignore[reportPrivateUsage]
+    numbered = CommitProperties(app_transactions=[Transaction(RETENTION, 2)])
+    write_deltalake(engine.lake.path(contract.quarantine), pa.table({"seq": [1]}), commit_properties=numbered)
+    monkeypatch.setattr(QuarantineRetention, "_held_back", lambda _: "an ingest was interrupted")
+    of_quarantine = QuarantineRetention(reading, contract, DAY, None)
+    assert of_quarantine.remove(Removal(5, "1970-01-09", number=8)) == Removal(
+        kept_from="1970-01-03", held_back="an ingest was interrupted"
+    )
+
+    write_deltalake(engine.lake.path(contract.log), pa.table({"seq": [1]}))
+    earlier, cut = (SimpleNamespace(before=before, number=number) for before, number in ((2 * DAY, 3), (8 * DAY, 9)))
+    monkeypatch.setattr(type(reading), "cut", lambda *_: earlier)
+    planned = Removal(5, "1970-01-09", cut=cast(Any, cut))
+    held_back = Removal(kept_from="1970-01-03", held_back="another maintenance removed rows meanwhile")
+    assert LogRetention(reading, contract, engine._snapshot).remove(planned) == held_back  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_watermark_beyond_all_events_removes_no_more_than_the_newest_event(engine: Engine) -> None:

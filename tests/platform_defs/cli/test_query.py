@@ -1,12 +1,13 @@
 """SQL over a lake without a session: derived tables, event logs, quarantines and changelogs; uncommitted rows are left out."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
@@ -17,7 +18,9 @@ from operators import Aggregate
 from platform_defs import faults
 from platform_defs.cli import query as cli
 from platform_defs.engine import Engine
-from platform_defs.engine.operations.query import QueryError
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.operations.query import Query, QueryError
 from tests.conftest import MakeEngine
 from tests.support.file_walk import landed_files
 from tests.support.no_session import without_session
@@ -192,3 +195,13 @@ def test_rows_below_deletion_vectors_are_left_out(monkeypatch: pytest.MonkeyPatc
         DeltaTable.forPath(engine.spark, engine.lake.path("total")).delete("k = 'b'")
     assert [*(Path(engine.lake.root) / "total").glob("deletion_vector_*.bin")]
     assert _rows(monkeypatch, engine, "SELECT k FROM total ORDER BY k") == [["a"], ["c"], ["d"]]
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"PAR1 and no more")], ids=["lost", "damaged"])
+def test_a_lost_data_file_is_not_an_error_of_the_sql(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    lake, unread = Lake(str(tmp_path / "lake")), cast(Any, None)
+    lake.append_small(pa.table({"k": ["a"], "n": [1]}), "total")
+    for file in Path(lake.path("total")).glob("*.parquet"):
+        damage(file)
+    with pytest.raises(LakeError, match=r"^total lacks a data file: .*\.parquet is in the table's log, but is missing or unreadable"):
+        Query(lake.snapshot(), unread, {}, {"total": TOTAL})("SELECT k, n FROM total", 9)
