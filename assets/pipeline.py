@@ -108,9 +108,8 @@ class Pipeline:
 
         if isinstance(self.completeness, Mapping):
             return
-        sides = {side for table in self.tables for side in self.completeness_of(table.name).sides & {*table.inputs}}
-        if unknown := completeness_of("completeness", self.completeness).sides - sides:
-            inputs = sorted({name for t in self.tables if self.completeness_of(t.name).sides for name in t.inputs})
+        inputs = sorted({name for table in self.tables if self.completeness_of(table.name).sides for name in table.inputs})
+        if unknown := completeness_of("completeness", self.completeness).sides - {*inputs}:
             legal = f"names of inputs of joins of sources: {', '.join(inputs) or 'there is none'}{did_you_mean(min(unknown), inputs)}"
             raise ContractError.bad_value("completeness", min(unknown), legal)
 

@@ -133,9 +133,9 @@ def legal_values(option: str, value: object) -> str | None:
         return "'true', or 'false' for CSV files whose fields are the schema's columns, in its order"
     if name in _BOOLEANS and text.lower() not in ("true", "false"):
         return f"for {name!r}, 'true' or 'false'"
-    if name in ("sep", "delimiter") and not _SEPARATOR.fullmatch(text):
+    if name in ("sep", "delimiter") and not (isinstance(value, str) and _SEPARATOR.fullmatch(text)):
         return f"for {name!r}, one or more characters up to U+FFFF other than line breaks and NUL; write a backslash twice"
-    if name in _CHARACTERS and (len(text) > 1 or text in _NOT_A_CHARACTER or text > "\uffff"):
+    if name in _CHARACTERS and (not isinstance(value, str) or len(text) > 1 or text in _NOT_A_CHARACTER or text > "\uffff"):
         return f"for {name!r}, one character up to U+FFFF other than a line break and NUL, or empty text"
     if name in _LEAST and not _is_number(text, _LEAST[name]):
         no_limit = ", or -1 for no limit" if _LEAST[name] < 0 else ""

@@ -60,8 +60,9 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
             count no late rows. Tidemark replaces `late_rows` when it runs the suite, at the cost of an account of the table. Great
             Expectations alone does not count them.
         late_rows: the number of late rows by UTC day, as `{"2026-03-01": 3}`; they count as rows without a partner.
-        only_days: the first and the last UTC day that is checked, as `["2026-03-01", "2026-03-02"]`; none for all days. Tidemark sets it in
-            a run over days: its rows are those that are final on these days, of which a few can have the last time of the day before.
+        only_days: the first and the last UTC day that is checked, as `["2026-03-01", "2026-03-02"]`; none for all days. In a run over days
+            Tidemark sets it for the time of results: the run reads the rows that are final on these days, and the time of a few of these
+            can be the last one of the day before.
 
     Returns:
         `observed_value` is the least share of all days; `details` has the share of each day, the late rows, and the days below `mostly`.
@@ -156,6 +157,7 @@ def with_late_rows(
         if not isinstance(expectation, ExpectRowsToBeJoinedOnEachDay):
             return expectation
         of_side = {"late_rows": dict(late_rows(expectation.side))} if expectation.side else {}
-        return expectation.copy(update={"only_days": only_days, **of_side})
+        of_days = {"only_days": only_days} if expectation.day_column == RESULT_TIME else {}
+        return expectation.copy(update={**of_days, **of_side})
 
     return [*map(with_details, expectations)]

@@ -42,7 +42,7 @@ class Finding:
         if self.error:
             return "could not be evaluated; the metadata has the error"
         if self.evaluated is None:
-            return f"observed {self.observed}" if isinstance(self.observed, int | float | None) else "the metadata has the observed value"
+            return "the metadata has the observed value"
         if self.evaluated == 0:
             return "no rows to check"
         return f"{self.unexpected:,} of {count(self.evaluated, 'row')} {'fails' if 1 in (self.unexpected, self.evaluated) else 'fail'}"

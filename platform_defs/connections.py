@@ -3,6 +3,7 @@
 A value that must stay secret is written as `{env: NAME}`, and read from that environment variable when it is needed.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -143,7 +144,11 @@ def read(text: str, file: str = "") -> Connections:
 def _without_lines(error: Exception) -> str:
     """Why a text is no YAML document, without the lines of the text, which may have a password."""
     mark = getattr(error, "problem_mark", None)
-    return str(error) if mark is None else f"{error.problem} in line {mark.line + 1}, column {mark.column + 1}"  # pyright: ignore[reportAttributeAccessIssue]
+    if mark is None:
+        return str(error)
+    problem = str(getattr(error, "problem", None) or "it")
+    shown = problem if problem.endswith("is given twice") else re.sub(r"'[^']*'", "'...'", problem)
+    return f"{shown} in line {mark.line + 1}, column {mark.column + 1}"
 
 
 @lru_cache

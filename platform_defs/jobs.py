@@ -137,8 +137,9 @@ def advance_request(
 ) -> dg.RunRequest | None:
     """The run that advances the tables that are behind.
 
-    If days are open, the run selects all assets over those days, else only the upserted assets that are behind, with their topics, and
-    the topics whose last publish failed. Tables that cannot be read, and those that read them, are left out. None if nothing is behind.
+    If days are open, the run selects all assets that can be read over those days, else only the upserted assets that are behind, with their
+    topics, and the topics whose last publish failed. Tables that cannot be read, and those that read them, are left out. None if nothing is
+    behind.
 
     Args:
         engine: the engine.

@@ -6,7 +6,10 @@ from dataclasses import replace
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import readers_of
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import UnreadableLogError
+
+UNREADABLE = (UnreadableLogError, ProgressError)
+"""The errors of a table that cannot be read until somebody acts; a fault of the store that may pass is another `LakeError`."""
 
 
 def readable_tables(engine: Engine) -> tuple[Engine, Mapping[str, str]]:
@@ -29,6 +32,6 @@ def _reason(engine: Engine, name: str) -> str | None:
         engine.pending.progress(name)
         if engine.assets[name].operator.emits.upserts:  # the progress is in the changelog's log
             engine.lake.newest_commit(name, APPLIED)
-    except (LakeError, ProgressError) as error:
+    except UNREADABLE as error:
         return str(error)
     return None

@@ -35,8 +35,8 @@ def failed_steps(instance: DagsterInstance, run_id: str) -> str | None:
     return short_line("; ".join(failures)) if failures else None
 
 
-def has_failed_with(instance: DagsterInstance, run_id: str, kind: type[TidemarkError]) -> bool:
-    """Whether a step of a run failed with an error of a class of Tidemark."""
+def has_failed_with(instance: DagsterInstance, run_id: str, kind: type[Exception]) -> bool:
+    """Whether a step of a run failed with an error of a class."""
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         error = entry.get_dagster_event().step_failure_data.error
         while error is not None:

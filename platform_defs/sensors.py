@@ -8,12 +8,14 @@ import json
 from collections.abc import Mapping
 
 import dagster as dg
+from dagster._core.errors import DagsterAssetCheckFailedError
 
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
 from platform_defs.jobs import advance_request, later_days, partition_days, repeated_request
 from platform_defs.readable_tables import readable_tables
+from platform_defs.run_errors import has_failed_with
 from platform_defs.stream_runs import reason_not_to_ingest
 from platform_defs.tries import Tries, tries
 from platform_defs.waiting_input import waiting_input
@@ -53,7 +55,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     if earlier_runs.wait and not earlier_runs.succeeded:
         return dg.SkipReason(earlier_runs.wait)
     days = partition_days(context.repository_def)
-    if request := _advance_request(engine, earlier_runs, days):
+    if request := _advance_request(context.instance, engine, earlier_runs, days):
         if unreadable:
             context.log.warning(f"Tables are left out: {'; '.join(unreadable.values())}")
         return dg.SensorResult(run_requests=[request])
@@ -62,14 +64,18 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     return dg.SensorResult(skip_reason=f"all tables are advanced up to batch {head}", cursor=cursor)
 
 
-def _advance_request(engine: Engine, earlier_runs: Tries, days: dg.DailyPartitionsDefinition | None) -> dg.RunRequest | None:
-    """The run for tables that are behind; if none is, the run that repeats the newest one if that failed; else None."""
+def _advance_request(
+    instance: dg.DagsterInstance, engine: Engine, earlier_runs: Tries, days: dg.DailyPartitionsDefinition | None
+) -> dg.RunRequest | None:
+    """The run for tables that are behind; if none is, the run that repeats the newest one if that failed, but not by a check; else None."""
     if earlier_runs.succeeded:
         return None
     if request := advance_request(engine, earlier_runs.key, days, earlier_runs.tags):
         return request
     newest = next(iter(earlier_runs.records), None)
-    if newest is None or earlier_runs.is_success(newest):
+    if newest is None or newest.dagster_run.status != dg.DagsterRunStatus.FAILURE:
+        return None
+    if has_failed_with(instance, newest.dagster_run.run_id, DagsterAssetCheckFailedError):  # over the same rows it would fail again
         return None
     return repeated_request(engine, newest.dagster_run, earlier_runs.key, days, earlier_runs.tags)
 

@@ -10,9 +10,9 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import InstigatorStatus
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
-from platform_defs.engine import Engine, ProgressError
+from platform_defs.engine import Engine
 from platform_defs.engine.ingest.stream import writer_name
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.readable_tables import UNREADABLE
 from platform_defs.run_errors import failed_steps, short_line
 
 JOB = "stream"
@@ -106,7 +106,7 @@ def _is_violated(engine: Engine, name: str) -> bool:
     """Whether the recorded account of a table violates the conservation law. A table that cannot be read does not keep the others off."""
     try:
         account = engine.accounts.recorded_account(name)
-    except (LakeError, ProgressError):  # the stream reports it, and advances the other tables
+    except UNREADABLE:  # the stream reports it, and advances the other tables
         return False
     return account is not None and not account.holds
 

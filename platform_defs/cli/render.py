@@ -219,7 +219,7 @@ def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
 
 def print_drain(report: dict[str, Any], *, complete: bool = True) -> None:
     """Print the result of a drain; for `complete` see `print_steps`."""
-    print_entries(report, "The watermarks need not be raised: there are no events, or they have ended before.")
+    print_entries(report, "No watermark was raised: there are no events, or an earlier drain has raised the watermarks.")
     print_steps(report, complete=complete)
 
 

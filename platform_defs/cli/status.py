@@ -178,7 +178,7 @@ def _row(name: str, asset: dict[str, Any]) -> list[object]:
     law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
     account = ("unknown", "never") if last is None else (law, last["oldest_at"][:16])
     if asset["steps"] is None:
-        return [name, "unknown", "unknown", *account]
+        return [name, *["unknown"] * 4]
     progress = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] and asset["ledger_entry"] else "nothing yet")
     return [name, seconds(progress), duration(asset["lag_seconds"]), *account]
 

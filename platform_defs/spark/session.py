@@ -75,7 +75,7 @@ bytes can name 2 GB, which would end the JVM at each try."""
 _BEFORE_START = ("spark.master", "spark.driver.memory", "spark.jars")
 """The options that have no effect once the driver's JVM has started, in addition to the options of the JVM itself."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_EXECUTOR_JAVA_OPTIONS = "spark.executor.extraJavaOptions"
+_EXECUTOR_JAVA_OPTIONS = "spark.executor.defaultJavaOptions"  # Spark adds the user's `extraJavaOptions` to them
 LOGGING = Path(__file__).with_name("log4j2.properties")
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers of exception texts, which may quote rows. They are not needed, since the caller gets the exception itself."""

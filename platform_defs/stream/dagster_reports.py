@@ -27,7 +27,6 @@ from assets.factories.keys import event_key
 from assets.factories.lineage import column_metadata
 from assets.factories.partitions import range_of
 from assets.factories.work import Advanced
-from operators.errors import TidemarkError
 from platform_defs.engine import Engine, LawError
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
@@ -36,6 +35,7 @@ from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
+from platform_defs.readable_tables import UNREADABLE
 from platform_defs.stream.changed_days import changed_days
 from platform_defs.stream.collected import Collected
 from platform_defs.stream.reports import Accounts, Steps
@@ -178,7 +178,7 @@ class DagsterReports:
         while self._events:
             try:
                 self._events[0]()
-            except TidemarkError as error:
+            except UNREADABLE as error:
                 self._log_line("warning", f"an event is left out: {describe_error(error)}")
             self._events.popleft()
 

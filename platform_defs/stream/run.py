@@ -11,11 +11,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 
 from operators.errors import TidemarkError
-from platform_defs.engine import Engine, ProgressError
+from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.interrupts import LostInterrupts
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import AdvanceAll
@@ -23,6 +22,7 @@ from platform_defs.engine.operations.law_in_turn import LawInTurn
 from platform_defs.engine.operations.publish_all import PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.engine.operations.topic import kept_clients
+from platform_defs.readable_tables import UNREADABLE
 from platform_defs.stream.reports import Reports
 from platform_defs.stream_trigger import StreamTrigger
 
@@ -131,7 +131,7 @@ class StreamRun:
         """Advance the tables that are behind, and publish the topics that are. A table that cannot be read stops no other table."""
         self._interrupts.watch()
         for name in self._engine.sinks:
-            with suppress(LakeError, ProgressError):  # its advance reports the error
+            with suppress(*UNREADABLE):  # its advance reports the error
                 self._publish.note_steps({name: self._engine.pending.progress(name).step})
         self._turn(self._advance)
 

@@ -22,6 +22,6 @@ def test_the_numbers_agree_with_noun_and_verb(unexpected: int, evaluated: int, d
 
 
 def test_a_finding_without_rows_describes_a_number_and_quotes_no_other_value_and_no_error() -> None:
-    assert Finding(passed=True, observed=3).description == "observed 3"
+    assert Finding(passed=True, observed=3).description == "the metadata has the observed value"
     assert Finding(passed=False, observed=["ana"]).description == "the metadata has the observed value"
     assert Finding(passed=False, error="ana is no number").description == "could not be evaluated; the metadata has the error"

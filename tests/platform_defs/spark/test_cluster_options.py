@@ -50,7 +50,8 @@ def test_the_jvms_limit_the_length_that_a_damaged_avro_value_may_name(master: st
     file = tmp_path / "connections.yaml"
     file.write_text(yaml.safe_dump({"spark": own}))
     config = spark_config(_settings(spark_master=master, lake="/data/lake", shared_folders=True, connections=str(file)))
-    for name in _OWN:
+    for name in ("spark.driver.extraJavaOptions", "spark.executor.defaultJavaOptions"):
         for limit in ("bytes.maxLength=67108864", "string.maxLength=67108864", "collectionItems.maxLength=16777216"):
             assert f"-Dorg.apache.avro.limits.{limit}" in config[name].split()
-        assert config[name].endswith(own.get(name, ""))
+    assert config["spark.driver.extraJavaOptions"].endswith(own.get("spark.driver.extraJavaOptions", ""))
+    assert config.get("spark.executor.extraJavaOptions") == own.get("spark.executor.extraJavaOptions")

@@ -17,7 +17,7 @@ from platform_defs.engine import LawError
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.lake.errors import LakeBusy, UnreadableLogError
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream import dagster_reports
@@ -234,7 +234,7 @@ def test_a_table_that_cannot_be_read_hides_no_report_of_other_tables(run: Callab
 
         def describe(name: str) -> dict[str, Any]:
             if name == "windows":
-                raise LakeError("the Delta log of windows cannot be read")
+                raise UnreadableLogError("the Delta log of windows cannot be read", "damaged")
             return described(name)
 
         pending.describe_progress = describe
