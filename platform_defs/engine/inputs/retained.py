@@ -111,8 +111,8 @@ def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
     """What was removed from a source's log, in the version of it that the lake, or its snapshot, has; None for nothing.
 
     Raises:
-        LakeError: the file with the totals of the removed rows is missing or damaged; or the lake is behind a URI, and its store refused or
-            cannot be reached.
+        LakeError: the file with the totals of the removed rows is missing, damaged or unreadable, the disk has a fault that may pass, or
+            the lake is behind a URI, and its store refused or cannot be reached.
     """
     number = lake.transaction(contract.log, RETENTION)
     if number is None:
@@ -124,9 +124,10 @@ def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeError.lost_totals(contract.log, f"{lake.root}/{_path(contract.name, number)}", error) from error
     except (OSError, DeltaError) as error:
-        if lake.is_local:
-            raise
-        raise LakeError.no_store(lake.root, error) from error
+        if not lake.is_local:
+            raise LakeError.no_store(lake.root, error) from error
+        fault = lake.passing_fault(contract.log, error)
+        raise fault or LakeError.lost_totals(contract.log, f"{lake.root}/{_path(contract.name, number)}", error) from error
 
 
 @dataclass(frozen=True)

@@ -153,19 +153,21 @@ class ReadTables(LakeRoot):
         )
 
     def delta_at_version(self, table: str, version: int) -> DeltaTable | None:
-        """An earlier version as opened by deltalake; None if its log or one of its files is deleted.
+        """An earlier version as opened by deltalake; None if its log or one of its files is deleted or, on a disk, unreadable.
 
         Raises:
-            LakeError: the lake is behind a URI, and its store refused or cannot be reached.
+            LakeError: the disk has a fault that may pass; or the lake is behind a URI, and its store refused or cannot be reached.
         """
         try:
             delta = DeltaTable(self.path(table), version=version, storage_options=self.storage_options)
             return delta if has_all_files(delta) else None
-        except (DeltaError, FileNotFoundError):
+        except FileNotFoundError:
             return None
-        except OSError as error:
-            if self.is_local:
-                raise
+        except (DeltaError, OSError) as error:
+            if (fault := self.passing_fault(table, error)) is not None:
+                raise fault from error
+            if self.is_local or isinstance(error, DeltaError):
+                return None
             raise LakeError.no_store(self.root, error) from error
 
     def few_rows(self, table: str, columns: pa.Schema, within: Ranges) -> pa.Table | None:

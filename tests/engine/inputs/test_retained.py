@@ -1,5 +1,7 @@
 """The record of what retention has removed from a log. No test starts Spark."""
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -79,6 +81,10 @@ def test_a_lost_file_and_one_of_another_log_are_reported(lake: Lake, tmp_path: P
         cut_of(lake, L)
 
 
+def _io_error(*_: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 def test_a_fault_of_the_store_is_not_called_a_lost_file(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError("Generic S3 error: Error performing GET https://s3/x: 503 Slow Down, SlowDown: Please reduce your request rate")
@@ -90,7 +96,10 @@ def test_a_fault_of_the_store_is_not_called_a_lost_file(lake: Lake, monkeypatch:
         broken.setattr(retained, "filesystem", fail)
         with pytest.raises(LakeError, match=r"the lake .* cannot be used: its store refused, or cannot be reached .*503 Slow Down"):
             cut_of(behind_uri, L)
-        with pytest.raises(OSError, match="503 Slow Down"):
+        with pytest.raises(LakeError, match=r"the file with their totals cannot be read: .*_retained/l/1\.json .*503 Slow Down"):
+            cut_of(lake, L)
+        broken.setattr(retained, "filesystem", _io_error)
+        with pytest.raises(LakeError, match=r"events/l cannot be read now .*Input/output error"):
             cut_of(lake, L)
     assert cut_of(behind_uri, L) == Cut(1, 5, 1, 1), "the error is not cached"
 

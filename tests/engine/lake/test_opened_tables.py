@@ -1,5 +1,6 @@
 """A table is opened once for all readers until it has a new version; a snapshot and a writer keep the version that they read."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -48,14 +49,25 @@ def test_an_earlier_version_is_missing_only_if_a_file_is(lake: Lake, monkeypatch
         broken.setattr(reads, "DeltaTable", _slow_down)
         with pytest.raises(LakeError, match=r"the lake .* cannot be used: its store refused, or cannot be reached .*503 Slow Down"):
             behind_uri.delta_at_version("t", 0)
-        with pytest.raises(OSError, match="503 Slow Down"):
+        broken.setattr(reads, "DeltaTable", _io_error)
+        with pytest.raises(LakeError, match=r"t cannot be read now .*Input/output error"):
             lake.delta_at_version("t", 0)
+        broken.setattr(reads, "DeltaTable", _not_permitted)
+        assert lake.delta_at_version("t", 0) is None
     Path(first.file_uris()[0]).unlink()
     assert behind_uri.delta_at_version("t", 0) is None
 
 
 def _slow_down(*_: object, **__: object) -> None:
     raise OSError("Generic S3 error: Error performing GET https://s3/x: 503 Slow Down, SlowDown: Please reduce your request rate")
+
+
+def _io_error(*_: object, **__: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def _not_permitted(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _rows(delta: DeltaTable | None) -> int:
