@@ -228,7 +228,7 @@ def test_an_interrupt_ends_running_and_waiting_work(cancelled, monkeypatch):
     def until_cancelled(name: str) -> Advanced:
         begun.append(name)
         assert cancelled.wait(SOON_S)
-        assert is_cancelled(), "an error of the work is no failure of its table then"
+        assert is_cancelled(), "an error of Spark in the work is no failure of its table then"
         ended.append(name)
         return Advanced({}, [], {})
 

@@ -139,7 +139,7 @@ def is_stopped() -> bool:
 
 
 def is_cancelled() -> bool:
-    """Whether this thread's jobs are cancelled, so that an error of its work is no failure."""
+    """Whether this thread's jobs are cancelled, so that an error of Spark in its work is no failure."""
     stopped = _STOPPED.get()
     return isinstance(stopped, Stop) and stopped.cancels
 

@@ -122,13 +122,13 @@ class Failures:
 
     @contextmanager
     def _recording(self, path: str, position: Callable[[], str], *but: type[Exception]) -> Iterator[None]:
-        """Record an error, except an interrupt, what it cancels, an error of the classes `but`, or that another process is writing."""
+        """Record an error, except an interrupt, Spark's error of a cancelled job, the classes `but`, or that another process is writing."""
         try:
             yield
         except (LakeBusy, *but):
             raise
         except Exception as error:
-            if not is_cancelled():
+            if not (is_cancelled() and isinstance(error, (PySparkException, Py4JJavaError))):
                 _record(self.reading.lake, path, Failure(self.clock(), type(error).__name__, describe_error(error), _known(position)))
             raise
 

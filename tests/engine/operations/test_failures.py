@@ -18,6 +18,7 @@ from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.lake.interrupts import Stop, waiting_until
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations import failures, in_parallel, publish_all
 from platform_defs.engine.operations.advance_all import AdvanceAll
@@ -32,6 +33,8 @@ from tests.platform_defs.stream.recorder import Recorder
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import MINUTE, START, join, source
+
+CANCELLED = PySparkException("job 7 cancelled", errorClass="SPARK_JOB_CANCELLED", messageParameters={})
 
 
 @pytest.fixture
@@ -162,7 +165,7 @@ def test_what_an_interrupt_cancels_is_no_failure(engine: Engine, monkeypatch: py
         with engine.failures.recorded_of(name):
             began.set()
             assert cancelled.wait(30)
-            raise PySparkException("job 7 cancelled", errorClass="SPARK_JOB_CANCELLED", messageParameters={})
+            raise CANCELLED
         yield
 
     def interrupted(*_: object, **__: object) -> None:
@@ -177,6 +180,16 @@ def test_what_an_interrupt_cancels_is_no_failure(engine: Engine, monkeypatch: py
     assert engine.failures.of("pairs") is None
 
 
+@pytest.mark.parametrize(("error", "recorded"), [(CANCELLED, None), (LawError.of_table("pairs", [], {}), "LawError")])
+def test_a_violated_law_is_recorded_although_jobs_are_cancelled(engine: Engine, error: Exception, recorded: str | None) -> None:
+    stop = Stop()
+    stop.cancel()
+    with waiting_until(stop), suppress(type(error)), engine.failures.recorded_of_account("pairs"):
+        raise error
+    found = engine.failures.of("pairs")
+    assert (found and found.error) == recorded
+
+
 def test_a_publish_that_the_end_of_a_stream_cancels_is_no_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     began, cancelled = Event(), Event()
 
@@ -184,7 +197,7 @@ def test_a_publish_that_the_end_of_a_stream_cancels_is_no_failure(engine: Engine
         with engine.failures.recorded_of_sink(name):
             began.set()
             assert cancelled.wait(30)
-            raise PySparkException("job 7 cancelled", errorClass="SPARK_JOB_CANCELLED", messageParameters={})
+            raise CANCELLED
 
     monkeypatch.setattr(publish_all, "cancel_jobs", cancelled.set)
     monkeypatch.setattr(publish_all, "_CANCEL_EVERY_S", 0.01)
