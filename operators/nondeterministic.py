@@ -44,7 +44,10 @@ on random numbers, files, the session or the clock, as rand does
 
 def way_out_of_text(part: str) -> str:
     """The end of an error for a text that is a time of the clock; empty for a function."""
-    return "; read a time from a column, and compare texts with such a word by RLIKE" if part[0] in "'\"" else ""
+    if part[0] not in "'\"":
+        return ""
+    find_text = "find a text that is such a word by column RLIKE '^today$'"
+    return f"; read a time from a column, {find_text}, and write it as a result by concat('to', 'day')"
 
 
 def nondeterministic_part(expression: str) -> str | None:
@@ -53,7 +56,7 @@ def nondeterministic_part(expression: str) -> str | None:
     >>> [nondeterministic_part(sql) for sql in ("max(unix_timestamp() - t)", "CAST('Today' AS DATE)", "max(now)")]
     ['unix_timestamp', "'Today'", None]
     """
-    words = _WORD.findall(_QUOTED.sub(" ", expression))
+    words = _WORD.findall(_QUOTED.sub(lambda quoted: " " if quoted[0][:2] in ("--", "/*") else " x ", expression))
     functions = (word.lower() for dot, word, bracket, empty in words if _depends_on_more(word.lower(), dot, bracket, empty))
     texts = (text for text in _QUOTED.findall(expression) if text[0] in "'\"" and is_time_of_the_clock(text[1:-1]))
     return next(chain(functions, texts), None)

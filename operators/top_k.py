@@ -29,7 +29,7 @@ _FIRST, _INDEX = temporary("first"), temporary("index")
 class TopK:
     """The `k` first rows of each window, or of each window and group; `rank` counts from 1.
 
-    The order is total: rows that are equal by `order_by` are ordered by arrival, if the frame has `seq` and `arrival`, else by all
+    The order is total: rows that are equal by `order_by` are ordered by `seq` and `arrival`, if the frame has them, and then by all
     their other columns that Spark can order (no maps and variants), ascending, nulls first, in the order of the columns. So ties are
     always broken in the same way, and only rows that are equal in each of these columns are interchangeable.
 
@@ -191,11 +191,12 @@ class TopK:
         return self._windows.assign(rows).select(*columns, *window_bounds())
 
     def _total_order(self, rows: DataFrame) -> list[Ordering]:
-        """The order, completed by `seq` and `arrival`, which identify a row, or by all other columns that can be ordered."""
+        """The order, completed by `seq` and `arrival`, which the results of a join can repeat, and by all other columns."""
         ordered_columns = {*self.columns, *names(self.by), WINDOW_START, WINDOW_END, RESULT_TIME, FINAL_AT}
         orderable_columns = [f.name for f in rows.schema.fields if can_be_ordered(f.dataType)]
-        ties = (SEQ, ARRIVAL) if {SEQ, ARRIVAL} <= {*orderable_columns} else orderable_columns
-        return [*self.order, *[Ordering(c, descending=False, nulls_first=True) for c in ties if c not in ordered_columns]]
+        arrival = [c for c in (SEQ, ARRIVAL) if c in orderable_columns]
+        ties = [c for c in dict.fromkeys([*arrival, *orderable_columns]) if c not in ordered_columns]
+        return [*self.order, *[Ordering(c, descending=False, nulls_first=True) for c in ties]]
 
     def _check_windows(self, rows: DataFrame) -> None:
         self._windows.check(rows)

@@ -33,9 +33,11 @@ from operators import Aggregate, IntervalJoin, OperatorError, Tumbling, Windowed
         ("count_if(name = session_user())", "as session_user does"),
         ("max(current_database())", "as current_database does"),
         ("max(UNIX_TIMESTAMP( ) - t)", "the clock, as unix_timestamp does; take a time from a column"),
+        ("max(unix_timestamp(/* no time */) - t)", "the clock, as unix_timestamp does"),
         (
             "max(CAST('Now' AS TIMESTAMP))",
-            "the clock, as 'Now' does; read a time from a column, and compare texts with such a word by RLIKE",
+            r"the clock, as 'Now' does; read a time from a column, find a text that is such a word by column RLIKE '\^today\$', "
+            r"and write it as a result by concat\('to', 'day'\)",
         ),
         ("sum(v) FILTER (WHERE t > timestamp'today UTC')", "the clock, as 'today UTC' does"),
     ],
@@ -55,6 +57,9 @@ def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(s
         "size(collect_set(v))",
         "max(o.current_date)",
         "max(unix_timestamp(t))",
+        "max(unix_timestamp(`t`))",
+        "max(unix_timestamp('2024-01-01 00:00:00'))",
+        "max(if(k RLIKE '^today$', concat('to', 'day'), k))",
         "count_if(k = 'now or never' OR k RLIKE '^today$' OR `now` > 1)",
         "array_sort(transform(collect_list(v), x -> x + 1))",
         "listagg(v, ',') WITHIN GROUP (ORDER BY v)",

@@ -3,12 +3,14 @@
 import random
 import re
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType
 
 from operators import ColumnError, OperatorError, TopK
 from operators._support.ordering import Ordering
@@ -75,12 +77,24 @@ def test_ties_are_broken_by_the_other_columns_in_any_row_order(spark: SparkSessi
 
 
 def test_maps_do_not_break_ties(spark: SparkSession) -> None:
-    """Spark cannot order maps and variants. `seq` and `arrival` identify a row, so that nothing else breaks a tie."""
+    """Spark cannot order maps and variants."""
     unordered = {"m": F.create_map("k", "n"), "variant": F.parse_json(F.lit("1"))}
     rows = _frame(spark, [(0, k, "x", 1, None) for k in "cab"]).withColumns(unordered)
     assert [r.k for r in TopK(k=2, order_by="n")(rows).orderBy("rank").collect()] == ["a", "b"]
     arrived = rows.withColumns({"seq": F.lit(1), "arrival": F.ascii("k") * -1})
     assert [r.k for r in TopK(k=2, order_by="n")(arrived).orderBy("rank").collect()] == ["c", "b"]
+
+
+def test_ties_are_in_order_of_arrival_then_of_all_columns_that_can_be_ordered() -> None:
+    """The results of a join can have equal `seq` and `arrival`."""
+    kinds = {
+        "k": StringType(),
+        "m": MapType(StringType(), StringType()),
+        **dict.fromkeys(("arrival", "window_start", "n", "seq"), LongType()),
+    }
+    schema = StructType([StructField(name, kind) for name, kind in kinds.items()])
+    ordered_columns = [o.column for o in TopK(k=1, order_by="n")._total_order(cast(DataFrame, SimpleNamespace(schema=schema)))]
+    assert ordered_columns == ["n", "seq", "arrival", "k"]
 
 
 def test_the_result_has_the_columns_of_the_frame_the_rank_and_the_result_times(spark: SparkSession) -> None:
