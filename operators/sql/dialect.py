@@ -180,7 +180,7 @@ def parse_query(text: str) -> Tree:
         raise SqlError.unreadable(text, error) from error
     tables = {str(node.name).lower() for node in tree.find_all(exp.Table, exp.TableAlias)}
     for column in [*tree.find_all(exp.Column)]:
-        if column.table and column.table.lower() not in tables:
+        if column.table and column.table.lower() not in tables and not isinstance(column.this, exp.Star):
             _replace_by_field(column, tables)
     return tree
 
@@ -277,7 +277,7 @@ def _spark_type(node: exp.DataType) -> exp.DataType:
 def _to_spark(node: Tree) -> Tree:
     if isinstance(node, exp.DataType):
         return _spark_type(node)
-    if isinstance(node, exp.Bracket) and len(node.expressions) == 1:  # Flink counts elements from 1, and what is not there is null
-        node.set("offset", 1)
+    if isinstance(node, exp.Bracket) and len(node.expressions) == 1 and not node.expressions[0].is_string:
+        node.set("offset", 1)  # Flink counts elements from 1, and what is not there is null; a text is the key of a map in both
         node.set("safe", True)
     return node
