@@ -19,6 +19,8 @@ from operators.contract import NamesColumns
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError, did_you_mean
 
+_REFUSED_BY_DELTA = frozenset(" ,;{}()\n\t=")
+
 
 def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, DerivedAsset]) -> dict[str, DerivedAsset]:
     """The tables, checked, each after those that it reads.
@@ -31,7 +33,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         ContractError: two of them have the same name, an input does not exist, tables read each other in a cycle, a table prepares
             a name that is not an input, an operator cannot read the kind of one of its inputs, reads rows of any age of a source with a
             `retention`, does not accept their columns or reads a column that they do not have, a table describes a column that it does
-            not have, or a result has a column that its changelog adds.
+            not have, or a result has a column that Delta refuses or its changelog adds.
     """
     for name, definition in [*sources.items(), *tables.items()]:
         if name != definition.name:
@@ -53,6 +55,8 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
             _check_types(table, sources)
         if columns is None:
             continue
+        with _naming_table(table):
+            _check_names(columns)
         _check_described(table, columns)
         columns_by_name[name] = _readable(table, columns)
         if table.operator.emits.upserts:
@@ -132,6 +136,14 @@ def _check_preparations(table: DerivedAsset, tables: Mapping[str, DerivedAsset],
     for index, name in enumerate(table.inputs):
         if (preparation := table.preparation(index)) is not None and name in columns_by_name:
             preparation.check(columns_by_name[name], repr(name), _engine_columns(table, tables.get(name)))
+
+
+def _check_names(columns: Sequence[str]) -> None:
+    """Raise if Delta refuses the name of a result's column: no step could write the table."""
+    for column in columns:
+        if not _REFUSED_BY_DELTA.isdisjoint(column):
+            legal = "names of columns without white space and , ; { } ( ) =, which Delta refuses; rename it"
+            raise ContractError.bad_value("operator", column, legal)
 
 
 def _check_described(table: DerivedAsset, columns: Sequence[str]) -> None:

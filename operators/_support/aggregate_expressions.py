@@ -12,6 +12,7 @@ The text is split into tokens (see `sql_tokens`). That is enough to answer three
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Self
 
 from pyspark.sql import Column, DataFrame
@@ -21,7 +22,6 @@ from pyspark.sql.types import DoubleType, FloatType, StructType
 from operators._support.collected_order import first_in_read_order
 from operators._support.order_independent import rewrite_aggregates
 from operators._support.sql_tokens import Token, calls_of, tokens_of
-from operators.columns import column_fault
 from operators.errors import OperatorError
 from operators.nondeterministic import CHANCE, FILES, SESSION, nondeterministic_part, way_out_of_text
 
@@ -183,14 +183,17 @@ class Aggregates:
         """Read the parameter `aggregates`.
 
         Raises:
-            OperatorError: it is empty or no mapping to SQL, a name is not legal for a column, or an aggregate is not deterministic.
+            OperatorError: it is empty or no mapping of names to SQL, no expression can read a column of a name, or an aggregate is not
+                deterministic.
         """
-        is_sql_by_name = isinstance(aggregates, Mapping) and all(isinstance(sql, str) for sql in aggregates.values())  # pyright: ignore[reportUnnecessaryIsInstance]
-        if not aggregates or not is_sql_by_name:
+        is_mapping = isinstance(aggregates, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_mapping or not all(isinstance(text, str) for text in chain(aggregates, aggregates.values())):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError.bad_value("aggregates", aggregates, "a mapping of names to SQL, such as {'rows': 'count(*)'}")
+        if not aggregates:
             raise OperatorError.bad_value("aggregates", aggregates, "at least one, such as {'rows': 'count(*)'}")
         for name, sql in aggregates.items():
-            if legal := column_fault(name, underscore=True):
-                raise OperatorError.bad_value("aggregates", {name: sql}, f"names of {legal}; write another name")
+            if not name or "." in name or "`" in name:
+                raise OperatorError.bad_value("aggregates", {name: sql}, "names that are not empty and have no dot and no backtick")
         return cls({name: AggregateExpression(sql) for name, sql in aggregates.items()})
 
     @property

@@ -1,5 +1,8 @@
 """A pipeline as a value: it is checked when it is made, and knows the order of its tables."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from assets.completeness import Completeness
@@ -15,6 +18,20 @@ COUNTS = DerivedAsset(
     name="counts", inputs=("wide",), operator=WindowedAggregate(by="k", window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"})
 )
 TOTALS = DerivedAsset(name="totals", inputs=("rides",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
+
+
+@pytest.mark.parametrize("name", ["total sum", "a,b", "a=b", "sum(v)"])
+def test_a_name_of_a_column_that_delta_refuses_is_refused(name: str):
+    table = replace(TOTALS, operator=Aggregate(by="k", aggregates={name: "count(*)"}))
+    expected = f"table 'totals': `operator` is {name!r}; legal: names of columns without white space and , ; {{ }} ( ) =, which Delta"
+    with pytest.raises(ContractError, match=f"^{re.escape(expected)}"):
+        Pipeline(sources=[RIDES], tables=[table])
+
+
+@pytest.mark.parametrize("name", ["a/b", "a%", "a#"])
+def test_a_name_of_a_column_can_have_other_characters(name: str):
+    table = replace(TOTALS, operator=Aggregate(by="k", aggregates={name: "count(*)"}))
+    assert Pipeline(sources=[RIDES], tables=[table]).tables_by_name
 
 
 def test_tables_are_ordered_after_their_inputs():

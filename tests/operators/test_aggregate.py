@@ -107,8 +107,13 @@ def test_an_aggregate_that_cannot_be_merged_is_recomputed_and_has_the_position_o
     [
         ({"by": ()}, "`by` is (); legal: at least one column; for a total of all rows"),
         ({"aggregates": {}}, "`aggregates` is {}; legal: at least one, such as"),
-        ({"aggregates": "count(*)"}, "`aggregates` is 'count(*)'; legal: at least one, such as {'rows': 'count(*)'}"),
-        ({"aggregates": {"n": 1}}, "`aggregates` is {'n': 1}; legal: at least one, such as {'rows': 'count(*)'}"),
+        ({"aggregates": "count(*)"}, "`aggregates` is 'count(*)'; legal: a mapping of names to SQL, such as {'rows': 'count(*)'}"),
+        ({"aggregates": {"n": 1}}, "`aggregates` is {'n': 1}; legal: a mapping of names to SQL, such as {'rows': 'count(*)'}"),
+        (
+            {"aggregates": {1: "count(*)"}},
+            "`aggregates` is {1: 'count(*)'}; legal: a mapping of names to SQL, such as {'rows': 'count(*)'}",
+        ),
+        ({"aggregates": ["a"]}, "`aggregates` is ['a']; legal: a mapping of names to SQL, such as {'rows': 'count(*)'}"),
         ({"aggregates": {"seq": "count(*)"}}, "seq"),
     ],
 )

@@ -63,16 +63,16 @@ def test_aggregates_merge_only_if_each_of_them_does() -> None:
     assert not Aggregates.read({"n": "count(*)", "mean": "avg(v)"}).are_mergeable
 
 
-@pytest.mark.parametrize("name", ["a.b", "a b", "a,b", "a`b", "a=b", "", "x" * 256])
+@pytest.mark.parametrize("name", ["a.b", "a`b", ""])
 @pytest.mark.parametrize("operator", [Aggregate, partial(WindowedAggregate, window=TUMBLING), partial(CountWindowAggregate, size=2)])
-def test_a_name_that_no_table_can_have_is_refused(operator: Callable[..., object], name: str) -> None:
-    expected = (
-        f"`aggregates` is {{{name!r}: 'count(*)'}}; legal: names of letters, digits, '_' and - @ $ :, at most 255; write another name"
-    )
+def test_a_name_that_no_expression_can_read_is_refused(operator: Callable[..., object], name: str) -> None:
+    expected = f"`aggregates` is {{{name!r}: 'count(*)'}}; legal: names that are not empty and have no dot and no backtick"
     with pytest.raises(OperatorError, match=f"^{re.escape(expected)}"):
         operator(by="k", aggregates={"n": "count(*)", name: "count(*)"})
 
 
-@pytest.mark.parametrize("name", ["EXPR$0", "größe", "clicks-per-hour", "n@home", "a:b", "table", "_n"])
-def test_a_name_of_letters_of_any_language_is_legal(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["EXPR$0", "größe", "clicks-per-hour", "n@home", "a:b", "table", "_n", "total sum", "a/b", "a%", "a#", "a,b", "a=b"]
+)
+def test_any_other_name_is_legal(name: str) -> None:
     assert [*Aggregates.read({name: "count(*)"}).expressions] == [name]
