@@ -244,9 +244,21 @@ def spark_sql(tree: Tree) -> str:
     try:
         return tree.transform(_to_spark).sql(dialect="spark", copy=False, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:
-        way_out = "write it with other functions, such as FLOOR(v, 2) for TRUNCATE(v, 2) of a positive number"
-        reason = f"it has no counterpart in Spark: {str(error).rstrip('.')}"
-        raise SqlError.refused(tree.sql(unsupported_level=ErrorLevel.IGNORE), reason, way_out) from error
+        raise _ignored_argument(tree, str(error)) from error
+
+
+def _ignored_argument(tree: Tree, message: str) -> SqlError:
+    """The error for a call with an argument that sqlglot would leave out; its message has the call's class in quotes."""
+    calls: list[Tree] = [node for node in tree.find_all(exp.Func) if f"'{type(node).__name__}'" in message]
+    call = next((node for node in calls if any(value and f"'{name}'" in message for name, value in node.args.items())), None)
+    if call is None:
+        text = tree.sql(unsupported_level=ErrorLevel.IGNORE)
+        return SqlError.refused(text, f"it has no counterpart in Spark: {message.rstrip('.')}", "write it with other functions")
+    is_truncation = isinstance(call, exp.Trunc)
+    arguments = [node.sql(dialect=Flink, unsupported_level=ErrorLevel.IGNORE) for node in call.iter_expressions()]
+    text = f"{'TRUNCATE' if is_truncation else call.sql_name()}({', '.join(arguments)})"
+    example = ", such as FLOOR(v, 2) for TRUNCATE(v, 2) of a positive number" if is_truncation else ""
+    return SqlError.refused(text, "Spark's translation would ignore an argument", f"write it with other functions{example}")
 
 
 def parse_spark(text: str) -> Tree:

@@ -201,6 +201,15 @@ def _last_rank(ranks: Ranks, feature: str) -> int:
     return ranks.last
 
 
+def _without_window_columns(ranked: Ranked) -> Ranked:
+    """Leave the columns of the window out of the order of its rows, which have the same values of them."""
+    order = tuple(text for text in ranked.order if text.partition(" ")[0] not in WINDOW_COLUMNS)
+    if not order:
+        column = ranked.order[0].partition(" ")[0]
+        raise SqlError.refused(f"ORDER BY {column} in a window", "it is the same for all rows of a window", "ORDER BY a column of the rows")
+    return replace(ranked, order=order)
+
+
 def _rank_window_rows(ranked: Ranked, windowed: Windowed, by: tuple[str, ...], ranks: Ranks) -> Apply:
     """Window deduplication or window Top-N of rows."""
     _require_row_number(ranked)
@@ -211,13 +220,12 @@ def _rank_window_rows(ranked: Ranked, windowed: Windowed, by: tuple[str, ...], r
         way_out = "write the same columns, besides the window, in both"
         raise SqlError.refused(f"a rank in sessions by {', '.join(by) or 'no column'}", reason, way_out)
     window = cast(Aligned, windowed.window)
+    ranked = _without_window_columns(ranked)
     order = _time_order(ranked)
     if order and order[1] == "arrival":
         raise SqlError.refused(
             "a window's rows in order of arrival", "the rows of a window are ordered by event time", "ORDER BY the event time"
         )
-    if column := next((c for c in WINDOW_COLUMNS if any(text.partition(" ")[0] == c for text in ranked.order)), None):
-        raise SqlError.refused(f"ORDER BY {column} in a window", "it is the same for all rows of a window", "ORDER BY a column of the rows")
     if ranks == Ranks(1, 1) and by and order and _time(ranked) == windowed.time:
         operator = Deduplicate(by=by, keep=order[0], window=window, time=windowed.time)
         return Apply(operator, (windowed.child,), (*windowed.child.columns, *added_columns), (RESULT_TIME,), window)

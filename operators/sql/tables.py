@@ -15,7 +15,7 @@ from operators.sql.relations import Input, Item, Relation
 from operators.sql.selections import select
 
 _CLOSED_BY = {"(": ")", "[": "]", "<": ">"}
-_NESTED_TYPES = ("ARRAY", "MAP", "ROW")
+_NESTED_TYPES = ("ARRAY", "MAP", "MULTISET", "ROW", "STRUCT")
 _AFTER_TYPE = ("NOT", "NULL", "COMMENT", "METADATA", "PRIMARY KEY", "PRIMARY", "CONSTRAINT")
 
 

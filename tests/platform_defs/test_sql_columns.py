@@ -30,6 +30,7 @@ def source(columns: str, options: str = FILES, comment: str = "") -> DeclaredSou
         ("r ROW(a INT NOT NULL, b STRING)", "r STRUCT<a: INT, b: STRING>"),
         ("r ROW<a INT COMMENT 'x', b STRING>", "r STRUCT<a: INT, b: STRING>"),
         ("r ROW<comment INT 'x, y', b ARRAY<INT NOT NULL>> NOT NULL", "r STRUCT<comment: INT, b: ARRAY<INT>> NOT NULL"),
+        ("r STRUCT<a INT, b STRING>", "r STRUCT<a: INT, b: STRING>"),
         ("a ARRAY<INT NOT NULL>", "a ARRAY<INT>"),
         ("m MAP<STRING NOT NULL, INT>", "m MAP<STRING, INT>"),
         ("b VARBINARY(3)", "b BINARY"),

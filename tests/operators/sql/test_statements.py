@@ -421,6 +421,14 @@ def test_explain_says_how_a_condition_on_results_changes_what_a_step_reads(query
     assert not any(line.startswith(("strategy: append", "strategy: merges")) for line in lines)
 
 
+def test_columns_of_the_window_have_no_effect_on_the_order_of_its_rows():
+    ranked = "SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY {}) AS n"
+    windows = "TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)"
+    for order, same_order in [("window_start, v DESC", "v DESC"), ("v, window_time DESC, id", "v, id"), ("window_end, ts DESC", "ts DESC")]:
+        query, same_query = (f"SELECT id FROM ({ranked.format(text)} FROM {windows}) WHERE n = 1" for text in (order, same_order))
+        assert relation(query) == relation(same_query)
+
+
 @pytest.mark.parametrize(
     ("expression", "spark_sql"),
     [
@@ -447,7 +455,14 @@ def test_functions_of_flink_have_a_counterpart_in_spark(expression: str, spark_s
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("SELECT TRUNCATE(v, 2) AS x FROM a", "TRUNC(v, 2) is refused: it has no counterpart in Spark"),
+        (
+            "SELECT 1 + TRUNCATE(TRUNCATE(v, 2)) AS x FROM a",
+            "TRUNCATE(v, 2) is refused: Spark's translation would ignore an argument; write it with other functions, such as FLOOR(v, 2)",
+        ),
+        (
+            "SELECT UPPER(TO_CHAR(ts, 'yyyy')) AS x FROM a",
+            "TO_CHAR(ts, 'yyyy') is refused: Spark's translation would ignore an argument; write it with other functions",
+        ),
         ("SELECT k FROM a WHERE v > UNIX_TIMESTAMP()", "UNIX_TIMESTAMP in an expression is refused: results are computed again"),
         ("SELECT CAST(k AS TIME) AS x FROM a", "the type TIME is refused"),
         ("SELECT /*+ STATE_TTL('a' = '1d') */ k, COUNT(*) AS n FROM a GROUP BY k", "the hint STATE_TTL('a' = '1d') is refused"),
@@ -499,6 +514,11 @@ def test_functions_of_flink_have_a_counterpart_in_spark(expression: str, spark_s
             "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY window_time) AS n "
             "FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE n = 1",
             "ORDER BY window_time in a window is refused: it is the same for all rows of a window; ORDER BY a column of the rows",
+        ),
+        (
+            "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY window_end DESC, window_start) "
+            "AS n FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE n <= 3",
+            "ORDER BY window_end in a window is refused: it is the same for all rows of a window",
         ),
         ("SELECT x FROM (SELECT id, k FROM a) AS c (x)", "AS c is refused: it names 1 columns, and the query has 2"),
         (
