@@ -12,7 +12,7 @@ from operators.timing import Duration, length_ms
 
 @dataclass(frozen=True)
 class Lateness:
-    """How far the watermark may be past a window's end, or past the time of a row of a join, for the row to count still.
+    """How far the watermark may be past a window's end, or past the time of a row of a join, before a row no longer counts.
 
     A window then corrects its results. A row of an interval join or an as-of join is late if `event_time + lateness < watermark`.
 
