@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from platform_defs.cli import commands as cli
 from platform_defs.cli.arguments import ArgumentError
 from platform_defs.definitions import build
+from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.pipelines import load
 from platform_defs.settings import Settings
 from platform_defs.testing import Sandbox
@@ -72,7 +73,7 @@ def test_the_sample_rows_make_every_table(spark, folder, pipeline, tmp_path):
     assert [ride for ride, amount in joined if amount is None] == [f"ride-{n:02d}" for n in range(4, 60, 9)]
     assert sum(rides for _, rides in sandbox.rows("rides_per_hour", "zone", "rides")) == 60
     assert max(rank for (rank,) in sandbox.rows("busy_zones", "rank")) == 3
-    with pytest.raises(KeyError, match="ridez"):
+    with pytest.raises(IngestError, match="ridez"):
         sandbox.land("ridez", "1.csv", "")
 
 
