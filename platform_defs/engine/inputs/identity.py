@@ -3,22 +3,28 @@
 Equal values have equal identities, however they are written: `"24 hours"` and 86_400_000, or a default that is given or left out. Moving a
 module does not change an identity. The text in a commit is only compared as data; it is never evaluated.
 
-An earlier version recorded only the type of a set, a date, a time, a Decimal or a member of an Enum, and left it out if the default has
-that type. Such a text is compared with what that version would record. The present format always has these values, also defaults, so that
-no present text is taken for one of that version.
+Of a set, a date, a time, a Decimal, a member of an Enum, a ZoneInfo, a UUID, a path or a compiled pattern, an earlier version recorded only
+the type, and left it out if the default has that type. Such a text is compared with what that version would record. The present format
+always has these values, also defaults, so a text in the present format never equals one that an earlier version recorded for such a value.
+
+Of an object that is neither one of these nor a dataclass, still only the type is recorded.
 """
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import PurePath
 from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from assets.contracts import DerivedAsset, Preparation, Shape
 from operators.contract import ASIDE, FORMER_NAME
-from operators.errors import DurationError, OperatorError
+from operators.errors import DurationError
 from operators.timing import Duration, duration_ms
 
 _OPERATOR, _PARAMETERS, _TYPE, _VALUE, _MAPPING = "operator", "parameters", "type", "value", "mapping"
@@ -26,10 +32,6 @@ _IDENTITY = "_identity"
 """The attribute with which an asset keeps its identity. It is no field, so that equality and copies with changes do not see it."""
 _DURATIONS = (Duration, Duration | None)
 _NAMES = (str | Sequence[str], str | Sequence[str] | None, str | tuple[str, ...])
-_LEGAL = (
-    "None, a bool, a number, a text, a duration, a date, a time, a Decimal, a member of an Enum, a function, a frozen dataclass, or a "
-    "list, a set or a mapping of these. No other value can be compared with the one that the table was made with; write it as one of these"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +40,7 @@ class _Format:
 
     Args:
         kinds: in the first format, the classes by name: a dictionary with a `type` is an object of that class.
-        has_values: whether sets, dates, times, Decimals and members of an Enum are recorded; False if only their type is.
+        has_values: whether the values are recorded of which the first formats recorded only the type, such as sets and dates.
     """
 
     kinds: Mapping[str, type] | None = None
@@ -49,11 +51,7 @@ _PRESENT, _TYPES_ONLY = _Format(), _Format(has_values=False)
 
 
 def identity_of(asset: DerivedAsset) -> str:
-    """An asset's identity as text. It is computed once for an asset, which does not change.
-
-    Raises:
-        OperatorError: a parameter of the operator has a value that cannot be compared.
-    """
+    """An asset's identity as text. It is computed once for an asset, which does not change."""
     attributes = vars(asset)
     if _IDENTITY not in attributes:
         attributes[_IDENTITY] = _computed_identity(asset, _PRESENT)
@@ -75,11 +73,7 @@ def _shape(asset: DerivedAsset, style: _Format) -> Any:
 
 
 def differences(stored: str, asset: DerivedAsset) -> list[str]:
-    """The differences between a table's stored identity and the asset's, as text; empty if they are equal.
-
-    Raises:
-        OperatorError: see `identity_of`.
-    """
+    """The differences between a table's stored identity and the asset's, as text; empty if they are equal."""
     if stored == identity_of(asset):
         return []
     stored_identity = _read_stored(stored, asset)
@@ -133,28 +127,20 @@ def _kinds(value: Any) -> Iterator[type]:
     yield type(value)
 
 
-def _canonical_form(value: Any, style: _Format, parameter: str = "operator") -> Any:
-    """A value in canonical form.
-
-    Args:
-        value: the value.
-        style: the format of the identity.
-        parameter: the parameter that has the value, for an error.
-    """
+def _canonical_form(value: Any, style: _Format) -> Any:
+    """A value in canonical form; of a function, or an object of a class that is not known here and is no dataclass, only its type."""
     if style.kinds is not None and isinstance(value, dict) and _TYPE in value:
         return _form_of_object(value, style, style.kinds)
     if isinstance(value, Mapping):
-        return {str(key): _canonical_form(item, style, parameter) for key, item in value.items()}
+        return {str(key): _canonical_form(item, style) for key, item in value.items()}
     if isinstance(value, timedelta):
         return duration_ms(value, "value")
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_canonical_form(item, style, parameter) for item in value]
+        return [_canonical_form(item, style) for item in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    if isinstance(value, Set | Enum | date | time | Decimal):
-        return _recorded_value(value, style, parameter) if style.has_values else {_TYPE: type(value).__qualname__}
-    if not dataclasses.is_dataclass(value) and not callable(value):
-        raise OperatorError.bad_value(parameter, value, _LEGAL)
+    if isinstance(value, Set | Enum | date | time | Decimal | ZoneInfo | UUID | PurePath | re.Pattern):
+        return _recorded_value(value, style) if style.has_values else {_TYPE: type(value).__qualname__}
     return {_TYPE: type(value).__qualname__, **_parameters(type(value), _field_values(value), style)}
 
 
@@ -166,11 +152,17 @@ def _form_of_object(stored: dict[str, Any], style: _Format, kinds: Mapping[str, 
     return {_TYPE: name, **_parameters(kinds.get(name), {key: item for key, item in stored.items() if key != _TYPE}, style)}
 
 
-def _recorded_value(value: "Set[Any] | Enum | date | time | Decimal", style: _Format, parameter: str) -> Any:
+def _recorded_value(value: "Set[Any] | Enum | date | time | Decimal | ZoneInfo | UUID | PurePath | re.Pattern[Any]", style: _Format) -> Any:
     if isinstance(value, Set):
-        return sorted((_canonical_form(item, style, parameter) for item in value), key=lambda form: json.dumps(form, sort_keys=True))
-    text = value.name if isinstance(value, Enum) else str(value) if isinstance(value, Decimal) else value.isoformat()
-    return {_TYPE: type(value).__qualname__, _VALUE: text}
+        return sorted((_canonical_form(item, style) for item in value), key=lambda form: json.dumps(form, sort_keys=True))
+    kind = {_TYPE: type(value).__qualname__}
+    if isinstance(value, Enum):
+        return kind | {_VALUE: value.name}
+    if isinstance(value, ZoneInfo):
+        return kind | {_VALUE: value.key}  # None for a zone without a name, whose text has an address in memory
+    if isinstance(value, re.Pattern):
+        return kind | {_VALUE: _canonical_form(value.pattern, style), "flags": value.flags}
+    return kind | {_VALUE: value.isoformat() if isinstance(value, date | time) else str(value)}
 
 
 def _field_values(value: Any) -> dict[str, Any]:
@@ -188,7 +180,7 @@ def _parameters(kind: type | None, values: Mapping[str, Any], style: _Format) ->
     for name, value in _with_present_names(kind, values).items():
         field = fields.get(name)
         if field is None:
-            parameters[name] = _canonical_form(value, style, name)
+            parameters[name] = _canonical_form(value, style)
         elif ASIDE not in field.metadata:
             form = _form_of(field, value, style)
             if form != _default(field, style) or (style.has_values and form != _form_of(field, value, _TYPES_ONLY)):
@@ -209,7 +201,7 @@ def _default(field: "dataclasses.Field[Any]", style: _Format) -> Any:
 
 
 def _form_of(field: "dataclasses.Field[Any]", value: Any, style: _Format) -> Any:
-    return _convert_to_type(field, _canonical_form(value, style, field.name))
+    return _convert_to_type(field, _canonical_form(value, style))
 
 
 def _convert_to_type(field: "dataclasses.Field[Any]", form: Any) -> Any:
