@@ -143,14 +143,13 @@ def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
     return reopen(delta) if added else delta
 
 
-def set_properties(delta: DeltaTable, properties: Mapping[str, str]) -> None:
-    """Give a table properties that it lacks, in a commit of its own; only on the opened version.
-
-    Raises:
-        CommitFailedError: another writer has committed since the table was opened.
-    """
-    if not properties.items() <= delta.metadata().configuration.items():
-        delta.alter.set_table_properties(dict(properties), commit_properties=CommitProperties(max_commit_retries=0))
+def set_properties(delta: DeltaTable, properties: Mapping[str, str]) -> DeltaTable | None:
+    """Give a table properties that it lacks, in a commit of its own; only on the opened version; see `commit_once`."""
+    if properties.items() <= delta.metadata().configuration.items():
+        return None
+    commit_id = uuid.uuid4().hex
+    with_id = commit_properties({"id": commit_id})
+    return commit_once(delta, commit_id, lambda: delta.alter.set_table_properties(dict(properties), commit_properties=with_id))
 
 
 def drop_differing_columns(delta: DeltaTable, schema: StructType) -> DeltaTable:
@@ -186,13 +185,13 @@ def commit_once(delta: DeltaTable, commit_id: str, commit: Callable[[], object])
         None if the commit succeeded, even if the store's answer was lost; else the table after another writer's commit.
 
     Raises:
-        CommitFailedError, DeltaError, OSError: nothing was committed, because the store failed.
+        DeltaError, OSError: nothing was committed, because the store failed or deltalake refused the commit.
         LakeError: it is not known whether the commit succeeded.
     """
     before = delta.version()
     try:
         commit()
-    except (CommitFailedError, OSError):
+    except (DeltaError, OSError):
         try:
             newest = reopen(delta)
             if is_committed(newest, before, commit_id):

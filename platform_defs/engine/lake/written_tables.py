@@ -148,9 +148,8 @@ class WrittenTables(ReadTables, MaintainedTables):
         """
         self.check_leases()
         delta = self.delta(table)
-        if change_feed and delta is not None and is_written_by_deltalake(delta):
-            with reporting_overtaken(table, "step"):
-                commits.set_properties(delta, CHANGE_FEED)
+        if change_feed and delta is not None and is_written_by_deltalake(delta) and commits.set_properties(delta, CHANGE_FEED):
+            raise LakeError.overtaken(table, "step")
         if deletion_vectors or not (delta is None or self._can_replace(delta, frame)):
             self._overwrite_by_spark(frame, table, metadata, number, pruned_by, change_feed, deletion_vectors)
         else:
