@@ -8,6 +8,7 @@ the next run. A table that cannot be maintained (a lost data file, an unsupporte
 maintained. Copies of rows that a killed stream has left in the folders of its queries are deleted too, unless a stream runs.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -15,6 +16,7 @@ from functools import cached_property, partial
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from py4j.protocol import Py4JJavaError
+from pyarrow.fs import FileSelector, FileType
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -33,6 +35,7 @@ from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.progress import PROGRESS, ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.compaction import CONFLICTS, count_small_files
+from platform_defs.engine.lake.data_files import filesystem
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
@@ -47,6 +50,7 @@ from platform_defs.engine.operations.sink import Sink, SinkError
 from platform_defs.engine.operations.topic import Topic
 from platform_defs.faults import point
 
+_IN_USE_S = 3600
 _UNSUPPORTED = "Unsupported table features"
 """Part of the error text if deltalake cannot write to the table at all; other failed commits had a concurrent writer."""
 
@@ -190,10 +194,11 @@ class Maintenance:
         """Remove what a killed stream has left of its queries of a table, which need not exist any more; None while a stream runs.
 
         The files are copies of rows, which must not stay longer than retention keeps these rows. No stream starts a query meanwhile, as
-        that takes the table's lock.
+        that takes the table's lock. A stream that is not found, as it knows its folders by other paths, is assumed to run while the newest
+        file is younger than an hour.
         """
         with self.lake.writer(table, "maintenance"):
-            if self.lake.present_writer(writer_name(self.folders)) is not None:
+            if self.lake.present_writer(writer_name(self.folders)) is not None or _is_in_use(self.lake, f"{QUERIES}/{table}"):
                 return None
             return Maintained(f"{QUERIES}/{table}", removed=remove_queries(self.spark, self.lake, f"{QUERIES}/{table}"))
 
@@ -272,6 +277,13 @@ def _result_or_reason(name: str, maintain: Callable[[], Maintained | None]) -> M
         return Maintained(name, failed=f"Spark failed with {spark_condition(error)}")
     except (DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
         return Maintained(name, failed=f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def _is_in_use(lake: Lake, folder: str) -> bool:
+    """Whether a file below a folder was written in the last hour, by the wall clock."""
+    files = filesystem(lake.root, lake.storage_options).get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
+    since = (time.time() - _IN_USE_S) * 1e9
+    return any(file.type == FileType.File and file.mtime_ns is not None and file.mtime_ns > since for file in files)
 
 
 def _files(table: DeltaTable) -> int:
