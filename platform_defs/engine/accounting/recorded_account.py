@@ -40,8 +40,8 @@ class RecordedDay:
         at: when it was computed, in epoch ms of the wall clock.
         holds: whether the conservation law held.
         terms: the rows by term (`accepted`, `matched` and so on).
-        found_in: the first and the last day of the account that found missing or superfluous results of this day, if the day is not one of
-            these; otherwise None.
+        found_in: the days of the account that recorded this day, if it accounted for other days and found wrong results on this one; None
+            otherwise.
     """
 
     side: str

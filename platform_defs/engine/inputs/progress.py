@@ -32,7 +32,7 @@ class Progress:
         closed_to: the watermark up to which results are closed, in epoch ms; None before the first.
         operator: the identity of the asset when it made the table; see `identity.identity_of`.
         read: for each derived input, the last step whose rows and corrections were read.
-        corrected: the ranges of closed results that this asset's steps corrected; the oldest ranges are combined.
+        corrected: the ranges of closed results that this asset's steps corrected; beyond `MAX_RANGES`, neighbouring ranges are combined.
         generation: how often the table was emptied and rebuilt in place.
         inputs: for each input, the identity of the table from which the rows were computed; see `Reading.input_identities`.
         steps_read: for each derived input, the `id` of its step in `read`.

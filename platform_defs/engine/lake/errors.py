@@ -88,7 +88,7 @@ class LakeError(TidemarkError, RuntimeError):
         """A commit failed, and the table's log, which would show whether it is there nevertheless, cannot be read."""
         cause = error.__cause__ if isinstance(error, LakeError) and isinstance(error.__cause__, Exception) else error
         return cls(
-            f"whether the newest commit to {table} succeeded is not known: no answer came, and the table's log cannot be read now "
+            f"whether this process's commit to {table} succeeded is not known: the table's log cannot be read now "
             f"({store_reason(cause)}). Run the command again when the store or the disk answers: it goes on from what is committed, "
             "and writes nothing twice"
         )
@@ -200,10 +200,10 @@ class UnreadableLogError(LakeError):
 
     @classmethod
     def of(cls, table: str, path: str, error: Exception) -> "UnreadableLogError":
-        """A file of the Delta log is missing, damaged or unreachable."""
+        """A file of the Delta log is missing, damaged or unreadable."""
         reason = store_reason(error)
         return cls(
-            f"the Delta log of {table} cannot be read: a file of {path}/_delta_log is missing, damaged or unreachable ({reason}). "
+            f"the Delta log of {table} cannot be read: a file of {path}/_delta_log is missing, damaged or unreadable ({reason}). "
             "Nothing was computed or written. Restore the folder from a backup. A derived table can instead be deleted (an upserted one "
             "together with its changelog) and rebuilt with `tidemark rebuild NAME --downstream`",
             reason,

@@ -117,7 +117,10 @@ class Stop(threading.Event):
     cancels = False
 
     def cancel(self) -> None:
-        """Set the event, and let errors of the threads' work count as its end: their jobs are cancelled."""
+        """Set the event, and mark the work as cancelled: Spark's errors of the threads from then on are not recorded as failures.
+
+        The caller cancels the jobs.
+        """
         self.cancels = True
         self.set()
 

@@ -61,7 +61,7 @@ class ReadTables(LakeRoot):
         """A version of a table, by default the newest, in an object of the caller's own; None if the table does not exist.
 
         Raises:
-            UnreadableLogError: a file of its log is missing or damaged.
+            UnreadableLogError: a file of its log is missing, damaged or unreadable.
             LakeError: the store of a lake behind a URI cannot be opened, or the disk has a fault that may pass.
         """
         try:

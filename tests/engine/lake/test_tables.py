@@ -219,7 +219,7 @@ def test_if_the_log_cannot_be_read_after_a_lost_answer_the_outcome_is_not_known(
     _losing(monkeypatch, method, OSError("the connection was reset"))
     monkeypatch.setattr(commits, "reopen", fail)
     with pytest.raises(
-        LakeError, match=r"the newest commit to .*/t succeeded is not known: .*503 Service Unavailable\)\. Run the command again"
+        LakeError, match=r"this process's commit to .*/t succeeded is not known: .*503 Service Unavailable\)\. Run the command again"
     ):
         make(lake, seen)
 
@@ -231,7 +231,7 @@ def test_if_the_log_cannot_be_read_after_a_commit_of_spark_the_outcome_is_not_kn
         raise UnreadableLogError.of("t", "/lake/t", OSError("why"))
 
     monkeypatch.setattr(Lake, "delta", fail)
-    with pytest.raises(LakeError, match="whether the newest commit to t succeeded is not known"):
+    with pytest.raises(LakeError, match="whether this process's commit to t succeeded is not known"):
         lake._check_commit_exists("t", 0, "an id")
 
 
