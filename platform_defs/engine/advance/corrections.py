@@ -102,7 +102,8 @@ def _times_of_new_rows(position: Position, source: str) -> list[tuple[int, int]]
 def add_correction(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
     """Add a corrected range. Beyond `MAX_RANGES` two neighbours are combined into one range, with the later step.
 
-    A combined range is unread until its later step is read, so it costs its readers the steps since its earlier one. The two neighbours for
+    A reader that has not read the later step of a combined range recomputes the whole range, also the part of the earlier step, which it
+    may have read. The two neighbours for
     which this adds the least, relative to how far such a reader is behind, are combined. So ranges grow with their age, and a reader that
     is L steps behind recomputes what fewer than about 2 L steps have corrected.
     """
