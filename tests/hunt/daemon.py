@@ -67,6 +67,10 @@ class Daemon:
     records: list[Record] = field(default_factory=list)
     schedule_storage: None = None  # no stream is supervised
 
+    def all_logs(self, *_: Any, **__: Any) -> list[Any]:
+        """The events of a run: none of its steps has failed by a check."""
+        return []
+
     def get_run_records(self, filters: dg.RunsFilter, limit: int) -> list[Record]:
         """As `DagsterInstance` returns them: the newest first."""
         tags = dict(filters.tags or {})
