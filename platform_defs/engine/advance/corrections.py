@@ -103,9 +103,8 @@ def add_correction(corrected: Sequence[Corrected], step: int, first: int, last: 
     """Add a corrected range. Beyond `MAX_RANGES` two neighbours are combined into one range, with the later step.
 
     A reader that has not read the later step of a combined range recomputes the whole range, also the part of the earlier step, which it
-    may have read. The two neighbours for
-    which this adds the least, relative to how far such a reader is behind, are combined. So ranges grow with their age, and a reader that
-    is L steps behind recomputes what fewer than about 2 L steps have corrected.
+    may have read. The two neighbours for which this adds the least, relative to how far such a reader is behind, are combined. So ranges
+    grow with their age, and a reader that is L steps behind recomputes what fewer than about 2 L steps have corrected.
     """
     ranges = [*corrected, (step, first, last)]
     if len(ranges) <= MAX_RANGES:
