@@ -211,6 +211,7 @@ class ChangedTables(WrittenTables):
         self.check_leases()
         commit_id = uuid.uuid4().hex
         properties = commits.commit_properties({**metadata, "id": commit_id}, number, commits.RETENTION)
-        if commits.commit_once(expected, commit_id, lambda: commits.change_rows(expected, properties, change)):
-            raise LakeError.overtaken(table, "version")
+        with self.reporting_failed_commit(table):
+            if commits.commit_once(expected, commit_id, lambda: commits.change_rows(expected, properties, change)):
+                raise LakeError.overtaken(table, "version")
         self._after_commit(spark, table)

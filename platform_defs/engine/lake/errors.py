@@ -94,6 +94,14 @@ class LakeError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def not_committed(cls, table: str, error: Exception) -> "LakeError":
+        """A commit failed on a disk, and no other writer has committed."""
+        return cls(
+            f"nothing was committed to {table}: the commit failed ({store_reason(error)}), and no other writer has committed. Run the "
+            "command again when the cause is gone"
+        )
+
+    @classmethod
     def other_columns(cls, table: str, differing: Sequence[str]) -> "LakeError":
         """The rows' columns differ from the table's."""
         return cls(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from py4j.protocol import Py4JJavaError
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
@@ -73,6 +73,14 @@ class LakeRoot:
         if not self.is_local:
             return LakeError.no_store(self.root, error) if is_fault_of_store(error) else None
         return LakeError.not_read([table], error) if is_fault_of_disk(error) else None
+
+    @contextmanager
+    def reporting_failed_commit(self, table: str) -> Iterator[None]:
+        """Raise `LakeError` if a commit fails although no other writer has committed."""
+        try:
+            yield
+        except CommitFailedError as error:
+            raise (LakeError.not_committed(table, error) if self.is_local else LakeError.no_store(self.root, error)) from error
 
     @contextmanager
     def opening(self) -> Iterator[None]:

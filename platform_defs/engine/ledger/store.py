@@ -240,10 +240,10 @@ class DeltaLedgerStore:
         if self._delta is None or _format_of(self._delta) >= number:
             return
         self.lake.check_leases()
-        commit_id, alter = uuid.uuid4().hex, self._delta.alter
-        properties = commit_properties({"id": commit_id})
-        if commit_once(self._delta, commit_id, lambda: alter.set_table_description(_description(number), commit_properties=properties)):
-            raise LakeError.overtaken(TABLE, "batch")
+        alter, properties = self._delta.alter, commit_properties({"id": (commit_id := uuid.uuid4().hex)})
+        with self.lake.reporting_failed_commit(TABLE):
+            if commit_once(self._delta, commit_id, lambda: alter.set_table_description(_description(number), commit_properties=properties)):
+                raise LakeError.overtaken(TABLE, "batch")
 
     def _after_commit(self) -> None:
         """Post-commit maintenance. Its faults are logged: the commit has succeeded, and the next one tries again."""

@@ -1,0 +1,55 @@
+"""Commits by deltalake that fail, or whose answer is lost. No test starts Spark."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.table import TableAlterer
+
+from platform_defs.engine.lake import commits
+from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.tables import Lake
+
+ROWS = pa.table({"a": [1, 2]})
+NO_SESSION: Any = None
+CHANGES: dict[str, Callable[[Lake, DeltaTable], object]] = {
+    "delete": lambda lake, seen: lake.delete(NO_SESSION, "t", "a = 1", {"m": 1}, seen),
+    "update": lambda lake, seen: lake.update(NO_SESSION, "t", "a = 1", {"a": "3"}, {"m": 1}, seen),
+}
+ANSWERS = {"conflict": CommitFailedError("a conflict"), "reset": OSError("the connection was reset"), "other": DeltaError("no answer")}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(str(tmp_path))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_failed_commit_is_not_called_another_writer(lake: Lake, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    lake.append_small(ROWS, "t", {"m": 0})
+    seen = DeltaTable(lake.path("t"))
+
+    def fail(*_: object, **__: object) -> None:
+        raise CommitFailedError("the store failed")
+
+    monkeypatch.setattr(DeltaTable, change, fail)
+    with pytest.raises(LakeError, match=r"nothing was committed to t: .*the store failed"):
+        CHANGES[change](lake, seen)
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_properties_whose_answer_was_lost_are_found(lake: Lake, monkeypatch: pytest.MonkeyPatch, answer: Exception) -> None:
+    lake.append_small(ROWS, "t")
+    seen, set_properties = DeltaTable(lake.path("t")), TableAlterer.set_table_properties
+
+    def lose(*args: Any, **more: Any) -> None:
+        set_properties(*args, **more)
+        raise answer
+
+    monkeypatch.setattr(TableAlterer, "set_table_properties", lose)
+    assert commits.set_properties(seen, {"delta.enableChangeDataFeed": "true"}) is None
+    assert seen.version() == 1
