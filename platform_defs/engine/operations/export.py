@@ -5,14 +5,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from operators.errors import TidemarkError
+from platform_defs.engine.formats.files import hadoop_file
+from platform_defs.engine.lake.errors import store_reason
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.paths import PathError, canonical, require_outside
 from platform_defs.safe_text import shortened, without_credentials
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_PROBE = "_can_be_written"
 
 
 class ViewError(TidemarkError, ValueError):
@@ -97,15 +102,36 @@ def _epoch_ms(parameter: str, text: str | None) -> int | None:
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
 
 
+def write_fault(spark: SparkSession, folder: str) -> str | None:
+    """What a folder outside the lake must be, and why it is not, if Spark cannot create a file in it; None if it can.
+
+    An error of a write may be about the rows that it reads. This one is not.
+    """
+    try:
+        files, path = hadoop_file(spark, f"{folder.rstrip('/')}/{_PROBE}")
+        files.create(path, True).close()
+        files.delete(path, False)
+    except (PySparkException, Py4JJavaError, OSError) as error:
+        return writable(store_reason(error))
+    return None
+
+
+def writable(reason: str) -> str:
+    """What a folder must be that cannot be written to for a reason."""
+    return f"a folder or a bucket to which this process and Spark can write ({reason})"
+
+
 def export(rows: DataFrame, lake: Lake, folder: str) -> dict[str, Any]:
     """Write rows as the newest version of a Delta table outside the lake; returns its `folder` and the number of its `rows`.
 
     Raises:
-        ViewError: the folder is not a valid path, or overlaps the lake.
+        ViewError: the folder is not a valid path, overlaps the lake, or cannot be written to.
     """
     try:
         path = require_outside(canonical(folder), lake.root)
     except PathError as error:
         raise ViewError.bad_folder(folder, error.legal) from None
+    if (fault := write_fault(rows.sparkSession, path)) is not None:
+        raise ViewError.bad_folder(folder, fault)
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
     return {"folder": path, "rows": rows.sparkSession.read.format("delta").load(path).count()}

@@ -1,5 +1,9 @@
 """Publishing: write an upserted table's changelog to files as keyed upserts with tombstones, one folder for each step."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
@@ -9,7 +13,9 @@ from platform_defs.engine.inputs.changelog_reader import require_upserts, steps_
 from platform_defs.engine.inputs.progress import progress, step_id, table_identity
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.lake.errors import LakeBusy, LakeError, store_reason
 from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.operations.export import writable, write_fault
 from platform_defs.faults import point
 from platform_defs.paths import PathError, canonical_of_tables, require_outside
 from platform_defs.safe_text import without_credentials
@@ -60,11 +66,14 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
     Raises:
         OperatorError: the asset has no changelog.
         ProgressError: the folder has later steps than the changelog, or steps of another table.
+        PublishError: the folder cannot be written to.
         LakeBusy: another process publishes into the folder.
     """
     _ = require_upserts(asset)
     target = _target(reading.lake, folder)
-    with target.writer(_LOCK):
+    with _writing_to(target, folder):
+        if (fault := write_fault(reading.spark, target.root)) is not None:
+            raise PublishError.bad_folder(folder, fault)
         return _publish(reading, asset, target.root)
 
 
@@ -74,6 +83,20 @@ def _target(lake: Lake, folder: str) -> Lake:
         return Lake(require_outside(canonical_of_tables(folder), lake.root), lake.lease_s, storage_options=lake.storage_options)
     except PathError as error:
         raise PublishError.bad_folder(folder, error.legal) from None
+
+
+@contextmanager
+def _writing_to(target: Lake, folder: str) -> Iterator[None]:
+    """Hold the lock of the folder. Errors about the folder, which the lock takes for a lake, name the parameter."""
+    try:
+        with target.writer(_LOCK):
+            yield
+    except LakeError as error:
+        if isinstance(error, LakeBusy) or not re.search(f"the lake {re.escape(target.root)}[ ,]", str(error)):
+            raise
+        cause = error.__cause__
+        reason = store_reason(cause) if isinstance(cause, Exception) else "it is read-only, or its store ignores conditional puts"
+        raise PublishError.bad_folder(folder, writable(reason)) from error
 
 
 def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:

@@ -1,6 +1,8 @@
 """Views of a table: its present state, an earlier state, or with early results; and the Delta table that an export writes."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +11,9 @@ from assets.contracts import DerivedAsset
 from operators import EveryStep, OperatorError, Tumbling, WindowedAggregate
 from platform_defs.cli import tables as cli
 from platform_defs.cli.commands import app
+from platform_defs.engine.lake.missing_files import naming_lost_files
+from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.operations import export as operation
 from platform_defs.engine.operations.export import View, ViewError, view_of
 from platform_defs.engine.operations.publish import PublishError
 from tests.conftest import MakeEngine
@@ -72,6 +77,11 @@ def test_a_table_is_shown_and_exported_in_its_present_state_an_earlier_one_and_w
     assert rows_of(engine.views.show(View("counts", early=True)), "k", "n", "is_final") == [("a", 1, True), ("b", 1, False)]
     with pytest.raises(OperatorError, match="counts"):
         engine.views.show(View("counts", as_of=NOON))
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(
+        ViewError, match=r"^`folder` is '.*/file/out'; legal: a folder or a bucket to which this process and Spark can write"
+    ):
+        engine.views.export(View("total"), str(tmp_path / "file" / "out"))
     with pytest.raises(ViewError, match="legal: a folder outside the lake"):
         engine.views.export(View("total"), engine.lake.path("mine"))
 
@@ -85,3 +95,19 @@ def test_a_command_refuses_a_table_without_rows_without_a_session(
     monkeypatch.setattr(cli, "_engine", lambda: engine)
     with pytest.raises(ViewError, match=message):
         CliRunner().invoke(app, [*command, table, *[str(tmp_path / "out")] * (command == ["export"])], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("error", [OSError("NoSuchBucket"), OSError("Connection refused")])
+def test_a_store_that_refuses_an_export_is_not_the_store_of_the_lake(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    """Spark's text is that of a fault of a store; it would be taken for the lake's."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(operation, "hadoop_file", fail)
+    lake, rows = Lake("s3a://prod/lake"), cast(Any, SimpleNamespace(sparkSession=None))
+    with (
+        pytest.raises(ViewError, match=rf"`folder` is 's3a://typo/copy'; legal: a folder or a bucket to .* \({error}\)"),
+        naming_lost_files(lake, []),
+    ):
+        operation.export(rows, lake, "s3a://typo/copy")

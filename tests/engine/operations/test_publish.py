@@ -12,9 +12,9 @@ from assets.contracts import DerivedAsset
 from operators import TopN
 from platform_defs import faults
 from platform_defs.engine import Engine, ProgressError
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.operations.publish import PublishError, _target
+from platform_defs.engine.operations.publish import PublishError, _target, _writing_to
 from tests.conftest import MakeEngine
 from tests.support.small_sources import Event, replay, source
 
@@ -88,3 +88,23 @@ def test_the_error_of_a_folder_that_spark_reads_differently_names_the_parameter(
         PublishError, match=r"`folder` is '.*'; legal: a folder whose whole path has none of % \| \^ in it.* rename the folder"
     ):
         _target(Lake(str(tmp_path / "lake")), str(tmp_path / f"a{character}b"))
+
+
+CANNOT_WRITE = r"^`folder` is '.*out'; legal: a folder or a bucket to which this process and Spark can write \(.*{}.*\)$"
+
+
+def test_an_error_of_the_folder_is_not_one_of_the_lake(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    lake, below_file, target = Lake(str(tmp_path / "lake")), str(tmp_path / "file" / "out"), str(tmp_path / "out")
+    with pytest.raises(PublishError, match=CANNOT_WRITE.format("Not a directory")), _writing_to(_target(lake, below_file), below_file):
+        pass
+    with pytest.raises(PublishError, match=CANNOT_WRITE.format("No space left")), _writing_to(_target(lake, target), target):
+        raise OSError(28, "No space left on device")
+    with pytest.raises(LakeError, match="the lake /lake is lost"), _writing_to(_target(lake, target), target):
+        raise LakeError("the lake /lake is lost")
+    with (
+        pytest.raises(LakeBusy, match="publish has a writer already"),
+        _writing_to(_target(lake, target), target),
+        _writing_to(_target(lake, target), target),
+    ):
+        pass
