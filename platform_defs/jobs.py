@@ -14,7 +14,6 @@ from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.operations.export import ViewError, view_of
 from platform_defs.engine.operations.maintenance import Maintained, retention_of
-from platform_defs.readable_tables import readable_tables
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """Retries for transient faults: another writer, an unreachable store. After lasting faults the sensors request a new run."""
@@ -131,6 +130,7 @@ def later_days(engine: Engine, days: dg.DailyPartitionsDefinition | None) -> str
 
 def advance_request(
     engine: Engine,
+    readable: Engine,
     run_key: str | None = None,
     days: dg.DailyPartitionsDefinition | None = None,
     tags: Mapping[str, str] | None = None,
@@ -143,12 +143,12 @@ def advance_request(
 
     Args:
         engine: the engine.
+        readable: the engine without the tables that cannot be read, as `readable_tables` returns it.
         run_key: the run's key.
         days: the partitions to which the run is limited; None for any day. A run of the first partition also finalizes the days before it;
             days after the last partition stay open until they are partitions.
         tags: further tags of the run.
     """
-    readable, unreadable = readable_tables(engine)
     partition_range = range_of(days) if days else None
     days_to_advance, upserted = (
         readable.pending.all_days(day_start(partition_range[0]) if partition_range else None),
@@ -157,7 +157,7 @@ def advance_request(
     if days_to_advance and days:
         days_to_advance = partitioned_range(days, *days_to_advance)
     if days_to_advance:
-        selected = _keys(engine, readable.assets) if unreadable else None
+        selected = None if readable is engine else _keys(engine, readable.assets)
         return dg.RunRequest(run_key=run_key, tags={**range_tags(*days_to_advance), **(tags or {})}, asset_selection=selected)
     unpublished = [topic_key(name) for name in engine.sinks if name in readable.assets and engine.failures.of_sink(name) is not None]
     selected = [*dict.fromkeys([*_keys(engine, upserted), *unpublished])]
@@ -165,14 +165,18 @@ def advance_request(
 
 
 def repeated_request(
-    engine: Engine, failed: dg.DagsterRun, run_key: str, days: dg.DailyPartitionsDefinition | None, tags: Mapping[str, str]
+    engine: Engine,
+    readable: Engine,
+    failed: dg.DagsterRun,
+    run_key: str,
+    days: dg.DailyPartitionsDefinition | None,
+    tags: Mapping[str, str],
 ) -> dg.RunRequest | None:
     """The run that repeats a failed run after its tables were advanced: it accounts for their rows, checks and publishes them.
 
-    None if nothing is left of the run's assets or partitions.
+    None if nothing is left of the run's assets or partitions. For `readable` see `advance_request`.
     """
-    readable, unreadable = readable_tables(engine)
-    is_whole = failed.asset_selection is None and not unreadable
+    is_whole = failed.asset_selection is None and readable is engine
     selected = [key for key in _keys(engine, readable.assets) if failed.asset_selection is None or key in failed.asset_selection]
     days_of_run = days_in_tags(failed.tags)
     window = partitioned_range(days, *days_of_run) if days and days_of_run else days_of_run

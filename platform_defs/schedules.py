@@ -22,9 +22,9 @@ def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engi
     if busy := reason_not_to_ingest(context.instance, engine):
         return dg.SkipReason(busy)
     days = partition_days(context.repository_def)
-    if request := advance_request(engine, days=days):
-        return request
     readable, unreadable = readable_tables(engine)
+    if request := advance_request(engine, readable, days=days):
+        return request
     reasons = [*unreadable.values(), later_days(readable, days)]
     return dg.SkipReason("; ".join(filter(None, reasons)) or "every table is advanced up to its watermark")
 

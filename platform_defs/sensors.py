@@ -55,7 +55,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     if earlier_runs.wait and not earlier_runs.succeeded:
         return dg.SkipReason(earlier_runs.wait)
     days = partition_days(context.repository_def)
-    if request := _advance_request(context.instance, engine, earlier_runs, days):
+    if request := _advance_request(context.instance, engine, readable, earlier_runs, days):
         if unreadable:
             context.log.warning(f"Tables are left out: {'; '.join(unreadable.values())}")
         return dg.SensorResult(run_requests=[request])
@@ -65,19 +65,19 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
 
 
 def _advance_request(
-    instance: dg.DagsterInstance, engine: Engine, earlier_runs: Tries, days: dg.DailyPartitionsDefinition | None
+    instance: dg.DagsterInstance, engine: Engine, readable: Engine, earlier_runs: Tries, days: dg.DailyPartitionsDefinition | None
 ) -> dg.RunRequest | None:
     """The run for tables that are behind; if none is, the run that repeats the newest one if that failed, but not by a check; else None."""
     if earlier_runs.succeeded:
         return None
-    if request := advance_request(engine, earlier_runs.key, days, earlier_runs.tags):
+    if request := advance_request(engine, readable, earlier_runs.key, days, earlier_runs.tags):
         return request
     newest = next(iter(earlier_runs.records), None)
     if newest is None or newest.dagster_run.status != dg.DagsterRunStatus.FAILURE:
         return None
     if has_failed_with(instance, newest.dagster_run.run_id, DagsterAssetCheckFailedError):  # over the same rows it would fail again
         return None
-    return repeated_request(engine, newest.dagster_run, earlier_runs.key, days, earlier_runs.tags)
+    return repeated_request(engine, readable, newest.dagster_run, earlier_runs.key, days, earlier_runs.tags)
 
 
 def _reason_to_look_again(engine: Engine, unreadable: Mapping[str, str], days: dg.DailyPartitionsDefinition | None) -> str | None:

@@ -21,6 +21,7 @@ from platform_defs.engine.engine import wall_clock
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ledger.ledger import SourceEntry
 from platform_defs.jobs import advance_request, partition_days
+from platform_defs.readable_tables import readable_tables
 from platform_defs.schedules import nightly
 from platform_defs.sensors import lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
@@ -243,7 +244,7 @@ def test_a_run_covers_existing_partitions_only(daemon: Daemon, case: Range, stor
     _commit(daemon.engine, case.first, case.mark)
     days = partition_days(daemon.repository)
     assert days is not None
-    request = advance_request(daemon.engine, days=days)
+    request = advance_request(daemon.engine, readable_tables(daemon.engine)[0], days=days)
     if case.requested is None:
         assert request is None
         assert (
@@ -268,7 +269,7 @@ def test_a_row_of_1970_does_not_widen_the_requested_days(daemon: Daemon) -> None
     """Dagster writes some events for each asset and day of a run; ten years of empty days take minutes."""
     for first, mark in ((START + HOUR, START + HOUR), (0, START + DAY), (START + DAY, START + 2 * DAY)):
         _commit(daemon.engine, first, mark)
-    request = advance_request(daemon.engine, days=partition_days(daemon.repository))
+    request = advance_request(daemon.engine, readable_tables(daemon.engine)[0], days=partition_days(daemon.repository))
     assert request is not None
     assert (request.tags[FIRST], request.tags[LAST]) == ("2026-03-01", "2026-03-03")
 
@@ -292,7 +293,7 @@ def _damage(engine: Engine, table: str) -> Path:
 def test_a_table_that_cannot_be_read_is_left_out_until_it_can_be_read(daemon: Daemon, damaged: str) -> None:
     _commit(daemon.engine, START, START + 2 * DAY)
     damaged_table = _damage(daemon.engine, damaged)
-    request = advance_request(daemon.engine, days=partition_days(daemon.repository))
+    request = advance_request(daemon.engine, readable_tables(daemon.engine)[0], days=partition_days(daemon.repository))
     assert request is not None
     selected = {key.to_user_string() for key in request.asset_selection or ()}
     readers = {"item_conversion", "hot_items", "category_hot_items"} if damaged == "item_sales" else {"category_leaderboard"}
@@ -343,11 +344,11 @@ def test_a_topic_whose_publish_failed_is_published_without_a_new_row(daemon: Dae
     monkeypatch.setattr(PendingWork, "all_days", lambda *_: None)
     for behind in ([], ["seller_revenue"], ["hot_items"]):
         monkeypatch.setattr(PendingWork, "upserted_tables", lambda _, behind=behind: behind)
-        request = advance_request(engine)
+        request = advance_request(engine, readable_tables(engine)[0])
         assert request is not None
         keys = [*map(dg.AssetKey, behind), *(dg.AssetKey(["kafka", name]) for name in behind)]
         assert request.asset_selection == (keys if topic in keys else [*keys, topic])
     with engine.failures.recorded_of_sink("hot_items"):
         pass
     monkeypatch.setattr(PendingWork, "upserted_tables", lambda _: [])
-    assert advance_request(engine) is None
+    assert advance_request(engine, readable_tables(engine)[0]) is None
