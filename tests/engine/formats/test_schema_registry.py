@@ -1,10 +1,9 @@
 """Errors of a schema registry, without a broker."""
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from platform_defs.engine.formats import schema_registry
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.formats.schema_registry import RegisteredSchema, RegistryError, schema_reader
-from tests.support.registry import AT_ONCE, registry
+from tests.support.registry import AT_ONCE, registry, serving
 
 
 @contextmanager
@@ -29,14 +28,8 @@ def _always(status: int, body: bytes, kind: str) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    with HTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Answer) as url:
+        yield url
 
 
 def test_an_unknown_schema_is_none_and_a_known_one_has_its_type():
