@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from assets.names import first_twice
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.connection_values import Value, registry_config, resolve_secrets
@@ -12,7 +13,7 @@ from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.operations.sink import Sink
 
-_OF_SPARK = ("kafka.key.serializer", "kafka.value.serializer")
+_OF_SPARK = ("kafka.key.serializer", "kafka.value.serializer", "kafka.transactional.id")
 _NEEDED = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
 """Options of the producer on which a sink relies, with their legal values: with other values, records can be lost or reordered."""
 
@@ -48,14 +49,20 @@ class KafkaSinkError(TidemarkError, ValueError):
 
 
 def checked_options(options: dict[str, Value]) -> dict[str, Value]:
-    """Raise `ValueError` unless all options are options of Kafka's producer, and none lets records be lost or reordered."""
+    """Raise `ValueError` unless all options are options of Kafka's producer, and none lets records be lost or reordered.
+
+    Spark ignores the case of names.
+    """
+    if (twice := first_twice([*options])) is not None:
+        raise ValueError(f"{twice!r} differs from another option in case only; legal: each option once")
     for name, value in options.items():
-        if name in _OF_SPARK or name == "kafka.transactional.id":
+        if name.lower() in _OF_SPARK:
             raise ValueError(f"{name!r} is set by Spark; legal: other options of Kafka's producer")
         if not name.startswith("kafka."):
             raise ValueError(f"{name!r} is not an option of a sink; legal: kafka.*, the options of Kafka's producer")
-        if name in _NEEDED and str(value).lower() not in _NEEDED[name]:
-            raise ValueError(f"{name!r} is {value!r}; legal: {' or '.join(_NEEDED[name])}, since a sink loses no record")
+        legal = _NEEDED.get(name.lower())
+        if legal is not None and str(value).lower() not in legal:
+            raise ValueError(f"{name!r} is {value!r}; legal: {' or '.join(legal)}, since a sink loses no record")
     return options
 
 
@@ -109,12 +116,13 @@ def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pip
         raise KafkaSinkError.no_table(name, pipeline)
     if sink.key and pipeline.tables_by_name[name].operator.emits.upserts:
         raise KafkaSinkError.own_key(name)
+    own = {option.lower() for option in sink.options}
     try:
-        checked = checked_options({**shared, **sink.options})
+        checked = checked_options({**{option: value for option, value in shared.items() if option.lower() not in own}, **sink.options})
     except ValueError as error:
         raise KafkaSinkError.bad_option(name, error) from error
     options = resolve_secrets(checked)
-    if "kafka.bootstrap.servers" not in options:
+    if "kafka.bootstrap.servers" not in {option.lower() for option in options}:
         raise KafkaSinkError.no_server(name)
     registry = None if sink.registry is None else Registry(config=registry_config(sink.registry))
     return Sink(topic=sink.topic, options=options, format=sink.format, key=tuple(sink.key), partitions=sink.partitions, registry=registry)

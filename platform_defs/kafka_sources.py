@@ -63,12 +63,12 @@ class KafkaError(TidemarkError, ValueError):
 
 
 def checked_options(options: dict[str, Value]) -> dict[str, Value]:
-    """Raise `ValueError` unless all options are known."""
+    """Raise `ValueError` unless all options are known. Spark ignores the case of names."""
     lower_names = {name.lower() for name in _OPTIONS}
     if (twice := first_twice([*options])) is not None:
         raise ValueError(f"{twice!r} differs from another option in case only; legal: each option once")
     for name in options:
-        if name in _OF_SPARK:
+        if name.lower() in _OF_SPARK:
             raise ValueError(f"{name!r} is set by Spark; legal: other options of Kafka's client")
         _check_value(name.lower(), options[name])
         if not name.startswith("kafka.") and name.lower() not in lower_names:
@@ -119,7 +119,7 @@ class AvroValues(Strict):
     """How Avro values are written.
 
     Args:
-        schema_file: the file with the schema, if all values have the same one; a relative path starts from the project's folder.
+        schema_file: the file with the schema, if all values have the same one; a relative path starts from Tidemark's own folder.
         registry: for values in Confluent's wire format, the configuration of its registry client, such as `url` and `basic.auth.user.info`.
     """
 

@@ -25,6 +25,12 @@ def test_a_sink_has_the_options_of_all_topics_and_its_own_but_none_of_a_reader()
     assert sink.client["linger.ms"] == "5"
 
 
+def test_names_of_options_ignore_case_as_in_spark():
+    own = "{kafka.Bootstrap.servers: 'other:1', kafka.Linger.MS: 5}"
+    sink = _sinks(f"{{category_leaderboard: {{topic: best, options: {own}}}}}")["category_leaderboard"]
+    assert sink.client == {"bootstrap.servers": "other:1", "linger.ms": "5"}
+
+
 def test_a_secret_is_read_for_a_sink_and_never_shown(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("THE_KEY", "s3cret")
     sinks = read(FILE).sinks(shop(Settings()))  # pyright: ignore[reportCallIssue]
@@ -70,6 +76,9 @@ def test_a_sink_without_a_broker_is_refused():
     [
         pytest.param("{topic: t, options: {kafka.acks: 1}}", "'kafka.acks' is 1; legal: all or -1", id="records that may be lost"),
         pytest.param("{topic: t, options: {kafka.enable.idempotence: false}}", "legal: true, since a sink", id="another order"),
+        pytest.param("{topic: t, options: {kafka.Acks: 0}}", "'kafka.Acks' is 0; legal: all or -1", id="in another case"),
+        pytest.param("{topic: t, options: {kafka.Transactional.Id: x}}", "is set by Spark", id="an option of Spark in another case"),
+        pytest.param("{topic: t, options: {kafka.linger.ms: 1, kafka.Linger.ms: 2}}", "differs from another option in case", id="twice"),
         pytest.param("{topic: t, options: {kafka.key.serializer: x}}", "is set by Spark", id="an option of Spark"),
         pytest.param("{topic: t, options: {subscribe: x}}", "'subscribe' is not an option of a sink", id="an option of a reader"),
         pytest.param("{topic: 'a b'}", "topic", id="no name of a topic"),

@@ -74,6 +74,7 @@ def test_a_number_of_the_registrys_client_stays_a_number(monkeypatch: pytest.Mon
         pytest.param({"options": {"subscribe": "a", "subscribePattern": "b"}}, "either subscribe", id="two ways"),
         pytest.param({"options": {"subscribe": "a", "maxOffsetPerTrigger": 1}}, "did you mean 'maxOffsetsPerTrigger'", id="misspelled"),
         pytest.param({"options": {"subscribe": "a", "kafka.group.id": "g"}}, "'kafka.group.id' is set by Spark", id="a group"),
+        pytest.param({"options": {"subscribe": "a", "kafka.Group.ID": "g"}}, "'kafka.Group.ID' is set by Spark", id="in another case"),
         pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": 0}}, "legal: a whole number, at least 1", id="no records"),
         pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": "x"}}, "legal: a whole number, at least 1", id="no number"),
         pytest.param({"options": {"subscribe": "a", "startingOffsets": "newest"}}, "legal: earliest, latest, or JSON", id="no start"),

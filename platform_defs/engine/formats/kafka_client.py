@@ -15,8 +15,11 @@ _PREFIX = "kafka."
 
 
 def client_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options for Kafka's client: those options of Spark's reader or writer that have the prefix `kafka.`, without it."""
-    return {name.removeprefix(_PREFIX): value for name, value in options.items() if name.startswith(_PREFIX)}
+    """The options for Kafka's client: those options of Spark's reader or writer that have the prefix `kafka.`, without it.
+
+    Names are in lower case, in which Spark passes them to its own clients.
+    """
+    return {name.removeprefix(_PREFIX).lower(): value for name, value in options.items() if name.startswith(_PREFIX)}
 
 
 def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
