@@ -98,7 +98,7 @@ def reason_not_to_stream(engine: Engine, newest: Sequence[RunRecord]) -> str | N
         return None
     return (
         f"the recorded account of {', '.join(violating)} violates the conservation law. `tidemark status --recount` shows it, "
-        "`tidemark backfill --rebuild` repairs the days; the stream starts when the recorded account holds"
+        "and the command that repairs the days; the stream starts when the recorded account holds"
     )
 
 

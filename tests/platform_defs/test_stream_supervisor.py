@@ -179,7 +179,8 @@ def test_a_broken_law_keeps_the_stream_off(daemon: Daemon, monkeypatch: pytest.M
     accounts = {"order_wide": RecordedAccount([day], 1)}
     monkeypatch.setattr(Accounts, "recorded_account", lambda _, name: accounts.get(name))
     assert daemon.tick().startswith(
-        "the recorded account of order_wide violates the conservation law. `tidemark status --recount` shows it"
+        "the recorded account of order_wide violates the conservation law. `tidemark status --recount` shows it, and the "
+        "command that repairs the days"
     )
     accounts["order_wide"] = RecordedAccount([replace(day, holds=True)], 2)
     assert daemon.tick() == "requested"

@@ -26,7 +26,7 @@ from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.lake.small_queries import collect
 
 _SHOWN = 5
-_SEE, _REPAIR = "`tidemark status --recount` shows the whole account", "`tidemark backfill --rebuild` repairs the days"
+_SEE, _REPAIR = "`tidemark status --recount` shows the whole account", "and the command that repairs the days"
 _COUNTED = ("accepted", "late", "filtered", "matched", "unmatched")
 
 
