@@ -91,7 +91,8 @@ def _leaves(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], 
 def _command(path: tuple[str, ...], command: Any) -> str:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option"]
-    usage = " ".join([*path, *(["[OPTIONS]"] if options else []), *map(_metavar, arguments)])
+    required = [f"{o.opts[0]} {_metavar(o)}" for o in options if o.required]
+    usage = " ".join([*path, *required, *(["[OPTIONS]"] if len(options) > len(required) else []), *map(_metavar, arguments)])
     rows = [f"| `{_metavar(a)}` | | {_cell(getattr(a, 'help', '') or '')} |" for a in arguments]
     rows += [f"| {', '.join(f'`{name}`' for name in o.opts)} | {_option_default(o)} | {_cell(o.help or '')} |" for o in options]
     table = ["", "| argument | default | meaning |", "|---|---|---|", *rows] if rows else []

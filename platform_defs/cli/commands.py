@@ -191,8 +191,8 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
 
 @app.command()
 def backfill(
-    first: Annotated[str, typer.Option("--from", help="The first day of final_at, YYYY-MM-DD, UTC.")],
-    last: Annotated[str, typer.Option("--to", help="The last day.")],
+    first: Annotated[str, typer.Option("--from", metavar="DAY", help="The first day of final_at, YYYY-MM-DD, UTC.")],
+    last: Annotated[str, typer.Option("--to", metavar="DAY", help="The last day.")],
     rebuild: Annotated[bool, typer.Option(help="Recompute days that are already finalized, and repair results that differ.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -42,6 +42,11 @@ def test_every_command_has_a_section_with_its_options() -> None:
         assert [o for p in command.params for o in p.opts if o.startswith("--") and f"`{o}`" not in sections[name]] == [], name
 
 
+def test_the_usage_of_a_command_has_the_options_that_it_requires() -> None:
+    assert "\ntidemark backfill --from DAY --to DAY [OPTIONS]\n" in hooks.commands()
+    assert "\ntidemark rebuild [OPTIONS] ASSET...\n" in hooks.commands()
+
+
 def test_every_column_of_the_ledger_is_described() -> None:
     rows = hooks.ledger_columns().splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == SCHEMA.names
