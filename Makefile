@@ -41,6 +41,7 @@ setup-s3: setup ## fetch the JARs of Hadoop's S3 file system (10 MB), and compil
 	@$(BIN)/python -m platform_defs.setup.jars s3
 	@$(BIN)/python -m platform_defs.setup.log_store
 
+# `uv sync --frozen` downloads from the addresses in uv.lock, whatever index is set. So packages from a mirror are installed before it, by their hashes.
 $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 	@set -e; mkdir -p $(@D); uv=$$(command -v uv || true); \
 	if [ ! -x $(BIN)/python ] || [ -z "$$uv" ]; then \
@@ -63,6 +64,10 @@ $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 	  fi; \
 	fi; \
 	[ -x $(BIN)/python ] || "$$uv" venv --quiet --clear --python "$$python" .venv; \
+	if [ -n "$${UV_DEFAULT_INDEX:-$${UV_INDEX_URL:-}}" ]; then \
+	  "$$uv" export --frozen --quiet --no-emit-project --output-file $(@D)/requirements.txt; \
+	  "$$uv" pip install --python $(BIN)/python --require-hashes --requirement $(@D)/requirements.txt; \
+	fi; \
 	"$$uv" sync --frozen; \
 	touch $@
 

@@ -1,0 +1,47 @@
+"""`make setup` installs the locked Python packages, also from a mirror. Its rule runs in a folder of the test, where `uv` is a recorder."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from platform_defs.settings import PROJECT
+
+STAMP = ".tidemark/setup.stamp"
+LOCKED = "sync --frozen"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project with an environment, and a program `uv` that records its arguments."""
+    shutil.copyfile(PROJECT / "Makefile", tmp_path / "Makefile")
+    for name in ("pyproject.toml", "uv.lock"):
+        (tmp_path / name).touch()
+    for program, script in ((".venv/bin/python", ""), ("bin/uv", 'echo "$@" >> uv.log')):
+        (tmp_path / program).parent.mkdir(parents=True)
+        (tmp_path / program).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / program).chmod(0o755)
+    return tmp_path
+
+
+def commands_of_uv(folder: Path, **variables: str) -> list[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "UV_", "MFLAGS"))}
+    environment = {**kept, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **variables}
+    subprocess.run(["make", STAMP], cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    return (folder / "uv.log").read_text().splitlines()
+
+
+def test_packages_come_from_the_addresses_in_the_lock_file(folder: Path) -> None:
+    assert commands_of_uv(folder) == [LOCKED]
+
+
+@pytest.mark.parametrize("variable", ["UV_DEFAULT_INDEX", "UV_INDEX_URL"])
+def test_with_a_mirror_they_are_installed_by_their_hashes_before(folder: Path, variable: str) -> None:
+    *before, last = commands_of_uv(folder, **{variable: "https://mirror.example/simple"})
+    assert before == [
+        "export --frozen --quiet --no-emit-project --output-file .tidemark/requirements.txt",
+        "pip install --python .venv/bin/python --require-hashes --requirement .tidemark/requirements.txt",
+    ]
+    assert last == LOCKED
