@@ -1,8 +1,11 @@
 """Runs a pipeline on an empty lake, for tests."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+from pyspark.sql.types import TimestampType
 
 from assets.pipeline import Pipeline
 from platform_defs.configured_engine import make_engine
@@ -64,20 +67,23 @@ class Sandbox:
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """The rows of a table, sorted with nulls last; by their text if a value, such as a map, has no order.
 
-        Decimals are floats, except those within arrays, maps and structs.
+        Decimals are floats, and timestamps are datetimes in UTC without a time zone, except those within arrays, maps and structs.
 
         Args:
             table: a table of the pipeline, or `events/SOURCE` or `quarantine/SOURCE`.
             columns: the columns; by default all.
         """
         frame = self.engine.views.table(table)
-        records = frame.select(*columns).collect() if columns else frame.collect()
-        rows = [tuple(_plain(value) for value in row) for row in records]
+        frame = frame.select(*columns) if columns else frame
+        are_local = [isinstance(field.dataType, TimestampType) for field in frame.schema.fields]
+        rows = [tuple(_plain(value, is_local) for value, is_local in zip(row, are_local, strict=True)) for row in frame.collect()]
         try:
             return sorted(rows, key=lambda row: [(value is None, value) for value in row])
         except TypeError:  # maps, for example, have no order
             return sorted(rows, key=repr)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, is_local: bool) -> Any:
+    if is_local and isinstance(value, datetime):  # PySpark's timestamps are in the time zone of the machine
+        return value.astimezone(UTC).replace(tzinfo=None)
     return float(value) if isinstance(value, Decimal) else value

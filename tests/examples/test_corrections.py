@@ -1,7 +1,7 @@
 """The pipeline of `examples/corrections` over two batches, of which the second has late rows: what each table contains."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ LAST: Expected = {
 
 
 def _time(value: Any) -> Any:
-    return value.astimezone(UTC).strftime("%H:%M") if isinstance(value, datetime) else value
+    return value.strftime("%H:%M") if isinstance(value, datetime) else value
 
 
 def _found(sandbox: Sandbox, expected: Expected) -> Expected:

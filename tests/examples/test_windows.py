@@ -1,6 +1,6 @@
 """The pipeline of `examples/windows` over a dozen rows: what each of its tables contains."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ BOUNDS = ("window_start", "window_end")
 
 
 def _clock(value: Any) -> Any:
-    return value.astimezone(UTC).strftime("%H:%M" if value.second == 0 else "%H:%M:%S") if isinstance(value, datetime) else value
+    return value.strftime("%H:%M" if value.second == 0 else "%H:%M:%S") if isinstance(value, datetime) else value
 
 
 def _rows(sandbox: Sandbox, table: str, *columns: str) -> list[tuple[Any, ...]]:

@@ -1,8 +1,15 @@
 """`Sandbox`, with which users test their pipelines. No test starts Spark; examples and the template run it."""
 
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from pyspark.sql.types import StructType
 
 from assets.pipeline import Pipeline
 from platform_defs.engine.ingest.errors import IngestError
@@ -29,3 +36,24 @@ def test_a_file_of_an_unknown_source_is_refused_with_the_near_one(tmp_path: Path
     pipeline = Pipeline(sources=[source("orders")], tables=[])
     with pytest.raises(IngestError, match=r"no source is named 'oders'; the sources: orders; did you mean 'orders'\?"):
         Sandbox(pipeline, tmp_path).land("oders", "1.jsonl", "{}")
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+def test_times_are_in_utc_whatever_the_time_zone_of_the_machine(tmp_path: Path) -> None:
+    sandbox = Sandbox(PIPELINE, tmp_path)
+    utc = datetime.fromisoformat("2026-03-01T10:00:00")
+    schema = StructType().add("at", "timestamp").add("local", "timestamp_ntz").add("amount", "decimal(4,2)")
+    local = schema["at"].dataType.fromInternal(1_772_359_200_000_000)
+    assert local == utc + timedelta(hours=1)
+    frame = SimpleNamespace(schema=schema, collect=lambda: [(local, utc, Decimal("1.50")), (None, None, None)])
+    sandbox.engine = cast(Any, SimpleNamespace(views=SimpleNamespace(table=lambda _: frame)))
+    assert sandbox.rows("t") == [(utc, utc, 1.5), (None, None, None)]
