@@ -81,7 +81,8 @@ def _full_checks(checks: Sequence[dg.AssetChecksDefinition]) -> Any:
         "full_checks",
         selection=dg.AssetSelection.checks(*checks),
         tags={FULL: "true"},
-        description="Runs the checks of all tables on all rows. Other runs check only new rows, or those of their days, where they can.",
+        description="Evaluates the suites, and the changelogs and ranks of upserted tables, on all rows. Other runs check only new rows, "
+        "or those of their days, where they can.",
         op_retry_policy=RETRIES,
     )
 

@@ -42,5 +42,5 @@ nightly_checks = dg.ScheduleDefinition(
     job_name="full_checks",
     cron_schedule="30 4 * * *",
     execution_timezone="UTC",
-    description="Checks all rows of all tables at night; other runs check only new rows where they can.",
+    description="Evaluates suites, changelogs and ranks on all rows at night; other runs check only new rows where they can.",
 )
