@@ -36,7 +36,7 @@ _WITH_OPENLINEAGE = f"""  module: {_OPENLINEAGE}
 
 
 class IntegrationError(TidemarkError, RuntimeError):
-    """An integration is turned on, but its package is not installed."""
+    """An integration is turned on, but cannot work."""
 
     @classmethod
     def not_installed(cls) -> "IntegrationError":
@@ -44,6 +44,15 @@ class IntegrationError(TidemarkError, RuntimeError):
         return cls(
             f"TIDEMARK_OPENLINEAGE is true, but the package {_OPENLINEAGE.replace('_', '-')} is not installed: install the dependency "
             "group with `uv sync --frozen --inexact --group openlineage`, or unset the variable"
+        )
+
+    @classmethod
+    def not_in_file(cls, file: Path) -> "IntegrationError":
+        """A `dagster.yaml` that a user has changed stores events without the integration."""
+        return cls(
+            f"TIDEMARK_OPENLINEAGE is true, but {file}, which you have changed, names no storage of {_OPENLINEAGE}: no event would be "
+            f"sent. Set its event_log_storage to `module: {_OPENLINEAGE}`, `class: OpenLineageEventLogStorage` and `config: {{namespace: "
+            "tidemark, wrapped: ...}`, where `wrapped` is the storage that it has now; or unset the variable"
         )
 
 
@@ -58,7 +67,8 @@ def prepare(home: str, *, openlineage: bool = False) -> Path:
         The folder.
 
     Raises:
-        IntegrationError: OpenLineage events are to be sent, and the package that sends them is not installed.
+        IntegrationError: OpenLineage events are to be sent, but the package that sends them is not installed, or the file of a user does
+            not name it.
     """
     if openlineage and find_spec(_OPENLINEAGE) is None:
         raise IntegrationError.not_installed()
@@ -67,8 +77,11 @@ def prepare(home: str, *, openlineage: bool = False) -> Path:
     file = folder / FILE
     storage = _STORAGE.format(folder=json.dumps(str(folder / "history" / "runs")))
     text = _TEXT.format(storage=f"{_WITH_OPENLINEAGE}{indent(storage, '    ')}" if openlineage else storage)
-    if not file.exists() or _is_ours(file.read_text(encoding="utf-8")):
+    found = file.read_text(encoding="utf-8") if file.exists() else None
+    if found is None or _is_ours(found):
         file.write_text(f"# Written by Tidemark ({_hash(text)}); a file that you change is kept.\n{text}", encoding="utf-8")
+    elif openlineage and _OPENLINEAGE not in found:
+        raise IntegrationError.not_in_file(file)
     return folder
 
 

@@ -8,10 +8,20 @@ from typing import Any
 from pyspark.sql.types import TimestampType
 
 from assets.pipeline import Pipeline
+from operators.errors import TidemarkError
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.settings import Settings
+
+
+class FolderNotEmpty(TidemarkError, ValueError):
+    """The folder of a sandbox has a lake already, so its files and results would be mixed with earlier ones."""
+
+    @classmethod
+    def of(cls, folder: Path) -> "FolderNotEmpty":
+        """Name the folder."""
+        return cls(f"`folder` is {str(folder)!r}, which has a lake already; legal: an empty folder. Delete it to run the pipeline again")
 
 
 class Sandbox:
@@ -20,9 +30,14 @@ class Sandbox:
     Args:
         pipeline: the pipeline.
         folder: an empty folder, such as pytest's `tmp_path`.
+
+    Raises:
+        FolderNotEmpty: the folder has a lake already.
     """
 
     def __init__(self, pipeline: Pipeline, folder: Path) -> None:
+        if (folder / "lake").exists():
+            raise FolderNotEmpty.of(folder)
         values = Settings(lake=str(folder / "lake"), landing=str(folder / "landing"))
         self.engine: Engine = make_engine(values, pipeline, with_topics=False)
 

@@ -106,6 +106,17 @@ def test_a_missing_package_is_named_with_the_way_to_install_it(tmp_path: Path, m
     prepare(str(tmp_path))
 
 
+def test_a_changed_file_that_would_send_no_event_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "dagster.yaml"
+    file.write_text("run_monitoring: {enabled: true}\n", encoding="utf-8")
+    with pytest.raises(IntegrationError, match=r"dagster\.yaml, which you have changed, names no storage of dagster_openlineage"):
+        prepare(str(tmp_path), openlineage=True)
+    own = "event_log_storage: {module: dagster_openlineage}\n"
+    file.write_text(own, encoding="utf-8")
+    prepare(str(tmp_path), openlineage=True)
+    assert file.read_text("utf-8") == own
+
+
 @pytest.mark.parametrize("is_on", [True, False])
 def test_the_setting_turns_it_on(is_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TIDEMARK_DAGSTER_HOME", str(tmp_path))

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from assets.pipeline import Pipeline
 from platform_defs.engine.ingest.errors import IngestError
-from platform_defs.testing import Sandbox
+from platform_defs.testing import FolderNotEmpty, Sandbox
 from tests.support.small_sources import join, source
 
 PIPELINE = Pipeline(sources=[source("l"), source("r")], tables=[join()])
@@ -36,6 +36,12 @@ def test_a_file_of_an_unknown_source_is_refused_with_the_near_one(tmp_path: Path
     pipeline = Pipeline(sources=[source("orders")], tables=[])
     with pytest.raises(IngestError, match=r"no source is named 'oders'; the sources: orders; did you mean 'orders'\?"):
         Sandbox(pipeline, tmp_path).land("oders", "1.jsonl", "{}")
+
+
+def test_a_folder_that_has_a_lake_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    with pytest.raises(FolderNotEmpty, match=r"which has a lake already; legal: an empty folder\. Delete it"):
+        Sandbox(PIPELINE, tmp_path)
 
 
 @pytest.fixture
