@@ -108,8 +108,9 @@ def _check(conditions: Conditions, how: str) -> None:
         raise SqlError.refused("bounds of the times in addition to FOR SYSTEM_TIME AS OF", reason, way_out)
     if how != "inner" and (conditions.others or conditions.of_side[0] or conditions.of_side[1]):
         extra = [*conditions.others, *conditions.of_side[0], *conditions.of_side[1]][0]
-        reason = "an outer join with a version has equalities only"
-        raise SqlError.refused(f"the condition {spark_sql(extra)}", reason, "write it in WHERE of an outer query, or use JOIN")
+        condition, reason = spark_sql(extra), "an outer join with a version has equalities only"
+        way_out = f"select CASE WHEN {condition} THEN ... END for a column of the version, or filter in a query that reads the result"
+        raise SqlError.refused(f"the condition {condition}", reason, way_out)
 
 
 def _time(left: Scope, at: Tree) -> str:

@@ -95,6 +95,26 @@ def test_a_version_can_be_that_of_a_time_that_a_join_selects_for_nothing_else():
     assert table.inputs == (joined.name, "rates")
 
 
+def test_a_condition_on_a_version_is_an_expression_of_the_result_or_a_condition_of_its_reader():
+    """Neither ON nor WHERE of an outer join with versions has one, and the error says what a pipeline accepts."""
+    rates = """CREATE TABLE rates (currency STRING, rate INT, at TIMESTAMP(3), WATERMARK FOR at AS at, PRIMARY KEY (currency) NOT ENFORCED)
+        WITH ('connector' = 'filesystem', 'format' = 'json')"""
+    rated = "INSERT INTO rated SELECT id, {} FROM orders o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ordered_at r ON o.seller = r.currency {}"
+    message = (
+        "the condition rate > 4 is refused: an outer join with a version has equalities only; select CASE WHEN rate > 4 THEN ... END for "
+        "a column of the version, or filter in a query that reads the result"
+    )
+    with pytest.raises(OperatorError, match=f"^{re.escape(message)}$"):
+        pipeline(rates, rated.format("rate", "AND rate > 4"))
+    with pytest.raises(OperatorError, match=r"a query that reads the table can filter by the version$"):
+        pipeline(rates, rated.format("rate", "WHERE rate > 4"))
+    [table] = pipeline(rates, rated.format("CASE WHEN rate > 4 THEN rate END AS high_rate", "")).tables
+    assert table.shape == Shape(select="*, CASE WHEN rate > 4 THEN rate END AS high_rate")
+    reader = "INSERT INTO high SELECT id, COUNT(*) AS n FROM rated WHERE rate > 4 GROUP BY id"
+    _, filtered = pipeline(rates, rated.format("rate", ""), reader).tables
+    assert filtered.prepare == {"rated": Preparation(where="rate > 4")}
+
+
 def test_a_versioned_view_is_read_from_its_source():
     rates = """CREATE TABLE rates (currency STRING, rate INT, at TIMESTAMP(3), WATERMARK FOR at AS at, PRIMARY KEY (currency) NOT ENFORCED)
         WITH ('connector' = 'filesystem', 'format' = 'json')"""
