@@ -23,6 +23,12 @@ from operators.windows import AnyWindow, Session, Tumbling
 
 ALL_ROWS = "all_rows"
 """The key column of a total without GROUP BY."""
+_REFUSED = {
+    "COLLECT": ("Tidemark has no type MULTISET", "SORT_ARRAY(ARRAY_AGG(v))"),
+    "JSON_ARRAYAGG": ("Spark has no such aggregate", "TO_JSON(SORT_ARRAY(ARRAY_AGG(v)))"),
+    "JSON_OBJECTAGG": ("Spark has no such aggregate", "an array of objects, TO_JSON(SORT_ARRAY(ARRAY_AGG(STRUCT(k, v))))"),
+}
+"""Aggregates of Flink that Tidemark does not have, by name: why each is refused, and what to write instead."""
 
 
 def is_aggregate(tree: Tree) -> bool:
@@ -83,7 +89,17 @@ class _Plan:
         for node in tree.walk():
             if isinstance(node, exp.Window):
                 raise over_error(node)
+            if (name := _aggregate_name(node)) in _REFUSED:
+                reason, way_out = _REFUSED[name]
+                raise SqlError.refused(name, reason, f"write {way_out}")
         return spark_sql(self.scope.over(tree))
+
+
+def _aggregate_name(node: Tree) -> str:
+    """The name of an aggregate that sqlglot does not translate; empty for another expression."""
+    if isinstance(node, exp.JSONObjectAgg):
+        return "JSON_OBJECTAGG"
+    return str(node.name) if isinstance(node, exp.AnonymousAggFunc) else ""
 
 
 def aggregate(scope: Scope, tree: Tree) -> Relation:
@@ -242,10 +258,10 @@ def _key_argument(plan: _Plan, tree: Tree) -> str:
 
 
 def _not_grouped(column: Tree, in_windows: bool) -> SqlError:
-    key = "window_start, window_end, ..." if in_windows else "..."
-    return SqlError.refused(
-        f"the column {column.sql()}", "it is neither in GROUP BY nor in an aggregate", f"add it: GROUP BY {key}{column.name}"
-    )
+    keys, call = "window_start, window_end, ..." if in_windows else "...", column.find_ancestor(exp.Anonymous)
+    of_one_row = "" if call is None else f" ({call.name.upper()} is read as a function of one row)"
+    reason = f"it is neither in GROUP BY nor in an aggregate{of_one_row}"
+    return SqlError.refused(f"the column {column.sql()}", reason, f"add it: GROUP BY {keys}, {column.name}")
 
 
 def _having_condition(plan: _Plan, tree: Tree | None, in_windows: bool) -> str | None:

@@ -60,8 +60,23 @@ def _map_of_text(arguments: list[Any]) -> exp.Anonymous:
     return exp.Anonymous(this="STR_TO_MAP", expressions=[*arguments, *delimiters[len(arguments) - 1 :]])
 
 
+def _aggregate_function(name: str, arguments: list[Any]) -> exp.AnonymousAggFunc:
+    """A call of an aggregate that sqlglot would take for a function of one row."""
+    return exp.AnonymousAggFunc(this=name, expressions=arguments)
+
+
+def _listed_text(arguments: list[Any]) -> exp.AnonymousAggFunc:
+    """LISTAGG with Flink's default separator. Spark's is the empty text."""
+    values = arguments[0].expressions if arguments and isinstance(arguments[0], exp.Distinct) else arguments
+    if len(values) == 1:
+        values.append(exp.Literal.string(","))
+    return _aggregate_function("LISTAGG", arguments)
+
+
 _CALLS: dict[str, Any] = {
+    **{name: partial(_aggregate_function, name) for name in ("COLLECT", "JSON_ARRAYAGG", "PERCENTILE")},
     **{name: partial(_keep_function, name) for name in _OF_SPARK_TOO},
+    "LISTAGG": _listed_text,
     "LOG10": _logarithm,
     "REGEXP_EXTRACT": _extracted_text,
     "STR_TO_MAP": _map_of_text,

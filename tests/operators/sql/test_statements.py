@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import operators
-from operators import Aggregate, AsOfJoin, Deduplicate, IntervalJoin, SqlError, TopK, TopN, WindowedAggregate
+from operators import Aggregate, AsOfJoin, Deduplicate, IntervalJoin, OperatorError, SqlError, TopK, TopN, WindowedAggregate
 from operators.contract import Operator
 from operators.sql.explain import explain
 from operators.sql.plan import Order, plan
@@ -453,6 +453,42 @@ def test_functions_of_flink_have_a_counterpart_in_spark(expression: str, spark_s
 
 
 @pytest.mark.parametrize(
+    ("expression", "spark_sql"),
+    [
+        ("PERCENTILE(v, 0.5)", "PERCENTILE(v, 0.5)"),
+        ("percentile(v, 0.5, id) FILTER (WHERE v > 1)", "PERCENTILE(v, 0.5, id) FILTER(WHERE v > 1)"),
+        ("LISTAGG(v) WITHIN GROUP (ORDER BY v)", "LISTAGG(v, ',') WITHIN GROUP (ORDER BY v)"),
+        ("LISTAGG(DISTINCT v) WITHIN GROUP (ORDER BY v)", "LISTAGG(DISTINCT v, ',') WITHIN GROUP (ORDER BY v)"),
+        ("LISTAGG(v, ';') WITHIN GROUP (ORDER BY v)", "LISTAGG(v, ';') WITHIN GROUP (ORDER BY v)"),
+        ("SORT_ARRAY(ARRAY_AGG(v))", "SORT_ARRAY(COLLECT_LIST(v))"),
+        ("TO_JSON(SORT_ARRAY(ARRAY_AGG(v)))", "TO_JSON(SORT_ARRAY(COLLECT_LIST(v)))"),
+        ("TO_JSON(SORT_ARRAY(ARRAY_AGG(STRUCT(id, v))))", "TO_JSON(SORT_ARRAY(COLLECT_LIST(STRUCT(id, v))))"),
+    ],
+)
+def test_aggregates_of_flink_have_a_counterpart_in_spark(expression: str, spark_sql: str):
+    found = applied_operator(relation(f"SELECT k, {expression} AS x FROM a GROUP BY k"))
+    assert found is not None
+    assert found.operator == Aggregate(by=("k",), aggregates={"x": spark_sql})
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("COLLECT(v)", "COLLECT is refused: Tidemark has no type MULTISET; write SORT_ARRAY(ARRAY_AGG(v))"),
+        ("JSON_ARRAYAGG(v)", "JSON_ARRAYAGG is refused: Spark has no such aggregate; write TO_JSON(SORT_ARRAY(ARRAY_AGG(v)))"),
+        ("JSON_OBJECTAGG(KEY id VALUE v)", "JSON_OBJECTAGG is refused: Spark has no such aggregate; write an array of objects"),
+        ("LISTAGG(v)", "sort the result of listagg: listagg(v, ',') WITHIN GROUP (ORDER BY v), by the value itself"),
+    ],
+)
+@pytest.mark.parametrize(
+    "query", ["SELECT k, {} AS x FROM a GROUP BY k", "SELECT k, COUNT(*) AS n FROM a GROUP BY k HAVING {} = 'x'", "SELECT {} FROM a"]
+)
+def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expression: str, message: str):
+    with pytest.raises(OperatorError, match=re.escape(message)):
+        plan(query.format(expression), TABLES)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (
@@ -495,7 +531,11 @@ def test_functions_of_flink_have_a_counterpart_in_spark(expression: str, spark_s
             "ON c.k = a.k AND t3 BETWEEN at_time AND at_time + INTERVAL '1' HOUR WHERE w > 3",
             "w is refused: it is a column of several tables; write the table too",
         ),
-        ("SELECT v, COUNT(*) AS n FROM a GROUP BY k", "the column v is refused: it is neither in GROUP BY nor in an aggregate"),
+        (
+            "SELECT v, COUNT(*) AS n FROM a GROUP BY k",
+            "the column v is refused: it is neither in GROUP BY nor in an aggregate; add it: GROUP BY ..., v",
+        ),
+        ("SELECT k, BIT_AND(v) AS n FROM a GROUP BY k", "nor in an aggregate (BIT_AND is read as a function of one row); add it"),
         ("SELECT k FROM a WHERE COUNT(*) > 1", "COUNT(*) is refused: it is an aggregate, and this expression reads one row"),
         ("SELECT k FROM a WHERE v > (SELECT MAX(w) FROM b)", "a subquery in an expression is refused"),
         (
