@@ -175,7 +175,10 @@ class Planner:
         _check_clauses(inner)
         right = self._with_ctes(inner)._table(inner.args["from_"].this)
         conditions = conjuncts(inner.args["where"].this if inner.args.get("where") else None)
+        for inner_condition in conditions:
+            _add_tables(inner_condition, right, left)
         if isinstance(condition, exp.In):
+            _add_tables(condition.this, left, right)
             conditions = [*conditions, exp.EQ(this=condition.this.copy(), expression=_first_column(inner, right))]
         return join(sort_conditions(left, right, conditions), "anti" if is_anti else "semi", read)
 
@@ -185,6 +188,14 @@ def _check_clauses(tree: Tree) -> None:
     for clause, reason in _UNSUPPORTED.items():
         if tree.args.get(clause):
             raise SqlError.refused(*reason)
+
+
+def _add_tables(tree: Tree, own: Scope, other: Scope) -> None:
+    """Add the table's name to each column that a query's own table and one of the other query have: the own table has precedence."""
+    for column in tree.find_all(exp.Column):
+        tables = [alias for alias, columns in own.tables.items() if find_name(column.name, columns) is not None]
+        if not column.table and other.has(column) and len(tables) == 1 and tables[0]:
+            column.set("table", exp.to_identifier(tables[0]))
 
 
 def _named(relation: Relation, tree: Tree) -> Scope:
