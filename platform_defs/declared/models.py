@@ -13,9 +13,19 @@ from datetime import timedelta
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
-from typing import Any, ClassVar, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    create_model,
+    model_validator,
+)
 from pyspark.sql.types import StructType
 
 from operators import (
@@ -173,15 +183,24 @@ def _field_type(hint: Any) -> Any:
 
 def _union(parts: Sequence[Any]) -> Any:
     """A union. A duration is text or 0: YAML may read `10:30` as the number 630."""
-    duration_types = [int, timedelta] if timedelta in parts else []
+    duration_types = [int, str, timedelta] if timedelta in parts else []
     kinds: list[Any] = [part for part in parts if dataclasses.is_dataclass(part)]
     protocols = [part for part in parts if getattr(part, "_is_protocol", False) and part not in _PROTOCOLS]  # of Python objects
     functions = [part for part in parts if get_origin(part) is Callable]
     member_types = [_field_type(part) for part in parts if part not in (*kinds, *duration_types, *protocols, *functions, StructType)]
-    member_types += [Literal[0]] if duration_types else []
+    member_types += [_Duration] if duration_types else []
     return reduce(or_, [*member_types, *([one_of(kinds)] if len(kinds) > 1 else map(model_of, kinds))])
 
 
+def _require_duration(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Validate a duration. The error of a union would advise quotes, and text without a unit is no duration."""
+    try:
+        return validate(value)
+    except ValidationError as error:
+        raise ValueError("legal: text with a unit, such as 90 s or 5 minutes, or 0") from error
+
+
+_Duration = Annotated[str | Literal[0], WrapValidator(_require_duration)]
 _COLLECTIONS: dict[Any, Callable[[Any], Any]] = {
     tuple: lambda hint: list[_field_type(get_args(hint)[0])],
     Sequence: lambda hint: list[_field_type(get_args(hint)[0])],
