@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from operators.sql.aggregates import aggregate, is_aggregate
 from operators.sql.as_of_joins import as_of_join
+from operators.sql.clauses import check_inner, from_error
 from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import sort_conditions
@@ -19,24 +20,15 @@ from operators.sql.select_list import items_of, name_expressions, project
 from operators.sql.selections import rename_columns
 from operators.sql.windowing import WindowFunction
 
-_UNSUPPORTED = {
-    "qualify": (
-        "QUALIFY",
-        "Flink's pattern of a Top-N is a subquery",
-        "write SELECT ... FROM (SELECT *, ROW_NUMBER() ... AS n ...) WHERE n <= N",
+_SET_OPERATIONS: Mapping[type, tuple[str, str]] = {
+    exp.Union: (
+        "there is no operator for the union of tables",
+        "write a statement for each part; rows that arrive in one source are rows of one stream",
     ),
-    "laterals": ("LATERAL", "there is no operator for table functions", "compute the columns in the SELECT list of a view"),
-    "order": (
-        "ORDER BY of an inner query",
-        "the rows of a table have no order",
-        "use ROW_NUMBER with ORDER BY, or order the outermost query",
-    ),
-    "limit": ("LIMIT of an inner query", "the rows of a table have no order", "use ROW_NUMBER() ... <= N"),
-    "offset": ("OFFSET of an inner query", "the rows of a table have no order", "use ROW_NUMBER() ... > N"),
-    "windows": ("WINDOW", "there is no OVER aggregation", "aggregate windows: GROUP BY window_start, window_end over HOP or CUMULATE"),
-    "match": ("MATCH_RECOGNIZE", "there is no operator for patterns of rows", "join each pair of rows by an interval join"),
+    exp.Intersect: ("there is no operator for it", "write EXISTS, with bounds of the times"),
+    exp.Except: ("there is no operator for it", "write NOT EXISTS, with bounds of the times"),
 }
-"""Clauses that have no operator, with the reason and the way out."""
+"""Why each operation on two queries is refused, and what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +49,15 @@ class Planner:
             OperatorError: an operator refuses a parameter.
         """
         if isinstance(tree, exp.Subquery):
-            _check_clauses(tree)
-            if tree.args.get("joins"):
+            check_inner(tree)
+            if tree.args.get("joins") or isinstance(tree.this, exp.Table):
+                kind = "join" if tree.args.get("joins") or tree.this.args.get("joins") else "table"
                 raise SqlError.refused(
-                    "a join in brackets", "it is no query", "write SELECT ... FROM ... in the brackets, or leave them out"
+                    f"a {kind} in brackets", "it is no query", "write SELECT ... FROM ... in the brackets, or leave them out"
                 )
             return self.query(tree.this)
         if isinstance(tree, exp.SetOperation):
-            way_out = "write a statement for each part; rows that arrive in one source are rows of one stream"
-            raise SqlError.refused(type(tree).__name__.upper(), "there is no operator for the union of tables", way_out)
+            raise SqlError.refused(type(tree).__name__.upper(), *_SET_OPERATIONS[type(tree)])
         if not isinstance(tree, exp.Select):
             raise SqlError.refused(type(tree).__name__.upper(), "it is no query", "write SELECT ... FROM ...")
         return self._with_ctes(tree)._select(tree)
@@ -98,7 +90,7 @@ class Planner:
 
     def _rows(self, tree: Tree) -> Scope:
         """The rows from which a query selects or aggregates."""
-        _check_clauses(tree)
+        check_inner(tree)
         scope = self._from(tree)
         if isinstance(scope.relation, Ranked):
             scope = rank(scope, scope.relation, _shows_rank(tree, scope.relation.name))
@@ -108,7 +100,8 @@ class Planner:
         """The rows of FROM and its joins, with the conditions of WHERE that no join uses."""
         from_ = tree.args.get("from_")
         if from_ is None:
-            raise SqlError.refused("a query without FROM", "an operator has an input", f"add FROM one of {table_names(self.tables)}")
+            way_out = f"add FROM one of {table_names(self.tables)}" if self.tables else "declare a table, and add FROM"
+            raise SqlError.refused("a query without FROM", "an operator has an input", way_out)
         read, where = _read_columns(tree), conjuncts(tree.args["where"].this if tree.args.get("where") else None)
         scope = self._table(from_.this)
         joins: list[tuple[How, Tree, Scope]] = [
@@ -125,17 +118,12 @@ class Planner:
     def _table(self, tree: Tree) -> Scope:
         """A table, a view, a subquery or a windowing function of FROM."""
         if isinstance(tree, exp.Subquery):
-            return _named(self.query(tree.this), tree)
+            return _named(self.query(tree.this if isinstance(tree.this, exp.Query) else tree), tree)
         if not isinstance(tree, exp.Table):
-            kind = type(tree).__name__.upper()
-            raise SqlError.refused(f"{kind} in FROM", "an operator reads tables", "compute the columns in the SELECT list of a view")
+            raise from_error(tree)
         if tree.args.get("version") is not None:
             way_out = "write a JOIN b FOR SYSTEM_TIME AS OF a.ts"
-            raise SqlError.refused("FOR SYSTEM_TIME AS OF", "it is the version for each row of another table", way_out)
-        if tree.args.get("sample") is not None:
-            raise SqlError.refused(
-                "TABLESAMPLE", "results are computed again and must not depend on chance", "filter by a hash of a column"
-            )
+            raise SqlError.refused("FOR SYSTEM_TIME AS OF", "it is for the right side of a join", way_out)
         function = WindowFunction.read(tree)
         if function is not None:
             return _named(function.windowed(lambda data: self._table(data).relation), tree)
@@ -172,7 +160,7 @@ class Planner:
         if not isinstance(inner, exp.Select) or not inner.args.get("from_") or inner.args.get("joins") or is_aggregate(inner):
             reason = "a semi join has one table on its right, and no aggregates of its rows"
             raise SqlError.refused("this subquery of WHERE", reason, "write FROM one table or subquery")
-        _check_clauses(inner)
+        check_inner(inner)
         right = self._with_ctes(inner)._table(inner.args["from_"].this)
         conditions = conjuncts(inner.args["where"].this if inner.args.get("where") else None)
         for inner_condition in conditions:
@@ -181,13 +169,6 @@ class Planner:
             _add_tables(condition.this, left, right)
             conditions = [*conditions, exp.EQ(this=condition.this.copy(), expression=_first_column(inner, right))]
         return join(sort_conditions(left, right, conditions), "anti" if is_anti else "semi", read)
-
-
-def _check_clauses(tree: Tree) -> None:
-    """Raise `SqlError` if a query has a clause that has no operator."""
-    for clause, reason in _UNSUPPORTED.items():
-        if tree.args.get(clause):
-            raise SqlError.refused(*reason)
 
 
 def _add_tables(tree: Tree, own: Scope, other: Scope) -> None:
@@ -209,7 +190,11 @@ def _how(tree: Tree) -> How:
         raise SqlError.refused(f"{tree.args['method']} JOIN", "a join names its key", "write ON a.key = b.key AND ...")
     kind, side = (tree.args.get("kind") or "").upper(), (tree.args.get("side") or "").upper()
     how_by_side: dict[str, How] = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}
-    if kind in ("SEMI", "ANTI"):
+    is_semi = kind in ("SEMI", "ANTI")
+    if side in ("RIGHT", "FULL") if is_semi else kind == "OUTER" and not side:
+        legal = "write LEFT, RIGHT, FULL, LEFT SEMI or LEFT ANTI JOIN"
+        raise SqlError.refused(f"{side} {kind} JOIN".strip(), "Flink has no such join", legal)
+    if is_semi:
         return "semi" if kind == "SEMI" else "anti"
     return how_by_side.get(side, "inner")
 

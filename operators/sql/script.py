@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from operators.sql.clauses import check_clauses
 from operators.sql.dialect import Tree, parse_query, tokenize, word_of
 from operators.sql.errors import SqlError, shorten_text
 from operators.sql.tables import CreateTable, read_table
@@ -147,7 +148,9 @@ def _query(text: str, words: Sequence[str]) -> Tree:
     if "MATCH_RECOGNIZE" in words:
         reason = "there is no operator for patterns of rows"
         raise SqlError.refused("MATCH_RECOGNIZE", reason, "join each pair of rows by an interval join, or write an operator of your own")
-    return parse_query(text)
+    tree = parse_query(text)
+    check_clauses(tree)
+    return tree
 
 
 def _explain(text: str, tokens: Sequence[Token]) -> Explain:

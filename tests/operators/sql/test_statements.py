@@ -617,6 +617,49 @@ def test_an_error_says_what_is_legal(text: str, message: str):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("SELECT * EXCEPT (v) FROM a", "* EXCEPT (v) is refused: Flink has no such list; name the columns"),
+        ("SELECT a.* EXCEPT (v) FROM a", "* EXCEPT (v) is refused"),
+        ("SELECT * REPLACE (v + 1 AS v) FROM a", "* REPLACE (v + 1 AS v) is refused"),
+        ("SELECT * RENAME (v AS w) FROM a", "* RENAME (v AS w) is refused"),
+        ("SELECT COUNT(* EXCEPT (v)) FROM a", "* EXCEPT (v) is refused"),
+        ("SELECT k FROM a PIVOT (SUM(v) FOR k IN ('x'))", "PIVOT or UNPIVOT is refused"),
+        ("SELECT k FROM (SELECT k FROM a) UNPIVOT (v FOR k IN (x, y))", "PIVOT or UNPIVOT is refused"),
+        ("SELECT k, COUNT(*) FROM a GROUP BY k WITH TOTALS", "TOTALS is refused: there is no operator for it; leave it out"),
+        ("SELECT COUNT(*) FROM a GROUP BY ALL", "ALL is refused"),
+        ("SELECT k FROM a CONNECT BY k = v", "CONNECT BY k = v is refused"),
+        ("SELECT k FROM a AT (TIMESTAMP => ts)", "AT (TIMESTAMP => ts) is refused"),
+        ("SELECT k FROM TUMBLE(TABLE a AT (TIMESTAMP => ts), DESCRIPTOR(ts), INTERVAL '1' HOUR)", "AT (TIMESTAMP => ts) is refused"),
+        ("SELECT k INTO z FROM a", "INTO z is refused"),
+        ("SELECT k FROM a FOR UPDATE", "FOR UPDATE is refused: the rows of a query are not locked; leave it out"),
+        ("SELECT k FROM a SORT BY k", "SORT BY k is refused"),
+        ("SELECT k FROM a CLUSTER BY k", "CLUSTER BY k is refused"),
+        ("SELECT k FROM a DISTRIBUTE BY k", "DISTRIBUTE BY k is refused"),
+        ("WITH RECURSIVE x AS (SELECT k FROM a) SELECT k FROM x", "RECURSIVE is refused"),
+        ("SELECT k FROM a WITH (NOLOCK)", "WITH (NOLOCK) is refused"),
+        ("SELECT k FROM (SELECT k FROM a) TABLESAMPLE (10 PERCENT)", "TABLESAMPLE is refused"),
+        ("SELECT DISTINCT ON (k) k, v FROM a", "DISTINCT ON is refused: Flink has no such clause; use ROW_NUMBER() ... = 1"),
+        ("SELECT k FROM a LIMIT 3 BY k", "LIMIT n BY is refused"),
+        ("SELECT k FROM a ORDER BY k WITH FILL", "WITH FILL is refused"),
+        ("SELECT v FROM a JOIN b FOR VERSION AS OF ts ON a.k = b.k", "FOR VERSION AS OF is refused"),
+        ("SELECT v FROM a JOIN b FOR SYSTEM_TIME BETWEEN ts AND ts ON a.k = b.k", "FOR SYSTEM_TIME BETWEEN is refused"),
+        (f"SELECT w FROM a RIGHT SEMI JOIN b ON {WITHIN}", "RIGHT SEMI JOIN is refused: Flink has no such join"),
+        (f"SELECT v FROM a OUTER JOIN b ON {WITHIN}", "OUTER JOIN is refused: Flink has no such join"),
+        ("SELECT v FROM (a JOIN b ON a.k = b.k)", "a join in brackets is refused"),
+        ("SELECT k FROM a INTERSECT SELECT k FROM b", "INTERSECT is refused: there is no operator for it; write EXISTS"),
+        ("SELECT k FROM a EXCEPT SELECT k FROM b", "EXCEPT is refused: there is no operator for it; write NOT EXISTS"),
+        ("SELECT k FROM a CROSS JOIN UNNEST(v)", "UNNEST in FROM is refused: there is no operator that makes several rows of one; deliver"),
+        ("SELECT k FROM a, LATERAL TABLE(f(v))", "LATERAL is refused: there is no operator that makes several rows of one; deliver"),
+        ("SELECT x FROM (VALUES (1)) AS c (x)", "VALUES in FROM is refused: an operator reads tables; deliver the rows to a source"),
+    ],
+)
+def test_a_clause_without_an_operator_is_refused(text: str, message: str):
+    with pytest.raises(SqlError, match=re.escape(message)):
+        plan(text, TABLES)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
         ("", "a text without exactly one query is refused"),
         ("CREATE TABLE t (x INT)", "end it with SELECT or EXPLAIN SELECT"),
         ("CREATE TABLE t (x INT); EXPLAIN SELECT x FROM t", "there is no frame 't'; legal: none"),
