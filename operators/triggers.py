@@ -14,7 +14,7 @@ from typing import Protocol, get_args, runtime_checkable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from operators.errors import OperatorError, check_count
+from operators.errors import DurationError, OperatorError, check_count
 from operators.timing import Duration, TimeKind, positive_ms
 
 IS_FINAL, ROWS_SEEN = "is_final", "rows_seen"
@@ -148,12 +148,17 @@ def read_trigger(text: str) -> Trigger | None:
     if not text.strip():
         return None
     every, _, period = text.strip().partition(" ")
-    if every.lower() != "every" or not period:
+    words = period.strip().lower()
+    try:
+        if every.lower() != "every" or not words:
+            raise DurationError.unreadable("trigger", text)
+        if words == "step":
+            return EveryStep()
+        if match := _EVERY_ROWS.fullmatch(words):
+            return EveryRows(int(match[1]))
+        is_by_clock = words.endswith(_BY_CLOCK)
+        interval = period.rstrip()[: -len(_BY_CLOCK)] if is_by_clock else period
+        return EveryInterval(interval, "processing" if is_by_clock else "event")
+    except DurationError:
         forms = "'every step', 'every 100 rows', 'every 10 minutes', 'every 10 minutes of processing time', or '' for none"
-        raise OperatorError.bad_value("trigger", text, forms)
-    if period == "step":
-        return EveryStep()
-    match = _EVERY_ROWS.fullmatch(period)
-    if match:
-        return EveryRows(int(match[1]))
-    return EveryInterval(period.removesuffix(_BY_CLOCK), "processing" if period.endswith(_BY_CLOCK) else "event")
+        raise OperatorError.bad_value("trigger", text, forms) from None

@@ -133,6 +133,7 @@ def test_an_option_of_a_window_top_n_is_a_parameter_of_its_windows():
     [
         (SOLD, "'tidemark.early' = 'every step'", "its operator Aggregate has no early; legal: tidemark.ttl, tidemark.ttl-by"),
         (WINDOWS, "'tidemark.early' = 'often'", "the option 'tidemark.early' of table 't' is 'often'"),
+        (WINDOWS, "'tidemark.early' = 'every foo'", "`trigger` is 'every foo'; legal: 'every step', 'every 100 rows', 'every 10 minutes'"),
         (WINDOWS, "'tidemark.alowed-lateness' = '1 min'", "did you mean 'tidemark.allowed-lateness'"),
         (WINDOWS, "'format' = 'json'", "the option 'format' of table 't' is 'json'"),
         (

@@ -267,13 +267,19 @@ def test_a_trigger_can_change_without_recomputing_the_table(make_engine: MakeEng
         ("every 1 row", EveryRows(1)),
         ("every 90 s", EveryInterval("90 s")),
         ("every 90 s of processing time", EveryInterval("90 s", by="processing")),
+        ("Every Step", EveryStep()),
+        ("EVERY 5 ROWS", EveryRows(5)),
+        ("every 90 s OF processing time", EveryInterval("90 s", by="processing")),
+        ("every 10 Minutes", EveryInterval("10 Minutes")),
     ],
 )
 def test_a_trigger_is_parsed_from_text(text: str, trigger: Any) -> None:
     assert read_trigger(text) == trigger
 
 
-@pytest.mark.parametrize(("text", "why"), [("step", r"'every step', 'every 100 rows'"), ("every so often", "`interval` is 'so often'")])
+@pytest.mark.parametrize(
+    ("text", "why"), [("step", r"'every step', 'every 100 rows'"), ("every so often", "`trigger` is 'every so often'; legal: 'every step'")]
+)
 def test_invalid_trigger_text_is_refused(text: str, why: str) -> None:
     with pytest.raises(OperatorError, match=why):
         read_trigger(text)
