@@ -1,14 +1,19 @@
 """The error for SQL that Tidemark cannot plan."""
 
-from typing import Self
+import re
+from typing import Any, Self
 
 from operators.errors import OperatorError
 
 _LONGEST = 120
+_NOT_CLOSED = re.compile(r"Missing (?P<quote>\S+) from \d+:(?P<start>\d+)")
+"""What the tokenizer says about a quote that does not end."""
+_INTERNAL = re.compile(r"<Token [^>]*?text: (?P<token>.*?), line: .*>|<class '[\w.]*\.(?P<kind>\w+)'>")
+"""A token or a class of the parser in its message."""
 
 
 class SqlError(OperatorError):
-    """A statement cannot be parsed, or has no operator; the message says why and what to write instead."""
+    """A statement cannot be parsed, and the message says where; or has no operator, and the message says why and what to write instead."""
 
     @classmethod
     def refused(cls, part: str, reason: str, way_out: str) -> Self:
@@ -17,8 +22,21 @@ class SqlError(OperatorError):
 
     @classmethod
     def unreadable(cls, text: str, error: Exception) -> Self:
-        """A text cannot be parsed as a statement."""
+        """A text cannot be parsed as a statement.
+
+        Args:
+            text: the text.
+            error: the parser's or the tokenizer's.
+        """
+        if (match := _NOT_CLOSED.search(str(error.__cause__))) is not None:
+            start = int(match["start"])
+            line = text.count("\n", 0, start) + 1
+            return cls(f"{shorten_text(text[start:])!r} in line {line} cannot be parsed: it has no closing {match['quote']}")
+        faults: list[dict[str, Any]] = getattr(error, "errors", None) or []
         [reason, *_] = str(error).splitlines() or [""]
+        for fault in faults[:1]:
+            description = _INTERNAL.sub(lambda found: found["token"] or found["kind"], fault["description"]).replace("SENTINEL", "the end")
+            reason = f"{description} at {fault['highlight']!r} (line {fault['line']}, column {fault['col']})"
         return cls(f"{shorten_text(text)!r} cannot be parsed: {reason.rstrip('.')}")
 
     @classmethod

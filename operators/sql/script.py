@@ -66,7 +66,7 @@ class Query:
 
 
 Statement = CreateTable | CreateView | Insert | Explain | Query
-LEGAL = "CREATE TABLE, CREATE VIEW, INSERT INTO ... SELECT, EXPLAIN and SELECT"
+LEGAL = "CREATE TABLE, CREATE VIEW, INSERT INTO ... SELECT, EXPLAIN or SELECT"
 
 
 _HINTS = {
@@ -115,7 +115,7 @@ def _statement(text: str, tokens: Sequence[Token]) -> Statement:
     words = words_of(tokens)
     match words:
         case ["SELECT" | "WITH" | "(", *_]:
-            return Query(_query(text, words))
+            return Query(_query(text, tokens))
         case ["EXPLAIN", *_]:
             return _explain(text, tokens)
         case ["INSERT", "INTO", *_]:
@@ -144,11 +144,12 @@ def _no_statement(text: str, words: Sequence[str]) -> SqlError:
     return SqlError.refused(shorten_text(text), "it is no statement that Tidemark has", way_out)
 
 
-def _query(text: str, words: Sequence[str]) -> Tree:
-    if "MATCH_RECOGNIZE" in words:
+def _query(text: str, tokens: Sequence[Token]) -> Tree:
+    if "MATCH_RECOGNIZE" in words_of(tokens):
         reason = "there is no operator for patterns of rows"
         raise SqlError.refused("MATCH_RECOGNIZE", reason, "join each pair of rows by an interval join, or write an operator of your own")
-    tree = parse_query(text)
+    first = tokens[0]
+    tree = parse_query("\n" * (first.line - 1) + " " * (first.col - len(first.text)) + text)  # errors have the position in the whole text
     check_clauses(tree)
     return tree
 
@@ -163,7 +164,7 @@ def _explain(text: str, tokens: Sequence[Token]) -> Explain:
     if first.text.upper() == "INSERT":
         inner = _insert(query_text, query_tokens)
         return Explain(inner.query, inner.target)
-    return Explain(_query(query_text, words_of(query_tokens)))
+    return Explain(_query(query_text, query_tokens))
 
 
 def _insert(text: str, tokens: Sequence[Token]) -> Insert:
@@ -173,7 +174,7 @@ def _insert(text: str, tokens: Sequence[Token]) -> Insert:
     if not query_tokens or query_tokens[0].text.upper() not in ("SELECT", "WITH"):
         reason = "the columns are those of the query, by name" if query_tokens and query_tokens[0].text == "(" else "it has no query"
         raise SqlError.refused(shorten_text(text), reason, f"write INSERT INTO {name} SELECT ...")
-    return Insert(name, _query(text[query_tokens[0].start - base :], words_of(query_tokens)))
+    return Insert(name, _query(text[query_tokens[0].start - base :], query_tokens))
 
 
 def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Statement:
@@ -195,7 +196,7 @@ def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Stateme
     if body is None:
         raise SqlError.refused(shorten_text(text), "the view has no query", f"write CREATE VIEW {name} AS SELECT ...")
     query_tokens = tokens[body:]
-    return CreateView(name, _query(text[query_tokens[0].start - tokens[0].start :], words_of(query_tokens)), tuple(columns))
+    return CreateView(name, _query(text[query_tokens[0].start - tokens[0].start :], query_tokens), tuple(columns))
 
 
 def read_name(tokens: Sequence[Token], at: int, text: str) -> tuple[str, int]:
