@@ -9,7 +9,7 @@ from operators.consecutive import Consecutive
 from operators.contract import Operator
 from operators.sql.durations import words
 from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed
-from operators.steps import ByKey, ByTimeRange, Emits, NewRows
+from operators.steps import FOREVER, ByKey, ByTimeRange, Emits, NewRows
 from operators.top_n import TopN
 
 _INDENT = "  "
@@ -149,8 +149,9 @@ def _facts_of_ranges(operator: Operator, reads: ByTimeRange, are_sources: Sequen
     texts = {name: "the newest version of each key" if is_kept[name] else "all of it" for name, ms in lookbacks.items() if ms is None}
     texts |= {name: words(ms) for name, ms in lookbacks.items() if ms is not None}
     yield f"reads: the rows of each closed range, and before it, by input: {', '.join(f'{name} {texts[name]}' for name in lookbacks)}"
-    longest = words(max(ms for ms in lookbacks.values() if ms is not None) + reads.lateness)
-    again = f"a step reads at most {longest} before the watermark again"
+    is_unbounded = reads.lateness >= FOREVER
+    longest = words(max(ms for ms in lookbacks.values() if ms is not None) + (0 if is_unbounded else reads.lateness))
+    again = f"a step reads at most {longest} before the watermark{' or its oldest late row' if is_unbounded else ''} again"
     whole = [name for name, ms in lookbacks.items() if ms is None and not is_kept[name]]
     if whole:
         yield f"state: none is kept; {again}, and all of {' and '.join(whole)}: what a step reads grows with the number of versions"
