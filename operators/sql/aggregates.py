@@ -9,6 +9,7 @@ from sqlglot import exp
 from operators.aggregate import Aggregate
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
+from operators.sql.aggregate_calls import aggregates_in, check_aggregate, not_grouped, reads_only_aggregates
 from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.grouping import GROUPING, grouping, groups_of
@@ -23,34 +24,6 @@ from operators.windows import AnyWindow, Session, Tumbling
 
 ALL_ROWS = "all_rows"
 """The key column of a total without GROUP BY."""
-_REFUSED = {
-    "COLLECT": ("Tidemark has no type MULTISET", "SORT_ARRAY(ARRAY_AGG(v))"),
-    "JSON_ARRAYAGG": ("Spark has no such aggregate", "TO_JSON(SORT_ARRAY(ARRAY_AGG(v)))"),
-    "JSON_OBJECTAGG": ("Spark has no such aggregate", "an array of objects, TO_JSON(SORT_ARRAY(ARRAY_AGG(STRUCT(k, v))))"),
-}
-"""Aggregates of Flink that Tidemark does not have, by name: why each is refused, and what to write instead."""
-
-
-def is_aggregate(tree: Tree) -> bool:
-    """Whether a query aggregates its rows."""
-    return any(tree.args.get(clause) for clause in ("group", "having")) or any(_aggregates_in(e) for e in tree.expressions)
-
-
-def _aggregates_in(tree: Tree) -> list[Tree]:
-    """The outermost aggregates of an expression, without those of OVER clauses."""
-    aggregates: list[Tree] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, exp.Window | exp.Query):
-            return
-        if isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup) and not isinstance(node, GROUPING):
-            aggregates.append(node)
-            return
-        for child in node.iter_expressions():
-            visit(child)
-
-    visit(tree)
-    return aggregates
 
 
 @dataclass
@@ -89,17 +62,8 @@ class _Plan:
         for node in tree.walk():
             if isinstance(node, exp.Window):
                 raise over_error(node)
-            if (name := _aggregate_name(node)) in _REFUSED:
-                reason, way_out = _REFUSED[name]
-                raise SqlError.refused(name, reason, f"write {way_out}")
+            check_aggregate(node)
         return spark_sql(self.scope.over(tree))
-
-
-def _aggregate_name(node: Tree) -> str:
-    """The name of an aggregate that sqlglot does not translate; empty for another expression."""
-    if isinstance(node, exp.JSONObjectAgg):
-        return "JSON_OBJECTAGG"
-    return str(node.name) if isinstance(node, exp.AnonymousAggFunc) else ""
 
 
 def aggregate(scope: Scope, tree: Tree) -> Relation:
@@ -121,7 +85,7 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     if sets is not None:
         plan.sets = _named_sets(plan, sets, bounds)
     for expression in listed:  # first, so that an expression over an equal aggregate uses the query's name for it
-        if expression.name != "*" and _reads_only_aggregates(expression.tree):
+        if expression.name != "*" and reads_only_aggregates(expression.tree):
             plan.aggregate(expression.tree, expression.name)
     items = [_item(plan, expression, bool(bounds)) for expression in listed]
     having = _having_condition(plan, tree.args.get("having"), bool(bounds))
@@ -202,21 +166,14 @@ def _item(plan: _Plan, expression: Selected, in_windows: bool) -> Item:
     if expression.tree.find(exp.Window):
         way_out = "rank the rows of a subquery: SELECT ..., ROW_NUMBER() OVER (...) AS n FROM (SELECT ... GROUP BY ...)"
         raise SqlError.refused("OVER in a query with GROUP BY", "each query is one operator", way_out)
-    if _reads_only_aggregates(expression.tree):
+    if reads_only_aggregates(expression.tree):
         return Item.of_column(plan.aggregate(expression.tree, expression.name), expression.name)
     return _compute_item(plan, expression.tree, expression.name, in_windows)
 
 
-def _reads_only_aggregates(tree: Tree) -> bool:
-    """Whether an expression reads no column outside of aggregates, so that it is an aggregate itself."""
-    inner = _aggregates_in(tree)
-    within = {id(c) for aggregated in inner for c in aggregated.find_all(exp.Column)}
-    return bool(inner) and all(id(c) in within for c in tree.find_all(exp.Column))
-
-
 def _compute_item(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:
     """An expression over keys, windows and aggregates."""
-    inner = {id(aggregated): aggregated for aggregated in _aggregates_in(tree)}
+    inner = {id(aggregated): aggregated for aggregated in aggregates_in(tree)}
 
     def replace_node(node: Any) -> Any:
         if isinstance(node, GROUPING):
@@ -227,7 +184,7 @@ def _compute_item(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:
         if key is not None:
             return exp.column(exp.to_identifier(key, quoted=not key.isidentifier()))
         if isinstance(node, exp.Column):
-            raise _not_grouped(node, in_windows)
+            raise not_grouped(node, in_windows)
         return node
 
     replaced = replace_outermost(tree, replace_node)
@@ -244,7 +201,7 @@ def _result_column(plan: _Plan, node: Tree, in_windows: bool) -> str | None:
         if in_windows and (window == WINDOW_TIME or (item.column == RESULT_TIME and node.name.lower() == WINDOW_TIME)):
             return RESULT_TIME
         return window or plan.keys.get(item.sql)
-    if isinstance(node, exp.Expr) and not isinstance(node, exp.Literal) and [*node.find_all(exp.Column)] and not _aggregates_in(node):
+    if isinstance(node, exp.Expr) and not isinstance(node, exp.Literal) and [*node.find_all(exp.Column)] and not aggregates_in(node):
         return plan.keys.get(spark_sql(plan.scope.over(node)))
     return None
 
@@ -253,15 +210,8 @@ def _key_argument(plan: _Plan, tree: Tree) -> str:
     """The key column that an argument of GROUPING is."""
     name = plan.keys.get(plan.scope.item(tree, "").sql)
     if name is None:
-        raise _not_grouped(tree, in_windows=True)
+        raise not_grouped(tree, in_windows=True)
     return name
-
-
-def _not_grouped(column: Tree, in_windows: bool) -> SqlError:
-    keys, call = "window_start, window_end, ..." if in_windows else "...", column.find_ancestor(exp.Anonymous)
-    of_one_row = "" if call is None else f" ({call.name.upper()} is read as a function of one row)"
-    reason = f"it is neither in GROUP BY nor in an aggregate{of_one_row}"
-    return SqlError.refused(f"the column {column.sql()}", reason, f"add it: GROUP BY {keys}, {column.name}")
 
 
 def _having_condition(plan: _Plan, tree: Tree | None, in_windows: bool) -> str | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import cast, get_args
 
 from sqlglot import exp
 
@@ -100,11 +100,14 @@ def _operator_below(relation: Relation) -> tuple[Apply, Sequence[Item], bool]:
 
 
 def _check(conditions: Conditions, how: str) -> None:
+    if how not in get_args(How):
+        way_out = "write JOIN or LEFT JOIN"
+        raise SqlError.refused(f"{how.upper()} JOIN with FOR SYSTEM_TIME AS OF", "a version is looked up for each left row", way_out)
     if any(isinstance(side.relation, Windowed) for side in conditions.sides):
         raise SqlError.refused("FOR SYSTEM_TIME AS OF with windows", "versions have no windows", "aggregate the windows of the result")
     if conditions.lower is not None or conditions.upper is not None:
         reason = "the version at the left row's time is used, however old it is"
-        way_out = "leave them out, or declare the table with 'tidemark.max-age' in WITH"
+        way_out = "leave them out, or declare the table that is inserted into, with 'tidemark.max-age' in WITH"
         raise SqlError.refused("bounds of the times in addition to FOR SYSTEM_TIME AS OF", reason, way_out)
     if how != "inner" and (conditions.others or conditions.of_side[0] or conditions.of_side[1]):
         extra = [*conditions.others, *conditions.of_side[0], *conditions.of_side[1]][0]

@@ -1,7 +1,7 @@
 """Checks that a query has only clauses that are planned. The parser accepts those of many dialects."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from sqlglot import exp
 
@@ -63,7 +63,7 @@ _INNER: Mapping[str, tuple[str, str, str]] = {
 def check_clauses(tree: Tree) -> None:
     """Raise `SqlError` if a statement's query has a clause that is not planned."""
     for node in tree.walk():
-        planned = _PLANNED.get(type(node))
+        planned = _PLANNED.get(cast(Any, type(node)))
         unplanned = [name for name, value in node.args.items() if value and planned is not None and name not in planned]
         if unplanned:
             raise _unplanned_error(node, unplanned[0])
@@ -83,7 +83,7 @@ def _unplanned_error(node: Tree, name: str) -> SqlError:
     if name in _REFUSED:
         return SqlError.refused(*_REFUSED[name])
     value: Any = node.args[name]
-    parts: list[Any] = value if isinstance(value, list) else [value]
+    parts = cast("list[Any]", value) if isinstance(value, list) else [value]
     text = " ".join(_text(part) if isinstance(part, exp.Expr) else name.upper().replace("_", " ") for part in parts)
     return SqlError.refused(text, _REASON, _WAY_OUT)
 

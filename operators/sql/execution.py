@@ -38,7 +38,7 @@ def sql(text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
     tables = {name: _input(name, frame) for name, frame in frames.items()}
     [*earlier_plans, last] = plan(text, tables).plans or [None]
     if last is None or earlier_plans or last.target:
-        reason, way_out = "it gives the rows of one query", "end it with SELECT or EXPLAIN SELECT; INSERT belongs to a pipeline's file"
+        reason, way_out = "sql() returns the rows of one query", "end it with SELECT or EXPLAIN SELECT; INSERT belongs to a pipeline's file"
         raise SqlError.refused("a text without exactly one query", reason, way_out)
     missing = [relation.name for relation in walk(last.relation) if isinstance(relation, Input) and relation.name not in frames]
     if missing:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from operators.errors import did_you_mean
 from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
-from operators.sql.names import find_name, require_name
+from operators.sql.names import find_name
 from operators.sql.planner import Planner
-from operators.sql.ranking import ranks_of
+from operators.sql.ranks import ranks_of
 from operators.sql.relations import Apply, Named, Ranked, Relation, Select, Windowed, applied_operator, upserts, walk
 from operators.sql.script import CreateView, Explain, Insert, Query, read_script
 from operators.sql.selections import rename_columns
@@ -183,11 +184,11 @@ def _direction(tree: Tree, planner: Planner, query: Tree, relation: Relation) ->
     column = tree.this
     name = None
     if isinstance(column, exp.Column):
-        name = planner.selected_name(query, column) if column.table else require_name(column.name, relation.columns)
+        name = planner.selected_name(query, column) if column.table else find_name(column.name, relation.columns)
     if name is None:
-        raise SqlError.refused(
-            f"ORDER BY {column.sql()}", "rows are printed in the order of their columns", "select it with a name, and order by that"
-        )
+        reason = f"rows are printed in the order of their columns, which are {', '.join(relation.columns)}"
+        way_out = f"select it with a name, and order by that{did_you_mean(column.name, relation.columns)}"
+        raise SqlError.refused(f"ORDER BY {column.sql()}", reason, way_out)
     nulls = "FIRST" if tree.args.get("nulls_first") else "LAST"
     return f"`{name}` {'DESC' if tree.args.get('desc') else 'ASC'} NULLS {nulls}"
 

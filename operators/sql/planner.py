@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from operators.sql.aggregates import aggregate, is_aggregate
+from operators.sql.aggregate_calls import is_aggregate
+from operators.sql.aggregates import aggregate
 from operators.sql.as_of_joins import as_of_join
 from operators.sql.clauses import check_inner, from_error
 from operators.sql.dialect import Tree

@@ -1,10 +1,8 @@
 """ROW_NUMBER with a limit: Top-N, window Top-N, deduplication and window deduplication."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
-
-from sqlglot import exp
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal, cast
 
 from operators.aggregate import Aggregate
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START
@@ -12,9 +10,8 @@ from operators.consecutive import Consecutive
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.errors import OperatorError
-from operators.sql.dialect import MIRRORED, Tree, spark_sql
 from operators.sql.errors import SqlError
-from operators.sql.names import find_name
+from operators.sql.ranks import Ranks, ranks_of
 from operators.sql.relations import (
     WINDOW_COLUMNS,
     WINDOW_TIME,
@@ -38,93 +35,6 @@ from operators.top_n import TopN
 from operators.windows import Aligned, Session
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """The ranks that a query keeps.
-
-    Args:
-        first: the first one.
-        last: the last one, or the column that holds it.
-    """
-
-    first: int
-    last: int | str
-
-
-def ranks_of(ranked: Ranked, conditions: Sequence[Tree]) -> tuple[Ranks, list[Tree]]:
-    """The ranks that conditions keep, and the other conditions.
-
-    Raises:
-        SqlError: the conditions give no last rank.
-    """
-    first, last, others = 1, list[int | str](), list[Tree]()
-    for condition in _split_between(conditions):
-        comparison = _rank_comparison(ranked, condition)
-        if comparison is None:
-            others.append(condition)
-            continue
-        operation, bound = comparison
-        if operation in (exp.GTE, exp.GT, exp.EQ):
-            if isinstance(bound, str):
-                raise _no_bound(condition)
-            first = max(first, bound + (operation is exp.GT))
-        if operation in (exp.LTE, exp.LT, exp.EQ):
-            if isinstance(bound, str) and operation is not exp.LTE:
-                raise _no_bound(condition)
-            last.append(bound - 1 if operation is exp.LT and isinstance(bound, int) else bound)
-    return Ranks(first, _last_of(ranked, last)), others
-
-
-def _last_of(ranked: Ranked, bounds: Sequence[int | str]) -> int | str:
-    """The smallest of several last ranks."""
-    name = ranked.name
-    if not bounds:
-        reason = "only the first rows of each partition have a bounded state"
-        raise SqlError.refused(f"{ranked.function.upper()}() AS {name} without a last rank", reason, f"add WHERE {name} <= N")
-    numbers = [bound for bound in bounds if isinstance(bound, int)]
-    if len(numbers) == len(bounds):
-        return min(numbers)
-    if len(bounds) > 1:
-        reason = f"{' and '.join(map(str, bounds))} are its last ranks, and an operator has one number or one column"
-        raise SqlError.refused(f"a rank {name} with several limits", reason, "keep one, and filter by the other in an outer query")
-    return bounds[0]
-
-
-def _split_between(conditions: Sequence[Tree]) -> list[Tree]:
-    split: list[Tree] = []
-    for condition in conditions:
-        if isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
-            split += [
-                exp.GTE(this=condition.this, expression=condition.args["low"]),
-                exp.LTE(this=condition.this, expression=condition.args["high"]),
-            ]
-        else:
-            split.append(condition)
-    return split
-
-
-def _rank_comparison(ranked: Ranked, tree: Tree) -> tuple[Any, int | str] | None:
-    """The comparison of a rank in a condition, and the bound; None if the condition does not read the rank."""
-    if not any(c.name.lower() == ranked.name.lower() for c in tree.find_all(exp.Column)):
-        return None
-    if type(tree) not in MIRRORED:
-        raise _no_bound(tree)
-    is_left = isinstance(tree.this, exp.Column) and tree.this.name.lower() == ranked.name.lower()
-    operation = cast(Any, type(tree)) if is_left else MIRRORED[type(tree)]
-    bound = tree.expression if is_left else tree.this
-    if isinstance(bound, exp.Literal) and not bound.is_string and bound.name.isdecimal():
-        return operation, int(bound.name)
-    column = find_name(bound.name, ranked.child.columns) if isinstance(bound, exp.Column) else None
-    if column is None:
-        raise _no_bound(tree)
-    return operation, column
-
-
-def _no_bound(tree: Tree) -> SqlError:
-    legal = "a comparison with a whole number (<, <=, =, >=, >, BETWEEN), or <= a column of the rows"
-    return SqlError.refused(f"the condition {spark_sql(tree)} on a rank", "a rank is compared with a bound", f"legal: {legal}")
 
 
 def rank(scope: Scope, ranked: Ranked, is_shown: bool) -> Scope:
@@ -260,7 +170,10 @@ def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Apply:
     child = ranked.child
     if any(c.startswith(ARRIVAL_TIME) for c in ranked.order):
         reason = "in order of arrival only the first or the last row of a key is kept"
-        raise SqlError.refused(f"a Top-{ranks.last} in order of arrival", reason, "ORDER BY a column; ties are in order of arrival")
+        way_out = "ORDER BY a column; ties are in order of arrival"
+        if not ranked.by and ranks == Ranks(1, 1):
+            reason, way_out = "it has no PARTITION BY, and only the first or the last row of a key is kept", "add PARTITION BY"
+        raise SqlError.refused(f"a Top-{ranks.last} in order of arrival", reason, way_out)
     top = TopN(
         by=ranked.by,
         order_by=ranked.order,

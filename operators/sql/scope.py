@@ -161,7 +161,7 @@ def _replace_below(tree: Tree, copied: Tree, replace_node: Callable[[Tree], Tree
 
 
 def check_row_by_row(tree: Tree) -> None:
-    """Raise `SqlError` if an expression reads more than one row, or depends on the clock, on chance or on the session."""
+    """Raise `SqlError` if an expression reads more than one row, or depends on the clock, on random numbers or on the session."""
     for node in tree.walk():
         if isinstance(node, exp.Window):
             raise over_error(node)
@@ -174,7 +174,8 @@ def check_row_by_row(tree: Tree) -> None:
             )
         if names := (_function_names(node) & _NONDETERMINISTIC) | _clock_of(node):
             way_out = "read a time from a column; for the order of arrival declare a column p AS PROCTIME(), and ORDER BY it in ROW_NUMBER"
-            reason = "results are computed again and must not depend on the clock, on chance or on the session"
+            way_out = "use a hash of a column" if names <= CHANCE else way_out
+            reason = "results are computed again and must not depend on the clock, on random numbers or on the session"
             raise SqlError.refused(f"{min(names).upper()} in an expression", reason, way_out)
 
 

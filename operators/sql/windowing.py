@@ -11,6 +11,7 @@ from operators.sql.durations import interval_ms, words
 from operators.sql.errors import SqlError
 from operators.sql.names import find_name, require_name
 from operators.sql.relations import WINDOW_COLUMNS, Relation, Windowed, is_by_ingest
+from operators.timing import duration_ms
 from operators.windows import AnyWindow, Cumulative, Session, Sliding, Tumbling
 
 _PARAMETERS: Mapping[str, Sequence[str]] = {
@@ -90,7 +91,15 @@ class WindowFunction:
             case "CUMULATE":
                 return Cumulative(size=length["SIZE"], step=length["STEP"], **offset)
             case _:
-                return Session(gap=length["GAP"])
+                return _session(length["GAP"])
+
+
+def _session(gap: str) -> Session:
+    if (gap_ms := duration_ms(gap, "GAP")) > (longest_ms := duration_ms(Session.longest, "longest")):
+        reason = f"in SQL a session ends after {words(longest_ms)} at the latest"
+        way_out = f"declare the table in Python or YAML, with Session(gap={words(gap_ms)!r}, longest='...')"
+        raise SqlError.refused(f"SESSION with a gap of {words(gap_ms)}", reason, way_out)
+    return Session(gap=gap)
 
 
 def reads_window(sql: str) -> bool:

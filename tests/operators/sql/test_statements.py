@@ -303,6 +303,17 @@ def test_the_versions_of_a_lookup_join_are_the_last_rows_by_arrival():
         plan(f"{table}; {newest.format('ts')}; {lookup}", TABLES)
 
 
+@pytest.mark.parametrize(
+    ("join", "again"),
+    [
+        (IntervalJoin(on="k", lower=0, upper="1 h", late_rows="join"), "at most 1 hour before the watermark or its oldest late row again"),
+        (IntervalJoin(on="k", lower=0, upper="1 h", allowed_lateness="5 min"), "at most 65 minutes before the watermark again"),
+    ],
+)
+def test_explain_says_how_far_back_late_rows_are_read(join: IntervalJoin, again: str):
+    assert f"state: none is kept; a step reads {again}, however many keys there are" in explain(Apply(join, (A, B), ("k",)))
+
+
 def test_explain_says_what_is_kept_beside_a_table():
     ranks = "SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM {}) WHERE n <= 3"
     with_versions = "SELECT a.id, w FROM a JOIN {} FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k"
@@ -516,6 +527,11 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
             "the condition v > 1 is refused: a condition on rows in sessions is applied after the sessions are formed",
         ),
         ("SELECT FROM WHERE", "cannot be parsed"),
+        ("SELECT k FROM a;\n\n  INSERT INTO t SELECT k k k FROM a", "Unexpected token at 'k' (line 3, column 28)"),
+        ("SELECT k FROM a;\nEXPLAIN SELECT\n k k k FROM a", "Unexpected token at 'k' (line 3, column 6)"),
+        ("SELECT k FROM (", "Expected table name but got the end at '(' (line 1, column 15)"),
+        ("SELECT k FROM a;\n\nSELECT 'x FROM a", "\"'x FROM a\" in line 3 cannot be parsed: it has no closing '"),
+        ("SELECT k,\n`x FROM a", "'`x FROM a' in line 2 cannot be parsed: it has no closing `"),
         ("SELECT 'a FROM a", "cannot be parsed"),
         ("SELECT x FROM a", "there is no column 'x'; legal: id, k, v, ts"),
         ("SELECT idd FROM a", "did you mean 'id'?"),
@@ -607,6 +623,39 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
             "it is no statement that Tidemark has; write CREATE TABLE, CREATE VIEW",
         ),
         ("SELECT id FROM a ORDER BY v + 1", "ORDER BY v + 1 is refused"),
+        ("SELECT id FROM a ORDER BY v", "ORDER BY v is refused: rows are printed in the order of their columns, which are id; select it"),
+        ("SELECT id FROM a ORDER BY idd", "did you mean 'id'?"),
+        ("SELECT k, SUM(v) AS n FROM a GROUP BY k HAVING v > 2", "add it: GROUP BY ..., v, or filter by it in WHERE"),
+        ("SELECT k FROM a WHERE v > RAND()", "or on the session; use a hash of a column"),
+        (
+            "SELECT k, FIRST_VALUE(v) AS n FROM a GROUP BY k",
+            "FIRST_VALUE is refused: it depends on the order in which rows are read; write MIN_BY",
+        ),
+        ("SELECT k, LAST_VALUE(v) AS n FROM a GROUP BY k", "write MAX_BY(v, ts), with the event time ts"),
+        ("SELECT k, ANY_VALUE(v) + 1 AS n FROM a GROUP BY k", "ANY_VALUE is refused"),
+        (
+            "SELECT COUNT(*) AS n FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '2' DAY) "
+            "GROUP BY k, window_start, window_end",
+            "SESSION with a gap of 2 days is refused: in SQL a session ends after 1 day at the latest; declare the table in Python or YAML",
+        ),
+        (
+            "SELECT v FROM a FULL JOIN b FOR SYSTEM_TIME AS OF ts ON a.k = b.k",
+            "FULL JOIN with FOR SYSTEM_TIME AS OF is refused: a version is looked up for each left row; write JOIN or LEFT JOIN",
+        ),
+        (
+            "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) WHERE n = 0",
+            "a rank n of at least 1 and at most 0 is refused: no row has it",
+        ),
+        (
+            "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v) AS n "
+            "FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE n BETWEEN 5 AND 3",
+            "a rank n of at least 5 and at most 3 is refused",
+        ),
+        ("SELECT k, ROW_NUMBER() OVER (ORDER BY v) FROM a", "give it a name with AS n, and add WHERE n <= N in an outer query"),
+        (
+            "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY PROCTIME()) AS n FROM a) WHERE n = 1",
+            "it has no PARTITION BY, and only the first or the last row of a key is kept; add PARTITION BY",
+        ),
     ],
 )
 def test_an_error_says_what_is_legal(text: str, message: str):
