@@ -118,6 +118,9 @@ class Planner:
 
     def _table(self, tree: Tree) -> Scope:
         """A table, a view, a subquery or a windowing function of FROM."""
+        if tree.args.get("joins"):  # the parser's tree of a JOIN b JOIN c ON ... ON ...
+            way_out = "write each ON after its own JOIN, or the inner join as a subquery: (SELECT ... FROM ...) AS b"
+            raise SqlError.refused("a join inside of another join", "joins are planned from left to right", way_out)
         if isinstance(tree, exp.Subquery):
             return _named(self.query(tree.this if isinstance(tree.this, exp.Query) else tree), tree)
         if not isinstance(tree, exp.Table):

@@ -694,6 +694,11 @@ def test_an_error_says_what_is_legal(text: str, message: str):
         (f"SELECT w FROM a RIGHT SEMI JOIN b ON {WITHIN}", "RIGHT SEMI JOIN is refused: Flink has no such join"),
         (f"SELECT v FROM a OUTER JOIN b ON {WITHIN}", "OUTER JOIN is refused: Flink has no such join"),
         ("SELECT v FROM (a JOIN b ON a.k = b.k)", "a join in brackets is refused"),
+        (f"SELECT a.v FROM a JOIN b JOIN a AS c ON b.k = c.k AND c.ts = at_time ON {WITHIN}", "a join inside of another join is refused"),
+        (
+            f"SELECT v FROM a LEFT JOIN (SELECT k, at_time FROM b) AS b JOIN b AS c ON b.k = c.k ON {WITHIN}",
+            "write each ON after its own JOIN",
+        ),
         ("SELECT k FROM a INTERSECT SELECT k FROM b", "INTERSECT is refused: there is no operator for it; write EXISTS"),
         ("SELECT k FROM a EXCEPT SELECT k FROM b", "EXCEPT is refused: there is no operator for it; write NOT EXISTS"),
         ("SELECT k FROM a CROSS JOIN UNNEST(v)", "UNNEST in FROM is refused: there is no operator that makes several rows of one; deliver"),
