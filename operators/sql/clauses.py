@@ -44,6 +44,8 @@ _REFUSED: Mapping[str, tuple[str, str, str]] = {
     "sample": ("TABLESAMPLE", "results are computed again and must not depend on random numbers", "filter by a hash of a column"),
     "locks": ("FOR UPDATE", "the rows of a query are not locked", _WAY_OUT),
     "kind": ("SELECT AS", "the rows of a query have columns", "write SELECT ROW(...) AS name"),
+    "with_": ("WITH before a query in brackets", "it is part of a SELECT", "write WITH inside of the brackets"),
+    "this": ("LIMIT inside of an expression", _REASON, _WAY_OUT),
     "expressions": ("LIMIT n BY", _REASON, "use ROW_NUMBER() ... <= n"),
     "key_expressions": ("USING KEY", _REASON, _WAY_OUT),
     "on": ("DISTINCT ON", "Flink has no such clause", "use ROW_NUMBER() ... = 1"),

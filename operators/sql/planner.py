@@ -160,7 +160,9 @@ class Planner:
         is_anti, condition = (True, tree.this) if isinstance(tree, exp.Not) else (False, tree)
         condition = condition.unnest()
         inner = condition.this if isinstance(condition, exp.Exists) else condition.args["query"].this
-        inner = inner.this if isinstance(inner, exp.Subquery) else inner
+        while isinstance(inner, exp.Subquery):
+            check_inner(inner)
+            inner = inner.this
         if not isinstance(inner, exp.Select) or not inner.args.get("from_") or inner.args.get("joins") or is_aggregate(inner):
             reason = "a semi join has one table on its right, and no aggregates of its rows"
             raise SqlError.refused("this subquery of WHERE", reason, "write FROM one table or subquery")
