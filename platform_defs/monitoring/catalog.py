@@ -32,7 +32,7 @@ class Described:
 
 _SOURCE, _TABLE = ("source",), ("table",)
 OF_THE_LAKE = (
-    Described("up", "Whether the lake could be read for this scrape."),
+    Described("up", "Whether the lake could be read for this scrape; if not, only `scrape_seconds` is exported besides."),
     Described("scrape_seconds", "How long it took to read the lake for this scrape."),
     Described("ledger_batches_total", "Batches of the ledger.", kind="counter"),
     Described("ledger_batch_timestamp_seconds", "When the newest batch of the ledger was committed."),
@@ -61,7 +61,7 @@ OF_THE_LAKE = (
         _SOURCE,
     ),
     Described("source_failed", "Whether an input of the source cannot be read, or one of its topics is refused.", _SOURCE),
-    Described("table_steps_total", "Committed steps; a rebuild restarts the count.", _TABLE, "counter"),
+    Described("table_steps_total", "Committed steps; a rebuild continues the count.", _TABLE, "counter"),
     Described("table_step_timestamp_seconds", "When the newest step was committed.", _TABLE),
     Described("table_watermark_timestamp_seconds", "The table's watermark; results up to it can be made final.", _TABLE),
     Described("table_finalized_timestamp_seconds", "The event time up to which results are final.", _TABLE),
@@ -91,7 +91,11 @@ OF_THE_LAKE = (
     Described(
         "table_waits_for_info", "1 for each table that must be advanced before this one can reach its watermark.", (*_TABLE, "upstream")
     ),
-    Described("table_readable", "Whether the table's log could be read; if not, the table has no other metric.", _TABLE),
+    Described(
+        "table_readable",
+        "Whether the table's log could be read; if not, the lake's other metrics of the table are left out, except `sink_failed`.",
+        _TABLE,
+    ),
     Described("table_refused", "Whether the table is refused until it is rebuilt.", _TABLE),
     Described(
         "table_failed", "Whether an advance of the table has failed, and no later one has made a step or found nothing to do.", _TABLE

@@ -31,7 +31,7 @@ class LakeMetrics(Collector):
     """Collects the metrics of an engine's lake.
 
     The labels have the names of sources, tables and terms only, so the number of series does not grow with rows, keys or days. If the lake
-    cannot be read, `tidemark_up` is 0 and no other metric is exported.
+    cannot be read, `tidemark_up` is 0, and of the other metrics only `tidemark_scrape_seconds` is exported.
 
     Args:
         engine: the engine.

@@ -63,10 +63,13 @@ def _failing() -> Iterator[Any]:
     raise ValueError("failed")
 
 
+def _panel_expressions() -> list[str]:
+    return [target["expr"] for panel in PANELS for target in panel["targets"]]
+
+
 def _expressions() -> list[str]:
-    panels = [target["expr"] for panel in PANELS for target in panel["targets"]]
     variables = [v["query"]["query"] for v in DASHBOARD["templating"]["list"] if v["type"] == "query"]
-    return [*panels, *variables, *(rule["expr"] for rule in RULES)]
+    return [*_panel_expressions(), *variables, *(rule["expr"] for rule in RULES)]
 
 
 @pytest.mark.parametrize("expression", _expressions())
@@ -96,7 +99,7 @@ def test_a_missing_endpoint_alerts() -> None:
 
 
 def test_the_dashboard_shows_every_metric_that_an_operator_acts_on(exported: dict[str, set[str]]) -> None:
-    shown = {name for expression in _expressions() for name in _METRIC.findall(expression)}
+    shown = {name for expression in _panel_expressions() for name in _METRIC.findall(expression)}
     not_shown = {name.removeprefix("tidemark_") for name in exported.keys() - shown}
     assert not_shown == {
         "ledger_batches_total",
@@ -112,6 +115,13 @@ def test_the_dashboard_shows_every_metric_that_an_operator_acts_on(exported: dic
         "table_steps_total",
         "table_watermark_timestamp_seconds",
     }
+
+
+def test_a_stat_has_a_value_if_a_metric_has_no_series() -> None:
+    """A panel without a value shows its last one. The lake's counts are 0 then, and the lake counts as unreadable."""
+    stats = {panel["title"]: panel["targets"][0]["expr"] for panel in PANELS if panel["type"] == "stat"}
+    assert {title for title, expression in stats.items() if "or vector(0)" not in expression} == {"Most stale table", "Newest batch"}
+    assert stats["Failing"].count(" or vector(0)") == 4
 
 
 def test_the_catalog_has_every_exported_metric_with_its_labels(exported: dict[str, set[str]]) -> None:
