@@ -101,7 +101,7 @@ def _command(path: tuple[str, ...], command: Any) -> str:
 
 def _metavar(argument: Any) -> str:
     name = argument.metavar or str(argument.name).upper()
-    return name if argument.required or name.startswith("[") else f"[{name}]"
+    return f"{name if argument.required else f'[{name}]'}{'...' if argument.nargs == -1 else ''}"
 
 
 def _option_default(option: Any) -> str:

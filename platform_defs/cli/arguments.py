@@ -10,7 +10,7 @@ from operators.timing import DAY_MS, duration_ms
 from platform_defs.paths import PathError
 from platform_defs.safe_text import shortened, without_credentials
 
-AssetNames = Annotated[list[str] | None, typer.Argument(metavar="[ASSET]...", help="The assets; by default all of them.")]
+AssetNames = Annotated[list[str] | None, typer.Argument(metavar="ASSET", help="The assets; by default all of them.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 

@@ -50,7 +50,6 @@ app.add_typer(watch_cli.app)
 app.add_typer(serve_cli.app)
 app.add_typer(metrics_cli.app)
 app.add_typer(cluster_cli.app)
-Day = Annotated[str, typer.Option(help="A day of final_at, YYYY-MM-DD, UTC.")]
 Arrival = Literal["by_time", "as_is"]
 
 
@@ -64,10 +63,10 @@ def demo(
     data: Annotated[
         Path | None, typer.Option(help="Folder of Olist's CSV files; without it, a simulated shop day.", exists=True, file_okay=False)
     ] = None,
-    orders: Annotated[int, typer.Option(help="Number of orders in the simulated day.", min=1, max=10_000_000)] = 2_000,
+    orders: Annotated[int, typer.Option(help="Orders of the simulated day; --data ignores it.", min=1, max=10_000_000)] = 2_000,
     parts: Annotated[int, typer.Option(help="Number of micro-batches.", min=1, max=10_000)] = 4,
-    seed: Annotated[int, typer.Option(help="Seed of the simulated day.")] = 7,
-    arrival: Annotated[Arrival, typer.Option(help="Order of Olist's rows: sorted by time, or as in the files.")] = "by_time",
+    seed: Annotated[int, typer.Option(help="Seed of the simulated day; --data ignores it.")] = 7,
+    arrival: Annotated[Arrival, typer.Option(help="With --data: the order of Olist's rows, by time or as in the files.")] = "by_time",
     lake: Annotated[
         str | None,
         typer.Option(help="The demo's lake, emptied first: a new or empty folder, or one of an earlier demo. By default .tidemark/demo."),
@@ -97,18 +96,23 @@ def ingest(
     every: Annotated[
         str | None,
         typer.Option(
-            help="Run continuously: look for files at this interval, e.g. '30 seconds', and advance after each batch. "
-            "Changed tables are checked in turn for the conservation law, in up to 15% of the time. Ctrl-C ends it."
+            help="Run continuously: look for new files and records at this interval, e.g. '30 seconds', advance all tables after each "
+            "batch, and publish those with a Kafka topic. Changed tables are checked in turn for the conservation law, in up to 15% of the "
+            "time. A violation, or Ctrl-C, ends it."
         ),
     ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(help="With --every: serve the metrics of `tidemark metrics`, and step times, at this port.", max=65535),
+        typer.Option(
+            help="With --every: serve the metrics of `tidemark metrics`, step times and failed steps at this port; 0 for any free one.",
+            min=0,
+            max=65535,
+        ),
     ] = None,
     metrics_host: Annotated[str, typer.Option(help="The address at which --metrics-port listens.")] = "127.0.0.1",
     as_json: Json = False,
 ) -> None:
-    """Ingest the files that have landed."""
+    """Ingest the files that have landed, and the new records of Kafka topics."""
     every_text = interval("--every", every)
     if metrics_port is not None and not every:
         raise ArgumentError.bad_value("--metrics-port", str(metrics_port), "a port together with --every; else use `tidemark metrics`")
@@ -191,12 +195,15 @@ def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failu
 
 @app.command()
 def backfill(
-    first: Annotated[str, typer.Option("--from", metavar="DAY", help="The first day of final_at, YYYY-MM-DD, UTC.")],
-    last: Annotated[str, typer.Option("--to", metavar="DAY", help="The last day.")],
+    first: Annotated[str, typer.Option("--from", metavar="DAY", help="The first day to rebuild (of final_at), YYYY-MM-DD, UTC.")],
+    last: Annotated[str, typer.Option("--to", metavar="DAY", help="The last day; tables are advanced to its end.")],
     rebuild: Annotated[bool, typer.Option(help="Recompute days that are already finalized, and repair results that differ.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Advance every derived table to the end of a range of days; with --rebuild, first recompute the days that are already finalized."""
+    """Advance every derived table to the end of a day; with --rebuild, first recompute the days of a range that are already finalized.
+
+    The rows of an upserted table have no day: it is advanced by all ingested rows, and recomputed completely.
+    """
     from_day, to_day = _day("--from", first), _day("--to", last)
     if from_day > to_day:
         raise ArgumentError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
@@ -213,14 +220,17 @@ def backfill(
 
 @app.command()
 def rebuild(
-    assets: Annotated[list[str], typer.Argument(metavar="ASSET...", help="The tables to rebuild.")],
-    downstream: Annotated[bool, typer.Option(help="Also rebuild every table that reads them.")] = False,
+    assets: Annotated[list[str], typer.Argument(metavar="ASSET", help="The tables to rebuild.")],
+    downstream: Annotated[bool, typer.Option(help="Also rebuild the tables that read them; required if any of these has rows.")] = False,
     from_kept: Annotated[
         bool, typer.Option("--from-kept", help="Give up results of rows that retention has removed, which cannot be computed again.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Rebuild whole tables from the event logs, with the present settings. To rebuild only some days, use `backfill --rebuild`."""
+    """Empty tables, and make them again from the event logs, with the present settings.
+
+    To rebuild only some days, use `tidemark backfill --from DAY --to DAY --rebuild`.
+    """
     engine = _engine()
     names = known_assets(engine.assets, assets)
     steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream, from_kept=from_kept)]
@@ -229,9 +239,10 @@ def rebuild(
 
 @app.command()
 def drain(assets: AssetNames = None, as_json: Json = False) -> None:
-    """Declare the end of the input: raise watermarks so that every row is finalized. Rows that arrive later are late.
+    """Declare the end of the input: raise watermarks so that every row is finalized, and advance the tables. Later rows are late.
 
-    If assets are named, only the watermarks of their sources are raised. This also affects other tables that read these sources.
+    If assets are named, only the watermarks of their sources are raised. This also affects other tables that read these sources. The
+    watermark of a source with processing time is raised to the present time only.
     """
     engine = _engine()
     names = known_assets(engine.assets, assets)
@@ -264,7 +275,10 @@ def status(
     recount: Annotated[bool, typer.Option("--recount", help="Account for every row now, with Spark, and record the result.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show sources, watermarks, lag and the last account of each table; exits with 1 if the conservation law does not hold for a table."""
+    """Show sources, watermarks, lag and the last account of each table.
+
+    Exits with 1 if the conservation law does not hold for a table, or a table is refused or cannot be read.
+    """
     engine = _engine()
     names = known_assets(engine.assets, assets)
     report = (status_report.recounted_status if recount else status_report.recorded_status)(engine, names)

@@ -16,7 +16,7 @@ from platform_defs.engine.ingest.quarantine_list import QuarantinedFile
 
 app = typer.Typer(help="List quarantined files and rows, and ingest them again after a repair.")
 Source = Annotated[str, typer.Argument(help="A source, e.g. payments.")]
-Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="The files, by path or by the end of a path; by default all.")]
+Files = Annotated[list[str] | None, typer.Argument(metavar="FILE", help="The files, by path or by the end of a path; by default all.")]
 
 
 @app.command(name="list")

@@ -61,7 +61,7 @@ def export(
 def land_changes(
     table: Annotated[str, typer.Argument(help="A Delta table with a change data feed, a path or a URI.")],
     source: Annotated[str, typer.Argument(help="The source that ingests the changes; its schema has a column `change`.")],
-    first: Annotated[int, typer.Option("--from-version", help="The first version of the table to land.", min=0)] = 0,
+    first: Annotated[int, typer.Option("--from-version", help="The first version to land; landed ones are left out.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Land the changes of a Delta table since the last run, as input files of a source; `tidemark ingest` reads them."""

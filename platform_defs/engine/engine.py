@@ -224,7 +224,7 @@ class Engine:
         return list(self.steps(asset, until))
 
     def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
-        """Recompute and repair the finalized results of days (None: all), as `backfill --rebuild` does; of an upserted table all rows."""
+        """Recompute and repair the finalized results of days (None: all), or all rows of an upserted table: `backfill --rebuild`."""
         with naming_step_errors(asset), self._naming_lost_files():
             rebuilt = rebuild(self._advance(asset), first or date.min, last or date.max)
         if rebuilt.missing or rebuilt.extra:

@@ -45,6 +45,7 @@ def test_every_command_has_a_section_with_its_options() -> None:
 def test_the_usage_of_a_command_has_the_options_that_it_requires() -> None:
     assert "\ntidemark backfill --from DAY --to DAY [OPTIONS]\n" in hooks.commands()
     assert "\ntidemark rebuild [OPTIONS] ASSET...\n" in hooks.commands()
+    assert "\ntidemark advance [OPTIONS] [ASSET]...\n" in hooks.commands()
 
 
 def test_every_column_of_the_ledger_is_described() -> None:

@@ -97,6 +97,14 @@ def test_the_command_serves_until_an_interrupt_and_loads_no_spark(tmp_path: Path
         assert process.wait(timeout=30) == 0
 
 
+@pytest.mark.parametrize("port", ["-1", "65536"])
+@pytest.mark.parametrize("command", [["metrics", "--port"], ["ingest", "--every", "1 s", "--metrics-port"]], ids=["metrics", "ingest"])
+def test_a_port_is_a_number_from_0_to_65535(command: list[str], port: str) -> None:
+    result = CliRunner().invoke(cli.app, [*command, port])
+    assert result.exit_code == 2, result.output
+    assert "Invalid value for" in result.output
+
+
 def test_the_port_of_a_stream_needs_a_stream() -> None:
     result = CliRunner().invoke(cli.app, ["ingest", "--metrics-port", "9000"])
     assert isinstance(result.exception, ArgumentError)
