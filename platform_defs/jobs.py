@@ -19,7 +19,10 @@ RETRIES = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL
 """Retries for transient faults: another writer, an unreachable store. After lasting faults the sensors request a new run."""
 
 ingest_job = dg.define_asset_job(
-    "ingest", selection=dg.AssetSelection.groups(EVENTS), description="Ingest the files that have landed.", op_retry_policy=RETRIES
+    "ingest",
+    selection=dg.AssetSelection.groups(EVENTS),
+    description="Ingests the files that have landed, and the new records of Kafka topics.",
+    op_retry_policy=RETRIES,
 )
 
 ADVANCE = "advance"
@@ -48,7 +51,8 @@ def maintain(context: dg.OpExecutionContext) -> None:
 @dg.job(
     name="maintenance",
     op_retry_policy=RETRIES,
-    description="Compacts the lake's tables and their logs, while other jobs write to them.",
+    description="Removes the rows that retention does not keep, and compacts the lake's tables and their logs, while other jobs write to "
+    "them. Removed rows cannot be restored. Without a retention, all rows are kept.",
 )
 def maintenance_job() -> None:
     """Maintains all tables in turn, in one op and one JVM."""

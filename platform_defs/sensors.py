@@ -37,7 +37,11 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
     return dg.SkipReason(earlier_runs.wait) if earlier_runs.wait else dg.RunRequest(run_key=earlier_runs.key, tags=earlier_runs.tags)
 
 
-@dg.sensor(job_name="advance", minimum_interval_seconds=30, description="Requests an advance when the ledger has new batches.")
+@dg.sensor(
+    job_name="advance",
+    minimum_interval_seconds=30,
+    description="Requests an advance when the ledger has new batches, a table is new or was changed, or the last run has failed.",
+)
 def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult | dg.SkipReason:
     """Requests an advance when the ledger has batches that a table has not handled, or when the last run failed.
 

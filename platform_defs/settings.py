@@ -145,8 +145,8 @@ class Settings(ShopSettings):
     )
     stream_trigger: StreamTriggerName = Field(
         default="processingTime=30 seconds",
-        description="when Dagster's job `stream` looks for files: `processingTime=` and an interval, or `availableNow` to end when all "
-        "present files are ingested",
+        description="when Dagster's job `stream` looks for files and records: `processingTime=` and an interval, or `availableNow` to end "
+        "when all present ones are ingested",
     )
     stream_summary: Interval = Field(
         default="5 minutes", description="how often Dagster's job `stream` reports materializations and checks, if anything has changed"

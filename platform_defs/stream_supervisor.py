@@ -39,7 +39,8 @@ def stream_supervisor(values: Settings) -> dg.SensorDefinition:
         job_name=JOB,
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description="Starts the job `stream`, and starts it again with growing waits after failures. A run that was cancelled stays off.",
+        description="Starts the job `stream`, and starts it again with growing waits after failures. It starts none after a run that was "
+        "cancelled, or while the recorded account of a table violates the conservation law.",
     )
     def supervise(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
         if busy := engine.ingestion.busy():

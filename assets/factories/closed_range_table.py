@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from assets.completeness import Completeness
 from assets.contracts import DerivedAsset
@@ -27,7 +28,8 @@ LAW, IN_DAYS, FINALIZED = "conservation_law", "event_times_in_partitions", "days
 LAW_BY_ROW = "Every accepted row is exactly one of matched, unmatched, pending, late or filtered."
 LAW_BY_TIME = "Every accepted row is finalized, pending, in no window, late, or filtered. The results equal those computed from the log."
 FINALIZED_DESCRIPTION = (
-    "All results of the days are final. A day that is finalized in part fails with a warning until the watermark has passed it."
+    "All results of the days are final. A day that is not finalized, or only in part, fails with a warning, until a run after the "
+    "watermark has passed it."
 )
 IN_DAYS_DESCRIPTION = (
     "No event is before the first or after the last daily partition. Results of earlier events are finalized, but belong to no partition. "
@@ -39,13 +41,13 @@ REPORTED = Completeness()
 
 
 class AdvanceConfig(dg.Config):
-    """The configuration of a run over days.
+    """The configuration of a run over days."""
 
-    Args:
-        rebuild: first recompute the results of the run's days that are already closed, and repair those that differ; then advance as usual.
-    """
-
-    rebuild: bool = False
+    rebuild: bool = Field(
+        default=False,
+        description="whether to recompute the results of the run's days that are already finalized, or all rows of an upserted table, and "
+        "repair those that differ, before the advance",
+    )
 
 
 def event_time_asset(

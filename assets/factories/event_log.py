@@ -54,14 +54,23 @@ def _spec(contract: SourceContract) -> dg.AssetSpec:
         kinds={"spark", "delta"},
         owners=contract.owners,
         tags=contract.tags,
-        description=f"Every accepted row of the source `{contract.name}`, in the order it was ingested. "
-        f"It contains late rows too. Rows that violate the contract are in `{contract.quarantine}`, each with its reason.",
+        description=_description(contract),
         metadata={
             "dagster/column_schema": table_schema(_log_schema(contract)),
             "event_time": contract.event_time,
             "unique_key": list(contract.unique_key),
         },
     )
+
+
+def _description(contract: SourceContract) -> str:
+    """What the event log contains, and how long."""
+    text = (
+        f"Every accepted row of the source `{contract.name}`, in the order in which they were ingested. It contains late rows too. "
+        f"Rows that violate the contract are in `{contract.quarantine}`, each with its reason."
+    )
+    kept = f" Maintenance removes rows that are more than {contract.retention} behind the watermark, if no table may still read them."
+    return text if contract.retention is None else text + kept
 
 
 def _log_schema(contract: SourceContract) -> StructType:

@@ -28,6 +28,7 @@ def topic_asset(derived: DerivedAsset, topic: str) -> dg.AssetsDefinition:
         derived: the table.
         topic: the topic's name.
     """
+    content = "changes" if derived.operator.emits.upserts else "final results, and their corrections,"
 
     @dg.asset(
         key=topic_key(derived.name),
@@ -38,7 +39,7 @@ def topic_asset(derived: DerivedAsset, topic: str) -> dg.AssetsDefinition:
         owners=derived.owners,
         tags=derived.tags,
         pool=SPARK,
-        description=f"The changes of `{derived.name}`, in the Kafka topic `{topic}`.",
+        description=f"The {content} of `{derived.name}`, in the Kafka topic `{topic}`.",
         metadata={"topic": topic},
     )
     def published(engine: dg.ResourceParam[EnginePort]) -> Iterator[dg.MaterializeResult]:

@@ -27,7 +27,8 @@ def alert_sensor(values: Settings) -> dg.SensorDefinition:
     @dg.sensor(
         name=SENSOR,
         minimum_interval_seconds=60,
-        description="Sends an alert when a job or a check has failed several times in a row, and a message when it succeeds again.",
+        description="Sends an alert when a job or a check has failed several times in a row (`fresh` and `conservation_law`: once), and a "
+        "message when it succeeds again.",
     )
     def alerts(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         hooks, repository = hooks_of(values), context.repository_def

@@ -59,7 +59,7 @@ def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
     @dg.sensor(
         name=SENSOR,
         minimum_interval_seconds=60,
-        description="Evaluates the checks `fresh` of tables between runs, and reports results that have changed.",
+        description="Evaluates the checks `fresh` of tables between runs, and reports results that have changed, and all once an hour.",
     )
     def freshness(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult:
         now_s, reported = engine.clock() / 1000, json.loads(context.cursor or "{}")

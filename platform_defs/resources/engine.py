@@ -26,7 +26,7 @@ def engine_resource(
     """
     first: list[Engine] = []
 
-    @dg.resource(required_resource_keys={"spark"})
+    @dg.resource(required_resource_keys={"spark"}, description="The engine over the lake. It starts Spark only when a run needs it.")
     def engine(context: dg.InitResourceContext) -> Iterator[Engine]:
         created = make_engine(values, pipeline, lambda: context.resources.spark.spark_session, first[0] if first else None)
         if (created.lake.is_local or is_in_s3(created.lake.root)) and not first:

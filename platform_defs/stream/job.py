@@ -17,8 +17,8 @@ from platform_defs.stream_runs import JOB, TAG, run_lock, stream_of
 from platform_defs.stream_trigger import StreamTrigger, TriggerError
 
 DESCRIPTION = (
-    "Ingests files at an interval, advances all tables after each batch, publishes those with a sink, and accounts for them, until it is "
-    "cancelled. It is outside the pool `spark`, so other runs can run at the same time."
+    "Ingests files and records at an interval, advances all tables after each batch, publishes those with a sink, and accounts for them, "
+    "until it is cancelled or the conservation law is violated. It is outside the pool `spark`, so other runs can run at the same time."
 )
 
 
@@ -28,7 +28,7 @@ class StreamConfig(dg.Config):
     trigger: str | None = Field(
         default=None,
         description="`processingTime=` and an interval, such as `processingTime=30 seconds`, or `availableNow` to end when all present "
-        "files are ingested; by default TIDEMARK_STREAM_TRIGGER",
+        "files and records are ingested; by default TIDEMARK_STREAM_TRIGGER",
     )
     summary: str | None = Field(
         default=None,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.utils import DISALLOWED_NAMES
 
+from assets.factories.event_log import event_logs
 from assets.names import table_name_fault
 from expectations.new_rows import FULL
 from operators import Sliding
@@ -23,7 +25,7 @@ from platform_defs.sensors import configuration, lake_identity, ledger_moved, ne
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 from tests.support.clock import NOON, Clock
-from tests.support.small_sources import DAY, HOUR, START
+from tests.support.small_sources import DAY, HOUR, START, source
 
 LOG = ("seq_not_null", "arrival_not_null", "event_time_not_null", "row_identity_unique", "event_time_floored")
 RESULTS = ("result_time_not_null", "final_at_not_null", "final_after_result")
@@ -174,6 +176,26 @@ def test_every_asset_and_check_is_described(repository):
     graph = repository.asset_graph
     assert [k for k in graph.get_all_asset_keys() if not graph.get(k).description] == []
     assert [k for k in graph.asset_check_keys if not graph.get(k).description] == []
+
+
+def test_descriptions_say_that_maintenance_removes_rows(repository):
+    described = [repository.get_job("maintenance").description, repository.get_schedule_def("nightly_maintenance").description]
+    logs = event_logs([replace(source("l"), retention="30 days"), source("r")]).specs
+    assert ["retention" in text for text in described] == [True, True]
+    assert ["Maintenance removes rows that are more than 30 days behind" in str(spec.description) for spec in logs] == [True, False]
+
+
+def test_the_engine_and_every_field_of_a_configuration_are_described(repository):
+    assert (build(Settings()).resources or {})["engine"].description
+    fields = {
+        f"{job.name}.{node.name}.{name}": field.description
+        for job in repository.get_all_jobs()
+        for node in job.nodes
+        if node.definition.has_config_field
+        for name, field in getattr(node.definition.config_schema.config_type, "fields", {}).items()
+    }
+    assert len(fields) > 10
+    assert [name for name, description in fields.items() if not description] == []
 
 
 def test_partitions_are_days_of_final_at(repository):
