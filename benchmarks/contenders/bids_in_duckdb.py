@@ -1,6 +1,6 @@
 """DuckDB: hot items, from the Parquet files that the other contenders read, into a Parquet file.
 
-Bids are counted by pane (a slide of the window, 2 s by default), and the panes of each window are summed.
+Bids are counted by pane (a slide of the window, 2 s), and the panes of each window are summed.
 """
 
 import time
@@ -26,13 +26,12 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def _write(connection: duckdb.DuckDBPyConnection, job: Job, target: str) -> None:
-    slide, size = int(job.options.get("slide_ms", SLIDE_MS)), WINDOW_MS
     connection.execute(f"""
         COPY (
-          WITH panes AS (SELECT auction, ts - ts % {slide} AS pane, count(*) AS pane_bids
+          WITH panes AS (SELECT auction, ts - ts % {SLIDE_MS} AS pane, count(*) AS pane_bids
                          FROM read_parquet('{job.data / "bids"}/*.parquet') GROUP BY ALL),
-               counted AS (SELECT auction, pane + {slide} + slides.n * {slide} AS window_end, sum(pane_bids)::BIGINT AS bids
-                           FROM panes, (SELECT unnest(range({size // slide})) AS n) AS slides GROUP BY ALL)
+               counted AS (SELECT auction, pane + {SLIDE_MS} + slides.n * {SLIDE_MS} AS window_end, sum(pane_bids)::BIGINT AS bids
+                           FROM panes, (SELECT unnest(range({WINDOW_MS // SLIDE_MS})) AS n) AS slides GROUP BY ALL)
           SELECT window_end, row_number() OVER (PARTITION BY window_end ORDER BY bids DESC, auction) AS rank, auction, bids
           FROM counted QUALIFY rank <= {TOP}
         ) TO '{target}' (FORMAT parquet)""")
