@@ -4,11 +4,13 @@ import re
 import shlex
 
 import typer
+from pydantic import ValidationError
 
 from platform_defs.cli.commands import app
-from platform_defs.settings import PROJECT
+from platform_defs.setting_values import PREFIX
+from platform_defs.settings import PROJECT, Settings, unknown_variables
 
-TARGETS = {*re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE)}
+TARGETS = {*re.findall(r"^([a-z0-9-]+):", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE)}
 _NAMED = re.compile(r"`(?:[\w./]*/)?((?:make|tidemark) [^`]+)`")
 
 
@@ -33,6 +35,24 @@ def check_command(command: str) -> None:
         _check_tidemark(command, words[1:])
 
 
+def check_ini(text: str) -> None:
+    """Check the settings and the commands of a file of settings, or of a unit of systemd.
+
+    Raises:
+        AssertionError: there is no such setting, target, command or option, or a value is illegal.
+    """
+    lines = [line.partition("=") for line in text.splitlines()]
+    variables = {name: shlex.split(value)[0] for name, _, value in lines if name.startswith(PREFIX)}
+    assert not unknown_variables(variables), f"there are no settings {', '.join(unknown_variables(variables))}"
+    try:
+        Settings(**{name.removeprefix(PREFIX).lower(): value for name, value in variables.items()})
+    except ValidationError as error:
+        raise AssertionError(f"illegal values of settings: {error}") from None
+    for name, _, value in lines:
+        if name.startswith("Exec"):
+            check_command(value)
+
+
 def named_commands(text: str) -> list[str]:
     """The commands that a page names in its prose."""
     return _NAMED.findall(text)
@@ -48,7 +68,7 @@ def _split(command: str) -> list[str]:
 def _check_make(command: str, words: list[str]) -> None:
     skipped = {i + 1 for i, word in enumerate(words) if word in ("-C", "-f", "-j")}
     for word in (w for i, w in enumerate(words) if i not in skipped and not w.startswith("-")):
-        assert word in TARGETS or not re.fullmatch(r"[a-z-]+", word), f"`{command}`: the Makefile has no target {word}"
+        assert word in TARGETS or not re.fullmatch(r"[a-z][a-z0-9-]*", word), f"`{command}`: the Makefile has no target {word}"
 
 
 def _check_tidemark(command: str, words: list[str]) -> None:

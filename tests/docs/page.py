@@ -24,13 +24,15 @@ from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer, FencedCod
 
 from platform_defs.cli.main import main
 from platform_defs.settings import PROJECT, settings
-from tests.docs.commands import check_commands
+from tests.docs.commands import check_commands, check_ini
 from tests.support.modules import forget_modules, modules_of
 
 DOCS = PROJECT / "docs"
 INFO = re.compile(r'(\w+)(?: title="([^"]+)")?(?: hl_lines="[^"]+")?')
-NOT_RUN = {"text", "sql", "toml", "ini", "java"}
+NOT_RUN = {"text", "sql", "toml", "java"}
 """Languages of blocks that are only shown."""
+CHECKED: dict[str, Callable[[str], object]] = {"bash": check_commands, "ini": check_ini, "yaml": yaml.safe_load}
+"""The check of blocks that are not run, by language."""
 SHELL = "/bin/bash"
 _OF_THE_SHELL = {"PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "_"}
 _ALIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -172,10 +174,8 @@ def _evaluate(example: Example) -> str | None:
     elif language == "console":
         for command, expected in commands_of(text):
             check_output(command, expected, *page.run(command))
-    elif language == "bash":
-        check_commands(text)
-    elif language == "yaml":
-        yaml.safe_load(text)
+    elif language in CHECKED:
+        CHECKED[language](text)
     elif language not in NOT_RUN:
         return f"{language!r} is no language of the docs' blocks; CONTRIBUTING.md has them"
     return None
