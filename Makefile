@@ -9,7 +9,7 @@ DIR ?= ../shared/oracle
 SUITABLE := import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit(1); print(sys.executable)
 SOAK_MINUTES ?= 30
 SOAK_RATE ?= 5000
-LONG := oracle_all or chaos or soak or bench
+LONG := oracle_all or soak
 JVM := spark or cluster or kafka
 # Three processes for two cores, each with a session in one JVM: planning a small step uses one core only, and commits wait for the disk.
 # Tests without Spark wait too, so three processes are faster than two for them.
@@ -22,10 +22,20 @@ unexport VIRTUAL_ENV
 # Each process imports some 7,000 modules; compiling them without cached byte code takes 7 s.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Installs the locked packages, and those of a dependency group: $(SYNC) --group NAME. `uv sync --frozen` downloads from the addresses in uv.lock,
+# whatever index is set. So packages from a mirror are installed before it, by their hashes.
+SYNC = sync() { \
+	  if [ -n "$${UV_DEFAULT_INDEX:-$${UV_INDEX_URL:-}}" ]; then \
+	    "$$uv" export --frozen --quiet --no-emit-project "$$@" --output-file .tidemark/requirements.txt && \
+	    "$$uv" pip install --python $(BIN)/python --require-hashes --requirement .tidemark/requirements.txt || return 1; \
+	  fi; \
+	  "$$uv" sync --frozen $${1:+--quiet --inexact} "$$@"; \
+	}; sync
+
 .PHONY: help setup setup-kafka setup-broker setup-s3 kafka-up demo demo-kafka test test-fast test-operators test-soak lint audit format hunt oracle bench bench-windows bench-top bench-cycle bench-growth bench-latency bench-setup soak docs docs-serve docs-setup chaos ui clean FORCE
 
 help: ## list the tasks
-	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## install uv, .venv from uv.lock, the JARs of Spark and its class archive; quick if nothing has changed
 	@$(BIN)/python -m platform_defs.setup.jars
@@ -41,7 +51,6 @@ setup-s3: setup ## fetch the JARs of Hadoop's S3 file system (10 MB), and compil
 	@$(BIN)/python -m platform_defs.setup.jars s3
 	@$(BIN)/python -m platform_defs.setup.log_store
 
-# `uv sync --frozen` downloads from the addresses in uv.lock, whatever index is set. So packages from a mirror are installed before it, by their hashes.
 $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 	@set -e; mkdir -p $(@D); uv=$$(command -v uv || true); \
 	if [ ! -x $(BIN)/python ] || [ -z "$$uv" ]; then \
@@ -64,11 +73,7 @@ $(STAMP): pyproject.toml uv.lock $(if $(wildcard $(BIN)/python),,FORCE)
 	  fi; \
 	fi; \
 	[ -x $(BIN)/python ] || "$$uv" venv --quiet --clear --python "$$python" .venv; \
-	if [ -n "$${UV_DEFAULT_INDEX:-$${UV_INDEX_URL:-}}" ]; then \
-	  "$$uv" export --frozen --quiet --no-emit-project --output-file $(@D)/requirements.txt; \
-	  "$$uv" pip install --python $(BIN)/python --require-hashes --requirement $(@D)/requirements.txt; \
-	fi; \
-	"$$uv" sync --frozen; \
+	$(SYNC); \
 	touch $@
 
 demo: setup ## run the demo: simulate a shop, ingest, build every table (ARGS=... for options)
@@ -86,7 +91,7 @@ test-fast: setup-s3 ## run the tests that start no Spark, cluster or broker, wit
 test-operators: setup ## run the operators' tests that need Spark
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "spark and not ($(LONG))" tests/operators $(ARGS)
 
-test-soak: setup ## run the long tests of the laws, which `make test` leaves out (ARGS=... goes to pytest)
+test-soak: setup ## run the tests with the mark `soak`, which `make test` leaves out (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: setup ## check style, format, types and the direction of imports
@@ -103,7 +108,7 @@ format: setup ## format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-chaos: setup ## kill a stream 300 times, compare it with an undisturbed run, write the table in docs/explanation/reliability.md (ARGS="--kills N")
+chaos: setup ## kill a stream 300 times, compare it with an undisturbed run, write docs/explanation/reliability.md (ARGS="--kills N": below 300 it only prints the table)
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 hunt: setup ## run random histories on an in-memory store, print every difference from a model (ARGS="--seed N --seconds S --histories N --jobs N")
@@ -136,7 +141,7 @@ soak: setup-kafka setup-broker bench-setup ## stream from Kafka to Kafka on a Sp
 
 bench-setup: setup
 	@$(BIN)/python -c 'import matplotlib, numpy' 2>/dev/null || { \
-	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --inexact --group bench; }
+	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); $(SYNC) --group bench; }
 
 # Material's warning about a later version of MkDocs concerns no reader of this output. `--quiet` would hide warnings from `--strict` too.
 docs: docs-setup ## build the site from docs/ into site/; a broken link fails
@@ -147,7 +152,7 @@ docs-serve: docs-setup ## serve the docs on this machine, and rebuild them when 
 
 docs-setup: setup
 	@$(BIN)/python -c 'import material, mkdocstrings' 2>/dev/null || { \
-	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); "$$uv" sync --frozen --quiet --inexact --group docs; }
+	  uv=$$(command -v uv || echo .tidemark/uv/bin/uv); $(SYNC) --group docs; }
 
 kafka-up: setup-kafka setup-broker ## run a local Kafka broker until Ctrl-C (ARGS=PORT, by default 9092)
 	@exec $(BIN)/python -m platform_defs.setup.broker $(ARGS)

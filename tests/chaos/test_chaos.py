@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from platform_defs.faults import POINTS
 from tests.chaos import table
+from tests.chaos.__main__ import arguments
 from tests.chaos.content import COMPARED, TABLES, content, differences
 from tests.chaos.plan import REMOVAL_POINTS, Planner
 from tests.chaos.stream import Action
@@ -86,6 +87,13 @@ def test_the_table_lists_every_point_and_its_outcome(tmp_path: Path, monkeypatch
     assert text.count("not killed in this run") == len(POINTS)
     table.write(table.table(planner, "again", 2))
     assert "2 trials differ" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("given", "docs"), [([], True), (["--kills", "40"], False), (["--kills", "40", "--docs"], True), (["--no-docs"], False)]
+)
+def test_a_short_run_does_not_replace_the_published_table(given: list[str], docs: bool) -> None:
+    assert arguments(given).docs is docs
 
 
 def test_reliability_md_lists_every_point() -> None:

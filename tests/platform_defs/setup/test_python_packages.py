@@ -19,17 +19,17 @@ def folder(tmp_path: Path) -> Path:
     shutil.copyfile(PROJECT / "Makefile", tmp_path / "Makefile")
     for name in ("pyproject.toml", "uv.lock"):
         (tmp_path / name).touch()
-    for program, script in ((".venv/bin/python", ""), ("bin/uv", 'echo "$@" >> uv.log')):
+    for program, script in ((".venv/bin/python", 'case "$*" in -c*import*) exit 1; esac'), ("bin/uv", 'echo "$@" >> uv.log')):
         (tmp_path / program).parent.mkdir(parents=True)
         (tmp_path / program).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / program).chmod(0o755)
     return tmp_path
 
 
-def commands_of_uv(folder: Path, **variables: str) -> list[str]:
+def commands_of_uv(folder: Path, target: str = STAMP, **variables: str) -> list[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "UV_", "MFLAGS"))}
     environment = {**kept, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **variables}
-    subprocess.run(["make", STAMP], cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    subprocess.run(["make", target], cwd=folder, env=environment, check=True, capture_output=True, text=True)
     return (folder / "uv.log").read_text().splitlines()
 
 
@@ -45,3 +45,14 @@ def test_with_a_mirror_they_are_installed_by_their_hashes_before(folder: Path, v
         "pip install --python .venv/bin/python --require-hashes --requirement .tidemark/requirements.txt",
     ]
     assert last == LOCKED
+
+
+@pytest.mark.parametrize("group", ["bench", "docs"])
+def test_a_group_is_installed_from_the_mirror_too(folder: Path, group: str) -> None:
+    assert commands_of_uv(folder, f"{group}-setup")[-1] == f"{LOCKED} --quiet --inexact --group {group}"
+    (folder / "uv.log").unlink()
+    assert commands_of_uv(folder, f"{group}-setup", UV_DEFAULT_INDEX="https://mirror.example/simple") == [
+        f"export --frozen --quiet --no-emit-project --group {group} --output-file .tidemark/requirements.txt",
+        "pip install --python .venv/bin/python --require-hashes --requirement .tidemark/requirements.txt",
+        f"{LOCKED} --quiet --inexact --group {group}",
+    ]
