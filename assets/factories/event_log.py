@@ -10,8 +10,9 @@ from assets.contracts import ENGINE_COLUMNS, SourceContract
 from assets.factories.keys import event_key
 from assets.factories.metadata import moment, table_schema
 from assets.factories.pool import SPARK
-from assets.factories.sentences import count
+from assets.factories.sentences import count, duration
 from assets.ports import EnginePort, SourceEntryPort
+from operators.timing import duration_ms
 
 EVENTS = "events"
 """The group of the event logs."""
@@ -69,8 +70,10 @@ def _description(contract: SourceContract) -> str:
         f"Every accepted row of the source `{contract.name}`, in the order in which they were ingested. It contains late rows too. "
         f"Rows that violate the contract are in `{contract.quarantine}`, each with its reason."
     )
-    kept = f" Maintenance removes rows that are more than {contract.retention} behind the watermark, if no table may still read them."
-    return text if contract.retention is None else text + kept
+    if contract.retention is None:
+        return text
+    kept = duration(duration_ms(contract.retention, "retention") / 1000)
+    return f"{text} Maintenance removes whole days of rows that are more than {kept} behind the watermark, if no table may still read them."
 
 
 def _log_schema(contract: SourceContract) -> StructType:

@@ -180,9 +180,9 @@ def test_every_asset_and_check_is_described(repository):
 
 def test_descriptions_say_that_maintenance_removes_rows(repository):
     described = [repository.get_job("maintenance").description, repository.get_schedule_def("nightly_maintenance").description]
-    logs = event_logs([replace(source("l"), retention="30 days"), source("r")]).specs
+    logs = event_logs([replace(source("l"), retention="720 hours"), source("r")]).specs
     assert ["retention" in text for text in described] == [True, True]
-    assert ["Maintenance removes rows that are more than 30 days behind" in str(spec.description) for spec in logs] == [True, False]
+    assert ["removes whole days of rows that are more than 30 d behind" in str(spec.description) for spec in logs] == [True, False]
 
 
 def test_the_engine_and_every_field_of_a_configuration_are_described(repository):
