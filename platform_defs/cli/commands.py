@@ -241,8 +241,8 @@ def rebuild(
 def drain(assets: AssetNames = None, as_json: Json = False) -> None:
     """Declare the end of the input: raise watermarks so that every row is finalized, and advance the tables. Later rows are late.
 
-    If assets are named, only the watermarks of their sources are raised. This also affects other tables that read these sources. The
-    watermark of a source with processing time is raised to the present time only.
+    If assets are named, only the watermarks of their sources are raised. This also affects other tables that read these sources.
+    The watermark of a source with processing time is raised to the present time only.
     """
     engine = _engine()
     names = known_assets(engine.assets, assets)

@@ -47,8 +47,8 @@ def sql(
 ) -> None:
     """Run SQL: print the plan of each EXPLAIN and INSERT, and the rows of each SELECT from the files and Delta tables of CREATE TABLE.
 
-    INSERT writes nothing here; if a pipeline cannot have its table, the reason is printed. To compute the tables, set TIDEMARK_PIPELINE
-    to the file, and run `tidemark ingest` and `tidemark advance`.
+    INSERT writes nothing here; if a pipeline cannot have its table, the reason is printed.
+    To compute the tables, set TIDEMARK_PIPELINE to the file, and run `tidemark ingest` and `tidemark advance`.
     """
     script = plan(_text(file))
     if connections:

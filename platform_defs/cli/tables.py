@@ -124,8 +124,7 @@ def late(
 ) -> None:
     """Show how many rows of a source are late for an asset, and the first of them. Without a source, count late rows of all sources.
 
-    The command starts Spark only for windows with gaps, for your own operators, for an asset that prepares the rows of the source, and for
-    late rows with a type or value that only Spark converts.
+    It starts Spark only for windows with gaps, your own operators, prepared rows, and types or values that only Spark converts.
     """
     engine = _engine()
     if source is not None:
