@@ -46,8 +46,8 @@ LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "docs/", "laws/", "oracle/"
 """Folders with long tests, the longest first, so that processes that run file by file end at about the same time."""
 
 
-INTERPRETED_FOLDERS = {"engine", "laws", "chaos", "lakes", "cli", "docs", "kafka", "cluster"}
-"""The folders whose tests run interpreted plans: they make hundreds of small steps, and assert which rows a step reads and writes.
+INTERPRETED_FOLDERS = {"operators", "engine", "laws", "chaos", "lakes", "cli", "docs", "kafka", "cluster"}
+"""The folders whose tests run interpreted plans: they make many plans for a few rows, and compiling one takes longer than running it.
 
 All other tests, and modules with the mark `compiled`, run with the settings of the product's session, unless they use the fixture
 `interpreted_plans`. With the option `--compiled`, all tests do.

@@ -6,6 +6,8 @@ from pyspark.sql import SparkSession
 from operators import AsOfJoin
 from tests.operators.examples import Example, check
 
+pytestmark = pytest.mark.compiled
+
 ORDERS = """
     product | time  | n:int
     hat     | 09:59 | 1

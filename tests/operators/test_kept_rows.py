@@ -58,7 +58,6 @@ def _frame(spark: SparkSession, rows: list[Row], schema: pa.Schema = SCHEMA) -> 
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_kept_rows_and_new_rows_give_the_result_of_all_rows(spark: SparkSession, name: str) -> None:
     operator, every, kept, batches = OPERATORS[name], list[Row](), list[Row](), _batches()

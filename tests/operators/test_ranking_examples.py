@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 from operators import Deduplicate, TopK, TopN, Tumbling, difference
 from tests.operators.examples import Example, cells_of, check, parse, read
 
+pytestmark = pytest.mark.compiled
+
 RESULTS = """
     window      | item | shop | n:int
     10:00-10:10 | a    | x    | 7

@@ -97,7 +97,6 @@ DECISIONS = {
 }
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("watermark", sorted({watermark for _, _, watermark, _ in DECISIONS.values()}))
 def test_lateness_decisions(spark: SparkSession, watermark: int) -> None:
     """The cases of a watermark are in one frame: each has a key of its own, and another key with its old rows only."""
@@ -114,7 +113,6 @@ def test_lateness_decisions(spark: SparkSession, watermark: int) -> None:
     assert found == {which: wanted for which, (*_, wanted) in cases.items()}
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("lateness", [0, 15])
 def test_lateness_decisions_equal_the_model_batch_by_batch(spark: SparkSession, lateness: int) -> None:
     counted = WindowedAggregate(by="k", window=SESSIONS, aggregates={"n": "count(*)"}, allowed_lateness=lateness)

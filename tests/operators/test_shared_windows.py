@@ -197,7 +197,6 @@ def _with_bounds(frame: DataFrame, *columns: Any) -> DataFrame:
     return frame.select("case_id", "k", *[F.unix_millis(c).alias(c) for c in ("window_start", "window_end")], *columns)
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("evictor", EVICTORS)
 def test_1000_cases_equal_the_model(spark: SparkSession, evictor: str, window: str) -> None:

@@ -139,7 +139,6 @@ def _before_push(rows: DataFrame) -> DataFrame:
     return rows.where(F.col("final_at") < PUSH)
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize(("query", "tag"), [pytest.param(q, tag, id=f"{q.id}: {tag}") for q in QUERIES for tag in q.joins])
 def test_the_stream_gives_the_rows_of_the_static_call(query_results: dict[str, QueryResult], query: Query, tag: str):
     found = query_results[query.id]

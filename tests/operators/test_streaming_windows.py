@@ -74,7 +74,6 @@ def _final_rows(rows: DataFrame) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(r) for r in rows.where(F.unix_millis("window_end") < PUSH - 1_000).collect())
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("name", WINDOWS)
 def test_a_stream_gives_the_windows_and_ranks_of_the_static_call(spark: SparkSession, stream: Path, tmp_path: Path, name: str) -> None:
     count = WindowedAggregate(by="k", window=WINDOWS[name], aggregates=SUMS)

@@ -184,7 +184,6 @@ def _table(rows: list[tuple[Any, ...]], columns: list[str], key: tuple[str, ...]
     return found
 
 
-@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
 def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark: SparkSession, spec: Spec) -> None:
     cases, models = _cases(spec), [spec.model() for _ in range(CASES)]

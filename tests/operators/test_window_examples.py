@@ -7,6 +7,8 @@ from operators import Cumulative, Session, Sliding, Tumbling, WindowedAggregate
 from operators.windows import AnyWindow
 from tests.operators.examples import Example, check
 
+pytestmark = pytest.mark.compiled
+
 
 def _sums(window: AnyWindow, allowed_lateness: str = "0 ms") -> WindowedAggregate:
     aggregates = {"n": "count(*)", "total": "sum(v)"}

@@ -8,6 +8,8 @@ from operators.window_join import How
 from operators.windows import AnyWindow
 from tests.operators.examples import Example, check
 
+pytestmark = pytest.mark.compiled
+
 TEN_MINUTES = Tumbling(size="10 minutes")
 
 LEFT = """
