@@ -13,6 +13,8 @@ from operators.errors import did_you_mean
 
 _WITHOUT_PARENTHESES = frozenset({"user", "current_user", "session_user", "current_time", "localtimestamp"})
 """Functions that Spark calls without parentheses if no column has their name."""
+_PARSED_AS_FUNCTIONS: dict[type[exp.Expr], str] = {exp.CurrentUser: "current_user", exp.SessionUser: "session_user"}
+"""Those that the parser does not read as a column, without parentheses too."""
 
 
 def check_expression(parameter: str, expression: str, columns: Sequence[str], owner: str, engine_columns: Sequence[str] = ()) -> None:
@@ -58,6 +60,15 @@ def check_columns_exist(
             raise _no_column(parameter, name, name, columns, owner)
 
 
+def check_named_columns(
+    parameter: str, names: Iterable[str], columns: Sequence[str], owner: str, engine_columns: Sequence[str] = ()
+) -> None:
+    """Raise `ContractError` unless each name is exactly that of a column; see `check_expression`. Delta and Arrow do not ignore case."""
+    for name in names:
+        if name not in columns and name not in engine_columns:
+            raise _no_column(parameter, name, name, columns, owner)
+
+
 def _no_column(parameter: str, expression: str, unknown: str, columns: Sequence[str], owner: str) -> ContractError:
     """The error for a column that does not exist."""
     name_in_expression = "" if expression == unknown else f"{unknown!r} is no column of {owner}; "
@@ -86,4 +97,8 @@ def _names_in(expression: str) -> tuple[str, ...]:
         return ()
     if tree is None or tree.find(exp.Query) is not None:  # a subquery has columns of its own
         return ()
-    return tuple(name for column in tree.find_all(exp.Column) if (name := column.parts[0].name) != "*")
+    return tuple(name for node in tree.find_all(exp.Column, *_PARSED_AS_FUNCTIONS) if (name := _first_name(node)) != "*")
+
+
+def _first_name(node: exp.Expr) -> str:
+    return node.parts[0].name if isinstance(node, exp.Column) else _PARSED_AS_FUNCTIONS[type(node)]

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
-from assets.expressions import check_bare_names, check_columns_exist, check_expression
 from assets.input_checks import check_inputs
 from assets.known_order import with_known_order
 from assets.names import first_twice, fold_case
+from assets.operator_columns import check_columns_of_input, check_columns_of_sides
 from assets.retention_checks import check_retention
 from assets.shape import Shape
 from operators.aggregate import Aggregate
@@ -49,9 +48,10 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
             _check_preparations(table, ordered, columns_by_name)
         _check_kind_column(table, ordered, columns_by_name)
         _check_rows_of_tables(table, ordered, columns_by_name)
+        with _naming_table(table):
+            _check_columns_read(table, ordered, columns_by_name)
         columns = _result_columns(table, ordered, columns_by_name)
         with _naming_table(table):
-            _check_expressions(table, ordered, columns_by_name)
             _check_types(table, sources)
         if columns is None:
             continue
@@ -163,22 +163,18 @@ def _check_changelog(table: DerivedAsset, columns: Sequence[str]) -> None:
             raise ContractError.bad_value("operator", column, legal)
 
 
-def _check_expressions(table: DerivedAsset, tables: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]) -> None:
-    """Raise if an operator of one input reads a column that the input does not have, as far as its columns are known."""
-    [source, *other_inputs] = table.inputs
-    if other_inputs or source not in columns_by_name:
+def _check_columns_read(table: DerivedAsset, tables: Mapping[str, DerivedAsset], columns_by_name: Mapping[str, Sequence[str]]) -> None:
+    """Raise if an operator reads a column that its inputs do not have, as far as their columns are known."""
+    if not all(name in columns_by_name for name in table.inputs):
         return
-    columns, operator = table.columns_read(0, columns_by_name[source]), cast(Any, table.operator)
-    owner = repr(source) + (" as prepared" if table.prepare else "")
-    engine_columns = [*_engine_columns(table, tables.get(source)), *filter(None, [operator.reads.change])]
-    by, order = getattr(operator, "by", ()), getattr(operator, "order", ())
-    check_columns_exist("by", [by] if isinstance(by, str) else by, columns, owner, engine_columns)
-    check_columns_exist("order_by", [] if isinstance(order, str) else [o.column for o in order], columns, owner, engine_columns)
-    expressions = [("aggregates", sql) for sql in getattr(operator, "aggregates", {}).values()]
-    expressions += [("ends_with", sql) for sql in filter(None, [getattr(operator, "ends_with", None)])]
-    for parameter, expression in expressions:
-        check_expression(parameter, expression, columns, owner, engine_columns)
-        check_bare_names(parameter, expression, [*columns, *engine_columns])
+    owners = [repr(name) + (" as prepared" if table.preparation(index) else "") for index, name in enumerate(table.inputs)]
+    [source, *other_inputs] = table.inputs
+    if other_inputs:
+        columns = [_all_columns(table, index, tables.get(name), columns_by_name[name]) for index, name in enumerate(table.inputs)]
+        check_columns_of_sides(table.operator, columns, owners)
+        return
+    columns_read = table.columns_read(0, columns_by_name[source])
+    check_columns_of_input(table.operator, columns_read, owners[0], _engine_columns(table, tables.get(source)))
 
 
 def _check_types(table: DerivedAsset, sources: Mapping[str, SourceContract]) -> None:

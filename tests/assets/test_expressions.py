@@ -7,7 +7,20 @@ from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, Punctuated, RowRule, SourceContract
 from assets.expressions import unknown_column
 from assets.pipeline import Pipeline
-from operators import Aggregate, Consecutive, Deduplicate, IntervalJoin, TopK, TopN, Tumbling, WindowedAggregate
+from operators import (
+    Aggregate,
+    AsOfJoin,
+    CoGroup,
+    Consecutive,
+    CountWindowAggregate,
+    Deduplicate,
+    IntervalJoin,
+    TopK,
+    TopN,
+    Tumbling,
+    WindowedAggregate,
+    WindowJoin,
+)
 
 COLUMNS = (
     "a INT, b STRING, ts STRING, t TIMESTAMP, arr ARRAY<STRUCT<price: INT>>, m MAP<STRING, INT>, s STRUCT<x: STRUCT<y: INT>>, `b-c` STRING"
@@ -80,6 +93,7 @@ def test_what_is_not_certain_is_left_to_spark(expression):
     assert unknown_column(expression, NAMES) is None
 
 
+HOURLY = {"window": Tumbling(size="1 hour"), "aggregates": {"n": "count(*)"}}
 RIDES = {"name": "rides", "schema": "zone STRING, started_at TIMESTAMP, fare INT", "event_time": "started_at"}
 
 
@@ -123,8 +137,28 @@ def test_a_contract_names_the_parameter_and_the_columns(changes, message):
             Aggregate(by="zone", aggregates={"newest": "max(localtimestamp)"}),
             r"`aggregates` is 'max\(localtimestamp\)'; legal: an expression .* on the rows alone; localtimestamp is no column",
         ),
+        (
+            CountWindowAggregate(by="zone", ends_with="zone = SESSION_USER", aggregates={"n": "count(*)"}),
+            r"`ends_with` is 'zone = SESSION_USER'; legal: an expression .* on the rows alone; session_user is no column",
+        ),
         (TopN(by="area", order_by="fare DESC", rank_end=3), r"`by` is 'area'; legal: the columns of 'rides' are"),
         (TopN(by="zone", order_by="fair DESC", rank_end=3), r"`order_by` is 'fair'; legal: the columns of 'rides' are"),
+        (TopN(by="zone", order_by="fare", rank_end="fair"), r"`rank_end` is 'fair'; legal: .*; did you mean 'fare'\?$"),
+        (TopN(by="zone", order_by="fare", rank_end=3, unique_key="Zone"), r"`unique_key` is 'Zone'; legal: .*; did you mean 'zone'\?$"),
+        (
+            TopN(by="zone", order_by="fare", rank_end=3, unique_key="zone", change="Fare"),
+            r"`change` is 'Fare'; legal: .*; did you mean 'fare'",
+        ),
+        (TopN(by="zone", order_by="Fare DESC", rank_end=3), r"`order_by` is 'Fare'; legal: .*; did you mean 'fare'\?$"),
+        (Aggregate(by="ZONE", aggregates={"n": "count(*)"}), r"`by` is 'ZONE'; legal: .*; did you mean 'zone'\?$"),
+        (
+            Consecutive(of=WindowedAggregate(by="Zone", **HOURLY), then=TopK(k=1, order_by="n")),
+            r"`by` is 'Zone'; legal: .* 'rides' .*; did you mean 'zone'\?$",
+        ),
+        (
+            Consecutive(of=WindowedAggregate(by="zone", **HOURLY), then=TopK(k=1, order_by="N")),
+            r"`order_by` is 'N'; legal: the columns of the results of WindowedAggregate are zone, .*; did you mean 'n'\?$",
+        ),
     ],
 )
 def test_a_pipeline_names_the_parameter_and_the_input(operator, message):
@@ -134,15 +168,38 @@ def test_a_pipeline_names_the_parameter_and_the_input(operator, message):
 
 
 def test_a_column_with_the_name_of_a_function_can_be_aggregated():
-    rides = SourceContract(name="rides", schema="zone STRING, at TIMESTAMP, User STRING", event_time="at")
-    table = DerivedAsset(name="made", inputs=("rides",), operator=Aggregate(by="zone", aggregates={"last_user": "max(user)"}))
+    rides = SourceContract(name="rides", schema="zone STRING, at TIMESTAMP, User STRING, session_user STRING", event_time="at")
+    aggregates = {"last_user": "max(user)", "last_session": "max(session_user)"}
+    table = DerivedAsset(name="made", inputs=("rides",), operator=Aggregate(by="zone", aggregates=aggregates))
     assert Pipeline(sources=[rides], tables=[table]).tables == (table,)
 
 
-def test_a_join_names_the_table_and_the_most_similar_column():
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [
+        (
+            IntervalJoin(on="zones", lower=0, upper="1 hour"),
+            r"`on` is 'zones'; legal: the columns of 'rides' are .*; did you mean 'zone'\?$",
+        ),
+        (
+            CoGroup(on="Zone", window=Tumbling(size="1 hour")),
+            r"`on` is 'Zone'; legal: the columns of 'rides' are .*; did you mean 'zone'\?$",
+        ),
+        (AsOfJoin(on="zone", change="kind"), r"`change` is 'kind'; legal: the columns of 'fares' are zone, at, event_time, seq, arrival$"),
+        (
+            IntervalJoin(on="zone", lower=0, upper="1 hour", residual="fair > 1"),
+            r"`residual` is 'fair > 1'; legal: 'fair' is no column of the pairs of 'rides' and 'fares'; .*; did you mean 'fare'\?$",
+        ),
+        (
+            WindowJoin(on="zone", window=Tumbling(size="1 hour"), residual="current_user = zone"),
+            r"`residual` is .*; legal: an expression .* rows alone; current_user is no column",
+        ),
+    ],
+)
+def test_a_join_names_the_table_and_the_most_similar_column(operator, message):
     fares = SourceContract(name="fares", schema="zone STRING, at TIMESTAMP", event_time="at")
-    table = DerivedAsset(name="made", inputs=("rides", "fares"), operator=IntervalJoin(on="zones", lower=0, upper="1 hour"))
-    with pytest.raises(ContractError, match=r"the operator of 'made' accepts: `on` names the column 'zones', .*; did you mean 'zone'\?$"):
+    table = DerivedAsset(name="made", inputs=("rides", "fares"), operator=operator)
+    with pytest.raises(ContractError, match=f"^table 'made': {message}"):
         Pipeline(sources=[SourceContract(**RIDES), fares], tables=[table])
 
 
@@ -150,8 +207,10 @@ def test_a_join_names_the_table_and_the_most_similar_column():
     "operator",
     [
         Deduplicate(by="zone", order="arrival"),
-        Deduplicate(by="ZONE", window=Tumbling(size="1 hour")),
-        TopK(k=2, order_by=["fare DESC", "Zone"], window=Tumbling(size="1 hour")),
+        Deduplicate(by="zone", window=Tumbling(size="1 hour")),
+        TopK(k=2, order_by=["fare DESC", "zone"], window=Tumbling(size="1 hour")),
+        TopN(by="zone", order_by="fare", rank_end="fare", unique_key="zone"),
+        Aggregate(by="zone", aggregates={"latest": "MAX(Fare)"}),
         TopN(by="zone", order_by="seq", rank_end=2),
         Aggregate(by="zone", aggregates={"latest": "max_by(fare, event_time)"}),
         WindowedAggregate(window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"}),

@@ -1,0 +1,85 @@
+"""Checks that the columns which an operator's parameters name exist in its inputs, before any row is read."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from assets.expressions import check_bare_names, check_expression, check_named_columns
+from operators.as_of_join import AsOfJoin
+from operators.columns import FINAL_AT, RESULT_TIME, names
+from operators.consecutive import Consecutive
+from operators.contract import NamesColumns, Operator
+from operators.engine_columns import EVENT_TIME
+from operators.interval_join import IntervalJoin
+from operators.window_join import WindowJoin
+
+
+def check_columns_of_input(operator: Operator, columns: Sequence[str], owner: str, engine_columns: Sequence[str]) -> None:
+    """Raise if an operator of one input reads a column that the input does not have.
+
+    Parameters that name columns must use their exact names. In SQL, names ignore case.
+
+    Args:
+        operator: the operator.
+        columns: the input's columns, as prepared.
+        owner: whose columns these are, for the error.
+        engine_columns: columns that the engine adds to them.
+
+    Raises:
+        ContractError: the error names the parameter, the name, the columns and the most similar one.
+    """
+    if isinstance(operator, Consecutive):
+        check_columns_of_input(operator.of, columns, owner, engine_columns)
+        _check_second(operator, [*columns, *engine_columns])
+        return
+    untyped = cast(Any, operator)
+    for parameter, named in _named_columns(untyped).items():
+        check_named_columns(parameter, named, columns, owner, engine_columns)
+    expressions = [("aggregates", sql) for sql in getattr(untyped, "aggregates", {}).values()]
+    expressions += [("ends_with", sql) for sql in filter(None, [getattr(untyped, "ends_with", None)])]
+    for parameter, expression in expressions:
+        check_expression(parameter, expression, columns, owner, engine_columns)
+        check_bare_names(parameter, expression, [*columns, *engine_columns])
+
+
+def check_columns_of_sides(operator: Operator, columns: Sequence[Sequence[str]], owners: Sequence[str]) -> None:
+    """Raise if an operator of two inputs reads a column that they do not have.
+
+    Args:
+        operator: the operator.
+        columns: the columns of each side, as prepared, with those that the engine adds.
+        owners: whose columns these are, for the error.
+
+    Raises:
+        ContractError: the error names the parameter, the name, the columns and the most similar one.
+    """
+    untyped = cast(Any, operator.of if isinstance(operator, Consecutive) else operator)
+    for side_columns, owner in zip(columns, owners, strict=True):
+        check_named_columns("on", names(getattr(untyped, "on", ())), side_columns, owner)
+    if isinstance(untyped, AsOfJoin) and untyped.change is not None:
+        check_named_columns("change", [untyped.change], columns[1], owners[1])
+    if isinstance(untyped, IntervalJoin | WindowJoin) and untyped.residual is not None:
+        joined = [name for name in untyped.names.result_columns(*columns) if name not in untyped.names.added]
+        check_expression("residual", untyped.residual, joined, f"the pairs of {owners[0]} and {owners[1]}")
+        check_bare_names("residual", untyped.residual, joined)
+    if isinstance(operator, Consecutive):
+        _check_second(operator, *columns)
+
+
+def _named_columns(operator: Any) -> dict[str, Sequence[str]]:
+    """The columns that each parameter of an operator names."""
+    order, rank_end, change = (getattr(operator, name, None) for name in ("order", "rank_end", "change"))
+    return {
+        "by": names(getattr(operator, "by", ())),
+        "order_by": [o.column for o in order] if isinstance(order, tuple) else [],
+        "unique_key": names(getattr(operator, "unique_key", ())),
+        "rank_end": [rank_end] if isinstance(rank_end, str) else [],
+        "change": [change] if change else [],
+    }
+
+
+def _check_second(operator: Consecutive, *columns: Sequence[str]) -> None:
+    """Raise if the second operator reads a column that the results of the first do not have, as far as these are known."""
+    if not isinstance(operator.of, NamesColumns) or (results := operator.of.result_columns(*columns)) is None:
+        return
+    columns_read = [EVENT_TIME if name == RESULT_TIME else name for name in results if name != FINAL_AT]
+    check_columns_of_input(operator.then, columns_read, f"the results of {type(operator.of).__name__}", ())
