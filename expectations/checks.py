@@ -63,7 +63,7 @@ def suite_checks(
     expectations = expectations_by_name(suite)
     specs = [_spec(asset_key, name, e, blocking) for name, e in expectations.items()]
 
-    suite_name = check_step(asset_key.to_python_identifier(), "suite")
+    suite_name = check_step(asset_key.path[-1], "suite")
 
     def evaluate(names: Sequence[str], engine: EnginePort, run: RunDetails) -> Findings | None:
         selected = [expectations[name] for name in names]

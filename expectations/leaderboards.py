@@ -44,7 +44,7 @@ def leaderboard_checks(derived: DerivedAsset, worker: Worker | None = None) -> d
     names = [
         FOLDS,
         *([GAPS] if isinstance(top, TopN) and top.with_rank and derived.has_every_result else []),
-        *([AT_MOST_N] if isinstance(top, TopN) and (top.with_rank or top.function == "row_number") else []),
+        *([AT_MOST_N] if isinstance(top, TopN) and _limits_rows(top) else []),
     ]
     key = dg.AssetKey(derived.name)
 
@@ -73,6 +73,14 @@ def leaderboard_checks(derived: DerivedAsset, worker: Worker | None = None) -> d
         yield from evaluate(engine, RunDetails.of(context)) if worker is None else worker.do(context, engine, step)
 
     return checks
+
+
+def _limits_rows(top: TopN) -> bool:
+    """Whether the table alone shows that a partition has too many rows.
+
+    If `rank_end` is a column, it does not: the value of the partition's first row counts, which need not be in the table.
+    """
+    return isinstance(top.rank_end, int) and (top.with_rank or top.function == "row_number")
 
 
 def _result(
@@ -149,7 +157,7 @@ def _partitions(table: DataFrame, top: TopN) -> DataFrame:
 def _fails(top: TopN, name: str) -> Column:
     if name == GAPS:
         return gaps(top)
-    end = F.lit(top.rank_end) if isinstance(top.rank_end, int) else F.lit(None).cast("int")
+    end = F.lit(top.rank_end)
     return F.array_max("ranks") > end if top.with_rank else F.col("rows") > end - top.rank_start + 1
 
 

@@ -75,6 +75,8 @@ def test_a_changelog_that_does_not_apply_to_the_table_is_detected(spark: SparkSe
         (OPERATORS["rank"], {FOLDS, GAPS, AT_MOST_N}),
         (TopN(order_by="v", rank_end=2, function="rank", with_rank=False), {FOLDS}),
         (TopN(order_by="v", rank_end=2, with_rank=False), {FOLDS, AT_MOST_N}),
+        (TopN(order_by="v", rank_end="v"), {FOLDS, GAPS}),
+        (TopN(order_by="v", rank_end="v", with_rank=False), {FOLDS}),
         (Aggregate(by="k", aggregates={"n": "count(*)"}), {FOLDS}),
     ],
 )
